@@ -1,4 +1,4 @@
-"""Services a node can offer to others: relays, publish/subscribe, discovery; and their clients.
+"""Services of a node for other nodes, and their clients: relays, publish/subscribe, discovery.
 
 ```python
 await hub.start(StaticRelayService, address="static_forwarding_service")

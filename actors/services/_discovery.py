@@ -1,4 +1,4 @@
-"""Discovery: where services are, told by those who are there, forgotten when they say no more."""
+"""Discovery: a directory of services with entries that expire unless they are renewed."""
 
 from __future__ import annotations
 
@@ -38,24 +38,23 @@ _OPTIONS: Final = DiscoveryOptions()
 
 
 class DiscoveryService(Service):
-    """Knows where services are: Ockam's discovery service, in memory.
+    """Ockam's discovery service, in memory: a directory of services and their routes.
 
-    Requests are those of Ockam's API: `GET` with an empty path lists all, `GET` with a name gives
-    one. `PUT` with a name announces one: the route to it is the request's return route, the
-    body what else is to be known. It expires unless it is announced again. `DELETE` with a
-    name takes it back.
+    Requests are those of Ockam's API. `GET` with an empty path lists all entries, `GET` with a name
+    returns one. `PUT` with a name announces a service: its route is the request's return route, its
+    metadata the body. The entry expires unless the service is announced again. `DELETE` with a
+    name removes the entry.
 
-    A name is theirs who announced it, which is whoever comes the same way up to the last address:
-    nobody else takes it back, nor announces it (`CONFLICT`) before it has expired or the link that
-    it came over has stopped. With the option `takeover` whoever announces it last has it.
+    An entry belongs to its announcer: the worker at the same return route up to the last address.
+    Requests of other workers do not remove it, nor replace it (`CONFLICT`) before it expires or its
+    link stops. With the option `takeover` the latest announcement replaces the entry.
 
     Args:
-        expose_at: The listeners and links through which what is known here can be reached: the
-            first step of each route, which is the link that the announcement came over, is
-            exposed there as long as a service behind it is known. What that lets through is the
-            business of the other end of the link.
-        allow: Decides about each request, as an access control; all may by default.
-        options: What it may use.
+        expose_at: The listeners and links through which the services can be reached. The first
+            address of each route, the link of the announcement, is exposed there as long as an
+            entry uses it. The other end of that link decides which messages it lets in.
+        allow: The access control of requests; all are permitted by default.
+        options: Its limits and times.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class DiscoveryService(Service):
 
     @property
     def services(self) -> Mapping[str, ServiceInfo]:
-        """What is known, by name; what was announced longest ago comes first."""
+        """The entries by name, least recently announced first."""
         now = self._now()
         return {name: info for name, (info, until) in self._services.items() if until > now}
 
@@ -114,12 +113,12 @@ class DiscoveryService(Service):
         if not self._expose(route[0]):
             self.refused += 1
             return Status.CONFLICT, b""
-        self._drop(name)  # so that those announced last are behind
+        self._drop(name)  # to keep the order: least recently announced first
         self._services[name] = info, self._now() + self._expire_after
         return Status.OK, b""
 
     def _has_owner(self, known: ServiceInfo, route: Route) -> bool:
-        """Tell whether what is known is somebody else's, who is still there."""
+        """Whether an entry belongs to another announcer that is still there."""
         return not _same_way(known.route, route) and self.node.has(known.route[0])
 
     def _expose(self, first: Address) -> bool:
@@ -127,8 +126,8 @@ class DiscoveryService(Service):
             try:
                 self.node.expose(each, first)
             except UnknownAddress:
-                # The mailbox of a request, or a link that is gone: there is nothing to expose. Or
-                # there is nobody to expose it to, but at the others there may be.
+                # The mailbox of a request, or a link that is gone: nothing to expose. Or this
+                # listener or link is gone, but the others may be there.
                 continue
             except LimitReached:
                 if not self._exposed[first]:
@@ -170,5 +169,5 @@ class DiscoveryService(Service):
 
 
 def _same_way(one: Route, other: Route) -> bool:
-    """Tell whether two routes are the same but for the worker at the end."""
+    """Whether two routes differ at most in the last address."""
     return one[:-1] == other[:-1]

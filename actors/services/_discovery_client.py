@@ -1,4 +1,4 @@
-"""The client sides of a discovery service: who looks for a service, and who announces one."""
+"""The clients of a discovery service: one looks services up, the other announces one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOTHING: Final[Mapping[str, bytes]] = {}
 
 
 class DiscoveryClient:
-    """Looks services up.
+    """A client that looks up services.
 
     ```python
     found = await DiscoveryClient(node, [link, "discovery"]).get("printer")
@@ -45,9 +45,9 @@ class DiscoveryClient:
     ```
 
     Args:
-        node: From where.
+        node: The node that sends the requests.
         way: The route to the discovery service.
-        timeout: How long to wait for an answer, in seconds.
+        timeout: The longest time to wait for an answer, in seconds.
     """
 
     def __init__(self, node: Node, way: RouteLike, *, timeout: float = 30.0) -> None:
@@ -57,14 +57,14 @@ class DiscoveryClient:
         self._numbers = count(1)
 
     async def get(self, name: str) -> ServiceInfo | None:
-        """Look one up.
+        """Return the entry of a service.
 
         Returns:
-            What is known, with the route to it from this node; `None` if nothing is.
+            The entry, with the route to the service from this node; `None` if there is none.
 
         Raises:
-            RequestRefused: The service will not say.
-            ServiceError: Its answer is none.
+            RequestRefused: The discovery service refused the request.
+            ServiceError: The answer is not valid.
             DeliveryError: As `Node.request`.
         """
         answer = await self._ask(check_name(name, "a service's name"))
@@ -73,11 +73,11 @@ class DiscoveryClient:
         return self._reachable(decode_service(self._body(answer)))
 
     async def list(self) -> tuple[ServiceInfo, ...]:
-        """Look up all there are, as far as the service lists them.
+        """Return all entries, as far as the discovery service lists them.
 
         Raises:
-            RequestRefused: The service will not say.
-            ServiceError: Its answer is none.
+            RequestRefused: The discovery service refused the request.
+            ServiceError: The answer is not valid.
             DeliveryError: As `Node.request`.
         """
         return tuple(map(self._reachable, decode_services(self._body(await self._ask("")))))
@@ -97,30 +97,30 @@ class DiscoveryClient:
         return answer.body
 
     def _reachable(self, info: ServiceInfo) -> ServiceInfo:
-        """Put the way to the discovery service's node in front: its routes begin there."""
+        """Put the route to the discovery service's node in front of a route, which begins there."""
         return ServiceInfo(info.name, (*self._way[:-1], *info.route), info.metadata)
 
 
 class Announcer(Worker):
-    """Announces a service, again every ten seconds, and hands on what is sent to it.
+    """A worker that announces a service every ten seconds and forwards its messages.
 
-    The route that others find leads to this worker, as it is the way the announcement came. It
-    sends messages on to the service and does not add itself to their return route.
+    The route in the directory leads to this worker, because the announcement came from it. It
+    forwards messages to the service and does not add itself to their return routes.
 
     Args:
         way: The route to the discovery service.
-        name: Of the service.
+        name: The name of the service.
         target: The route to the service from here.
-        metadata: What else is to be known of it.
-        refresh: How long to wait before it is announced again, in seconds.
+        metadata: The metadata of the entry.
+        refresh: The time between two announcements, in seconds.
 
     Attributes:
-        announced: Times the discovery service has confirmed.
-        failed: Times it has not: the way is broken, or it said no.
-        passed: Messages that were sent on to the service.
+        announced: Announcements that the discovery service confirmed.
+        failed: Announcements that failed: the route is broken, or the service refused.
+        passed: Messages forwarded to the service.
 
     Raises:
-        ServiceError: The name cannot be one, or there is too much to be known.
+        ServiceError: The name is not valid, or the metadata is too large.
     """
 
     def __init__(
@@ -156,10 +156,10 @@ class Announcer(Worker):
         address: AddressLike | None = None,
         **options: Any,
     ) -> Self:
-        """Start one on a node.
+        """Start an announcer on a node.
 
         Args:
-            node: Where.
+            node: The node.
             way: As for the class.
             name: As for the class.
             target: As for the class.
@@ -172,7 +172,7 @@ class Announcer(Worker):
         return announcer
 
     def on_start(self) -> None:
-        """Announce, and again and again."""
+        """Announce the service, and repeat it."""
         self._from: Route = self.node.route_of(self._way)
         self._to: Route = self.node.route_of(self._target)
         self.every(self._refresh, self._announce)
@@ -182,10 +182,10 @@ class Announcer(Worker):
         """Wait until the discovery service has confirmed once.
 
         Args:
-            timeout: How long to wait, in seconds.
+            timeout: The longest time to wait, in seconds.
 
         Raises:
-            TimeoutError: It has not.
+            TimeoutError: It has not confirmed in time.
         """
         async with asyncio.timeout(check_timeout(timeout)):
             await self._known.wait()
@@ -202,7 +202,7 @@ class Announcer(Worker):
             self.failed += 1
 
     def handle_message(self, message: Message) -> None:
-        """Take the discovery service's answer; send anything else on to the service."""
+        """Process an answer of the discovery service; forward any other message to the service."""
         back = message.return_route
         if back and back[-1] == self._from[-1] and self._confirmed(message.payload):
             return
@@ -214,7 +214,7 @@ class Announcer(Worker):
         self.passed += 1
 
     def _confirmed(self, payload: bytes) -> bool:
-        """Tell whether a message is an answer to an announcement."""
+        """Whether a message is an answer to an announcement."""
         try:
             response = decode_response(payload)
         except ServiceError:
@@ -229,5 +229,5 @@ class Announcer(Worker):
         return True
 
     def on_stop(self) -> None:
-        """Take the announcement back."""
+        """Withdraw the announcement."""
         self._ask(Method.DELETE, b"")

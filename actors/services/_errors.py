@@ -4,8 +4,8 @@
 DeliveryError
 └── NotDelivered
     ├── RelayDown         no relay leads to this node at the moment
-    ├── RelayClosed       the relay was taken away for good
-    └── RequestRefused    a service answered that it will not do what was asked
+    ├── RelayClosed       the client of the relay was closed
+    └── RequestRefused    a service refused the request
 ```
 """
 
@@ -18,7 +18,7 @@ __all__ = ["RelayClosed", "RelayDown", "RequestRefused"]
 
 
 class RelayDown(NotDelivered):
-    """There is no relay that leads here, and none could be had in time."""
+    """No relay leads to this node, and none was registered in time."""
 
     reason = "relay down"
 
@@ -30,10 +30,10 @@ class RelayClosed(NotDelivered):
 
 
 class RequestRefused(NotDelivered):
-    """A service answered that it will not do what was asked.
+    """A service refused a request.
 
     Attributes:
-        status: What it answered.
+        status: The status of its answer.
     """
 
     reason = "refused by the service"

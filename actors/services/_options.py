@@ -1,4 +1,4 @@
-"""What the services may use: plain values, each with a name, a unit and a default."""
+"""Options of the services: plain values, each with a name, a unit and a default."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["DiscoveryOptions", "PubSubOptions", "RelayServiceOptions"]
 
 @dataclass(frozen=True, slots=True)
 class RelayServiceOptions:
-    """What a relay service may use.
+    """Options of a relay service.
 
     Attributes:
-        prefix: What the addresses of static relays begin with; the alias follows.
+        prefix: The start of the addresses of static relays; the alias follows.
         max_relays: Relays at a time. A registration beyond that is refused.
-        expire_after: How long a relay is kept that nothing passes and nobody registers again, in
-            seconds. One whose way goes on over a connection (TCP, WebSocket, Unix socket) is kept
-            as long as that, unless another leads to the same; and is gone with it at once.
-        takeover: Whether who registers an alias gets it also when it leads elsewhere so far.
-            If not, the one who has it keeps it until the relay is gone.
+        expire_after: The time after which an unused relay expires if it is not registered again, in
+            seconds. A relay over a connection (TCP, WebSocket, Unix socket) does not expire, unless
+            another one has the same route; it ends with the connection.
+        takeover: Whether a registration replaces an alias with a different route. If not, the
+            alias keeps its route until the relay is gone.
 
     Raises:
         ValueError: The limit is less than 1, or the time not more than 0.
@@ -38,16 +38,16 @@ class RelayServiceOptions:
 
 @dataclass(frozen=True, slots=True)
 class PubSubOptions:
-    """What a publish/subscribe service may use.
+    """Options of a publish/subscribe service.
 
     Attributes:
-        prefix: What the addresses of topics begin with; `_` and the topic's name follow.
+        prefix: The start of the addresses of topics; `_` and the topic's name follow.
         max_topics: Topics at a time. A subscription to one more is refused.
         max_subscribers: Subscribers of one topic. One more is refused.
-        expire_after: How long a subscription lasts that is not made again, in seconds:
-            by default, three times as long as a `Subscriber` waits.
-        max_failures: Messages in a row that a subscriber may fail to take; then its
-            subscription is over.
+        expire_after: The time after which a subscription expires if it is not repeated, in
+            seconds: by default, three times the interval of a `Subscriber`.
+        max_failures: Messages in a row that cannot be sent to a subscriber before its
+            subscription ends.
 
     Raises:
         ValueError: A limit is less than 1, or the time not more than 0.
@@ -65,16 +65,16 @@ class PubSubOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryOptions:
-    """What a discovery service may use.
+    """Options of a discovery service.
 
     Attributes:
-        max_services: Services known at a time. One more is refused.
-        max_listed: Services in the answer to a request for all; those known for longest come
-            first, and the rest is left out.
-        expire_after: How long a service is known that is not announced again, in seconds:
-            by default, three times as long as an `Announcer` waits.
-        takeover: Whether who announces a name gets it also when it leads elsewhere so far.
-            If not, the one who has it keeps it until it expires or its link stops.
+        max_services: Entries at a time. One more is refused.
+        max_listed: Entries in the answer to a request for all. The oldest come first, and the
+            rest is left out.
+        expire_after: The time after which an entry expires if it is not announced again, in
+            seconds: by default, three times the interval of an `Announcer`.
+        takeover: Whether an announcement replaces an entry with a different route. If not, the
+            entry keeps its route until it expires or its link stops.
 
     Raises:
         ValueError: A limit is less than 1, or the time not more than 0.

@@ -1,7 +1,7 @@
-"""Publish and subscribe: a topic is a worker that sends each message on to all who subscribed.
+"""Publish and subscribe: a topic is a worker that sends each message to all its subscribers.
 
 ```
-subscriber ──"screen 1:weather"──▶ pub_sub          makes the topic, stores the return route
+subscriber ──"screen 1:weather"──▶ pub_sub          starts the topic, stores the return route
 publisher ──[pub_sub_t_weather]──▶ topic ──▶ each of the stored routes
 ```
 """
@@ -39,11 +39,11 @@ class Subscription:
     """One subscriber of a topic.
 
     Attributes:
-        route: The way to it.
+        route: The route to the subscriber.
         until: When the subscription expires, in seconds of the loop's clock.
         sent: Messages sent to it.
         failed: Messages that could not be sent to it.
-        failures: Of them, those since the last that was sent.
+        failures: Failed messages since the last that was sent.
     """
 
     __slots__ = ("failed", "failures", "route", "sent", "until")
@@ -57,17 +57,18 @@ class Subscription:
 
 
 class Topic(Worker):
-    """Sends what comes to it on to each subscriber, and does not add itself to the return route.
+    """A worker that sends its messages to each subscriber, and adds nothing to the return route.
 
-    What one of them cannot take becomes a dead letter, is counted, and holds up nobody else.
+    A message that cannot be sent to a subscriber becomes a dead letter and is counted. It does not
+    delay the other subscribers.
 
     Args:
         max_failures: Failures in a row that end a subscription.
         empty: Called when the last subscriber is gone.
 
     Attributes:
-        subscriptions: By the subscribers' names, the oldest first.
-        published: Messages that came.
+        subscriptions: The subscriptions by subscriber name, the oldest first.
+        published: Messages published.
         dropped: Subscriptions ended because of failures.
     """
 
@@ -90,14 +91,14 @@ class Topic(Worker):
             self._empty(self)
 
     def _send(self, message: Message, subscription: Subscription) -> bool:
-        """Send a message to one; tell whether it stays subscribed."""
+        """Send a message to one subscriber; return whether it stays subscribed."""
         try:
             self._route_now(message.redirect(*subscription.route))
         except OnwardError as error:
             self.node.dead_letter(message, error)
             subscription.failed += 1
             subscription.failures += 1
-            # A link or a worker that is gone does not come back: the subscriber comes anew.
+            # A link or a worker that is gone does not come back: the subscriber subscribes anew.
             gone = isinstance(error, UnknownAddress)
             return not gone and subscription.failures < self._max_failures
         subscription.sent += 1
@@ -106,10 +107,10 @@ class Topic(Worker):
 
 
 class PubSubService(Service):
-    """Subscribes to topics, and makes them: Ockam's `pub_sub`.
+    """Ockam's `pub_sub`: a service that registers subscribers and starts topics.
 
-    It takes `name:topic` as a BARE string and gives no answer. The subscriber is the return route;
-    the same name again replaces it. A subscription has to be made again before it expires.
+    It takes `name:topic` as a BARE string and does not answer. The return route leads to the
+    subscriber; the same name again replaces it. A subscription expires unless it is repeated.
 
     ```python
     service = PubSubService(expose_at=[listener.address])
@@ -118,8 +119,8 @@ class PubSubService(Service):
 
     Args:
         expose_at: The listeners and links through which the topics can be published to.
-        allow: Decides about each subscription, as an access control; all may by default.
-        options: What it may use.
+        allow: The access control of subscriptions; all are permitted by default.
+        options: Its limits and times.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class PubSubService(Service):
 
     @property
     def topics(self) -> dict[Address, Topic]:
-        """The topics there are, by their addresses."""
+        """The topics by their addresses."""
         return dict(self._topics)
 
     def _handle(self, message: Message) -> None:
@@ -181,7 +182,7 @@ class PubSubService(Service):
         now = self._now()
         for topic in list(self._topics.values()):
             subscriptions = topic.subscriptions
-            # The ones renewed last are behind.
+            # The subscriptions renewed last are at the end.
             for name, each in list(subscriptions.items()):
                 if each.until > now:
                     break

@@ -1,7 +1,7 @@
-"""Relays: a way to who has registered, for those who cannot reach it themselves.
+"""Relays: routes to registered clients on nodes that accept no connections.
 
 ```
-client ──register──▶ service          makes a relay, stores the return route [link, client]
+client ──register──▶ service          starts a relay, stores the return route [link, client]
 client ◀──address─── relay
 sender ──[relay, echo]──▶ relay ──[link, echo]──▶ the client's node: echo
 ```
@@ -56,16 +56,16 @@ _OPTIONS: Final = RelayServiceOptions()
 
 
 class Relay(Worker):
-    """Sends what comes to it on to who registered. A relay service makes it.
+    """A worker that forwards its messages to a registered client. A relay service starts it.
 
-    It puts the stored route, less its last address, in its own place and does not add itself to
-    the return route: answers go straight back.
+    It replaces its own address by the stored route without the last address. It does not add
+    itself to the return route, so replies do not pass it.
 
     Attributes:
         stored: The return route of the registration.
-        used_at: When it was registered or last passed a message on, in seconds of the loop's
+        used_at: When it was registered or last forwarded a message, in seconds of the loop's
             clock.
-        passed: Messages it has passed on.
+        passed: Messages forwarded.
     """
 
     default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
@@ -77,7 +77,7 @@ class Relay(Worker):
         self.passed = 0
 
     def handle_message(self, message: Message) -> None:
-        """Pass a message on."""
+        """Forward a message."""
         onward, back, payload, _, context = message
         try:
             if len(onward) < 2:
@@ -92,10 +92,10 @@ class Relay(Worker):
 
 
 class RelayService(Service):
-    """Makes a relay at a random address for each who registers: Ockam's `forwarding_service`.
+    """Ockam's `forwarding_service`: a service that starts a relay at a random address per client.
 
     It takes the BARE string `register` and answers, along the return route, with the address
-    of the relay, which is also the last of the answer's return route.
+    of the relay, which is also the last one of the answer's return route.
 
     ```python
     listener = await node.listen("tcp://0.0.0.0:4000", expose=["forwarding_service"])
@@ -105,14 +105,14 @@ class RelayService(Service):
 
     Args:
         expose_at: The listeners and links through which the relays can be reached. The link
-            that a registration came over always is one: who registers pings through its relay.
-        api: The address at which relays are listed (`GET` with an empty path) and taken away
-            by who registered them (`DELETE` and the relay's name); `None`: there is none.
-        allow: Decides about each registration, as an access control; all may by default.
-        options: What it may use.
+            of a registration is always included, because a client pings through its relay.
+        api: The address for requests that list relays (`GET` with an empty path) or remove one
+            (`DELETE` and the relay's name, from its client); `None` for no such address.
+        allow: The access control of registrations; all are permitted by default.
+        options: Its limits and times.
 
     Attributes:
-        registered: Registrations that were taken.
+        registered: Registrations accepted.
     """
 
     def __init__(
@@ -131,15 +131,15 @@ class RelayService(Service):
         self._api = None if api is None else address_of(api)
         self._relays: dict[Address, Relay] = {}
         self._unwatch: dict[Address, Callable[[], None]] = {}
-        self._linked: set[Address] = set()  # relays whose way goes on over a link
+        self._linked: set[Address] = set()  # relays with a route over a link
 
     @property
     def relays(self) -> dict[Address, Relay]:
-        """The relays there are, by their addresses."""
+        """The relays by their addresses."""
         return dict(self._relays)
 
     def on_start(self) -> None:
-        """Take the second address."""
+        """Register the second address, that of the API."""
         super().on_start()
         if self._api is not None:
             self.node.add_address(self.address, self._api)
@@ -148,16 +148,16 @@ class RelayService(Service):
         if message.to == self._api:
             self._serve(message, self._ask)
         elif message.return_route[0] in self._relays:
-            # It would send what comes to it to a relay, which could send it back, for ever.
+            # It would forward to a relay, which could forward back to it, for ever.
             raise ServiceError("a return route that begins with a relay")
         else:
             self._register(message, self._wanted(message))
 
     def _wanted(self, message: Message) -> Address | None:
-        """Return the address that is asked for; `None`: a random one.
+        """Return the requested address; `None` for a random one.
 
         Raises:
-            ServiceError: It is no registration.
+            ServiceError: It is not a registration.
         """
         if decode_text(message.payload, "a registration") != REGISTER:
             raise ServiceError("a registration is the text 'register'")
@@ -188,7 +188,7 @@ class RelayService(Service):
         answer = encode_string(self._name(address))
         context = message.context
         if context is not None and context.outside is not None:
-            context = context._replace(outside=None)  # an answer: it goes where it came from
+            context = context._replace(outside=None)  # an answer: it goes along its return route
         try:
             self.route(Message(stored, (address,), answer, None, context))
         except OnwardError as error:
@@ -212,9 +212,9 @@ class RelayService(Service):
             self.node.expose(link, address)
 
     def _watch(self, address: Address, stored: Route) -> None:
-        """Take the relay away as soon as the link stops that its way goes on over.
+        """Remove the relay as soon as the link on its route stops.
 
-        If there is none, as soon as the first step does; and then it expires.
+        Without a link, remove it when the first hop stops; such a relay can also expire.
         """
         self._forget(address)
         link = self.node.link_on(stored)
@@ -239,8 +239,8 @@ class RelayService(Service):
 
     def _sweep(self) -> None:
         oldest = self._now() - self._expire_after
-        # One relay is kept as long as its link; others that lead to the same have come of copies
-        # of one registration, or of one that was given up.
+        # One relay per link is kept. Others with the same route come from copies of one
+        # registration, or from one that was given up.
         alike = Counter(relay.stored for relay in self._relays.values())
         for address, relay in list(self._relays.items()):
             only = address in self._linked and alike[relay.stored] == 1
@@ -264,8 +264,8 @@ class RelayService(Service):
             return Status.METHOD_NOT_ALLOWED, b""
         for address, relay in self._relays.items():
             if self._name(address) == request.path:
-                # Whose it is: what comes the same way. The first address of it is put there
-                # by our own link.
+                # The owner's requests come along the same return route. The first address of it is
+                # set by this node's link.
                 if relay.stored[:-1] != message.return_route[:-1]:
                     return Status.FORBIDDEN, b""
                 self._drop(address)
@@ -274,16 +274,16 @@ class RelayService(Service):
 
 
 class StaticRelayService(RelayService):
-    """Makes relays at addresses that are asked for: Ockam's `static_forwarding_service`.
+    """Ockam's `static_forwarding_service`: a service that starts relays at requested addresses.
 
-    It takes an alias as a BARE string; the relay's address is the prefix and the alias. Who
-    registers an alias again replaces the route.
+    It takes an alias as a BARE string; the relay's address is the prefix and the alias. A repeated
+    registration of an alias replaces its route.
 
     Args:
         expose_at: As for `RelayService`.
         api: As for `RelayService`.
         allow: As for `RelayService`.
-        options: What it may use.
+        options: Its limits and times.
     """
 
     def __init__(

@@ -44,11 +44,11 @@ _TIMES: Final = LivenessOptions()
 
 
 class RelayClient(LivenessWorker):
-    """Keeps a relay on another node that leads to this one.
+    """A worker that keeps a relay to its node on another node.
 
-    It registers, pings itself through the relay, and registers again, with longer and longer
-    waits, when three pings go unanswered or the link stops. What others send to the
-    relay comes in over the link: its `expose` says what they can reach.
+    It registers, and pings itself through the relay. When three pings are not answered or the link
+    stops, it registers again, with increasing delays. Messages from the relay arrive over the link,
+    and its `expose` says which addresses they can reach.
 
     ```python
     relay = await RelayClient.on(node, "1#hub:4000 => static_forwarding_service", alias="printer")
@@ -56,20 +56,20 @@ class RelayClient(LivenessWorker):
     ```
 
     Args:
-        way: The route to the service, the service's own address last; or what gives it, as
-            `way_over` does.
-        alias: For a static relay service; `None`: it is a dynamic one, and the relay has another
-            address each time.
-        api: Where the service takes relays away, beside the service; by default, at the names
-            that our services have. `None`: nothing is taken away at the end.
-        times: How often to ping, and so on.
-        on_up: Called when there is a relay.
+        way: The route to the service, the service's own address last; or a function that returns
+            it, such as `way_over`.
+        alias: The alias, for a static relay service. `None` for a dynamic one: the relay has
+            another address each time.
+        api: The address of the service for removing relays; by default, the one that this
+            library's services have. `None` for no removal at the end.
+        times: The times of pings and registrations.
+        on_up: Called when the relay is registered.
         on_down: Called when it is lost.
-        on_closed: Called when it is over.
+        on_closed: Called when the client is closed.
 
     Attributes:
         relay: The route to the relay from this node; empty while there is none.
-        name: The relay's address as the service told it; empty before the first.
+        name: The relay's address at the service; empty before the first answer.
     """
 
     _down_error: ClassVar[type[NotDelivered]] = RelayDown
@@ -102,10 +102,10 @@ class RelayClient(LivenessWorker):
     async def on(
         cls, node: Node, way: Way, *, address: AddressLike | None = None, **options: Any
     ) -> Self:
-        """Start one on a node. There need not be a relay yet: see `until_up`.
+        """Start a client on a node. The relay need not be registered yet: see `until_up`.
 
         Args:
-            node: Where.
+            node: The node.
             way: As for the class.
             address: Its address; a random one by default.
             **options: As for the class.
@@ -150,8 +150,8 @@ class RelayClient(LivenessWorker):
         self._act(self._opener.failed(self._now(), epoch, cause))
 
     def _ping(self) -> None:
-        # The relay takes itself off, and its last stored address is this worker: so the ping
-        # comes back here, and nowhere else.
+        # The relay removes its own address, and its last stored address is this worker: so the
+        # ping comes back here, and nowhere else.
         try:
             self._route_now(
                 Message((*self.relay, self.address), (), self._pong(self._opener.pings))
@@ -164,7 +164,7 @@ class RelayClient(LivenessWorker):
         return encode_data(self._secret) + numbers
 
     def handle_message(self, message: Message) -> None:
-        """Take an answer of the service, or a ping. Not to be overridden."""
+        """Process an answer of the service, or a ping. Not to be overridden."""
         if is_error_reply(message):
             self._take_error(message)
         elif message.payload.startswith(encode_data(self._secret)):
@@ -191,7 +191,7 @@ class RelayClient(LivenessWorker):
             return
         self._finder.taken()
         self.name = name
-        # By the way that was asked by, as relays on it leave no trace on return routes.
+        # Along the route of the request: relays on it add nothing to return routes.
         self.relay = (*self._trying, back[-1])
         self._watch_link(back[0])
         self._act(actions)
@@ -212,10 +212,10 @@ class RelayClient(LivenessWorker):
     # --- the end ------------------------------------------------------------------------
 
     async def close(self, reason: str = "closed") -> None:
-        """Have the relay taken away, if the service can, and stop this worker. Idempotent.
+        """Remove the relay, if the service can, and stop this worker. Idempotent.
 
         Args:
-            reason: What `cause` is to say.
+            reason: The value for `cause`.
         """
         gone = asyncio.Event()
         try:
@@ -226,7 +226,7 @@ class RelayClient(LivenessWorker):
         await gone.wait()
 
     def _tell(self) -> None:
-        # The service confirms a request of its API, if it has one: that is what `on_stop` does.
+        # The service confirms a request of its API, if it has one: `on_stop` makes it.
         self._act(self._opener.acked())
 
     def _over(self) -> None:
@@ -234,7 +234,7 @@ class RelayClient(LivenessWorker):
         self.stop()
 
     async def on_stop(self) -> None:
-        """Have the relay taken away, if the service has an API for it; then leave the way."""
+        """Remove the relay, if the service has an API for it; then leave the route."""
         relay, self.relay = self.relay, ()
         if self.state is not SessionState.CLOSED:
             self._opener.close(self._now(), "stopped")
@@ -249,6 +249,6 @@ class RelayClient(LivenessWorker):
 
     async def _deregister(self, route: Route) -> None:
         request = encode_request(ApiRequest(self._opener.epoch, self.name, Method.DELETE))
-        # If it has no such address, or does not say, the relay expires.
+        # Without such an address, or without an answer, the relay expires.
         with suppress(OnwardError):
             await self.request(route, request, timeout=self._times.close_interval)

@@ -1,4 +1,4 @@
-"""What the services have in common: who may ask, how a refusal is told, what expires."""
+"""The base class of services: access control, refusals, and expiry."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 __all__ = ["SWEEPS", "Service"]
 
 SWEEPS: Final = 4
-"""How often what expires is looked for in the time after which it does."""
+"""Number of checks for expired entries in the time after which an entry expires."""
 
 _logger: Final = logging.getLogger("onward.actors.services")
 
 
 class Service(Worker):
-    """A worker that is asked for something and may refuse.
+    """A worker that answers requests and may refuse them.
 
     Args:
-        allow: Decides about each message, as an access control; all may by default.
-        expire_after: How long what it keeps lasts, in seconds.
+        allow: The access control of messages; all are permitted by default.
+        expire_after: The time after which its entries expire, in seconds.
 
     Attributes:
-        refused: Messages that were refused.
-        expired: Things it kept that have expired.
+        refused: Messages refused.
+        expired: Entries that expired.
     """
 
     def __init__(self, allow: AccessControl | None, expire_after: float) -> None:
@@ -49,18 +49,18 @@ class Service(Worker):
         self._expire_after = expire_after
 
     def on_start(self) -> None:
-        """Begin to look for what has expired."""
+        """Start the timer of the checks for expired entries."""
         self.every(self._expire_after / SWEEPS, self._sweep)
 
     @abstractmethod
     def _sweep(self) -> None:
-        """Drop what has expired."""
+        """Drop the expired entries."""
 
     def _now(self) -> float:
         return self.node.loop.time()
 
     def handle_message(self, message: Message) -> None:
-        """Do what is asked, or refuse it. Not to be overridden."""
+        """Perform or refuse a request. Not to be overridden."""
         try:
             self._check(message)
             self._handle(message)
@@ -71,10 +71,10 @@ class Service(Worker):
 
     @abstractmethod
     def _handle(self, message: Message) -> None:
-        """Do what is asked.
+        """Perform a request.
 
         Raises:
-            ServiceError: It cannot be done.
+            ServiceError: It is refused.
         """
 
     def _check(self, message: Message) -> None:
@@ -100,13 +100,13 @@ class Service(Worker):
         """Answer a request of the API.
 
         Raises:
-            ServiceError: It is not one.
+            ServiceError: It is not a request.
         """
         request = decode_request(message.payload)
         try:
             status, body = do(request, message)
         except ProtocolError:
             status, body = Status.BAD_REQUEST, b""
-        # A response has a number of its own; nobody refers to it.
+        # A response has a number of its own, which no other message refers to.
         response = ApiResponse(request.number, request.number, status, body)
         self._answer(message, encode_response(response))

@@ -1,4 +1,4 @@
-"""What subscribes to a topic again and again, and hands on what is published."""
+"""A worker that keeps a subscription to a topic and hands on the published messages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["REFRESH", "Subscriber"]
 
 REFRESH: Final = 10.0
-"""How long a `Subscriber` or an `Announcer` waits before it tells the service again, in seconds."""
+"""Default interval of a `Subscriber` or an `Announcer` between two requests, in seconds."""
 
 
 class Subscriber(Worker):
-    """Subscribes to a topic, again every ten seconds, and hands on what is published.
+    """A worker that subscribes to a topic every ten seconds and hands on the published messages.
 
     ```python
     await Subscriber.on(node, [link, "pub_sub"], "screen 1", "weather", show)
@@ -36,19 +36,19 @@ class Subscriber(Worker):
 
     Args:
         way: The route to the service.
-        name: Of the subscriber; at the service, the same name replaces the one before.
-        topic: Of the topic.
-        deliver: What is done with a message: called with it, on the loop; or the route it is
-            sent on by, with its return route as it is.
-        refresh: How long to wait before it subscribes again, in seconds.
+        name: The name of the subscriber; at the service, the same name replaces the one before.
+        topic: The name of the topic.
+        deliver: A function called with each message, on the loop; or a route along which it is
+            sent with its return route unchanged.
+        refresh: The time between two subscriptions, in seconds.
 
     Attributes:
         received: Messages that were published.
-        failed: Times it could not subscribe: the way is broken, or the service said no.
-        refusal: What the service said last, or `None`.
+        failed: Subscriptions that failed: the route is broken, or the service refused.
+        refusal: The latest refusal of the service, or `None`.
 
     Raises:
-        ServiceError: One of the names cannot be one.
+        ServiceError: One of the names is not valid.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class Subscriber(Worker):
         address: AddressLike | None = None,
         **options: Any,
     ) -> Self:
-        """Start one on a node.
+        """Start a subscriber on a node.
 
         Args:
-            node: Where.
+            node: The node.
             way: As for the class.
             name: As for the class.
             topic: As for the class.
@@ -97,7 +97,7 @@ class Subscriber(Worker):
         return subscriber
 
     def on_start(self) -> None:
-        """Subscribe, and again and again."""
+        """Subscribe, and repeat it."""
         self.every(self._refresh, self._subscribe)
         self._subscribe()
 
@@ -108,7 +108,7 @@ class Subscriber(Worker):
             self.failed += 1
 
     def handle_message(self, message: Message) -> None:
-        """Hand on what was published."""
+        """Hand on a published message."""
         if is_error_reply(message):
             self.failed += 1
             self.refusal = read_error_reply(message)
