@@ -1,4 +1,4 @@
-"""For tests of your own workers: a virtual clock, probes, a node that is looked after.
+"""Tools for tests of workers: a virtual clock, probes, a node that reports what went wrong.
 
 ```python
 from onward.actors.testing import Probe, checked_node, virtual_time
@@ -13,7 +13,7 @@ async def test_the_doubler() -> None:
         assert (await probe.next()).payload == b"42"
 ```
 
-`onward.transports.simulated` adds a network, whose faults all come from a seed.
+`onward.transports.simulated` adds a network with faults that all come from one seed.
 """
 
 from ._checked import MAX_SETTLE, checked_node

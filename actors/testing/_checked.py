@@ -1,4 +1,4 @@
-"""A node that fails the test in which something went wrong that nobody looked at."""
+"""A node that fails its test for unexpected dead letters and failed workers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SETTLE", "checked_node"]
 
 MAX_SETTLE: Final = 1.0
-"""Longest that a `checked_node` waits for its workers to finish unless it is told otherwise, in
-seconds; what they do later goes unnoticed, but for failures while the node stops."""
+"""Default of the longest time that a `checked_node` waits for its workers to finish, in seconds.
+Later faults go unnoticed, except failures while the node stops."""
 
 _SHOWN: Final = 5  # dead letters in the text of an error
-_LONGEST_LOOK: Final = 0.02  # seconds from one look at the workers to the next
+_LONGEST_LOOK: Final = 0.02  # seconds between two checks of the workers
 
 
 @asynccontextmanager
@@ -33,22 +33,21 @@ async def checked_node(
     settle: float = MAX_SETTLE,
     **options: Any,
 ) -> AsyncGenerator[Node]:
-    """Run a node, and raise `AssertionError` in the end if something went wrong in it.
+    """Run a node, and raise `AssertionError` at the end if something went wrong in it.
 
-    What went wrong: a dead letter, unless its reason is allowed, and a worker that failed. The
-    node first lets its workers finish: until no message waits and no handler is in hand, or for
-    as long as `settle`. Messages that a stop leaves undone and handlers that it cuts off are no
-    fault; a worker that fails while the node stops is one. When the body raises, that is raised
-    and nothing else.
+    Faults are dead letters, unless their reason is allowed, and workers that failed. The node
+    first lets its workers finish: until no message waits and no handler runs, for at most
+    `settle`. Messages left over by a stop and handlers cancelled by it are no faults; a worker
+    that fails while the node stops is one. An exception of the body is raised instead.
 
-    What is not seen to be under way is not waited for: a timer that has not gone off, a task
-    that a worker has made itself, a message between two nodes.
+    Work that the node does not see is not waited for: a timer that has not fired, a task started
+    by a worker, a message between two nodes.
 
     Args:
-        name: Of the node.
-        allow: Reasons of dead letters that are no fault here.
+        name: The name of the node.
+        allow: Reasons of dead letters that are no faults here.
         allow_failures: Whether workers may fail.
-        settle: How long to let the workers finish at most, in seconds of the loop's clock.
+        settle: The longest time for the workers to finish, in seconds of the loop's clock.
         **options: As for `Node`.
 
     Raises:
@@ -68,12 +67,12 @@ async def checked_node(
 
 
 async def _settled(node: Node, longest: float) -> None:
-    """Wait until no message waits and no handler is in hand."""
+    """Wait until no message waits and no handler runs."""
     loop = asyncio.get_running_loop()
     end = loop.time() + longest
     wait = 0.0
-    await asyncio.sleep(0)  # for what others have asked the loop to do
-    while _at_work(node) and loop.time() < end:  # no event says so, as every hop would pay
+    await asyncio.sleep(0)  # for callbacks that the loop has been given
+    while _at_work(node) and loop.time() < end:  # polled: an event would cost every hop
         await asyncio.sleep(min(wait, end - loop.time()))
         wait = min(2 * wait or _LONGEST_LOOK / 16, _LONGEST_LOOK)
 
@@ -83,7 +82,7 @@ def _at_work(node: Node) -> bool:
 
 
 def _failed(node: Node, cells: list[Cell], cut_off: set[Cell]) -> list[str]:
-    """Say which workers failed; to be cut off by the stop counts as a failure of theirs."""
+    """Describe the workers that failed; being cancelled by the stop does not count."""
     total = node.statistics(workers=False).failed - len(cut_off)
     if not total:
         return []
@@ -95,7 +94,7 @@ def _failed(node: Node, cells: list[Cell], cut_off: set[Cell]) -> list[str]:
 
 
 def _lost(node: Node, allowed: frozenset[str]) -> list[str]:
-    """Say which messages became dead letters."""
+    """Describe the messages that became dead letters."""
     reasons = node.dead_letters.by_reason
     bad = {reason: count for reason, count in reasons.items() if reason not in allowed}
     found = [f"dead letters, {reason!r}: {count}" for reason, count in sorted(bad.items())]

@@ -1,4 +1,4 @@
-"""The end of a node as a lost process ends: nobody is asked and nothing is told."""
+"""The end of a node as a lost process ends: no worker is asked and no peer is told."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ __all__ = ["crash"]
 def crash(node: Node) -> None:
     """End a node as `kill -9` ends a process. Call it on the node's loop.
 
-    No worker is asked to stop: `on_stop` is not called, what waits in mailboxes is not handled,
-    and what is in hand is cut off where it awaits. Sending raises `NodeStopped` from then on.
+    No worker is asked to stop: `on_stop` is not called, messages in mailboxes are not handled,
+    and running handlers are cancelled where they await. Sending raises `NodeStopped` from then on.
     Requests that this node waits for raise `NodeStopped`, as a test may await one. The node
     cannot be started again.
 
-    Two things are beyond it, as code that runs in this process cannot be killed: `finally` blocks
-    of a handler that is cut off are still run, and tasks that a worker has made itself go on
-    until they send something. Transports are not asked to stop either: whoever calls this with
-    sockets open has to close them.
+    Code in this process cannot be killed, so there are two differences: `finally` blocks of a
+    cancelled handler still run, and tasks started by a worker go on until they send something.
+    Transports are not asked to stop either: close open sockets after the call.
     """
     if node.phase in (Phase.NOT_STARTED, Phase.CLOSED):
         node.phase = Phase.CLOSED
         return
-    node.phase = Phase.CLOSED  # nothing is sent any more, whatever is cut off tries
+    node.phase = Phase.CLOSED  # nothing is sent any more, not even by cancelled handlers
     node._requests.close(node.name)
     cells = node._cells()
     tasks = [cell.task for cell in cells]  # closing a cell forgets its task

@@ -1,4 +1,4 @@
-"""A worker that keeps what comes to it, for a test to look at."""
+"""A worker that keeps its messages for a test."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["MAX_PROBED", "Answer", "Probe"]
 
 MAX_PROBED: Final = 10_000
-"""Most messages that a `Probe` keeps unless it is told otherwise; more become dead letters with
-the reason "probe full"."""
+"""Default of the most messages that a `Probe` keeps; more become dead letters with the reason
+"probe full"."""
 
 Answer: TypeAlias = Callable[[Message], bytes | None]
-"""What a probe replies to a message: a payload, or `None` for no reply."""
+"""The reply of a probe to a message: a payload, or `None` for no reply."""
 
 
 class Probe(Worker):
-    """Keeps what comes, in order, and sends what a test wants sent.
+    """A worker that keeps its messages, in order, and sends messages for a test.
 
     ```python
     probe = await Probe.on(node, "probe")
-    probe.send("relay => echo", b"hi")  # its own address is the way back
+    probe.send("relay => echo", b"hi")  # its own address is the return route
     assert (await probe.next()).payload == b"hi"
     ```
 
@@ -37,11 +37,11 @@ class Probe(Worker):
 
     Args:
         limit: Most messages kept; more become dead letters with the reason "probe full".
-        answer: What to reply to each message; nothing by default. What it raises is a failure of
-            this worker.
+        answer: A function that returns the reply to each message; no replies by default. Its
+            exceptions are failures of this worker.
 
     Attributes:
-        messages: What came, oldest first.
+        messages: The messages received, oldest first.
     """
 
     def __init__(self, *, limit: int = MAX_PROBED, answer: Answer | None = None) -> None:
@@ -61,10 +61,10 @@ class Probe(Worker):
         limit: int = MAX_PROBED,
         answer: Answer | None = None,
     ) -> Self:
-        """Start one on a node.
+        """Start a probe on a node.
 
         Args:
-            node: Where.
+            node: The node.
             address: Its address; a random one by default.
             limit: As for the class.
             answer: As for the class.
@@ -78,11 +78,11 @@ class Probe(Worker):
 
     @property
     def payloads(self) -> list[bytes]:
-        """The payloads of what came, oldest first."""
+        """The payloads of the messages received, oldest first."""
         return [message.payload for message in self.messages]
 
     def handle_message(self, message: Message) -> None:
-        """Keep a message, and answer it if the probe does."""
+        """Keep a message, and reply to it if the probe has an answer."""
         if len(self.messages) >= self._limit:
             self.node.dead_letter(message, "probe full")
             return
@@ -100,7 +100,7 @@ class Probe(Worker):
         """Wait for the next message: each is returned once.
 
         Args:
-            timeout: How long to wait, in seconds.
+            timeout: The longest time to wait, in seconds.
 
         Raises:
             TimeoutError: None came in time.
@@ -110,18 +110,18 @@ class Probe(Worker):
         return self.messages[self._read - 1]
 
     async def count(self, number: int, timeout: float = 5.0) -> list[Message]:
-        """Wait until so many messages have come in all; `next` goes on behind them.
+        """Wait until a number of messages have been received in all; `next` goes on behind them.
 
         Args:
-            number: How many.
-            timeout: How long to wait for all of them, in seconds.
+            number: The number of messages.
+            timeout: The longest time to wait for all of them, in seconds.
 
         Returns:
-            The first so many.
+            The first messages, as many as the number.
 
         Raises:
             TimeoutError: They did not all come in time.
-            ValueError: It would not keep so many.
+            ValueError: The number is more than the probe keeps.
         """
         if number > self._limit:
             raise ValueError(f"{number} messages are more than the {self._limit} it keeps")
@@ -130,7 +130,7 @@ class Probe(Worker):
         return self.messages[:number]
 
     def clear(self) -> None:
-        """Forget what came."""
+        """Forget the messages received."""
         self.messages.clear()
         self._read = 0
 

@@ -1,7 +1,7 @@
-"""An event loop whose clock jumps to the next timer as soon as nothing else is to do.
+"""An event loop with a clock that jumps to the next timer when no callback is ready.
 
 An hour of a test's timers takes a millisecond, and two timers never race, as no time passes
-while code runs. A wait that nothing can end is an error at once, not a test that hangs.
+while code runs. A wait that cannot end is an error at once, not a test that hangs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 EPOCH: Final = 1000.0
-"""What the clock of a virtual loop shows at first, in seconds."""
+"""The time of a virtual loop's clock at its start, in seconds."""
 
 MAX_VIRTUAL_TIME: Final = 10_000_000.0
-"""Longest that a virtual loop runs unless it is told otherwise, in virtual seconds: 115 days.
-Then it raises `Deadlock`: something goes off again and again, and nothing comes of it."""
+"""Default of the longest time that a virtual loop runs, in virtual seconds: 115 days. Then it
+raises `Deadlock`: timers fire again and again, without an end."""
 
 MAX_PASSES: Final = 1_000_000
-"""Most passes of a virtual loop between two steps of its clock. Then it raises `Deadlock`: what it
-does never comes to an end, and no timer gets its turn."""
+"""Most passes of a virtual loop between two steps of its clock. Then it raises `Deadlock`: there is
+always another callback, and no timer gets its turn."""
 
 _NAMED: Final = 20  # tasks that an error names
 
@@ -47,10 +47,10 @@ _NO_THREADS: Final = (
 
 
 class Deadlock(OnwardError):
-    """Everything waits, and nothing that could end it will happen.
+    """All tasks wait, and no event that could wake them will happen.
 
     Attributes:
-        why: What was found.
+        why: The reason for the error.
         waiting: The tasks that wait, and where: at most 20 of them.
     """
 
@@ -76,7 +76,7 @@ class _Clock:
 
 
 class _VirtualSelector(selectors.DefaultSelector):
-    """A selector that lets the clock jump where the real one would sleep."""
+    """A selector that advances the clock instead of sleeping."""
 
     def __init__(self, clock: _Clock) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class _VirtualSelector(selectors.DefaultSelector):
         ready = super().select(0)
         self._passes += 1
         if self._passes > MAX_PASSES:
-            self._passes = 0  # for what cleans up
+            self._passes = 0  # for the cleanup
             raise Deadlock(f"{MAX_PASSES:,} passes, and there is always more to do", _waiting())
         if ready or timeout == 0:
             return ready
@@ -99,17 +99,17 @@ class _VirtualSelector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on a clock of its own, in seconds; it starts at `EPOCH`.
+    """An event loop with its own clock, in seconds; it starts at `EPOCH`.
 
-    Only for code on one thread: what another thread, a process or the network does takes no
-    time here, and so comes too late or not at all. Executors, `asyncio.to_thread`, look-ups of
-    host names and `ThreadWorker` raise `RuntimeError` on it.
+    It is for code on one thread. Another thread, a process or the network takes no virtual time, so
+    its results come too late or not at all. Executors, `asyncio.to_thread`, look-ups of host names
+    and `ThreadWorker` raise `RuntimeError` on it.
 
     Args:
-        max_time: How long it may run, in virtual seconds; then `Deadlock` is raised out of it.
+        max_time: The longest time it may run, in virtual seconds; then it raises `Deadlock`.
 
     Attributes:
-        no_threads: What workers raise that would use a thread.
+        no_threads: The error text of workers that would use a thread.
     """
 
     no_threads: ClassVar[str] = _NO_THREADS
@@ -123,7 +123,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual_clock.now
 
     def run_in_executor(self, executor: object, func: Callable[..., object], *args: object) -> Any:
-        """Refuse.
+        """Raise an error: a virtual loop has no threads.
 
         Raises:
             RuntimeError: Always.
@@ -135,18 +135,18 @@ def run_virtual(main: Coroutine[Any, Any, T], *, max_time: float = MAX_VIRTUAL_T
     """Run a coroutine on a virtual loop.
 
     Args:
-        main: What to run.
-        max_time: How long it may take, in virtual seconds.
+        main: The coroutine.
+        max_time: The longest time it may take, in virtual seconds.
 
     Raises:
-        Deadlock: It waits for something that cannot happen, or for longer than it may.
+        Deadlock: It waits for an event that cannot happen, or takes longer.
     """
     with asyncio.Runner(loop_factory=functools.partial(VirtualLoop, max_time)) as runner:
         return runner.run(main)
 
 
 def virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Make a coroutine function a plain one that runs on a virtual loop: a test.
+    """Return a plain function that runs a coroutine function, such as a test, on a virtual loop.
 
     ```python
     @virtual_time
@@ -163,8 +163,8 @@ def virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
 
 
 def _waiting() -> tuple[str, ...]:
-    """Name the tasks of the running loop and where they wait, in the order of their names."""
-    # Asyncio keeps them in a set: sorted, two runs say the same.
+    """Return the tasks of the running loop and where they wait, sorted by name."""
+    # Asyncio keeps them in a set: sorted, two runs give the same text.
     tasks = sorted(asyncio.all_tasks(), key=lambda task: (len(task.get_name()), task.get_name()))
     named = [_where(task) for task in tasks[:_NAMED]]
     if len(tasks) > _NAMED:

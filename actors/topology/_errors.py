@@ -1,4 +1,4 @@
-"""What is raised when a topology cannot be run."""
+"""The error of a topology that cannot be run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["TopologyFailed"]
 
 
 class TopologyFailed(OnwardError):
-    """A part of a topology could not be started; what had been started was stopped again.
+    """A part of a topology could not be started. The parts started before have been stopped.
 
-    The `__cause__` is what its start raised.
+    The `__cause__` is the exception of its start.
 
     Attributes:
-        place: Which part, and where in the file it is.
-        reason: Why.
+        place: The part, and its place in the file.
+        reason: The reason.
     """
 
     def __init__(self, place: Place, reason: str) -> None:

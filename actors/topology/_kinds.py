@@ -1,4 +1,4 @@
-"""The kinds of worker that a topology file can name, and what they are made with."""
+"""The kinds of worker that a topology file can name, and their options."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Kind:
     """A kind of worker.
 
     Attributes:
-        make: What makes one; it is called with the options by name.
-        summary: What such a worker does, for people: the end of "it ...".
-        options: What a file may say about one.
+        make: The function or class that makes a worker; it is called with the options by name.
+        summary: A description of such a worker for readers: the end of "it ...".
+        options: The options that a file may set.
     """
 
     make: Callable[..., Worker]
@@ -60,7 +60,7 @@ _MAY_HAVE: Final = {
     "expose_at": Option(OptionType.LISTENERS),
     "expire_after": Option(OptionType.SECONDS),
 }
-"""What all services understand that make addresses."""
+"""Options of all services that start workers at addresses."""
 
 
 def _relay(
@@ -91,11 +91,11 @@ def _spreader(routes: tuple[Route, ...], spread: str = "round-robin") -> Spreade
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
-        "echo": Kind(Echo, "answers with what came"),
+        "echo": Kind(Echo, "answers with the payload that came"),
         "forward": Kind(Forwarder, "passes on along the onward route", _takes(True)),
         "proxy": Kind(
             Proxy,
-            "passes on along a route of its own, what is left of the onward route behind it",
+            "passes on along its own route, with the rest of the onward route behind it",
             _takes(
                 route=Option(OptionType.ROUTE, required=True), transparent=Option(OptionType.FLAG)
             ),
@@ -115,23 +115,23 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "relay": Kind(
             partial(_relay, RelayService),
-            "makes relays at random addresses for those who register",
+            "starts relays at random addresses for registered clients",
             _takes(**_MAY_HAVE, max_relays=Option(OptionType.COUNT)),
         ),
         "static_relay": Kind(
             partial(_relay, StaticRelayService),
-            "makes relays at addresses that are asked for: forward_to_ and an alias",
+            "starts relays at requested addresses: forward_to_ and an alias",
             _takes(**_MAY_HAVE, max_relays=Option(OptionType.COUNT)),
         ),
         "relay_client": Kind(
             RelayClient,
-            "registers with a relay service, and again when the way to it is lost",
+            "registers with a relay service, and again when the route to it is lost",
             _takes(way=Option(OptionType.ROUTE, required=True), alias=Option(OptionType.TEXT)),
         ),
-        "pubsub": Kind(_pub_sub, "makes topics for those who subscribe", _takes(**_MAY_HAVE)),
+        "pubsub": Kind(_pub_sub, "starts topics for subscribers", _takes(**_MAY_HAVE)),
         "subscriber": Kind(
             Subscriber,
-            "subscribes to a topic, and passes on what is published",
+            "subscribes to a topic, and passes on the published messages",
             _takes(
                 way=Option(OptionType.ROUTE, required=True),
                 name=Option(OptionType.TEXT, required=True),
@@ -147,7 +147,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "announcer": Kind(
             Announcer,
-            "announces a service, and passes on what is sent to it",
+            "announces a service, and passes on the messages for it",
             _takes(
                 way=Option(OptionType.ROUTE, required=True),
                 name=Option(OptionType.TEXT, required=True),
@@ -163,4 +163,4 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
     }
 )
-"""The kinds there are, by name; `{**KINDS, "mine": Kind(...)}` adds one of your own."""
+"""The kinds by name; `{**KINDS, "mine": Kind(...)}` adds one of your own."""

@@ -1,13 +1,13 @@
-"""One node of a topology as it runs: what it does step by step, whoever keeps the steps in order.
+"""One node of a running topology, started in steps.
 
-In one process `Topology` does; between processes whoever has started them. The steps are the
-same, so that a file that runs one way runs the other:
+`Topology` takes the steps in one process; the parent of the processes takes them otherwise. The
+steps are the same, so a file runs both ways:
 
-1. `open`: the node.
-2. `listen`: its listeners, and with which ports.
-3. `link`: its links, once all nodes listen. Each gets its name, as one more address.
-4. `start_workers`: its workers, once all links are up and the workers it has links to have
-   started. So a worker may send to another node as the first thing it does.
+1. `open`: start the node.
+2. `listen`: open its listeners, and return their ports.
+3. `link`: open its links, once all nodes listen. Each gets its name, as one more address.
+4. `start_workers`: start its workers, once all links are up and the workers at their other ends
+   have started. So a worker may send to another node at its start.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from ._load import Factories, mailbox_of, supervision_of
 __all__ = ["Outcome", "RunningNode"]
 
 RETRY: Final = 0.2
-"""Seconds until somebody who does not listen yet is tried again."""
+"""Delay before another attempt to connect to a listener that is not open yet, in seconds."""
 
 NODE_OPTIONS: Final = frozenset({"error_replies"})
-"""Options of listeners and links that are the node's, whatever the transport."""
+"""Options of listeners and links that the node handles, for every transport."""
 
 PAUSE: Final = 0.05
-"""Seconds until a request that did not come out as it has to is made again."""
+"""Delay before a request with an unexpected outcome is repeated, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has become of a request of a topology.
+    """The outcome of a request of a topology.
 
     Attributes:
-        request: Which request.
-        ok: Whether it came out as it has to.
-        told: What came: the answer's payload, or why there was none; for people.
-        seconds: How long it took, all attempts together, in seconds of the loop's clock.
+        request: The request.
+        ok: Whether the outcome is as expected.
+        told: The answer's payload, or why there was none, as a text for readers.
+        seconds: The time of all attempts together, in seconds of the loop's clock.
     """
 
     request: RequestPlan
@@ -55,7 +55,7 @@ class Outcome:
 
     def __str__(self) -> str:
         verdict = "ok" if self.ok else "FAILED"
-        # Some loops have clocks of whole milliseconds.
+        # The clocks of some loops have a resolution of a millisecond.
         took = f"{self.seconds * 1000:.0f} ms" if self.seconds >= 0.001 else "< 1 ms"
         return f"{verdict}  {self.request.place}  {self.told}  {took}"
 
@@ -65,12 +65,12 @@ class RunningNode:
 
     Args:
         plan: The whole plan.
-        name: Which node of it.
-        factories: What makes its workers.
+        name: The name of the node.
+        factories: The factories of its workers.
         node: The node, open already; by default one is made and opened.
-        directory: What `{dir}` in a URI stands for.
-        faults: In a simulated network, where listeners are names: the faults of links that say
-            nothing of theirs, a dataclass. `None`: it is not simulated.
+        directory: The value of `{dir}` in a URI.
+        faults: The faults of links that have none of their own, a dataclass, in a simulated
+            network, where listeners are names. `None` if the network is not simulated.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class RunningNode:
         return self._part.name
 
     async def open(self) -> None:
-        """Have the node run, and report hops to whoever traces a message through it."""
+        """Start the node, and its tracer, which sends hop reports to requesters of traces."""
         self.node.tracer = self._tracer()
         if not self._is_open:
             self._is_open = True
@@ -108,7 +108,7 @@ class RunningNode:
         if not self._simulated:
             return HopTracer(self.node)
 
-        # In reports of the machine's own time no two runs would be the same.
+        # With the machine's own time in the reports, no two runs would be the same.
         def clock() -> int:
             return round(self.node.loop.time() * 1e9)
 
@@ -118,7 +118,7 @@ class RunningNode:
         """Open the listeners.
 
         Returns:
-            The URI of each, with the port it really has, by `ListenerPlan.id`.
+            The URI of each, with its actual port, by `ListenerPlan.id`.
 
         Raises:
             TopologyFailed: One cannot be opened.
@@ -135,7 +135,7 @@ class RunningNode:
                 )
                 self.node.add_address(made.address, listener.address)
             except Exception as error:
-                # A transport may be anybody's, which may raise anything.
+                # A transport may be a third party's, which may raise any exception.
                 raise _failed(listener.place, f"cannot listen at {uri}", error) from error
             uris[listener.id] = made.uri
         return uris
@@ -146,12 +146,12 @@ class RunningNode:
         return listener.uri.replace("{dir}", quote(self._directory))
 
     def _options(self, plan: ListenerPlan | LinkPlan) -> dict[str, OptionValue]:
-        """Return the options; those of a transport that is not used are left out."""
+        """Return the options, without those of a transport that is not used."""
         if not self._simulated:
             return dict(plan.options)
         options = {name: value for name, value in plan.options.items() if name in NODE_OPTIONS}
         if isinstance(plan, LinkPlan) and (given := plan.faults.given()):
-            # Of this link alone, as there may be another one between the same nodes.
+            # For this link alone: there may be others between the same nodes.
             options["faults"] = replace(self._faults, **given)
         return options
 
@@ -159,15 +159,16 @@ class RunningNode:
         """Open the links.
 
         Args:
-            uris: Where the listeners are, by `ListenerPlan.id`.
-            patience: How long to try again where nobody listens yet, in seconds; for each link.
+            uris: The URIs of the listeners, by `ListenerPlan.id`.
+            patience: The time for which connecting to a closed listener is repeated, for each link,
+                in seconds.
 
         Raises:
             TopologyFailed: One cannot be opened.
         """
         for link in self._plan.links_from(self.name):
             if link.to_listener and link.to_listener not in uris:
-                raise TopologyFailed(link.place, f"nobody knows where {link.to_listener} will be")
+                raise TopologyFailed(link.place, f"the URI of {link.to_listener} is not known")
             if self._simulated and not link.to_listener:
                 raise TopologyFailed(link.place, f"{link.uri} is not part of the simulation")
             uri = uris[link.to_listener] if link.to_listener else link.uri
@@ -208,11 +209,11 @@ class RunningNode:
                     supervision=supervision_of(worker.supervision),
                 )
             except Exception as error:
-                # A worker's own code runs here, which may raise anything.
+                # A worker's own code runs here, which may raise any exception.
                 raise _failed(worker.place, "cannot start", error) from error
 
     async def ask(self, request: RequestPlan) -> Outcome:
-        """Make one request of the plan, again and again if it says so."""
+        """Make one request of the plan, and repeat it if the plan says so."""
         clock = self.node.loop.time
         began = clock()
         while True:
@@ -229,7 +230,7 @@ class RunningNode:
                 request.route, request.payload, timeout=request.timeout
             )
         except DeliveryError as error:
-            # An error reply of another node has the reason it was sent as a detail.
+            # An error reply of another node carries its reason as a detail.
             return request.error in {error.reason, error.detail} - {""}, str(error)
         except OnwardError as error:
             return False, str(error)
@@ -244,7 +245,7 @@ class RunningNode:
         """Stop the node: workers, links, listeners. Idempotent.
 
         Args:
-            timeout: How long it may take, in seconds.
+            timeout: The longest time it may take, in seconds.
         """
         await self.node.stop(timeout=timeout)
 

@@ -17,7 +17,7 @@ __all__ = ["Network", "Topology"]
 
 
 class Network(Protocol):
-    """What a simulated network has to offer; `onward.transports.simulated` has one."""
+    """The interface of a simulated network; `onward.transports.simulated` has one."""
 
     @property
     def faults(self) -> Any:
@@ -40,8 +40,8 @@ class Topology:
     ```
 
     Attributes:
-        plan: What runs.
-        uris: Where the listeners are, by `ListenerPlan.id`.
+        plan: The plan that runs.
+        uris: The URIs of the listeners, by `ListenerPlan.id`.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -59,23 +59,23 @@ class Topology:
         network: Network | None = None,
         opened: Callable[[Node], Awaitable[None]] | None = None,
     ) -> Self:
-        """Start everything in a plan.
+        """Start all parts of a plan.
 
         Listeners come first, then links, then workers, those of a node after those of the nodes
-        it has links to. When a part cannot be started, those that were are stopped.
+        it has links to. When a part cannot be started, those started before are stopped.
 
         Args:
-            plan: What to start.
+            plan: The plan.
             kinds: The kinds of worker it was read with.
-            network: A simulated network that the nodes are to be in, with the faults that the
-                links have in the plan. All listeners are then names in it; options of listeners
-                and links, which are those of transports, do not matter.
-            opened: Called with each node once it runs, before anything is on it: to give it an
-                event log, say.
+            network: A simulated network for the nodes, with the faults of the links in the plan.
+                All listeners are then names in it, and the options of listeners and links do not
+                matter: they are those of transports.
+            opened: Called with each node before it has any workers: for example, to attach an
+                event log.
 
         Raises:
             TopologyError: A class of a worker cannot be used.
-            TopologyFailed: A part cannot be started; it says which.
+            TopologyFailed: A part cannot be started; the error names it.
         """
         made = factories(plan, kinds=kinds)
         topology = cls(plan)
@@ -125,7 +125,7 @@ class Topology:
         await self.stop()
 
     def node(self, name: str) -> Node:
-        """Return the node of a name.
+        """Return the node with a name.
 
         Raises:
             KeyError: There is none.
@@ -139,10 +139,10 @@ class Topology:
         )
 
     async def stop(self, timeout: float = 5.0) -> None:
-        """Stop everything, in the reverse order. Idempotent.
+        """Stop all parts, in the reverse order. Idempotent.
 
         Args:
-            timeout: How long each node may take, in seconds.
+            timeout: The longest time for each node, in seconds.
         """
         for name in reversed(self.plan.start_order()):
             if name in self._running:

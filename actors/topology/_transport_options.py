@@ -1,7 +1,7 @@
-"""What a topology file may say to transports: the fields of the class that has their options.
+"""Options of transports in topology files, from the fields of the transports' options classes.
 
 A transport is found by its entry point, as a node finds it, and its attribute `options_class` is
-that dataclass. So what can be written, of what type and in what range, is never said twice.
+a dataclass. So names, types and ranges are defined once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLAIN: Final[dict[object, OptionType]] = {
 
 
 def transport_options(scheme: str) -> KindOptions | None:
-    """Return what the transport of a scheme understands; `None` if it does not say."""
+    """Return the options of a scheme's transport; `None` if it has no options class."""
     for entry in entry_points(group=GROUP, name=scheme):
         try:
             found = getattr(entry.load(), "options_class", None)
@@ -40,10 +40,10 @@ def transport_options(scheme: str) -> KindOptions | None:
 
 @cache
 def options_of(options: type) -> KindOptions:
-    """Return what a file may say of a dataclass.
+    """Return the options of a dataclass for a file.
 
-    Fields that TOML has nothing for, such as functions, are left out. One that may be `None` is
-    `false` then. Those that are dataclasses themselves are tables.
+    Fields without a TOML type, such as functions, are left out. A field that may be `None` is
+    `false` then. Fields that are dataclasses themselves are tables.
     """
     hints = get_type_hints(options)
     known: dict[str, Option] = {}
@@ -56,11 +56,11 @@ def options_of(options: type) -> KindOptions:
 
 
 def _option(hint: object) -> Option | None:
-    """Return the option that is of a type; `None` if TOML has nothing for it."""
+    """Return the option of a type; `None` if TOML has no such type."""
     if get_origin(hint) in (Union, UnionType):
         parts = get_args(hint)
         found = [option for part in parts if (option := _option(part)) is not None]
-        # What can be written in several ways is written in the most telling one.
+        # Of several types, a table is used if there is one.
         found.sort(key=lambda option: option.type is not OptionType.TABLE)
         return replace(found[0], can_be_off=NoneType in parts) if found else None
     if hint in _PLAIN:

@@ -1,4 +1,4 @@
-"""Two kinds of worker that show what comes: for topologies people look at, and for checks."""
+"""Two kinds of worker that show their messages: for demonstrations, and for checks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["Print", "Record"]
 
 
 class Print(Worker):
-    """Prints payloads as text, one a line, and answers nothing."""
+    """A worker that prints payloads as text, one a line, and does not reply."""
 
     def handle_message(self, message: Message) -> None:
-        """Print it."""
+        """Print a message."""
         name = str(self.address).removeprefix("0#")
         text = message.payload.decode("utf-8", "backslashreplace")
         if not text.isprintable():
-            # Others chose the text: it is one line, and moves no cursor.
+            # The text comes from a peer: print it as one line, without control characters.
             parts = (each if each.isprintable() else _escaped(each) for each in text)
             text = "".join(parts)
         print(f"{name}: {text}", flush=True)  # noqa: T201 - it is what it is for
@@ -29,11 +29,11 @@ def _escaped(character: str) -> str:
 
 
 class Record(Worker):
-    """Keeps the payloads that come to its primary address, and says at any other which.
+    """A worker that keeps the payloads for its primary address, and lists them at its others.
 
     ```
-    anybody ──▶ seen        kept
-    anybody ◀── seen.list   the payloads, the oldest first, one a line
+    app ──▶ seen        kept
+    app ◀── seen.list   the payloads, the oldest first, one a line
     ```
 
     Args:
@@ -45,7 +45,7 @@ class Record(Worker):
         self._kept: deque[bytes] = deque(maxlen=limit)
 
     def handle_message(self, message: Message) -> None:
-        """Keep it, or say what is kept."""
+        """Keep a payload, or reply with those kept."""
         if message.to == self.address:
             self._kept.append(message.payload)
         else:

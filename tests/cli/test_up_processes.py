@@ -252,6 +252,6 @@ def test_nodes_can_be_run_one_by_one(tmp_path: Path) -> None:
     with onward("up", "--node", "near", str(file)) as near:
         _, err = near.communicate(timeout=TIMEOUT)
         assert near.returncode == Status.FAILED
-        assert err.endswith("nobody knows where far.main will be\n")
+        assert err.endswith("the URI of far.main is not known\n")
     with onward("up", "--node", "far", "--for", "0.05", str(file)) as far:
         assert far.wait(TIMEOUT) == Status.OK

@@ -229,7 +229,7 @@ async def test_nobody_knows_where_a_listener_will_be() -> None:
     plan = read(TWO, "t.toml")
     running = RunningNode(plan, "near", factories(plan))
     await running.open()
-    with pytest.raises(TopologyFailed, match=r"nobody knows where far\.main will be"):
+    with pytest.raises(TopologyFailed, match=r"the URI of far\.main is not known"):
         await running.link({})
     await running.stop()
 
