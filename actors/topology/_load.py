@@ -1,4 +1,4 @@
-"""From the workers of a plan to what makes them: by kind, or by a class of the user's."""
+"""Loading of topologies: the factories of a plan's workers, by kind or by a class of the user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Factories", "factories", "mailbox_of", "read", "supervision_of"]
 _LIMITS: Final = TopologyLimits()
 
 Factories = dict[tuple[str, Address], Factory]
-"""What makes the workers, by node and primary address."""
+"""The factories of the workers, by node and primary address."""
 
 
 def read(
@@ -42,18 +42,18 @@ def read(
     transports: TransportOptions = transport_options,
     limits: TopologyLimits = _LIMITS,
 ) -> Plan:
-    """Read a topology file, with the kinds of workers there are, and the transports.
+    """Read a topology file, for the given kinds of workers and transports.
 
     Args:
-        text: What is in it; bytes are UTF-8.
-        file: What errors call it.
+        text: The text of the file; bytes are UTF-8.
+        file: The name of the file in errors.
         kinds: The kinds of worker, by name; `{**KINDS, "mine": Kind(...)}` adds one.
-        transports: What the transport of a scheme understands. By default those that are
-            installed are asked; see `Transport`.
-        limits: How much may be in it.
+        transports: Returns the options of a scheme's transport. By default the installed ones
+            are used; see `Transport`.
+        limits: The limits of the file.
 
     Raises:
-        TopologyError: Something is wrong; it says all that is.
+        TopologyError: The file is not valid; the error names all the faults.
     """
     options = {name: kind.options for name, kind in kinds.items()}
     return read_topology(text, file, kinds=options, transports=transports, limits=limits)
@@ -62,16 +62,16 @@ def read(
 def factories(
     plan: Plan, *, kinds: Mapping[str, Kind] = KINDS, nodes: Iterable[str] | None = None
 ) -> Factories:
-    """Find what makes the workers of a plan; classes are imported for it.
+    """Return the factories of a plan's workers; this imports their classes.
 
     Args:
         plan: The plan.
         kinds: The kinds of worker it was read with.
-        nodes: The names of the nodes whose workers are wanted; all by default.
+        nodes: The names of the nodes with the workers; all by default.
 
     Raises:
-        TopologyError: A class cannot be imported, or does not take the options; it says all
-            that is wrong.
+        TopologyError: A class cannot be imported, or does not take the options; the error names
+            all the faults.
     """
     wanted = [node.name for node in plan.nodes] if nodes is None else nodes
     made: Factories = {}
@@ -92,12 +92,12 @@ def factories(
 def _factory(worker: WorkerPlan, kinds: Mapping[str, Kind]) -> Factory:
     make = kinds[worker.kind].make if worker.kind else _class(worker.class_path)
     if worker.options and getattr(make, "__init__", None) is Worker.__init__:
-        # That takes anything, and looks at nothing.
+        # It accepts any keyword, and ignores it.
         raise ValueError("it takes no options")
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):
-        # Something compiled that does not say what it takes; making one will tell.
+        # A compiled callable without a signature; the call will fail instead.
         return partial(make, **worker.options)
     try:
         signature.bind(**worker.options)
@@ -112,7 +112,7 @@ def _class(path: str) -> Callable[..., Any]:
     try:
         found: object = importlib.import_module(module_name)
     except Exception as error:
-        # Importing runs the user's code, which may raise anything.
+        # Importing runs the user's code, which may raise any exception.
         raise ValueError(f"cannot import {module_name}: {type(error).__name__}: {error}") from error
     for step in name.split("."):
         try:
@@ -125,7 +125,7 @@ def _class(path: str) -> Callable[..., Any]:
 
 
 def mailbox_of(plan: MailboxPlan) -> MailboxOptions | None:
-    """Make the mailbox of a worker; `None` if the plan says nothing of it."""
+    """Return the mailbox options of a worker; `None` if the plan has none."""
     if plan == MailboxPlan():
         return None
     usual = MailboxOptions()
@@ -134,7 +134,7 @@ def mailbox_of(plan: MailboxPlan) -> MailboxOptions | None:
 
 
 def supervision_of(plan: SupervisionPlan) -> Supervision:
-    """Make the supervision of a worker; what the plan does not say is the default."""
+    """Return the supervision of a worker; values that the plan lacks are the defaults."""
     usual = Supervision()
     on_failure = plan.on_failure and OnFailure[plan.on_failure.upper()]
     return Supervision(
