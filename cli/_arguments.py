@@ -1,4 +1,4 @@
-"""Types of arguments that several commands have."""
+"""Argument types that several commands use."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = [
 T = TypeVar("T")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-"""What a command adds its parser to."""
+"""The object that a command adds its parser to."""
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def seconds(text: str) -> float:
-    """Read a duration in seconds, 0 or more.
+    """Return a duration in seconds, 0 or more.
 
     Raises:
         ArgumentTypeError: It is not one.
@@ -49,7 +49,7 @@ def seconds(text: str) -> float:
 
 
 def positive(text: str) -> int:
-    """Read a number, 1 or more.
+    """Return a number, 1 or more.
 
     Raises:
         ArgumentTypeError: It is not one.
@@ -64,19 +64,19 @@ def positive(text: str) -> int:
 
 
 def word(*words: str) -> Callable[[str], str]:
-    """Return what reads one of some words, in which case, `-` and `_` do not matter.
+    """Return a function that reads one of some words, regardless of case and of `-` or `_`.
 
-    It goes with `choices=words`, which refuses what is none of them.
+    It goes with `choices=words`, which refuses any other word.
     """
     known = {fold(each): each for each in words}
     return lambda text: known.get(fold(text), text)
 
 
 def octal(text: str) -> int:
-    """Read the permissions of a file, in octal digits.
+    """Return the permissions of a file, given in octal digits.
 
     Raises:
-        ArgumentTypeError: They are none.
+        ArgumentTypeError: They are not valid.
     """
     if not (0 < len(text) <= 4 and set(text) <= set("01234567") and int(text, 8) <= 0o777):
         raise argparse.ArgumentTypeError(f"{text!r} is not 0 to 777 in octal digits")
@@ -84,19 +84,19 @@ def octal(text: str) -> int:
 
 
 def address(text: str) -> Address:
-    """Read an address.
+    """Return an address.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     return _read(Address.parse, text)
 
 
 def route(text: str) -> Route:
-    """Read a route of at least one address.
+    """Return a route of at least one address.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     steps = _read(parse_route, text)
     if not steps:
@@ -105,7 +105,7 @@ def route(text: str) -> Route:
 
 
 def _read(parse: Callable[[str], T], text: str) -> T:
-    # argparse shows the text of its own error only; of a ValueError it shows a function's name.
+    # argparse shows the text of its own errors only; for a ValueError it shows a function's name.
     try:
         return parse(text)
     except ProtocolError as error:
@@ -113,13 +113,13 @@ def _read(parse: Callable[[str], T], text: str) -> T:
 
 
 def add_log(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says what is logged to stderr."""
+    """Add the option for the log level of stderr."""
     parser.add_argument(
         "--log",
         type=word(*_LEVELS),
         choices=_LEVELS,
         default="warning",
-        help="what to log to stderr, from this level on (default %(default)s)",
+        help="the lowest level to log to stderr (default %(default)s)",
     )
 
 
@@ -132,7 +132,7 @@ def set_up_log(level: str) -> None:
 
 @contextmanager
 def no_log(name: str) -> Generator[None]:
-    """Log nothing under a name: the command says itself what became of its one message."""
+    """Log nothing under a name: the command reports the outcome of its message itself."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -31,7 +31,7 @@ _WEBSOCKET: Final = WebSocketOptions()
 _UNIX: Final = UnixOptions()
 
 EXPECT_SLICE: Final = 1000
-"""Routes that are expected in one go: some 10 milliseconds of the loop's time."""
+"""Routes that are expected in one step: some 10 milliseconds of the loop's time."""
 
 WEBSOCKET: Final = "rsocket+ws://"
 UNIX: Final = "rsocket+unix://"
@@ -39,12 +39,12 @@ UNIX: Final = "rsocket+unix://"
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """How the broker listens.
+    """Options of the broker's listeners.
 
     Attributes:
         links: The limits of each listener and its connections.
-        websocket: Who may open a WebSocket.
-        unix: Who may connect to a Unix socket.
+        websocket: The clients that may open a WebSocket.
+        unix: The users that may connect to a Unix socket.
     """
 
     links: LinkOptions = _LINKS
@@ -64,10 +64,9 @@ class Listening:
 _LISTENING: Final = Listening()
 
 _DESCRIPTION: Final = """\
-Run a broker: RSocket clients connect to it, register as destinations with tags, and have their
-requests routed to destinations that carry the tags asked for. Prints `listening URI` for each
-listener once it takes connections, and a line of totals when it has been stopped by Ctrl-C or
-SIGTERM.
+Run a broker: RSocket clients connect to it and register as destinations with tags. The broker
+routes their requests to destinations that carry the requested tags. Prints `listening URI` for
+each listener once it accepts connections, and a line of totals after Ctrl-C or SIGTERM.
 """
 
 
@@ -90,7 +89,7 @@ def add_command(commands: Commands) -> None:
         metavar="SECONDS",
         type=seconds,
         default=_OPTIONS.no_route_timeout,
-        help="how long a request that does not say so itself waits for a destination; 0 rejects "
+        help="how long a request without its own limit waits for a destination; 0 rejects "
         "at once (default %(default)s)",
     )
     parser.add_argument(
@@ -98,28 +97,28 @@ def add_command(commands: Commands) -> None:
         metavar="SECONDS",
         type=seconds,
         default=_OPTIONS.max_wait,
-        help="how long any request waits at most, whatever it says (default %(default)s)",
+        help="how long any request waits at most, whatever its own limit (default %(default)s)",
     )
     parser.add_argument(
         "--index",
         metavar="FILE",
         type=Path,
-        help="expect the destinations of a table that was saved before, by `onward routes --save` "
-        "or `onward pipeline index`: the index has them already when they come, and requests for "
-        "them wait for --max-wait",
+        help="expect the destinations of a table saved by `onward routes --save` or `onward "
+        "pipeline index`: the index has their routes before they register, and requests for them "
+        "wait for --max-wait",
     )
     parser.add_argument(
         "--expect-for",
         metavar="SECONDS",
         type=seconds,
         default=_OPTIONS.expected_seconds,
-        help="after how long those that have not come are forgotten (default %(default)g)",
+        help="the time after which expected destinations are forgotten (default %(default)g)",
     )
     parser.add_argument(
         "--method",
         metavar="NAME",
         default=_OPTIONS.method,
-        help="what chooses among several destinations where a request does not say: round-robin, "
+        help="the method for unicast requests that name none: round-robin, "
         "random, least-outstanding, peak-ewma, weighted, or a plug-in (default %(default)s)",
     )
     parser.add_argument(
@@ -134,15 +133,16 @@ def add_command(commands: Commands) -> None:
         type=word("quiet", "error"),
         choices=("quiet", "error"),
         default=_OPTIONS.multicast_on_leave,
-        help="what becomes of a multicast when a destination leaves before it has answered: go on "
+        help="what happens to a multicast when a destination leaves before it has answered: go on "
         "with the others, or end it with an error (default %(default)s)",
     )
     parser.add_argument(
         "--no-management",
         dest="management",
         action="store_false",
-        help="tell nothing about the broker: whoever can send it requests can otherwise read "
-        "the services, tags and network addresses of all destinations, as `onward routes` does",
+        help="serve no data about the broker: otherwise every client that can send it requests "
+        "can read the services, tags and network addresses of all destinations, as `onward routes` "
+        "does",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
@@ -156,28 +156,28 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         action="append",
         default=[],
-        help="a web site whose pages may open a WebSocket, as in https://shop.example; * is any; "
-        "may be repeated (default: none; programs that are no browsers always may)",
+        help="a web site with pages that may open a WebSocket, as in https://shop.example; * is "
+        "any; may be repeated (default: none; programs other than browsers always may)",
     )
     parser.add_argument(
         "--mode",
         metavar="OCTAL",
         type=octal,
         help=f"the permissions of the file of a Unix socket (default {_UNIX.mode:o}: "
-        "the user the broker runs as)",
+        "the user of the broker)",
     )
     parser.add_argument(
         "--max-connections",
         metavar="N",
         type=positive,
         default=_LINKS.max_connections,
-        help="connections each listener has at a time; more are closed (default %(default)d)",
+        help="connections of each listener at a time; more are closed (default %(default)d)",
     )
     parser.add_argument(
         "--max-connections-per-source",
         metavar="N",
         type=positive,
-        help="of those, connections from one address (default: no more than there are places free)",
+        help="of those, connections from one address (default: as many as there are places free)",
     )
     parser.add_argument(
         "--proxy",
@@ -214,16 +214,16 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=seconds,
         default=_LINKS.lease_time,
-        help="after how long they get the next lease (default %(default)g)",
+        help="the interval between two leases of a client (default %(default)g)",
     )
 
 
 def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
-    """Return how to listen.
+    """Return the options of the listeners.
 
     Raises:
-        CommandError: An option is for a kind of listener that there is none of.
-        ValueError: One is out of its range.
+        CommandError: An option is for a kind of listener that is not used.
+        ValueError: A value is out of its range.
     """
     for name, given, scheme in (
         ("--origin", arguments.origin, WEBSOCKET),
@@ -245,12 +245,12 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
-    """Add which broker to ask, and how long to wait for it."""
+    """Add the options for the broker's URI and for the time to wait for it."""
     parser.add_argument(
         "--broker",
         metavar="URI",
         default=DEFAULT_URI,
-        help="which one, by any of the URIs it listens at (default %(default)s)",
+        help="the broker, by any of the URIs it listens at (default %(default)s)",
     )
     parser.add_argument(
         "--timeout",
@@ -275,7 +275,7 @@ def _command(arguments: argparse.Namespace) -> None:
     )
     uris: list[str] = arguments.listen or [DEFAULT_URI]
     listening = _listening(arguments, uris)
-    # Before there is a loop that could be kept waiting.
+    # Read before the event loop starts, which it would block.
     expected = [] if arguments.index is None else load_routes(arguments.index, options.max_routes)
     run(
         lambda stop: serve(
@@ -302,23 +302,22 @@ async def serve(
     expected: Sequence[SnapshotRoute] = (),
     opened: Callable[[Node], Awaitable[None]] | None = None,
 ) -> None:
-    """Run a broker until it is to stop.
+    """Run a broker until it is asked to stop.
 
     Args:
-        stop: The wish that it stops.
-        uris: Where it listens.
-        options: The broker's own limits.
-        listening: Those of the listeners and their connections.
-        name: What its node is called.
+        stop: The request to stop.
+        uris: The URIs to listen at.
+        options: The limits of the broker.
+        listening: The limits of the listeners and their connections.
+        name: The name of its node.
         quiet: Whether to print no totals at the end.
         expected: Destinations to expect from the start.
-        opened: Called with the broker's node before there is a broker on it: to begin its event
-            log.
+        opened: Called with the broker's node before the broker starts: to attach its event log.
 
     Raises:
-        CommandError: It cannot listen at one of the URIs, or more are expected than it has room
-            for; or from `opened`.
-        UnknownScheme: There is no transport for one of them.
+        CommandError: It cannot listen at one of the URIs, or has not enough room for the expected
+            destinations; or an error of `opened`.
+        UnknownScheme: There is no transport for one of the URIs.
     """
     async with Node(name, diagnostics=DiagnosticsOptions()) as node:
         try:
@@ -330,7 +329,7 @@ async def serve(
         await stop.wait()
         totals = _totals(broker, listeners)
     if not quiet:
-        # The log's own last: what it recorded of the end is in it.
+        # After the log's own end: its totals include the last records.
         print(totals + total(node), flush=True)
 
 
@@ -349,19 +348,19 @@ async def _open(
     try:
         for at in range(0, len(expected), EXPECT_SLICE):
             broker.expect(expected[at : at + EXPECT_SLICE])
-            # Ctrl-C, and what else the node does, need not wait for all of them.
+            # In steps, so that Ctrl-C and the rest of the node need not wait for all of them.
             await asyncio.sleep(0)
     except LimitReached as error:
         raise CommandError(f"--index: {error}") from error
     listeners = [
         await listen(node, uri, "rsocket+", broker=broker, **listening.options(uri)) for uri in uris
     ]
-    # What the scheme stands for; Node.listen cannot know.
+    # The meaning of the scheme, which Node.listen does not know.
     return broker, cast("list[RSocketListener]", listeners)
 
 
 def _totals(broker: Broker, listeners: list[RSocketListener]) -> str:
-    """Say in a line what the broker has done."""
+    """Return the broker's totals as a line."""
     accepted = sum(listener.statistics().accepted for listener in listeners)
     destinations = [row for row in broker.routes() if row.service != MANAGEMENT_SERVICE]
     figures = broker.statistics()

@@ -1,4 +1,4 @@
-"""Questions to a running broker, and requests through it, as any client would make them."""
+"""Requests to a running broker and through it, made with the client library."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from ._status import CommandError, Status, status_of
 __all__ = ["ask_broker", "request_through", "table_of_broker", "watch_broker"]
 
 DESTINATION: Final = f"@no-route=reject service={MANAGEMENT_SERVICE}"
-"""A broker has its management service from the start, or will not have it."""
+"""The address of the management service; without one, a broker rejects at once."""
 
 SLACK: Final = 60.0
-"""The client gives up so many seconds after the command has."""
+"""Seconds by which the client's timeout is longer than the command's."""
 
 WINDOW: Final = 64
-"""Most events that are ahead of what has been printed."""
+"""Most events that are requested ahead of those printed."""
 
 DRAIN: Final = 1.0
-"""How long closing may take, in seconds."""
+"""Longest time for closing, in seconds."""
 
 
 async def ask_broker(uri: str, question: str, timeout: float) -> Any:
-    """Ask a broker about itself.
+    """Send a question to a broker's management service.
 
     Args:
-        uri: Where it listens: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or
+        uri: The broker's URI: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or
             `rsocket+unix:///path`.
-        question: `routes`, `statistics`, or `resolve` and what to resolve.
-        timeout: How long it may take, in seconds.
+        question: `routes`, `statistics`, or `resolve` with a query.
+        timeout: The longest time it may take, in seconds.
 
     Returns:
-        What its JSON says.
+        The value of the JSON in the answer.
 
     Raises:
-        CommandError: Nobody is there, or somebody who does not answer as a broker does.
+        CommandError: No connection, or the peer does not answer as a broker does.
     """
     client = _client(uri, timeout)
     with _readable(uri, timeout):
@@ -55,13 +55,13 @@ async def request_through(uri: str, destination: str, payload: bytes, timeout: f
     """Send a request/response through a broker, and return the data of the answer.
 
     Args:
-        uri: Where the broker listens, as for `ask_broker`.
-        destination: What is asked for, as in an address of type 32.
+        uri: The broker's URI, as for `ask_broker`.
+        destination: The query, as in an address of type 32.
         payload: The data.
-        timeout: How long it may take, in seconds.
+        timeout: The longest time it may take, in seconds.
 
     Raises:
-        CommandError: It did not get an answer; or an error, whose text it has.
+        CommandError: No answer came, or an error, in which case it has the error's text.
     """
     client = _client(uri, timeout)
     connected = False
@@ -77,36 +77,36 @@ async def request_through(uri: str, destination: str, payload: bytes, timeout: f
             raise CommandError(f"no answer from {uri} in {timeout:g} s") from error
         raise CommandError(printable(str(late)), status_of(late)) from error
     except OnwardError as error:
-        # Other people choose the texts of errors.
+        # The texts of errors come from peers.
         raise CommandError(printable(str(error)), status_of(error)) from error
 
 
 async def watch_broker(uri: str, timeout: float) -> AsyncGenerator[Any]:
-    """Yield what happens in a broker, as it happens.
+    """Yield the events of a broker as they happen.
 
     Args:
-        uri: Where it listens, as for `ask_broker`.
-        timeout: How long it may take to connect, in seconds.
+        uri: The broker's URI, as for `ask_broker`.
+        timeout: The longest time to connect, in seconds.
 
     Raises:
-        CommandError: Nobody is there, it is no broker, or it has gone.
+        CommandError: No connection, the peer is no broker, or it has stopped.
     """
-    # Nothing may happen for as long as it likes.
+    # There may be no event for any length of time.
     async with aclosing(_stream(uri, b"watch", timeout, None)) as events:
         async for event in events:
             yield _read(uri, event)
-    raise CommandError(f"{uri} says no more: it has stopped")
+    raise CommandError(f"{uri} sends no more events: it has stopped")
 
 
 async def table_of_broker(uri: str, timeout: float) -> AsyncGenerator[bytes]:
     """Yield the table of a broker, some lines at a time; see `protocol.broker.parse_routes`.
 
     Args:
-        uri: Where it listens, as for `ask_broker`.
-        timeout: How long it may take to connect, and how long nothing may come, in seconds.
+        uri: The broker's URI, as for `ask_broker`.
+        timeout: The longest time to connect, and to wait for each part, in seconds.
 
     Raises:
-        CommandError: Nobody is there, it is no broker that tells it, or it has gone.
+        CommandError: No connection, the peer is no broker that tells its routes, or it has stopped.
     """
     async with aclosing(_stream(uri, b"table", timeout, timeout)) as chunks:
         async for chunk in chunks:
@@ -144,10 +144,10 @@ def _client(uri: str, timeout: float) -> Client:
 
 @contextmanager
 def _readable(uri: str, timeout: float) -> Generator[None]:
-    """Say in a line what goes wrong.
+    """Turn errors of the client into one line each.
 
     Raises:
-        CommandError: It did.
+        CommandError: In place of the error.
     """
     try:
         yield

@@ -15,9 +15,9 @@ from ._up import read_file
 __all__ = ["add_command"]
 
 _DESCRIPTION: Final = """\
-Draw what a topology file says as an SVG picture: nodes with their workers and listeners, and the
-links between them. What a node lets others reach is bold. Nothing is run, and no class of a worker
-is imported. The same file always gives the same bytes.
+Draw a topology file as an SVG picture: nodes with their workers and listeners, and the links
+between them. Workers and listeners that other nodes can reach are bold. Nothing is run, and no
+class of a worker is imported. The same file always gives the same bytes.
 """
 
 

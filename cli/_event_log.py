@@ -1,4 +1,4 @@
-"""The options of commands that record an event log, and how one is begun."""
+"""The event-log options of commands, and the start of a log."""
 
 from __future__ import annotations
 
@@ -35,64 +35,64 @@ _SELDOM: Final = {
     "bad": "files set aside",
     "deleted_unread": "files deleted before they were read",
 }
-"""What is told of the writer's figures if there is any of it."""
+"""Figures of the writer that are reported if they are not zero."""
 
 
 def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> None:
     """Add the options of the event log.
 
     Args:
-        parser: The command's.
-        default_name: What the log is called if nothing is said; `None`: there are several logs,
-            each with the name of its node.
+        parser: The command's parser.
+        default_name: The log's default name; `None` for several logs, each with the name of its
+            node.
     """
     group = parser.add_argument_group("event log")
     group.add_argument(
         "--event-log",
         metavar="DIR",
-        help="record what is routed, in files in a folder of DIR that has the log's name",
+        help="record routed messages, in files in a folder of DIR that has the log's name",
     )
     if default_name is not None:
         group.add_argument(
             "--event-log-name",
             metavar="NAME",
             default=default_name,
-            help="the log's name; no two that write in DIR may have the same (default %(default)s)",
+            help="the log's name; each log in DIR needs its own (default %(default)s)",
         )
     group.add_argument(
         "--event-log-sample",
         metavar="RATE",
         type=_rate,
         default=DEFAULT_RATE,
-        help="which part of all messages or requests has a record of its own, 0 to 1; counters "
+        help="the part of all messages or requests that is sampled, 0 to 1; counters "
         "count them all in any case (default %(default)g)",
     )
     group.add_argument(
         "--event-log-arrivals",
         action="store_true",
-        help="sample messages that come over links as well: for nodes whose peers keep no log",
+        help="sample messages that come over links too: for nodes with peers that keep no log",
     )
     group.add_argument(
         "--event-log-seal",
         metavar="SECONDS",
         type=_some_seconds,
         default=DEFAULT_SEAL,
-        help="after how long at most what was recorded can be read (default %(default)g)",
+        help="the longest time until records can be read (default %(default)g)",
     )
     group.add_argument(
         "--event-log-flush",
         metavar="SECONDS",
         type=_some_seconds,
         default=DEFAULT_FLUSH,
-        help="for how long at most records are kept back before they are written: so much a "
-        "process that is killed loses (default %(default)g)",
+        help="the longest time for which records are held back before they are written: a process "
+        "that is killed loses them (default %(default)g)",
     )
     group.add_argument(
         "--event-log-fsync",
         type=word("seal", "block", "never"),
         choices=("seal", "block", "never"),
         default=DEFAULT_FSYNC,
-        help="when the disk is waited for, so that what was written outlasts a power cut: with "
+        help="when to sync to the disk, so that written records survive a power cut: with "
         "each file as it is finished, each block, or never (default %(default)s)",
     )
     group.add_argument(
@@ -100,7 +100,7 @@ def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> 
         metavar="BYTES",
         type=positive,
         default=DEFAULT_BYTES,
-        help="over so many bytes the oldest files are deleted (default %(default)d)",
+        help="above this number of bytes the oldest files are deleted (default %(default)d)",
     )
     group.add_argument(
         "--event-log-max-age",
@@ -116,10 +116,10 @@ def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> 
 
 
 def check_event_log(arguments: argparse.Namespace) -> None:
-    """Check that no option of a log is given where there is no log.
+    """Check that the options of a log are not given without a log.
 
     Raises:
-        CommandError: One is, and says something else than what holds anyway.
+        CommandError: One is given with a value other than its default.
     """
     if arguments.event_log is not None:
         return
@@ -146,7 +146,7 @@ def _some_seconds(text: str) -> float:
 
 
 def words(arguments: argparse.Namespace) -> list[str]:
-    """Return the options as words of a command line, for a process that is to do the same."""
+    """Return the options as words of a command line, for another process with the same log."""
     if arguments.event_log is None:
         return []
     return [
@@ -162,29 +162,29 @@ def words(arguments: argparse.Namespace) -> list[str]:
 
 
 def node_name(arguments: argparse.Namespace, default: str) -> str:
-    """Return what a node is to be called: its log's name, if it has one, or else the default.
+    """Return a node's name: its log's name, or else the default.
 
-    What a log calls its workers begins with the node's name, which has to tell nodes apart.
+    The log's names of workers begin with the node's name, so it has to be unique.
     """
     named: str = default if arguments.event_log is None else arguments.event_log_name
     return named
 
 
 async def attach(node: Node, arguments: argparse.Namespace, name: str | None = None) -> None:
-    """Begin the event log of a node, if the command line asks for one.
+    """Attach an event log to a node, if the command line asks for one.
 
     Args:
-        node: The node, with nothing on it yet that is to be recorded.
+        node: The node, before it has any workers to record.
         arguments: The command line.
-        name: The log's name; by default what the command line says.
+        name: The log's name; by default that of the command line.
 
     Raises:
-        CommandError: The name is none or in use, a limit is out of range, or the folder cannot be
-            written.
+        CommandError: The name is not valid or in use, a limit is out of range, or the folder cannot
+            be written.
     """
     if arguments.event_log is None:
         return
-    # It takes its time to import; most run without.
+    # A slow import, which most runs do not need.
     from ..actors.eventlog import EventLog, LogInUse, LogOptions
 
     called: str = name or arguments.event_log_name
@@ -213,10 +213,10 @@ async def attach(node: Node, arguments: argparse.Namespace, name: str | None = N
 
 
 def told(figures: Mapping[str, Any]) -> str:
-    """Say in a line what an event log has recorded, and what it has lost.
+    """Return a line about the records of an event log, and its losses.
 
     Args:
-        figures: The fields of `EventLogStatistics`, as a broker tells them.
+        figures: The fields of `EventLogStatistics`, as a broker reports them.
     """
     recorder, writer = figures["recorder"], figures["writer"]
     parts = [
@@ -236,6 +236,6 @@ def told(figures: Mapping[str, Any]) -> str:
 
 
 def total(node: Node) -> str:
-    """Return what a line of totals says of a node's event log; empty if there is none."""
+    """Return the totals of a node's event log as a line; empty if there is none."""
     log = node.event_log
     return "" if log is None else "; " + printable(told(asdict(log.statistics())))

@@ -1,4 +1,4 @@
-"""Finds the event logs under a path, and holds them against what the format promises."""
+"""Search for event logs under a path, and checks of their format."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ._status import CommandError
 __all__ = ["Check", "check_log", "compare", "find_logs", "read_file"]
 
 MAX_LOST_NOTES: Final = 20
-"""Most times that a log saying what it lost is told of it; further ones are counted."""
+"""Most notes about losses of one log; further ones are counted."""
 
 _UNTOLD: Final = "untold"
-"""What a log will say of its earlier runs as soon as it can, one in a line behind a name."""
+"""A file of losses of earlier runs that the log has not recorded yet, one a line after a name."""
 
 _WHY_MISSING: Final = "deleted, or its disk failed and kept nothing"
 
@@ -35,12 +35,12 @@ def find_logs(path: Path) -> dict[Path, list[Path]]:
     """Return the logs at a path, each with its sealed segments in order.
 
     Args:
-        path: A segment, the folder of a log, or a folder of such folders. What else is in
-            there is passed over.
+        path: A segment, the folder of a log, or a folder of such folders. Other files in it are
+            ignored.
 
     Raises:
-        CommandError: There is no log, or nothing at all.
-        OSError: It cannot be looked at.
+        CommandError: There is no log, or no such path.
+        OSError: It cannot be read.
     """
     if not path.exists():
         raise CommandError(f"there is no {path}: give what --event-log was given")
@@ -63,7 +63,7 @@ def _segments(folder: Path) -> list[Path]:
 
 
 def read_file(path: Path) -> Segment | None:
-    """Read a segment; `None` if it was deleted since it was found, as the oldest are.
+    """Return a segment; `None` if it has been deleted since it was found, as the oldest are.
 
     Raises:
         CommandError: It is damaged, unfinished or of a later format.
@@ -79,16 +79,16 @@ def read_file(path: Path) -> Segment | None:
 
 @dataclass(slots=True)
 class Check:
-    """What was found of a log."""
+    """The result of checking a log."""
 
     identities: set[bytes] = field(default_factory=set[bytes])
     names: set[str] = field(default_factory=set[str])
     epochs: set[int] = field(default_factory=set[int])
-    """Those of which there is a segment, if only a damaged one."""
+    """The epochs with a segment, even a damaged one."""
     lost: int = 0
-    """Times the log says itself that something is not there."""
+    """Losses that the log itself reports."""
     deleted: int = 0
-    """Segments that were deleted since they were found."""
+    """Segments deleted since they were found."""
 
     segments: int = 0
     hops: int = 0
@@ -96,12 +96,12 @@ class Check:
     events: int = 0
     missing: int = 0
     notes: list[str] = field(default_factory=list[str])
-    """What is not wrong, but good to know."""
+    """Observations that are not faults."""
     problems: list[str] = field(default_factory=list[str])
 
 
 def check_log(folder: Path, segments: list[Path]) -> Check:
-    """Look at every record of a log, and at what is between its segments.
+    """Check every record of a log, and the sequence of its segments.
 
     Raises:
         OSError: A file cannot be read.
@@ -113,7 +113,7 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
             segment = read_segment(path.read_bytes())
             segment.check()
         except FileNotFoundError:
-            # Those before it, that were read, are gone too: the oldest are deleted first.
+            # Those before it are gone too, even if they were read: the oldest are deleted first.
             check.deleted += 1
             check.epochs |= _epoch_of(path.name)
             at = None
@@ -144,13 +144,13 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
         check.problems += _between(path, at, header.epoch, header.first_seq)
         at = header.epoch, footer.last_seq + 1
     if check.lost > MAX_LOST_NOTES:
-        check.notes.append(f"the log says {check.lost - MAX_LOST_NOTES} times more what it lost")
+        check.notes.append(f"the log reports {check.lost - MAX_LOST_NOTES} more losses")
     if len(check.identities) > 1:
         check.problems.append("segments of several logs: two brokers have written under one name")
     for name in sorted(check.names - {folder.name}):
         check.notes.append(f"segments say that the log is called {name}")
     if check.deleted:
-        check.notes.append(f"{check.deleted} segments were deleted while this looked at the log")
+        check.notes.append(f"{check.deleted} segments were deleted during this check")
     read = {path.name for path in segments}
     check.problems += _epochs_missing(folder, check.epochs, read)
     check.notes += _others(folder)
@@ -158,14 +158,14 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
 
 
 def compare(checks: Mapping[Path, Check]) -> Iterator[str]:
-    """Say which logs cannot be told apart: a reader of all would take one event for another."""
+    """Yield the logs that cannot be told apart: a reader of all would confuse their events."""
     for what, of in _SAME.items():
         folders: dict[bytes | str, list[Path]] = {}
         for folder, check in checks.items():
             for each in of(check):
                 folders.setdefault(each, []).append(folder)
         for each, found in folders.items():
-            # A copy of a log has its name as well; that is said once.
+            # A copy of a log has its name as well; that is reported once.
             same = {frozenset(checks[folder].identities) for folder in found}
             if len(found) > 1 and (isinstance(each, bytes) or len(same) > 1):
                 shown = each.hex() if isinstance(each, bytes) else each
@@ -175,30 +175,28 @@ def compare(checks: Mapping[Path, Check]) -> Iterator[str]:
 
 _SAME: Final[dict[str, Callable[[Check], set[bytes] | set[str]]]] = {
     "are one log, {}: leave one of them": lambda check: check.identities,
-    "are two logs of one name, {}: whoever writes is to have a name of its own": (
-        lambda check: check.names
-    ),
+    "are two logs of one name, {}: each writer needs its own name": (lambda check: check.names),
 }
 
 
 def _between(path: Path, at: tuple[int, int] | None, epoch: int, first: int) -> Iterator[str]:
-    """Say what is not there in front of a segment; of the first one nothing is known."""
+    """Yield gaps and repetitions before a segment; before the first one nothing is known."""
     if at is None:
         return
     due = at[1] if at[0] == epoch else 1
     if first > due:
-        yield f"{path.name}: the events {due} to {first - 1} before it are not there"
+        yield f"{path.name}: the events {due} to {first - 1} before it are missing"
     elif first < due:
         yield f"{path.name}: the events {first} to {due - 1} are there twice"
 
 
 def _epochs_missing(folder: Path, epochs: set[int], read: set[str]) -> Iterator[str]:
-    """Say which runs behind the first are not there; those before it were deleted for their age.
+    """Yield the runs after the first that are missing; older ones were deleted for their age.
 
     Args:
-        folder: The log's. A run of which it has a file of any sort is there.
-        epochs: Of the segments that were looked at.
-        read: Their files: what they say is what counts, and not what they are called.
+        folder: The log's folder. A run with a file of any sort in it is not missing.
+        epochs: The epochs of the segments that were checked.
+        read: The names of their files. Their contents count, not their names.
     """
     others = {
         epoch
@@ -209,13 +207,13 @@ def _epochs_missing(folder: Path, epochs: set[int], read: set[str]) -> Iterator[
     }
     for before, after in pairwise(sorted(epochs | others)):
         if after == before + 2:
-            yield f"the epoch {before + 1} is not there: {_WHY_MISSING}"
+            yield f"the epoch {before + 1} is missing: {_WHY_MISSING}"
         elif after > before + 2:
-            yield f"the epochs {before + 1} to {after - 1} are not there: {_WHY_MISSING}"
+            yield f"the epochs {before + 1} to {after - 1} are missing: {_WHY_MISSING}"
 
 
 def _epoch_of(name: str) -> set[int]:
-    """Return the epoch of a segment by the name of its file, whatever its ending; or nothing."""
+    """Return the epoch in the name of a segment's file, with any ending; or an empty set."""
     try:
         return {parse_segment_name(name.partition(".")[0] + SEALED)[0]}
     except EventLogError:
@@ -236,10 +234,10 @@ def _untold(path: Path) -> Iterator[str]:
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
-        # Meanwhile the log has said it.
+        # The log has recorded the losses meanwhile.
         return
     lines = text.splitlines()
     for line in lines[:MAX_LOST_NOTES]:
-        yield f"lost, and not said by the log yet: {line.partition(' ')[2]}"
+        yield f"lost, and not in the log yet: {line.partition(' ')[2]}"
     if len(lines) > MAX_LOST_NOTES:
-        yield f"{len(lines) - MAX_LOST_NOTES} times more it has not said yet what it lost"
+        yield f"{len(lines) - MAX_LOST_NOTES} more losses are not in the log yet"

@@ -1,4 +1,4 @@
-"""`onward events`: what is in an event log, without Spark."""
+"""`onward events`: print the records of event logs, without Spark."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from ._status import CommandError
 __all__ = ["add_command"]
 
 _DESCRIPTION: Final = """\
-Print what is in the sealed segments of event logs: hops, flows and route events, in the order of
-their numbers. Tag sets are user data, and are printed. With --check print nothing of that, but
-look at every record, and say what is wrong.
+Print the records in the sealed segments of event logs: hops, flows and route events, in the order
+of their numbers. Tag sets are user data, and are printed. With --check print no records, but check
+every one, and report the faults.
 """
 
 LIMIT: Final = 1000
@@ -70,14 +70,14 @@ def add_command(commands: Commands) -> None:
     what.add_argument(
         "--check",
         action="store_true",
-        help="look at every segment and at what is between them; exit with 1 if one is damaged or "
-        "not there",
+        help="check every segment and the sequence of segments; exit with 1 if one is damaged or "
+        "missing",
     )
     parser.add_argument(
         "--json",
         action="store_true",
         help="print a line of JSON for each record; with --segments for each segment, with --check "
-        "for each log, and one more for what is wrong between logs",
+        "for each log, and one more for faults between logs",
     )
     parser.add_argument(
         "--limit",
@@ -112,7 +112,7 @@ def _print_records(logs: dict[Path, list[Path]], arguments: argparse.Namespace) 
 
 def _more(more: bool) -> None:
     if more:
-        print("there are more: --limit says how many are printed", file=sys.stderr)
+        print("there are more: --limit sets how many are printed", file=sys.stderr)
 
 
 def _records(path: Path, only: str | None) -> Iterator[tuple[Segment, Record]]:

@@ -1,10 +1,10 @@
-"""Layers for a drawing of boxes and arrows: which box stands where, and which way arrows go.
+"""Layers for a drawing of boxes and arrows: the place of each box, and the direction of arrows.
 
-The way of Sugiyama: arrows that would close a circle are turned round, each box comes into a
-layer behind those it is reached from, arrows that pass a layer get a place in it, and the
-order within layers is chosen so that few arrows cross, by barycentres. It takes a page or two of
-code and no library: graphviz would be a program to install, and the libraries for Python need it
-or numpy. Everything is in the order of the input, so the same input is the same drawing.
+It is Sugiyama's method. Arrows that would close a circle are reversed. Each box is put into a layer
+behind those that lead to it. Arrows that pass a layer get a place in it. The order within layers is
+chosen by barycentres, so that few arrows cross. It is a page or two of code and needs no library:
+graphviz would be a program to install, and the libraries for Python need it or numpy. Everything is
+in the order of the input, so the same input gives the same drawing.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Final, TypeAlias
 __all__ = ["Cell", "Layers", "arrange", "crossings"]
 
 SWEEPS: Final = 12
-"""How often the order of the layers is improved, from the left and from the right in turn."""
+"""Times that the order of the layers is improved, from the left and from the right in turn."""
 
 MOVES: Final = 500_000
-"""Cells moved, sweep by sweep, in a picture so large that all sweeps would take long: but two."""
+"""Most cells moved, sweep by sweep, in a picture too large for all sweeps; two are always made."""
 
 Edge: TypeAlias = tuple[str, str]
 
 
-# Each is made once, and there may be a quarter of a million: to compare identity is enough.
+# Each is made once, and there may be a quarter of a million: comparing identity is enough.
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A place in a layer: a box, or where an arrow passes.
+    """A place in a layer: a box, or the crossing of an arrow.
 
     Attributes:
-        box: The box's name; empty if an arrow passes.
-        edge: The number of the arrow that passes; -1 for a box.
-        layer: In which layer, from 0.
+        box: The box's name; empty for an arrow.
+        edge: The number of the arrow; -1 for a box.
+        layer: The number of the layer, from 0.
     """
 
     box: str
@@ -44,11 +44,11 @@ class Cell:
 
 @dataclass(slots=True)
 class Layers:
-    """What `arrange` makes.
+    """The result of `arrange`.
 
     Attributes:
         layers: The cells of each layer, from top to bottom.
-        paths: For each arrow the cells it goes through, from left to right.
+        paths: For each arrow its cells, from left to right.
         turned: For each arrow whether it goes from right to left.
     """
 
@@ -57,7 +57,7 @@ class Layers:
     turned: list[bool] = field(default_factory=list[bool])
 
     def sweeps(self, most: int) -> int:
-        """Return how often to go through all cells: a huge picture is not to take minutes."""
+        """Return the number of sweeps: fewer for a huge picture, which would take minutes."""
         cells = sum(map(len, self.layers))
         return max(2, min(most, MOVES // max(cells, 1)))
 
@@ -87,7 +87,7 @@ def arrange(boxes: Sequence[str], edges: Sequence[Edge]) -> Layers:
 
 
 def _turned(boxes: Sequence[str], edges: Sequence[Edge]) -> list[bool]:
-    """Return which arrows to turn round so that none leads back: those to a box not left yet."""
+    """Return which arrows to reverse so that there is no cycle: those to a box not left yet."""
     out: dict[str, list[int]] = {box: [] for box in boxes}
     for number, (start, _) in enumerate(edges):
         out[start].append(number)
@@ -95,7 +95,7 @@ def _turned(boxes: Sequence[str], edges: Sequence[Edge]) -> list[bool]:
     entered: set[str] = set()
     left: set[str] = set()
     for first in boxes:
-        # Depth first with a stack of our own, as a chain may be long.
+        # Depth first with an explicit stack, as a chain may be long.
         stack = [(first, iter(out[first]))] if first not in entered else []
         entered.add(first)
         while stack:
@@ -117,7 +117,7 @@ def _turned(boxes: Sequence[str], edges: Sequence[Edge]) -> list[bool]:
 def _depths(boxes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
     """Return the layer of each box: behind all that lead to it.
 
-    A box that nothing leads to stands just before the first it leads to: so its arrows are short.
+    A box without an incoming arrow is just before the first it leads to, so its arrows are short.
     """
     depth = dict.fromkeys(boxes, 0)
     for _ in boxes:
@@ -137,7 +137,7 @@ def _depths(boxes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
 
 
 def _order(made: Layers) -> None:
-    """Choose the order within the layers, keeping the best that comes up."""
+    """Choose the order within the layers, keeping the best one found."""
     best, fewest = [list(layer) for layer in made.layers], crossings(made)
     before, after = _neighbours(made)
     place = {cell: index for layer in made.layers for index, cell in enumerate(layer)}
@@ -164,7 +164,7 @@ def _neighbours(made: Layers) -> tuple[dict[Cell, list[Cell]], dict[Cell, list[C
 
 
 def _sort(layer: list[Cell], place: dict[Cell, int], beside: Mapping[Cell, Sequence[Cell]]) -> None:
-    """Sort a layer by the mean place of its neighbours; who has none stays where it is."""
+    """Sort a layer by the mean place of its neighbours; a cell without any stays in place."""
 
     def mean(cell: Cell) -> float:
         places = [place[other] for other in beside.get(cell, ())]
@@ -185,12 +185,12 @@ def crossings(made: Layers) -> int:
 
 
 def _inversions(lines: list[tuple[int, int]]) -> int:
-    """Count the pairs of which one begins above the other and ends below it."""
+    """Count the pairs of lines of which one begins above the other and ends below it."""
     lines.sort()
     ends: list[int] = []
     count = 0
     for _, end in lines:
-        # Of those that begin above this one, or with it and do not end below: who ends below?
+        # Of the lines before this one in the order, those that end below it cross it.
         at = bisect_right(ends, end)
         count += len(ends) - at
         ends.insert(at, end)

@@ -1,4 +1,4 @@
-"""Opening a listener for a command, with errors people can read."""
+"""Opening a listener for a command, with readable errors."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["listen", "reason_of"]
 
 
 async def listen(node: Node, uri: str, scheme: str | tuple[str, ...], **options: Any) -> Listener:
-    """Listen, and print `listening` with the URI that others have to use.
+    """Listen, and print `listening` with the URI for peers.
 
     Args:
-        node: The node that is to listen.
-        uri: Where.
-        scheme: What the scheme has to start with, or several of which it may start with any.
+        node: The node.
+        uri: The URI to listen at.
+        scheme: The required start of the scheme, or several, one of which is required.
         **options: The transport's options.
 
     Raises:
-        CommandError: It cannot be done.
+        CommandError: It cannot listen.
     """
     if not uri.startswith(scheme):
         starts = scheme if isinstance(scheme, str) else ", ".join(scheme)
@@ -39,7 +39,7 @@ async def listen(node: Node, uri: str, scheme: str | tuple[str, ...], **options:
 
 
 def reason_of(error: OSError) -> str:
-    """Return the system's words for an error, which each loop decorates in its own way."""
+    """Return the system's text of an error, without the additions of the event loop."""
     if error.errno and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""The parser of the `onward` command, and what becomes of errors."""
+"""The parser of the `onward` command, and its handling of errors."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _DESCRIPTION: Final = "Routed actors: run a broker or a node, and send messages 
 
 _EPILOG: Final = """\
 exit status:
-  0  done; a server was told to stop by Ctrl-C or SIGTERM, and has
-  1  certainly not done: nobody was reached, nothing was delivered
+  0  done; a server was stopped by Ctrl-C or SIGTERM
+  1  certainly not done: no peer was reached, no message was delivered
   2  the command line is wrong
   3  in doubt: handed over, and no answer came; doing it again may do it twice
 """
@@ -62,10 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         return _failed(parsed.name, error, Status.USAGE)
     except KeyboardInterrupt:
-        # Before there was a loop to take the signal: nothing has been done.
+        # Interrupted before the loop took over the signal: nothing has been done.
         return _failed(parsed.name, "interrupted", Status.FAILED)
     except BrokenPipeError:
-        # Whoever read our output has gone. Python's own flush at exit must not fail on it.
+        # The reader of our output has gone. Python's own flush at exit must not fail on it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Status.FAILED
     except OSError as error:
@@ -79,10 +79,10 @@ def _failed(name: str, error: object, status: Status) -> Status:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that refuses what it does not know by itself.
+    """A parser that reports unknown arguments itself.
 
-    That of argparse leaves it to the parser above, whose usage says nothing of the command's.
-    The parsers of commands are of this class too, as a parser makes those below it of its own.
+    argparse leaves them to the parent parser, and its usage text lacks the command's options.
+    The parsers of commands have this class too: a parser makes its subparsers of its own class.
     """
 
     def parse_known_args(  # type: ignore[override]

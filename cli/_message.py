@@ -30,11 +30,11 @@ from ._status import CommandError, Status
 
 __all__ = ["add_commands", "request", "send"]
 
-_ROUTE: Final = "where to: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'"
+_ROUTE: Final = "the route: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'"
 
 _SEND: Final = """\
-Send one message along a route. It ends with status 0 once the message has been handed to the
-connection that the route starts with; whether a worker has it then, nobody says.
+Send one message along a route. The status is 0 once the message has been handed to the connection
+at the start of the route; whether a worker has received it then is not known.
 """
 
 _REQUEST: Final = """\
@@ -44,7 +44,7 @@ for the answer, and print its payload.
 
 _SEND_STATUS: Final = """\
 exit status:
-  0  the message has been handed over; whether it arrives, nobody says
+  0  the message has been handed over; whether it arrives is not known
   1  certainly not delivered
   2  the command line is wrong
   3  in doubt: the connection was lost, or too slow, while the message was written
@@ -60,16 +60,16 @@ exit status:
 
 _DESTINATION: Final = (
     f"{_ROUTE}; with --broker: tags, as in 'service=orders region=eu', and before them, "
-    "if need be, how to choose among those that carry them: @multicast, @shard=KEY, @sticky=KEY, "
-    "@method=NAME, @no-route=reject, @encrypted"
+    "if need be, how to choose among destinations that carry them: @multicast, @shard=KEY, "
+    "@sticky=KEY, @method=NAME, @no-route=reject, @encrypted"
 )
 
 POLL: Final = 0.005
-"""How often, in seconds, to look whether a connection has written everything."""
+"""Interval at which to check whether a connection has written everything, in seconds."""
 
 PATIENCE: Final = 3
-"""How many times the timeout a message may take to be written that the peer reads slowly. One
-that it does not read at all is given up after the timeout."""
+"""Multiple of the timeout in which a slowly reading peer has to read a message. For a peer that
+does not read at all, the timeout itself applies."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -93,7 +93,7 @@ def add_commands(commands: Commands) -> None:
         if name == "send":
             parser.add_argument("route", metavar="ROUTE", type=route_argument, help=_ROUTE)
         else:
-            # What it has to be, --broker says, which may come later.
+            # Its form depends on --broker, which may come later.
             parser.add_argument("route", metavar="ROUTE", help=_DESTINATION)
             parser.set_defaults(refuse=parser.error)
         add_arguments(parser)
@@ -138,11 +138,11 @@ def _request_through(arguments: argparse.Namespace) -> None:
     destination: str = arguments.route
     if via_of(arguments) is not None:
         raise CommandError("--connect and --broker do not go together", Status.USAGE)
-    parse_address_query(destination)  # what cannot be read is refused before anything is sent
+    parse_address_query(destination)  # a malformed query is refused before anything is sent
     payload = payload_of(arguments)
 
     async def ask(stop: Stop) -> None:
-        # The client library takes its time to import; the other commands go without.
+        # The client library is a slow import; the other commands go without.
         from ._client import request_through
 
         timeout: float = arguments.timeout
@@ -182,7 +182,7 @@ def _print_answer(form: Form, payload: bytes) -> None:
     try:
         print(form.decode(payload))
     except ValueError as error:
-        # It came, so this is no failure of the request.
+        # An answer came, so the request has not failed.
         print(f"onward request: the answer cannot be read: {error}; as hex:", file=sys.stderr)
         print(payload.hex())
 
@@ -201,7 +201,7 @@ async def request(route: Route, payload: bytes, timeout: float, via: Via | None 
         try:
             return await node.request(route, payload, timeout=left)
         except RequestTimeout as error:
-            # It tells the time that connecting has left; this command's is all of it.
+            # The error has the time left after connecting; report the command's whole timeout.
             raise RequestTimeout(error.target, f"{timeout:g} s") from error
 
 
@@ -228,9 +228,9 @@ async def _written(node: Node, link: Address, timeout: float) -> None:
     """Wait until a link has taken its messages and its socket has written them.
 
     Raises:
-        LinkLost: That did not happen.
+        LinkLost: The connection was lost, or it took too long.
     """
-    # A call through the proxy is a turn of the link's worker: the messages come before it.
+    # A call through the proxy is a turn of the link's worker: earlier messages come before it.
     proxy = node.ref(link).proxy()
     try:
         async with asyncio.timeout(timeout):

@@ -1,4 +1,4 @@
-"""`onward node`: a node with a few workers that others can reach."""
+"""`onward node`: a node with a few workers that other nodes can reach."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Tell: TypeAlias = Callable[[str], object]
 _DESCRIPTION: Final = """\
 Run a node with some workers. A worker is NAME=KIND, and KIND is one of
 
-  echo     answer with what came
+  echo     reply with the payload that came
   forward  pass the message on along its onward route (also called hop)
-  print    print the payload, and answer nothing
+  print    print the payload, and do not reply
 
-Nothing is reachable from outside but what is exposed. Prints `listening URI` once connections
-are taken, and a line of totals when it has been stopped by Ctrl-C or SIGTERM.
+Only exposed workers can be reached from outside. Prints `listening URI` once connections are
+accepted, and a line of totals after Ctrl-C or SIGTERM.
 """
 
 _EPILOG: Final = """\
@@ -43,14 +43,14 @@ example:
 
 
 class Echo(Worker):
-    """Answers with what came."""
+    """A worker that replies with the payload of each message."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__()
         self._tell = tell
 
     def handle_message(self, message: Message) -> None:
-        """Answer, if there is a way back."""
+        """Reply, if there is a return route."""
         self._tell(f"{self.address}  {describe_message(message)}")
         if message.return_route:
             self.node.deliver(message.reply(message.payload))
@@ -59,14 +59,14 @@ class Echo(Worker):
 
 
 class Forward(Worker):
-    """Passes messages on."""
+    """A worker that passes messages on along their onward routes."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__()
         self._tell = tell
 
     def handle_message(self, message: Message) -> None:
-        """Pass it on. Messages come from outside: what is wrong with one is no failure here."""
+        """Pass a message on. It comes from outside, so a bad one is no failure of the worker."""
         self._tell(f"{self.address}  {describe_message(message)}")
         try:
             self.node.deliver(message.forward())
@@ -75,14 +75,14 @@ class Forward(Worker):
 
 
 class Print(Worker):
-    """Prints payloads."""
+    """A worker that prints payloads."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__()
         self._tell = tell
 
     def handle_message(self, message: Message) -> None:
-        """Print it as text."""
+        """Print a payload as text."""
         self._tell(f"{self.address}  {describe_message(message)}")
         print(message.payload.decode("utf-8", "backslashreplace"), flush=True)
 
@@ -134,8 +134,8 @@ def add_command(commands: Commands) -> None:
         type=address,
         action="append",
         default=[],
-        help="where exposed workers may pass on to what comes from outside, besides what is "
-        "exposed: a worker, or an address such as '1#10.0.0.*:4000'; may be repeated",
+        help="where exposed workers may pass on messages from outside, besides exposed "
+        "workers: a worker, or an address such as '1#10.0.0.*:4000'; may be repeated",
     )
     parser.add_argument(
         "--verbose", action="store_true", help="print the routes of each message a worker gets"
@@ -143,7 +143,7 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--trace",
         action="store_true",
-        help="report each hop of the messages of `onward trace` to whoever sent them",
+        help="report each hop of a traced message to its sender, `onward trace`",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "node")
@@ -170,10 +170,10 @@ def _command(arguments: argparse.Namespace) -> None:
 
 
 async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
-    """Run a node until it is to stop.
+    """Run a node until it is asked to stop.
 
     Raises:
-        CommandError: It cannot listen, or a worker is exposed that there is not.
+        CommandError: It cannot listen, or a worker to expose does not exist.
         AddressInUse: Two workers have one name.
     """
 

@@ -198,8 +198,8 @@ def test_what_the_log_has_not_said_yet_is_told(
     assert main(["events", str(log), "--check"]) == Status.OK
     _, *notes = capsys.readouterr().out.splitlines()
     assert notes == [
-        *["  note: lost, and not said by the log yet: the run \\x1b did not end"] * 20,
-        "  note: 2 times more it has not said yet what it lost",
+        *["  note: lost, and not in the log yet: the run \\x1b did not end"] * 20,
+        "  note: 2 more losses are not in the log yet",
     ]
 
 
@@ -220,8 +220,8 @@ def test_a_segment_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFi
     put(log, replace(HEADER, first_seq=10))
     put(log, replace(HEADER, epoch=3, first_seq=5))
     assert problems_of(log, capsys) == [
-        "00000001-000000000000000a.seg: the events 7 to 9 before it are not there",
-        "00000003-0000000000000005.seg: the events 1 to 4 before it are not there",
+        "00000001-000000000000000a.seg: the events 7 to 9 before it are missing",
+        "00000003-0000000000000005.seg: the events 1 to 4 before it are missing",
     ]
 
 
@@ -242,7 +242,7 @@ def test_a_run_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixtur
     put(log, replace(HEADER, epoch=7))
     assert problems_of(log, capsys) == [
         f"the epoch 3 is not there: {NOT_THERE}",
-        f"the epochs 5 to 6 are not there: {NOT_THERE}",
+        f"the epochs 5 to 6 are missing: {NOT_THERE}",
     ]
     # Of which there is a file that is told of anyway, or that is written, is there.
     (log / "00000003-0000000000000001.open.bad").touch()
@@ -342,7 +342,7 @@ def test_a_check_can_be_told_as_json(log: Path, capsys: pytest.CaptureFixture[st
     }
     assert (shop["log"], shop["segments"], shop["epochs"]) == ("shop", 3, 2)
     assert shop["problems"] == [
-        "00000001-000000000000000a.seg: the events 4 to 9 before it are not there"
+        "00000001-000000000000000a.seg: the events 4 to 9 before it are missing"
     ]
     assert between["log"] is None
     (said,) = between["problems"]
@@ -406,7 +406,7 @@ def test_a_copy_of_a_log_beside_it_is_told(log: Path, capsys: pytest.CaptureFixt
 def test_two_logs_of_one_name_are_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(log.parent / "other", replace(HEADER, log=b"o" * 16))
     assert problems_of(log.parent, capsys) == [
-        "other and shop are two logs of one name, shop: whoever writes is to have a name of its own"
+        "other and shop are two logs of one name, shop: each writer needs its own name"
     ]
 
 
@@ -424,7 +424,7 @@ def test_what_a_log_says_that_it_lost_is_shown_up_to_a_limit(
     assert main(["events", str(log), "--check"]) == Status.OK
     notes = [line for line in capsys.readouterr().out.splitlines() if "note" in line]
     assert notes[0] == f"  note: {path.name}: lost: 1 events: \\x1bfull"
-    assert notes[20:] == ["  note: the log says 3 times more what it lost"]
+    assert notes[20:] == ["  note: the log reports 3 more losses"]
 
 
 def test_a_path_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

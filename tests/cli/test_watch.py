@@ -85,7 +85,7 @@ async def test_a_service_that_tells_nothing_or_fails() -> None:
         broker = await Broker.attach(node, BrokerOptions(management=False))
         broker.serve(handlers, service=MANAGEMENT_SERVICE)
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
-        with pytest.raises(CommandError, match="says no more: it has stopped"):
+        with pytest.raises(CommandError, match="sends no more events: it has stopped"):
             await anext(watch_broker(listener.uri, TIMEOUT))
         with pytest.raises(CommandError, match=r"does not answer as .*not today"):
             await ask_broker(listener.uri, "routes", TIMEOUT)
