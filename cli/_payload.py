@@ -19,11 +19,11 @@ _MAX_LENGTH_BYTES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way to write payloads.
+    """A notation of payloads.
 
     Attributes:
-        encode: Makes a payload of what a person wrote; raises `ValueError`.
-        decode: Makes text of a payload; raises `ValueError` if it is not of this form.
+        encode: Returns the payload of a text; raises `ValueError`.
+        decode: Returns the text of a payload; raises `ValueError` if it is not of this form.
     """
 
     encode: Callable[[bytes], bytes]
@@ -31,10 +31,10 @@ class Form:
 
 
 def encode_bare_string(text: bytes) -> bytes:
-    """Put the length of a text in front of it, as BARE and so Rust's workers expect.
+    """Return a text with its length in front, as BARE and so Rust's workers expect.
 
-    The length is a variable-length integer: seven bits a byte, the lowest first, and the
-    high bit says that more follow (baremessages.org, "uint" and "str").
+    The length is a variable-length integer: seven bits a byte, the lowest first; the high bit
+    means that more follow (baremessages.org, "uint" and "str").
 
     Raises:
         UnicodeDecodeError: It is not UTF-8.
@@ -50,10 +50,10 @@ def encode_bare_string(text: bytes) -> bytes:
 
 
 def decode_bare_string(payload: bytes) -> str:
-    """Read a BARE string that fills the whole payload.
+    """Return the text of a BARE string that fills the whole payload.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not one.
     """
     length = 0
     for index, byte in enumerate(payload[:_MAX_LENGTH_BYTES]):
@@ -72,7 +72,7 @@ BARE_STRING: Final = Form(encode_bare_string, decode_bare_string)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the payload, and the form it is in."""
+    """Add the options for the payload and its form."""
     parser.add_argument(
         "payload",
         metavar="PAYLOAD",
@@ -92,10 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def payload_of(arguments: argparse.Namespace) -> bytes:
-    """Return the payload that was asked for.
+    """Return the payload of a command line.
 
     Raises:
-        CommandError: It is not of the form it is said to be.
+        CommandError: It does not have the given form.
     """
     word: str = arguments.payload
     given = sys.stdin.buffer.read() if word == STDIN else word.encode("utf-8", "surrogateescape")

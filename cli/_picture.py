@@ -1,8 +1,8 @@
-"""Where everything is in the picture of a topology: boxes, arrows, and the names on them.
+"""The layout of a topology's picture: boxes, arrows, and their names.
 
-Nodes stand in layers from left to right, each behind those it is reached from. An arrow leaves a
-box on a straight piece that is as long as the longest name in its gap, and bends only then;
-so no arrow goes through a name, and names do not overlap, as arrows leave boxes in their own lines.
+Nodes stand in layers from left to right, each behind those that lead to it. An arrow leaves a box
+on a straight piece as long as the longest name in its gap, and bends after it. So no arrow goes
+through a name, and names do not overlap, as arrows leave boxes in their own lines.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BEND: Final = 48.0
 MARGIN: Final = 24.0
 TITLE: Final = 40.0
 SWEEPS: Final = 8
-"""How often boxes are moved towards what they are joined to."""
+"""Times that boxes are moved towards their neighbours."""
 LONGEST: Final = 36
 """Most characters of a name or a URI that are shown; the middle of a longer one is left out."""
 
@@ -53,8 +53,8 @@ class Row:
     """A line of a box.
 
     Attributes:
-        left: What is at its left end.
-        right: What is at its right end.
+        left: The text at its left end.
+        right: The text at its right end.
         exposed: Whether it can be reached from other nodes.
     """
 
@@ -65,12 +65,12 @@ class Row:
 
 @dataclass(slots=True)
 class Box:
-    """A node, or something outside that a link goes to.
+    """A node, or the target of a link outside the topology.
 
     Attributes:
         name: The node's name, or the URI.
         rows: Workers and their kinds.
-        uris: Listeners and where they listen.
+        uris: Listeners and their URIs.
         outside: Whether it is no node of the topology.
         x: Left edge. This and the rest is in pixels.
         y: Upper edge.
@@ -93,10 +93,10 @@ class Label:
     """The name of a link, on its arrow.
 
     Attributes:
-        text: What it says.
+        text: The name.
         x: Its left end.
         y: Its base line, just above the arrow.
-        width: How wide it is.
+        width: Its width.
     """
 
     text: str
@@ -107,16 +107,16 @@ class Label:
 
 @dataclass(slots=True)
 class Picture:
-    """Where everything is.
+    """The places of all parts of a picture.
 
     Attributes:
-        title: What stands above.
+        title: The title above the picture.
         boxes: The boxes.
         labels: The names of the links.
         curves: The arrows, as paths of SVG.
-        tips: Where arrows end, and whether they come from the left.
-        width: Of the picture.
-        height: Of the picture.
+        tips: The ends of the arrows, and whether they come from the left.
+        width: The width of the picture.
+        height: The height of the picture.
     """
 
     title: str
@@ -129,7 +129,7 @@ class Picture:
 
 
 def lay_out(plan: Plan) -> Picture:
-    """Find the place of everything."""
+    """Return the layout of a plan."""
     return _LayOut(plan).picture
 
 
@@ -141,9 +141,9 @@ class _LayOut:
         edges: list[tuple[str, str]] = []
         for link in plan.links:
             if link.to_node == link.node:
-                # A node that is joined to itself needs no arrow.
+                # A link of a node to itself needs no arrow.
                 continue
-            # What is outside has a colon and slashes in its name, as no node has.
+            # A URI has a colon and slashes, which no name of a node has.
             if link.uri and link.uri not in self._boxes:
                 self._boxes[link.uri] = _sized(Box(link.uri, outside=True))
             self._links.append(link)
@@ -162,7 +162,7 @@ class _LayOut:
         self._frame()
 
     def _size_boxes(self) -> None:
-        """Have each box be high enough for the arrows on its busier side."""
+        """Make each box high enough for the arrows on its busier side."""
         for left, right in self._sides().values():
             box = self._boxes[left[0][1].box if left else right[0][1].box]
             box.height = max(box.height, max(len(left), len(right)) * PORT + PADDING)
@@ -189,7 +189,7 @@ class _LayOut:
             self._rights.append(x + width)
             for cell in layer:
                 if cell.box:
-                    # All of a layer are equally wide: names of links begin in one line.
+                    # Boxes of a layer are equally wide, so that names of links begin in one line.
                     self._boxes[cell.box].x = x
                     self._boxes[cell.box].width = width
             x += width + names[index] + BEND
@@ -198,7 +198,7 @@ class _LayOut:
     # --- from top to bottom -----------------------------------------------------------------
 
     def _place_cells(self) -> None:
-        """Move each cell towards its neighbours, as far as the order of its layer lets it."""
+        """Move each cell towards its neighbours, as far as the order of its layer permits."""
         layers = self._layers.layers
         for layer in layers:
             self._stack(layer, dict.fromkeys(layer, 0.0))
@@ -230,7 +230,7 @@ class _LayOut:
         return self._boxes[cell.box].height if cell.box else PORT
 
     def _stack(self, layer: list[Cell], wish: dict[Cell, float]) -> None:
-        """Place the cells of a layer where they wish to be, with as little change as can be.
+        """Place the cells of a layer as near to their wishes as possible.
 
         Cells that would overlap are moved together, as a block around the mean of their wishes.
         """
@@ -256,7 +256,7 @@ class _LayOut:
     # --- arrows -----------------------------------------------------------------------------
 
     def _place_ports(self) -> None:
-        """Have arrows leave and enter boxes in the order of where they go and come from."""
+        """Order the arrows at each box by the places of their other ends."""
         for cell, (left, right) in self._sides().items():
             for ends, step in ((left, -2), (right, 1)):
                 ends.sort(key=lambda end: self._centres[self._layers.paths[end[0]][step]])
@@ -336,5 +336,5 @@ def _width(text: str) -> float:
 
 
 def points(*values: float) -> str:
-    """Write numbers with at most one decimal: short, and the same on every machine."""
+    """Format numbers with at most one decimal: short, and the same on every machine."""
     return " ".join(f"{value:.1f}".removesuffix(".0") for value in values)

@@ -1,4 +1,4 @@
-"""`onward pipeline`: what was routed, learned from with Spark. Here is its command line alone."""
+"""The command line of `onward pipeline`: reports on recorded traffic, with Spark."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ._pipeline_session import add_session
 __all__ = ["add_command"]
 
 _DESCRIPTION: Final = """\
-Learn from what brokers and nodes have recorded (--event-log) with Spark: ingest their logs into a
-lake of Parquet files, make the reports of a day, audit, rehearse a change over the day's traffic,
-build a tag index in bulk. Needs the extra `spark`, and Java 17 or newer.
+Process the event logs of brokers and nodes (--event-log) with Spark: ingest them into a lake of
+Parquet files, make the reports of a day, audit, replay a change over the day's traffic, build a
+tag index in bulk. Needs the extra `spark`, and Java 17 or newer.
 """
 
 _EPILOG: Final = """\
-A day is UTC, and always said: a report of the same day is the same whenever it is made, and is
-written over the one before. The order: ingest, then report and audit, replay and index as needed.
+A day is UTC, and always given: a report of the same day is the same whenever it is made, and
+replaces the one before. The order: ingest, then report and audit, replay and index as needed.
 
 exit status:
   0  done, and every gate holds
-  1  failed, or there is nothing to audit; nothing that was half done counts
-  2  the command line is wrong, or a gate failed: an audit out of balance or of logs that lack
-     something, --fail-if-lost, --max-moved, --max-skew, a table that is not what its log says.
+  1  failed, or there is nothing to audit; no partial result counts
+  2  the command line is wrong, or a gate failed: an audit out of balance or of incomplete
+     logs, --fail-if-lost, --max-moved, --max-skew, a table that differs from its log.
      The last line of a gate begins with "onward pipeline: gate failed"
 """
 
@@ -48,7 +48,7 @@ def add_command(commands: Commands) -> None:
     """Add the command, and the commands under it, to the parser."""
     parser = commands.add_parser(
         "pipeline",
-        help="learn from event logs with Spark: reports, audits, rehearsals",
+        help="reports, audits and replays from event logs, with Spark",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -72,9 +72,7 @@ def _job(jobs: Commands, name: str, about: str, description: str) -> argparse.Ar
 
 
 def _add_lake(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--lake", metavar="DIR", required=True, help="the lake, as ingest was given it"
-    )
+    parser.add_argument("--lake", metavar="DIR", required=True, help="the lake, as given to ingest")
 
 
 def _add_day(parser: argparse.ArgumentParser) -> None:
@@ -99,19 +97,19 @@ def _add_ingest(jobs: Commands) -> None:
         "ingest",
         "add new segments of event logs to a lake, each once",
         "Add the sealed segments of event logs that a lake does not have yet, each exactly once,\n"
-        "also if the run before was killed. Runs by itself or by spark-submit, not by --remote.",
+        "even if the run before was killed. Runs by itself or by spark-submit, not by --remote.",
     )
     parser.add_argument(
-        "--log", metavar="DIR", required=True, help="event logs: what --event-log was given"
+        "--log", metavar="DIR", required=True, help="event logs: the DIR of --event-log"
     )
     parser.add_argument(
-        "--lake", metavar="DIR", required=True, help="the lake; made if it is not there"
+        "--lake", metavar="DIR", required=True, help="the lake; created if it does not exist"
     )
     parser.add_argument(
         "--checkpoint",
         metavar="DIR",
         required=True,
-        help="how far it has come; belongs to the lake, and must not be lost",
+        help="the progress of ingestion; belongs to the lake, and must not be lost",
     )
     parser.add_argument(
         "--max-segments",
@@ -134,7 +132,7 @@ def _add_ingest(jobs: Commands) -> None:
     parser.add_argument(
         "--skip-corrupt",
         action="store_true",
-        help="go on without segments that are damaged, and count their events as missing",
+        help="go on without damaged segments, and count their events as missing",
     )
     parser.add_argument(
         "--compact",
@@ -146,8 +144,8 @@ def _add_ingest(jobs: Commands) -> None:
         "--drop",
         metavar="DATE",
         type=day,
-        help="in the end, delete the events of a closed day for good; its reports stay, and who "
-        "came and went",
+        help="in the end, delete the events of a closed day for good; its reports stay, and the "
+        "arrivals and departures of destinations",
     )
     add_session(parser, connect=False)
     parser.set_defaults(command=run.ingest)
@@ -178,7 +176,7 @@ def _add_report(jobs: Commands) -> None:
         type=word(*_FORMATS),
         choices=_FORMATS,
         default="parquet",
-        help="what to write; table is text on stdout, and writes nothing (default %(default)s)",
+        help="the format; table is text on stdout, and writes no file (default %(default)s)",
     )
     parser.add_argument(
         "--rows",
@@ -187,7 +185,7 @@ def _add_report(jobs: Commands) -> None:
         default=20,
         help="rows of each report as --format table (default %(default)d)",
     )
-    parser.add_argument("--html", metavar="FILE", help="write the page, one file with all in it")
+    parser.add_argument("--html", metavar="FILE", help="write a page, one file with all reports")
     parser.add_argument(
         "--slo",
         metavar="NAME:SERVICE:MS:TARGET",
@@ -205,9 +203,9 @@ def _add_replay(jobs: Commands) -> None:
     parser = _job(
         jobs,
         "replay",
-        "rehearse a change of the table or the method over a day's traffic",
-        "Resolve a day's sampled traffic twice, with the table and methods as they are and as\n"
-        "they would be, by the broker's own code, and say what moves and what loses its route.",
+        "replay a day's traffic with a changed table or method",
+        "Resolve a day's sampled traffic twice, with the current and with the changed table and\n"
+        "methods, by the broker's own code, and report which requests move or lose their route.",
     )
     _add_lake(parser)
     _add_day(parser)
@@ -215,11 +213,9 @@ def _add_replay(jobs: Commands) -> None:
         "--table",
         metavar="FILE",
         required=True,
-        help="the table as it is: a snapshot, or routes as JSON lines (onward routes --save)",
+        help="the current table: a snapshot, or routes as JSON lines (onward routes --save)",
     )
-    parser.add_argument(
-        "--candidate", metavar="FILE", required=True, help="the table as it would be"
-    )
+    parser.add_argument("--candidate", metavar="FILE", required=True, help="the changed table")
     for name, which in (("old", "is"), ("new", "would be")):
         parser.add_argument(
             f"--shard-{name}",
@@ -227,7 +223,7 @@ def _add_replay(jobs: Commands) -> None:
             type=word(*_SHARD_METHODS),
             choices=_SHARD_METHODS,
             help=f"the method for shard requests as it {which}: {', '.join(_SHARD_METHODS)} "
-            "(default: what each request says, else the broker's default)",
+            "(default: the method of each request, else the broker's default)",
         )
         parser.add_argument(
             f"--method-{name}",
@@ -256,14 +252,14 @@ def _add_replay(jobs: Commands) -> None:
         metavar="PART",
         type=ratio,
         default=0.0,
-        help="exit status 2 if lake or log do not know the tags of more (default %(default)g)",
+        help="exit status 2 if the tags of more are unknown to lake or log (default %(default)g)",
     )
     parser.add_argument(
         "--max-stale",
         metavar="PART",
         type=ratio,
         default=0.0,
-        help="exit status 2 if more was delivered and has no route in --table, which then is old "
+        help="exit status 2 if more was delivered and has no route in --table, which is then old "
         "or of another broker (default %(default)g)",
     )
     add_session(parser)
@@ -274,9 +270,9 @@ def _add_index(jobs: Commands) -> None:
     parser = _job(
         jobs,
         "index",
-        "build a tag index in bulk, or hold one against a log",
+        "build a tag index in bulk, or compare one with a log",
         "Build the tag index of many routes as a snapshot that a broker loads (onward broker\n"
-        "--index), or hold the snapshot of a live broker against what its log says.",
+        "--index), or compare the snapshot of a live broker with its log.",
     )
     steps = parser.add_subparsers(dest="step", metavar="STEP", required=True)
     build = _job(steps, "build", "build a snapshot", "Build a snapshot of routes.")
@@ -286,12 +282,12 @@ def _add_index(jobs: Commands) -> None:
         metavar="PATH",
         help="routes as Parquet or JSON lines: route, service, tags, weight",
     )
-    source.add_argument("--lake", metavar="DIR", help="a lake: the routes that its log says")
+    source.add_argument("--lake", metavar="DIR", help="a lake: the routes in its log")
     build.add_argument(
         "--at",
         metavar="TIME",
         type=moment,
-        help="the routes of a lake as they were then, UTC (default: at its end)",
+        help="the routes of a lake at that time, UTC (default: at its end)",
     )
     _add_brokers(build)
     build.add_argument("--out", metavar="DIR", required=True, help="where the snapshot goes")
@@ -300,8 +296,8 @@ def _add_index(jobs: Commands) -> None:
     verify = _job(
         steps,
         "verify",
-        "hold a snapshot against a lake",
-        "Say what a snapshot has that the log does not say, and the other way round.\n"
+        "compare a snapshot with a lake",
+        "Print the routes in a snapshot that the log does not have, and the other way round.\n"
         "Exit status 2 if they differ.",
     )
     verify.add_argument(
@@ -309,7 +305,7 @@ def _add_index(jobs: Commands) -> None:
     )
     verify.add_argument("--against", metavar="DIR", required=True, help="the lake")
     verify.add_argument(
-        "--at", metavar="TIME", type=moment, help="as the log says it was then, UTC"
+        "--at", metavar="TIME", type=moment, help="the routes of the log at that time, UTC"
     )
     _add_brokers(verify)
     add_session(verify)
@@ -320,35 +316,35 @@ def _add_audit(jobs: Commands) -> None:
     parser = _job(
         jobs,
         "audit",
-        "see whether all that was taken has been accounted for",
-        "Set what brokers read, and links were given, against what became of it. Exit status 2 if\n"
-        "it does not add up, or if a log lacks something, as a balance says nothing then; 1 if\n"
-        "there is nothing to audit. What is in hand at --since shows as duplicated. What is in\n"
-        "hand at --until, or at the end of what there is, shows as missing, unless the lake has\n"
-        "its end.",
+        "check that all received requests have been accounted for",
+        "Compare the requests that brokers read, and the messages that links were given, with\n"
+        "their outcomes. Exit status 2 if they do not balance, or if a log is incomplete, as a\n"
+        "balance means nothing then; 1 if there is nothing to audit. Requests in progress at\n"
+        "--since show as duplicated. Those in progress at --until, or at the end of the lake, show\n"
+        "as missing, unless the lake has their end.",
     )
     _add_lake(parser)
     parser.add_argument(
-        "--since", metavar="TIME", type=moment, help="from when on, UTC (default: the first)"
+        "--since", metavar="TIME", type=moment, help="the start, UTC (default: the first)"
     )
     parser.add_argument(
-        "--until", metavar="TIME", type=moment, help="up to when, UTC (default: the last)"
+        "--until", metavar="TIME", type=moment, help="the end, UTC (default: the last)"
     )
     parser.add_argument(
         "--allow",
         metavar="N",
         type=count,
         default=0,
-        help="how many may be out of balance, as they were in hand at either end (default 0); a "
-        "log that did not record what was taken has no balance",
+        help="how many may be out of balance, because they were in progress at either end (default "
+        "0); a log that did not record what was received has no balance",
     )
     parser.add_argument(
         "--allow-lost",
         metavar="N",
         type=count,
         default=0,
-        help="how many events may be missing from the lake or not recorded, as when a loss is "
-        "known (default 0)",
+        help="how many events may be missing from the lake or not recorded, for a known loss "
+        "(default 0)",
     )
     add_session(parser)
     parser.set_defaults(command=run.audit)

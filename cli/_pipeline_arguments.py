@@ -1,4 +1,4 @@
-"""Types of arguments of `onward pipeline`. Nothing here needs Spark."""
+"""Argument types of `onward pipeline`. This module does not need Spark."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ __all__ = [
 REPORTS: Final = (
     *("traffic", "latency", "shards", "churn", "unroutable", "slo", "paths", "audit"),
 )
-"""The reports; a test holds them to those of `pipeline.jobs`."""
+"""The names of the reports; a test compares them with those of `pipeline.jobs`."""
 
 
 MAX_OBJECTIVES: Final = 64
-"""Objectives of one report."""
+"""Most objectives of one report."""
 
 MAX_SEGMENTS: Final = 512
-"""Segments in one batch of an ingest, if nothing else is said. A test holds these two to those of
+"""Default of the segments in one batch of an ingest. A test compares these two with those of
 `pipeline`, which is imported when a command runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveArgument:
-    """An objective as it was given.
+    """An objective from the command line.
 
     Attributes:
         name: Its name.
         service: The service; `None` for all.
-        latency_us: Within how many microseconds; `None` for any time.
+        latency_us: The longest latency, in microseconds; `None` for any.
         target: The share, more than 0 and less than 1.
     """
 
@@ -56,24 +56,24 @@ class ObjectiveArgument:
 
 
 def day(text: str) -> date:
-    """Read a day.
+    """Return a day.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     try:
         if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
             raise ValueError("a day is YYYY-MM-DD, UTC")
         return date.fromisoformat(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day: {error}") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day: {error}") from None
 
 
 def moment(text: str) -> datetime:
-    """Read a time, UTC unless it says so: a day, which stands for its beginning, or date and time.
+    """Return a time, UTC by default: a day, which stands for its beginning, or date and time.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     try:
         if len(text) == len("2026-11-20"):
@@ -81,13 +81,13 @@ def moment(text: str) -> datetime:
         read = datetime.fromisoformat(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: {error}; as in 2026-11-20 or 2026-11-20T08:30Z"
+            f"{text!r} is not a time: {error}; as in 2026-11-20 or 2026-11-20T08:30Z"
         ) from None
     return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
 
 
 def reports(text: str) -> list[str]:
-    """Read names of reports with commas between.
+    """Return names of reports, given with commas between them.
 
     Raises:
         ArgumentTypeError: There is no such report.
@@ -96,22 +96,22 @@ def reports(text: str) -> list[str]:
     unknown = [name for name in names if name not in REPORTS]
     if unknown or not names:
         raise argparse.ArgumentTypeError(
-            f"{', '.join(unknown) or 'nothing'!r} is no report: there are {', '.join(REPORTS)}"
+            f"{', '.join(unknown) or 'nothing'!r} is not a report: there are {', '.join(REPORTS)}"
         )
     return names
 
 
 def objective(text: str) -> ObjectiveArgument:
-    """Read NAME:SERVICE:MS:TARGET; `*` stands for all services, and `-` for any time.
+    """Return the objective NAME:SERVICE:MS:TARGET; `*` stands for all services, `-` for any time.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     try:
         name, service, limit, share = text.rsplit(":", 3)
         latency = None if limit in {"", "-"} else round(float(limit) * 1000)
         target = float(share[:-1]) / 100 if share.endswith("%") else float(share)
-    except (ValueError, OverflowError):  # of infinity there is no number of microseconds
+    except (ValueError, OverflowError):  # infinity is no number of microseconds
         raise argparse.ArgumentTypeError(
             f"{text!r} is not NAME:SERVICE:MS:TARGET, as in checkout:orders:250:0.999"
         ) from None
@@ -125,10 +125,10 @@ def objective(text: str) -> ObjectiveArgument:
 
 
 def count(text: str) -> int:
-    """Read a number, 0 or more.
+    """Return a number, 0 or more.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
@@ -136,10 +136,10 @@ def count(text: str) -> int:
 
 
 def ratio(text: str) -> float:
-    """Read a part from 0 to 1.
+    """Return a part from 0 to 1.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     value = _number(text)
     if not 0 <= value <= 1:
@@ -148,10 +148,10 @@ def ratio(text: str) -> float:
 
 
 def skew(text: str) -> float:
-    """Read a skew: the busiest over the mean, so 1 or more.
+    """Return a skew: the busiest over the mean, so 1 or more.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     value = _number(text)
     if not value >= 1:
@@ -167,10 +167,10 @@ def _number(text: str) -> float:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """Read KEY=VALUE of Spark's.
+    """Return the key and the value of a setting of Spark.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not KEY=VALUE.
     """
     key, mark, value = text.partition("=")
     if not (mark and key.startswith("spark.")):
@@ -179,10 +179,10 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def memory(text: str) -> str:
-    """Read a size of memory as Java writes it.
+    """Return a size of memory in Java's notation.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     if not re.fullmatch(r"[1-9]\d*[kmgtKMGT]", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size as in 512m or 4g")
@@ -190,10 +190,10 @@ def memory(text: str) -> str:
 
 
 def remote(text: str) -> str:
-    """Read where a Spark Connect server is.
+    """Return the URI of a Spark Connect server.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: It is not one.
     """
     if not re.fullmatch(r"sc://[^/\s]+(/.*)?", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not sc://HOST:PORT")

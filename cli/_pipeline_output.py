@@ -1,7 +1,7 @@
-"""What Java writes to stdout and stderr: kept, the end of it, and said only where it is the reason.
+"""Capture of Java's stdout and stderr, which are shown only when they explain an error.
 
-A virtual machine says a dozen lines at each start that mean nothing to whoever reads them, and the
-stack of each error, which the command says in one line itself.
+At each start a virtual machine writes a dozen lines that do not concern the user, and for each
+error a stack, for which the command prints one line of its own.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final
 __all__ = ["MAX_KEPT", "Kept", "kept_output"]
 
 MAX_KEPT: Final = 64 * 1024
-"""Bytes that are kept; of more, the last."""
+"""Bytes of captured output that are kept; the last ones."""
 
 
 class Kept:
-    """The end of what was written."""
+    """The end of the captured output."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -28,31 +28,31 @@ class Kept:
         self._ended = threading.Event()
 
     def add(self, data: bytes) -> None:
-        """Keep some more."""
+        """Append captured output."""
         with self._lock:
             self._data += data
             del self._data[:-MAX_KEPT]
 
     def end(self) -> None:
-        """Take note that nothing more comes."""
+        """Mark the end of the output."""
         self._ended.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until nothing more comes, but no longer than so many seconds."""
+        """Wait until the output has ended, but no longer than so many seconds."""
         self._ended.wait(seconds)
 
     def text(self) -> str:
-        """Return what is kept."""
+        """Return the captured text."""
         with self._lock:
             return self._data.decode("utf-8", "replace")
 
 
 @contextmanager
 def kept_output() -> Generator[Kept]:
-    """Keep what processes that are started meanwhile write, for as long as they live.
+    """Capture the output of processes started in the block, for as long as they live.
 
-    This process has its own stdout and stderr back in the end. A thread reads until the last of
-    those processes has gone, so none of them ever waits for a reader.
+    This process has its own stdout and stderr back at the end. A thread reads until the last of
+    those processes has ended, so none of them ever waits for a reader.
     """
     kept = Kept()
     sys.stdout.flush()

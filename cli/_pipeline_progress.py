@@ -1,4 +1,4 @@
-"""What `onward pipeline` says while it works: a line for each stage, a live one on a terminal."""
+"""Progress of `onward pipeline`: a line for each stage, a live one on a terminal."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Final, TextIO
 __all__ = ["Progress"]
 
 _OFTEN: Final = 0.5
-"""Seconds from one change of the live line to the next."""
+"""Seconds between two changes of the live line."""
 
 _WIDTH: Final = 78
-"""Most characters of a live line: it has to fit, or it could not be written over."""
+"""Most characters of a live line: a wrapped line could not be overwritten."""
 
 
 class Progress:
-    """Tells of stages on stderr, so that stdout holds results alone.
+    """A reporter of stages on stderr, so that stdout holds results alone.
 
     Use it as a context manager: it may have a thread, which redraws the live line.
 
     Args:
-        quiet: Say nothing.
-        output: Where to; stderr by default.
+        quiet: Whether to print nothing.
+        output: The stream; stderr by default.
     """
 
     def __init__(self, *, quiet: bool = False, output: TextIO | None = None) -> None:
@@ -37,7 +37,7 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Progress:
-        """Start."""
+        """Start the live line."""
         if self._live:
             self._thread = threading.Thread(target=self._redraw, name="progress", daemon=True)
             self._thread.start()
@@ -49,7 +49,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End; a stage that was not done is wiped off."""
+        """Stop the live line, and wipe off an unfinished stage."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -58,13 +58,13 @@ class Progress:
             self._stage = None
 
     def begin(self, name: str) -> None:
-        """Take note that a stage begins."""
+        """Start a stage."""
         with self._lock:
             self._stage = (name, time.monotonic())
             self._draw()
 
     def done(self, name: str, text: str) -> None:
-        """Say that a stage has ended, with what, and how long it took."""
+        """Print the result of a stage, and the time it took."""
         with self._lock:
             began = time.monotonic() if self._stage is None else self._stage[1]
             self._stage = None
@@ -74,7 +74,7 @@ class Progress:
                 print(f"{name:<12} {took:6.1f} s  {text}".rstrip(), file=self._output, flush=True)
 
     def say(self, text: str) -> None:
-        """Say a line of its own."""
+        """Print a line."""
         with self._lock:
             self._wipe()
             if not self._quiet:

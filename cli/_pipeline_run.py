@@ -1,4 +1,4 @@
-"""What each command of `onward pipeline` does. Spark is imported when one of them runs."""
+"""The commands of `onward pipeline`. Spark is imported when one of them runs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["audit", "build_index", "ingest", "replay", "report", "verify_index"]
 
 _UNTOLD: Final = ("sent", "missing", "duplicated")
-"""Figures that a log does not tell in which nothing was recorded as taken."""
+"""Figures that are unknown for a log in which no received request was recorded."""
 
 
 def ingest(arguments: argparse.Namespace) -> None:
     """Add new segments to a lake."""
     if arguments.remote:
         raise CommandError(
-            "ingest cannot run over --remote: what Spark Connect calls for each batch cannot see "
-            "the lake. Run it by spark-submit, or here, where the log and the lake can be seen",
+            "ingest cannot run over --remote: the function that Spark Connect calls for each batch "
+            "cannot see the lake. Run it by spark-submit, or where log and lake can be seen",
             Status.USAGE,
         )
     _local(arguments, "log", "lake", "checkpoint")
@@ -55,17 +55,17 @@ def ingest(arguments: argparse.Namespace) -> None:
             progress=progress.say,
         )
         progress.done("ingest", f"{done.segments:,} segments in {done.batches:,} batches")
-        # It is committed, whatever becomes of the rest.
+        # It is committed, whatever the outcome of the rest.
         late = Lake(arguments.lake).days_to_rerun()
         _print_ingested(done, [day for day in late if day != arguments.drop])
         _keep_house(spark, arguments, progress)
 
 
 def _keep_house(spark: SparkSession, arguments: argparse.Namespace, progress: Progress) -> None:
-    """Compact a day and drop a day, each also if the other cannot be; say what came of each.
+    """Compact a day and drop a day, each even if the other fails, and print the outcomes.
 
     Raises:
-        CommandError: One of them could not be done, or neither.
+        CommandError: One of them failed, or both.
     """
     from ..pipeline import DayOpen
     from ..pipeline.ingest import Lake, compact
@@ -184,7 +184,7 @@ def _check_objectives(given: list[ObjectiveArgument]) -> None:
 
 
 def audit(arguments: argparse.Namespace) -> None:
-    """See whether it all adds up."""
+    """Check the balance of a lake."""
     lake = _lake_first(arguments)
     since, until = arguments.since, arguments.until
     if since is not None and until is not None and since >= until:
@@ -205,8 +205,8 @@ def audit(arguments: argparse.Namespace) -> None:
     )
     if found.untold:
         wrong.append(
-            f"of {_many(found.untold, 'request')} that ended none was recorded as taken: "
-            "what is missing or duplicated there is not known, and --allow does not cover it"
+            f"of {_many(found.untold, 'request')} that ended none was recorded as received: the "
+            "missing or duplicated ones are not known, and --allow does not cover them"
         )
     if found.missing + found.duplicated > arguments.allow:
         wrong.append(
@@ -217,7 +217,7 @@ def audit(arguments: argparse.Namespace) -> None:
 
 
 def replay(arguments: argparse.Namespace) -> None:
-    """Rehearse a change."""
+    """Replay a day with a change."""
     lake = _lake_first(
         arguments, ("--table", arguments.table), ("--candidate", arguments.candidate)
     )
@@ -268,7 +268,7 @@ def replay(arguments: argparse.Namespace) -> None:
         if count:
             print(f"{_many(count, 'frame')} {what}")
     if arguments.max_skew is not None and not totals.judged:
-        print("the skew says nothing: no tag set has 100 sampled frames for each route")
+        print("the skew is not significant: no tag set has 100 sampled frames for each route")
     if done.failed:
         raise _gate_failed(*map(str, done.failed))
 
@@ -306,7 +306,7 @@ def build_index(arguments: argparse.Namespace) -> None:
 
 
 def verify_index(arguments: argparse.Namespace) -> None:
-    """Hold a snapshot against a lake."""
+    """Compare a snapshot with a lake."""
     arguments.lake = arguments.against
     _lake_first(arguments, ("--snapshot", arguments.snapshot), option="--against")
     with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
@@ -341,7 +341,7 @@ def verify_index(arguments: argparse.Namespace) -> None:
 
 
 def _gate_failed(*reasons: str) -> CommandError:
-    """Return what says that all was done, and that something does not hold."""
+    """Return the error of a command that is done, with a gate that does not hold."""
     return CommandError(f"gate failed: {'; '.join(reasons)}", Status.USAGE)
 
 
@@ -357,7 +357,7 @@ def _local(arguments: argparse.Namespace, *names: str) -> None:
 
 
 def _folder(option: str, path: str | None) -> None:
-    """Check that what is to be a folder is one, or can become one."""
+    """Check that an option's path is a folder, or can become one."""
     if path is None or not is_local(path):
         return
     nearest = next(each for each in (Path(path), *Path(path).resolve().parents) if each.exists())
@@ -380,7 +380,7 @@ def _lake_first(
 
 
 def _make_absolute(arguments: argparse.Namespace) -> None:
-    """Have paths mean the same to a server of Spark Connect, which is in another folder."""
+    """Make paths absolute: a server of Spark Connect has another current folder."""
     for name in ("lake", "out", "routes", "table", "candidate", "snapshot"):
         path = getattr(arguments, name, None)
         if path and is_local(path):
@@ -388,14 +388,14 @@ def _make_absolute(arguments: argparse.Namespace) -> None:
 
 
 def _open(path: str, day: date, progress: Progress) -> Lake:
-    """Return the lake; say so if it has nothing of the day, which is no error."""
+    """Return the lake; print a line if it has no data of the day, which is no error."""
     from ..pipeline.ingest import Lake
 
     lake = Lake(path)
     lake.check()
     days = lake.days()
     if day not in days:
-        has = f"it has {days[0]} to {days[-1]}" if days else "it has no day at all"
+        has = f"it has {days[0]} to {days[-1]}" if days else "it has no days"
         progress.say(f"the lake has nothing of {day}; {has}")
     return lake
 
@@ -426,18 +426,18 @@ def _audit_text(found: Audit) -> str:
 
 
 def _untold(found: Audit) -> Iterator[str]:
-    """Name the logs that say what ended, and not what was taken."""
+    """Yield the logs that recorded outcomes, but no received requests."""
     for row in found.rows:
         if row.untold:
             ended = row.delivered + row.dropped + row.unroutable
             yield (
                 f"{printable(row.src)}: {_many(ended, 'request')} ended, and none was "
-                "recorded as taken: how many are missing or duplicated is not known"
+                "recorded as received: how many are missing or duplicated is not known"
             )
 
 
 def _lacking(found: Audit) -> Iterator[str]:
-    """Say what each log lacks."""
+    """Yield the gaps of each log."""
     for hole in found.holes:
         log = printable(hole.log)
         if hole.unrecorded:
@@ -446,7 +446,7 @@ def _lacking(found: Audit) -> Iterator[str]:
         if hole.absent:
             yield f"{log}: {_many(hole.absent, 'event')} missing from the lake"
     if found.more_holes:
-        yield f"logs that lack something, and are not shown: {found.more_holes:,}"
+        yield f"incomplete logs that are not shown: {found.more_holes:,}"
 
 
 def _not_there(found: Audit) -> Iterator[str]:
@@ -457,7 +457,7 @@ def _not_there(found: Audit) -> Iterator[str]:
 
 
 def _many(number: int, noun: str) -> str:
-    """Return a number, with its thousands apart, and its noun."""
+    """Return a number, with separated thousands, and its noun."""
     return counted(number, noun, ",")
 
 

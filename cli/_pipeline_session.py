@@ -1,4 +1,4 @@
-"""A session of Spark for a command: what has to be there first, and what becomes of its errors."""
+"""The Spark session of a command: checks before its start, and handling of its errors."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _MEMORY: Final = re.compile(
 )
 
 _LAST_WORDS: Final = 2.0
-"""Seconds to wait for the end of what Java says when it does not start."""
+"""Seconds to wait for the end of Java's output when it does not start."""
 
 _MOST: Final = 400
-"""Most characters of an error of Spark's in one line."""
+"""Most characters of an error of Spark in one line."""
 
 
 def add_session(parser: argparse.ArgumentParser, *, connect: bool = True) -> None:
-    """Add where Spark runs, and with what."""
+    """Add the options of the Spark session."""
     group = parser.add_argument_group("Spark")
     group.add_argument(
         "--master",
         metavar="URL",
-        help="where Spark runs, if not by spark-submit (default: SPARK_MASTER, or all cores here)",
+        help="the Spark master, unless by spark-submit (default: SPARK_MASTER, or all cores here)",
     )
     group.add_argument(
         "--remote",
@@ -66,25 +66,25 @@ def add_session(parser: argparse.ArgumentParser, *, connect: bool = True) -> Non
         help="a setting of Spark; may be repeated",
     )
     group.add_argument(
-        "--trace", action="store_true", help="show all that Spark says, and the stack of an error"
+        "--trace", action="store_true", help="show all output of Spark, and the stack of an error"
     )
-    group.add_argument("--quiet", action="store_true", help="do not tell of progress")
+    group.add_argument("--quiet", action="store_true", help="do not report progress")
 
 
 def is_local(path: str) -> bool:
-    """Tell whether a path is of this machine's file system, and not s3a://... or the like."""
+    """Whether a path is in this machine's file system, and not s3a://... or the like."""
     return "://" not in path
 
 
 def check_first(arguments: argparse.Namespace, folders: Iterable[tuple[str, str]] = ()) -> None:
-    """Check what can be checked before anything starts.
+    """Check all conditions that do not need Spark.
 
     Args:
-        arguments: What `add_session` added.
-        folders: Options, and the folders or files that they name and that must be there.
+        arguments: The arguments of `add_session`.
+        folders: Options, and the folders or files that they name and that must exist.
 
     Raises:
-        CommandError: Something is missing; its text says what to do.
+        CommandError: Something is missing; the text says how to get it.
     """
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if missing:
@@ -117,7 +117,7 @@ def _how_to_install(*, remote: object) -> str:
 
 @contextmanager
 def session(arguments: argparse.Namespace, progress: Progress) -> Generator[SparkSession]:
-    """Start a session, or take the one there is; stop it in the end if it was started here.
+    """Start a session, or use the existing one; stop it at the end if it was started here.
 
     Raises:
         CommandError: Spark does not start, or fails; the text is one line with the cause.
@@ -143,7 +143,7 @@ def session(arguments: argparse.Namespace, progress: Progress) -> Generator[Spar
     except Exception as error:
         if arguments.trace:
             raise
-        # What it said on its way out may be on its way to us.
+        # Its last output may still be in the pipe.
         kept.wait(_LAST_WORDS)
         raise CommandError(_not_started(error, kept.text(), began)) from error
     if not found:
@@ -153,14 +153,14 @@ def session(arguments: argparse.Namespace, progress: Progress) -> Generator[Spar
             yield spark
     finally:
         if not found:
-            # A virtual machine that has died cannot be asked to stop.
+            # A virtual machine that has died cannot be stopped.
             with suppress(Exception):
                 spark.stop()
 
 
 def _where(spark: Any, arguments: argparse.Namespace) -> str:
     if arguments.remote:
-        # What follows the host may be a token.
+        # The part after the host may be a token.
         return str(arguments.remote).partition(";")[0]
     return str(spark.conf.get("spark.master"))
 
@@ -169,7 +169,7 @@ def _not_started(error: Exception, said: str, began: float) -> str:
     if _MEMORY.search(f"{error} {said}"):
         lines = [line.strip() for line in said.splitlines() if _MEMORY.search(line)]
         why = f" ({lines[-1][:_MOST]})" if lines else ""
-        return f"Java could not have the memory it was to have{why}; see --driver-memory"
+        return f"Java could not allocate its memory{why}; see --driver-memory"
     seconds = time.monotonic() - began
     reason = f"{one_line(error)}{_end_of(said)}"
     return f"Spark did not start ({seconds:.0f} s): {reason}; --trace shows more"
@@ -188,10 +188,10 @@ def _end_of(said: str) -> str:
 
 @contextmanager
 def known_failures(arguments: argparse.Namespace, kept: Kept) -> Generator[None]:
-    """Turn what Spark raises into one line with the cause, unless the stack was asked for.
+    """Turn errors of Spark into one line with the cause, unless --trace is given.
 
     Raises:
-        CommandError: In the place of an error of Spark's or of the pipeline's.
+        CommandError: In place of an error of Spark or of the pipeline.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
     from pyspark.errors import PySparkException
@@ -215,21 +215,21 @@ def known_failures(arguments: argparse.Namespace, kept: Kept) -> Generator[None]
             raise CommandError(str(ours)) from error
         if _MEMORY.search(text):
             raise CommandError(
-                "Spark ran out of memory: give it more with --driver-memory (it has 1g if nothing "
-                "else is said), or on a cluster spark.executor.memory"
+                "Spark ran out of memory: give it more with --driver-memory (default 1g), or on a "
+                "cluster spark.executor.memory"
             ) from error
         raise CommandError(f"Spark failed: {one_line(error)}; --trace shows the stack") from error
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error of Spark's says, without the stacks that it carries as text."""
+    """Return the text of an error of Spark, without the stacks in it."""
     lines = [line.strip() for line in str(error).splitlines()]
-    # What gRPC says of a server of Spark Connect.
+    # The details that gRPC gives for a server of Spark Connect.
     details = [line.removeprefix("details = ") for line in lines if line.startswith("details = ")]
     if details:
         return details[0].strip('"')[:_MOST]
     told = [line for line in lines if line and not line.startswith(("at ", "File ", "...", "JVM"))]
-    # Of a task that failed, the last cause is the one that says something.
+    # For a failed task, the last cause is the informative one.
     causes = [line for line in told if line.startswith("Caused by:")]
     if not causes and "Python worker" in str(error):
         causes = [line for line in told if re.match(r"(\w+\.)*\w+(Error|Exception): \S", line)]

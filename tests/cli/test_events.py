@@ -241,7 +241,7 @@ def test_a_run_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixtur
     put(log, replace(HEADER, epoch=4))
     put(log, replace(HEADER, epoch=7))
     assert problems_of(log, capsys) == [
-        f"the epoch 3 is not there: {NOT_THERE}",
+        f"the epoch 3 is missing: {NOT_THERE}",
         f"the epochs 5 to 6 are missing: {NOT_THERE}",
     ]
     # Of which there is a file that is told of anyway, or that is written, is there.
@@ -249,8 +249,8 @@ def test_a_run_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixtur
     (log / "00000005-0000000000000001.open.2.bad").touch()
     (log / "00000009-0000000000000001.open").touch()
     assert problems_of(log, capsys) == [
-        f"the epoch 6 is not there: {NOT_THERE}",
-        f"the epoch 8 is not there: {NOT_THERE}",
+        f"the epoch 6 is missing: {NOT_THERE}",
+        f"the epoch 8 is missing: {NOT_THERE}",
     ]
 
 
@@ -302,7 +302,7 @@ def test_what_is_deleted_meanwhile_does_not_end_a_check(
     assert main(["events", str(late), "--check"]) == Status.OK
     assert capsys.readouterr().out.splitlines() == [
         "shop: 2 segments of 3 epochs: 2 hops, 2 flows, 2 events; 0 not recorded",
-        "  note: 2 segments were deleted while this looked at the log",
+        "  note: 2 segments were deleted during this check",
     ]
 
 

@@ -80,17 +80,23 @@ def test_help_needs_no_spark() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("report", "--lake", "x", "--day", "2026-13-40"), "'2026-13-40' is no day: month must be"),
-        (("report", "--lake", "x", "--day", "2026-02-30"), "is no day: day"),
-        (("report", "--lake", "x", "--day", "today"), "is no day: a day is YYYY-MM-DD, UTC"),
+        (
+            ("report", "--lake", "x", "--day", "2026-13-40"),
+            "'2026-13-40' is not a day: month must be",
+        ),
+        (("report", "--lake", "x", "--day", "2026-02-30"), "is not a day: day"),
+        (("report", "--lake", "x", "--day", "today"), "is not a day: a day is YYYY-MM-DD, UTC"),
         (("report", "--lake", "x"), "the following arguments are required: --day"),
-        (("report", "--lake", "x", *DAY, "--only", "weather"), "'weather' is no report: there are"),
+        (
+            ("report", "--lake", "x", *DAY, "--only", "weather"),
+            "'weather' is not a report: there are",
+        ),
         (("report", "--lake", "x", *DAY, "--slo", "a:b:c"), "is not NAME:SERVICE:MS:TARGET"),
         (("report", "--lake", "x", *DAY, "--slo", "a:b:5:1"), "is not between 0 and 1"),
         (("report", "--lake", "x", *DAY, "--conf", "a=b"), "'a=b' is not spark.KEY=VALUE"),
         (("report", "--lake", "x", *DAY, "--driver-memory", "much"), "is not a size as in 512m"),
         (("report", "--lake", "x", *DAY, "--remote", "host:1"), "'host:1' is not sc://HOST:PORT"),
-        (("audit", "--lake", "x", "--since", "noon"), "'noon' is no time"),
+        (("audit", "--lake", "x", "--since", "noon"), "'noon' is not a time"),
         (("replay", "--lake", "x", *DAY, "--max-moved", "2"), "is not a part from 0 to 1"),
         (("replay", "--lake", "x", *DAY, "--max-skew", "0.5"), "is not a number of at least 1"),
         (("index",), "the following arguments are required: STEP"),

@@ -320,10 +320,10 @@ def test_an_audit_of_a_log_without_what_was_taken_says_what_is_known(
     printed = capsys.readouterr()
     assert printed.out.splitlines()[1].split() == ["eu", "-", "-", "0", "5,000", "0", "0", "-", "-"]
     assert printed.out.splitlines()[2] == (
-        "eu: 5,000 requests ended, and none was recorded as taken: how many are missing or "
+        "eu: 5,000 requests ended, and none was recorded as received: how many are missing or "
         "duplicated is not known"
     )
-    assert "gate failed: of 5,000 requests that ended none was recorded as taken" in printed.err
+    assert "gate failed: of 5,000 requests that ended none was recorded as received" in printed.err
     assert "duplicated, 0" not in printed.err
 
 
