@@ -320,8 +320,8 @@ def _add_audit(jobs: Commands) -> None:
         "Compare the requests that brokers read, and the messages that links were given, with\n"
         "their outcomes. Exit status 2 if they do not balance, or if a log is incomplete, as a\n"
         "balance means nothing then; 1 if there is nothing to audit. Requests in progress at\n"
-        "--since show as duplicated. Those in progress at --until, or at the end of the lake, show\n"
-        "as missing, unless the lake has their end.",
+        "--since show as duplicated. Those in progress at --until, or at the end of the lake,\n"
+        "show as missing, unless the lake has their end.",
     )
     _add_lake(parser)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""How a command reaches another node, or is reached: the transport, and the certificates."""
+"""Connections of a command to and from other nodes: transports and certificates."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ._status import CommandError, Status
 __all__ = ["Via", "add_tls", "add_via", "certificates_for", "reach", "schemes", "tls_of", "via_of"]
 
 _OURS: Final = ("tcp", "tls", "ws", "wss", "uds", "udp")
-"""The schemes of nodes that have no plug-in, as help names them."""
+"""The schemes of nodes without plug-ins, as help names them."""
 
 _NOT_OF_NODES: Final = ("memory", "sim")
-"""Schemes of transports that do not leave a process."""
+"""Schemes of transports within one process."""
 
 _TLS: Final = ("certificate", "key", "authority", "server_name")
 
 
 @dataclass(frozen=True, slots=True)
 class Via:
-    """A node to go by first.
+    """A node to connect to before the route is followed.
 
     Attributes:
-        uri: Where it listens.
-        tls: With which certificates; `None`: as the scheme says.
+        uri: Its URI.
+        tls: The certificates; `None` for the defaults of the scheme.
     """
 
     uri: str
@@ -39,7 +39,7 @@ class Via:
 
 
 def schemes() -> tuple[str, ...]:
-    """Return how the URIs of nodes begin, those of installed transports included: `tcp:`."""
+    """Return the schemes of nodes, of installed transports too, each with its colon: `tcp:`."""
     installed = {entry.name for entry in entry_points(group="onward.transports")}
     of_nodes = {
         name
@@ -50,7 +50,7 @@ def schemes() -> tuple[str, ...]:
 
 
 def certificates_for(node: Node, uri: str, tls: TlsOptions | None) -> dict[str, Any]:
-    """Return the option of the certificates that were given, if any.
+    """Return the TLS option for the given certificates, if any.
 
     Raises:
         CommandError: The transport of the URI does not take certificates.
@@ -63,7 +63,7 @@ def certificates_for(node: Node, uri: str, tls: TlsOptions | None) -> dict[str, 
 
 
 def _options_of(node: Node, uri: str) -> frozenset[str]:
-    """Return the names of the options of a transport; none if it does not say."""
+    """Return the names of a transport's options; none if they are unknown."""
     known: Any = getattr(node.transport(uri), "options_class", None)
     return frozenset(field.name for field in fields(known)) if is_dataclass(known) else frozenset()
 
@@ -77,7 +77,7 @@ def add_tls(parser: argparse.ArgumentParser, *, listens: bool) -> None:
     parser.add_argument(
         "--authority",
         metavar="FILE",
-        help="take only peers that have a certificate of these authorities, in PEM"
+        help="accept only peers with a certificate of these authorities, in PEM"
         if listens
         else "the authorities to trust, in PEM (default: those of the system)",
     )
@@ -90,18 +90,18 @@ def add_tls(parser: argparse.ArgumentParser, *, listens: bool) -> None:
 
 
 def add_via(parser: argparse.ArgumentParser) -> None:
-    """Add the option of a node to go by first, and those of certificates."""
+    """Add the option of a node to connect to first, and those of certificates."""
     parser.add_argument(
         "--connect",
         metavar="URI",
-        help="connect there first, by tcp, tls, ws, wss, uds, udp or an installed transport; "
-        "ROUTE goes on from there",
+        help="connect to this node first, by tcp, tls, ws, wss, uds, udp or an installed "
+        "transport; ROUTE goes on from there",
     )
     add_tls(parser, listens=False)
 
 
 def tls_of(arguments: argparse.Namespace, *, listens: bool) -> TlsOptions | None:
-    """Return what the options of certificates say; `None`: nothing.
+    """Return the options of certificates; `None` if none is given.
 
     Raises:
         CommandError: They do not go together.
@@ -118,10 +118,10 @@ def tls_of(arguments: argparse.Namespace, *, listens: bool) -> TlsOptions | None
 
 
 def via_of(arguments: argparse.Namespace) -> Via | None:
-    """Return the node to go by first; `None`: there is none.
+    """Return the node to connect to first; `None` if none is given.
 
     Raises:
-        CommandError: There are certificates and no node, or no URI of a node.
+        CommandError: There are certificates and no node, or the URI is not that of a node.
     """
     tls = tls_of(arguments, listens=False)
     uri: str | None = arguments.connect
@@ -137,21 +137,21 @@ def via_of(arguments: argparse.Namespace) -> Via | None:
 async def reach(
     node: Node, route: Route, timeout: float, via: Via | None = None
 ) -> tuple[Address | None, Route]:
-    """Connect to where a route starts, so that a refusal is known before anything is sent.
+    """Connect to the start of a route, so that a refusal is known before a message is sent.
 
     Args:
         node: The node to connect.
         route: The route.
-        timeout: How long that may take, in seconds.
-        via: A node to go by first.
+        timeout: The longest time for that, in seconds.
+        via: A node to connect to first.
 
     Returns:
         The link, if the route starts with one now, and the route.
 
     Raises:
-        AddressError: It does not start with what can be connected to.
-        CommandError: The node to go by first cannot be, as the URI or a certificate is wrong.
-        LinkDown: Nobody is there.
+        AddressError: The start of the route is not an address to connect to.
+        CommandError: The URI or a certificate of the node to connect to first is wrong.
+        LinkDown: The connection failed.
     """
     if via is not None:
         link = await _connect(node, via.uri, timeout, via.tls)
@@ -168,15 +168,15 @@ async def reach(
 
 
 def _scheme_of(address_type: int) -> str | None:
-    """Return the scheme of the transport whose addresses are of a type: what is in both is one."""
+    """Return the scheme of the transport of an address type, which is registered for both."""
     for entry in entry_points(group="onward.address_types", name=str(address_type)):
-        with contextlib.suppress(Exception):  # one that is broken is logged when it is used
+        with contextlib.suppress(Exception):  # a broken plug-in is logged when it is used
             return cast("str", entry.load().scheme)
     return None
 
 
 async def _connect(node: Node, uri: str, timeout: float, tls: TlsOptions | None) -> Address:
-    # The socket itself gives up on a peer that does not read; for it no time is no value.
+    # The socket has its own timeout for a peer that does not read, and 0 is not valid there.
     wanted: dict[str, Any] = {"reconnect": False, "write_timeout": max(timeout, 0.001)}
     known = _options_of(node, uri)
     options = {name: value for name, value in wanted.items() if name in known}

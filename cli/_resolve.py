@@ -1,4 +1,4 @@
-"""`onward resolve`: where a request would go, and why nowhere else."""
+"""`onward resolve`: the destination of a request, and why others do not match."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ._status import CommandError
 __all__ = ["add_command", "show"]
 
 _DESCRIPTION: Final = """\
-Ask a running broker where a request would go: which destinations carry the tags, what chooses
-among them and which one is next, and what the nearest others lack. Nothing is sent.
+Ask a running broker where a request would go: which destinations carry the tags, which method
+chooses among them, which one is next, and what the nearest others lack. No request is sent.
 """
 
 _COLUMNS: Final = tuple(HEADINGS.index(name) for name in ("ROUTE", "SERVICE", "TAGS", "PEER"))
@@ -37,10 +37,10 @@ MAX_ROWS: Final = 10
 def add_command(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
-        "resolve", help="say where a request would go, and why", description=_DESCRIPTION
+        "resolve", help="show where a request would go, and why", description=_DESCRIPTION
     )
     parser.add_argument(
-        "tags", metavar="TAG=VALUE", nargs="+", help="what to ask for, as in service=orders"
+        "tags", metavar="TAG=VALUE", nargs="+", help="the tags of the query, as in service=orders"
     )
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--multicast", action="store_true", help="ask all that carry the tags")
@@ -49,16 +49,16 @@ def add_command(commands: Commands) -> None:
         metavar="KEY",
         action="append",
         default=[],
-        help="the tag whose value says which destination; may be repeated",
+        help="the tag with the value that selects the destination; may be repeated",
     )
     kinds.add_argument(
         "--sticky",
         metavar="KEY",
         action="append",
         default=[],
-        help="the tag whose value stays with one destination; may be repeated",
+        help="the tag with the value that stays at one destination; may be repeated",
     )
-    parser.add_argument("--method", metavar="NAME", help="what is to choose among several")
+    parser.add_argument("--method", metavar="NAME", help="the method that chooses among several")
     add_broker(parser)
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     parser.set_defaults(command=_command)
@@ -68,16 +68,16 @@ def _command(arguments: argparse.Namespace) -> None:
     asked = _asked(arguments)
 
     async def ask(stop: Stop) -> None:
-        # The client library takes its time to import; the other commands go without.
+        # The client library is a slow import; the other commands go without.
         from ._client import ask_broker
 
         question = f"resolve {asked}"
         found = await stop.unless(ask_broker(arguments.broker, question, arguments.timeout))
-        text = show(found)  # also sees whether it is an answer
+        text = show(found)  # also checks that it is an answer
         print(json.dumps(found, indent=2) if arguments.json else text)
         unknown = _unknown(arguments.method, found["method"])
         if unknown and not arguments.json:
-            print(f"the broker knows no method {unknown}: it takes its own")
+            print(f"the broker does not know the method {unknown}: it uses its own")
         if not found["matches"]:
             raise CommandError("no destination matches")
 
@@ -85,15 +85,15 @@ def _command(arguments: argparse.Namespace) -> None:
 
 
 def _unknown(asked: str | None, taken: str) -> str:
-    """Return the method that was asked for, if the broker takes another; else ""."""
+    """Return the requested method, if the broker uses another; else ""."""
     return printable(asked) if asked is not None and method_name(asked) != taken else ""
 
 
 def _asked(arguments: argparse.Namespace) -> str:
-    """Return what is asked for, as an address of type 32 has it.
+    """Return the query, as in an address of type 32.
 
     Raises:
-        AddressError: It cannot be read.
+        AddressError: It is not valid.
     """
     words: list[str] = ["@multicast"] if arguments.multicast else []
     words += [f"@shard={key}" for key in arguments.shard]
@@ -104,17 +104,17 @@ def _asked(arguments: argparse.Namespace) -> str:
 
 
 def show(found: Any) -> str:
-    """Lay out the broker's answer.
+    """Format the broker's answer.
 
     Raises:
-        CommandError: It says what is wrong, or is no such answer.
+        CommandError: It is an error, or no such answer.
     """
     try:
         if "error" in found:
             raise CommandError(f"the broker says: {printable(str(found['error']))}")
         return "\n".join(_lines(found))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CommandError("the broker's answer does not say where a request would go") from error
+        raise CommandError("the broker's answer is not one to a resolve request") from error
 
 
 def _lines(found: Any) -> list[str]:
@@ -138,25 +138,25 @@ def _lines(found: Any) -> list[str]:
 
 
 def _how(found: Any) -> str:
-    """Say how a destination is chosen."""
+    """Describe how a destination is chosen."""
     how = str(found["routing"])
     if found["method"]:
         how += f", by {written_method(found['method'])}"
-    return f"{how}; its key was there before" if found.get("sticky") else how
+    return f"{how}; its key is known" if found.get("sticky") else how
 
 
 def _but(found: Any, matches: int) -> str:
-    """Say what the marks of the rows do not say."""
+    """Describe the choice, as far as the marks of the rows do not show it."""
     if not matches:
         return _wait(found)
     if found.get("first_use"):
         return "; the method decides on the first use of the sticky key"
     undecided = found["next"] is None and found["routing"] != "multicast"
-    return "; which one gets it is up to chance" if undecided else ""
+    return "; the choice is random" if undecided else ""
 
 
 def _wait(found: Any) -> str:
-    """Say what becomes of a request that nobody can take."""
+    """Describe the outcome of a request that no destination matches."""
     if "wait" not in found:
         # The broker is older than this command.
         return ": it would wait for one, or be rejected"

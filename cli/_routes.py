@@ -22,9 +22,9 @@ from ._status import CommandError, Status
 __all__ = ["HEADINGS", "add_command", "line", "show", "tags_of"]
 
 _DESCRIPTION: Final = """\
-Print the routing table of a running broker, in the order the destinations have joined. The
-broker's own management service is one of them: it is what answers. Those that are expected and
-have not come yet are the last; their STATE says so.
+Print the routing table of a running broker, in the order of registration. The broker's own
+management service, which answers this command, is in it. Expected destinations that have not
+registered yet come last; their STATE is `expected`.
 """
 
 HEADINGS: Final = (
@@ -40,12 +40,12 @@ HEADINGS: Final = (
 )
 
 MAX_TABLE: Final = 512 * 1024 * 1024
-"""Most bytes of a table that is saved, as lines of JSON: some two million routes."""
+"""Most bytes of a table to save, as lines of JSON: some two million routes."""
 
 CLEAR: Final = "\x1b[H\x1b[2J"
-"""Moves the cursor home and clears the screen."""
+"""The control sequence that moves the cursor home and clears the screen."""
 
-# They have columns of their own.
+# These have columns of their own.
 _DEFAULT_TAGS: Final = frozenset({"service", "route"})
 
 
@@ -60,7 +60,7 @@ def add_command(commands: Commands) -> None:
         "--watch",
         metavar="SECONDS",
         type=seconds,
-        help="print it again and again, so often, until Ctrl-C; with --json one table a line",
+        help="print it repeatedly, at this interval, until Ctrl-C; with --json one table a line",
     )
     parser.add_argument(
         "--save",
@@ -84,7 +84,7 @@ def _command(arguments: argparse.Namespace) -> None:
         return
 
     async def ask(stop: Stop) -> None:
-        # The client library takes its time to import; the other commands go without.
+        # The client library is a slow import; the other commands go without.
         from ._client import ask_broker
 
         try:
@@ -123,14 +123,14 @@ def _save(uri: str, timeout: float, path: Path) -> None:
         try:
             routes = list(parse_routes(await stop.unless(read())))
         except SnapshotError as error:
-            raise CommandError(f"{uri} tells what is no table: {error}") from error
+            raise CommandError(f"{uri} sent an invalid table: {error}") from error
         print(f"{counted(save_routes(path, routes), 'route')} saved to {path}", flush=True)
 
     run(save)
 
 
 def show(rows: Any) -> str:
-    """Lay out the answer of a broker's management service as a table.
+    """Format the answer of a broker's management service as a table.
 
     Raises:
         CommandError: It is not a routing table.
@@ -158,13 +158,13 @@ def line(row: Any) -> tuple[str | int, ...]:
 
 
 def _state(row: Any) -> str:
-    # A broker that is older than this command expects nobody.
+    # A broker older than this command has no expected destinations.
     if row.get("expected", False):
         return "expected"
     return "busy" if row["busy"] else "-"
 
 
 def tags_of(row: Any) -> str:
-    """Return the tags that have no column of their own, as people write them."""
+    """Return the tags without a column of their own, in their usual notation."""
     tags = row["tags"].items()
     return " ".join(f"{name}={value}" for name, value in tags if name not in _DEFAULT_TAGS)

@@ -1,4 +1,4 @@
-"""Running a command on an event loop until it is done, or SIGINT or SIGTERM comes."""
+"""Running a command on an event loop until it is done, or until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ T = TypeVar("T")
 
 
 class Interrupted(CommandError):
-    """The command was to end before it had done its work."""
+    """The command was stopped before it was done."""
 
     def __init__(self) -> None:
         super().__init__("interrupted", Status.IN_DOUBT)
 
 
 class Stop:
-    """The wish that the command ends; a signal or a test expresses it."""
+    """A request to stop the command, made by a signal or a test."""
 
     def __init__(self) -> None:
         self._wished = asyncio.Event()
 
     def wish(self) -> None:
-        """Ask the command to end. Call it on the loop."""
+        """Ask the command to stop. Call it on the loop."""
         self._wished.set()
 
     async def wait(self) -> None:
-        """Wait until the command is to end."""
+        """Wait until the command is asked to stop."""
         await self._wished.wait()
 
     async def unless(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do some work, and give it up if the command is to end before.
+        """Await a coroutine, and cancel it if the command is asked to stop.
 
         Raises:
-            Interrupted: It was given up.
+            Interrupted: It was cancelled.
         """
         task = asyncio.ensure_future(work)
         wished = asyncio.ensure_future(self._wished.wait())
@@ -61,7 +61,7 @@ class Stop:
 def run(command: Callable[[Stop], Awaitable[None]]) -> None:
     """Run a command on an event loop of its own, uvloop's where it is installed.
 
-    SIGINT and SIGTERM express the wish to stop; what the command does then is its business.
+    SIGINT and SIGTERM ask it to stop; the command decides how.
     """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_with_signals(command))
@@ -70,7 +70,7 @@ def run(command: Callable[[Stop], Awaitable[None]]) -> None:
 async def _with_signals(command: Callable[[Stop], Awaitable[None]]) -> None:
     stop = Stop()
     loop = asyncio.get_running_loop()
-    # Only the main thread gets signals, and only where the loop can wait for them.
+    # Only the main thread gets signals, and only where the loop supports them.
     handled: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
         with suppress(NotImplementedError):

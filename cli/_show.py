@@ -1,4 +1,4 @@
-"""How messages and tables are printed."""
+"""Formatting of messages and tables."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["describe", "describe_message", "printable", "table"]
 
 
 def describe(onward: Route, back: Route, payload: bytes) -> str:
-    """Write both routes of a message, and the size of its payload, on one line."""
+    """Return both routes of a message, and the size of its payload, as one line."""
     return f"onward {_route(onward)}  return {_route(back)}  {counted(len(payload), 'byte')}"
 
 
 def describe_message(message: Message) -> str:
-    """Write a message on one line."""
+    """Return a message as one line."""
     return describe(message.onward_route, message.return_route, message.payload)
 
 
@@ -24,7 +24,7 @@ def _route(route: Route) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape what would move the cursor: other people chose the text."""
+    """Escape characters that would move the cursor: the text comes from peers."""
     if text.isprintable():
         return text
     return "".join(
@@ -33,7 +33,7 @@ def printable(text: str) -> str:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
-    """Lay out rows under headings; numbers are aligned to the right."""
+    """Format rows under headings; numbers are aligned to the right."""
     texts = [headings, *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     right = [bool(rows) and isinstance(cell, int) for cell in (rows[0] if rows else headings)]

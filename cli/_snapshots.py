@@ -1,4 +1,4 @@
-"""Snapshots of routing tables in files: read before a broker listens, written whole or not."""
+"""Snapshots of routing tables in files, which are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ._status import CommandError
 __all__ = ["check_file", "load_routes", "save_routes"]
 
 TEXT: Final = ".jsonl"
-"""What the name of a file ends with that is to be written for people."""
+"""The suffix of files with lines of JSON."""
 
 EMPTY: Final = b"# no routes\n"
 
 FILE_MODE: Final = 0o640
-"""As segments have: tags are user data. The umask takes from it."""
+"""The mode of segments too: tags are user data. The umask is applied to it."""
 
 
 def load_routes(path: Path, max_routes: int | None = None) -> list[SnapshotRoute]:
@@ -36,12 +36,12 @@ def load_routes(path: Path, max_routes: int | None = None) -> list[SnapshotRoute
 
     Args:
         path: The file.
-        max_routes: Most routes there may be: a snapshot with more is refused by what its header
-            says, before any of them is read.
+        max_routes: Most routes permitted. A snapshot with more in its header is refused before
+            any of them is read.
 
     Raises:
         CommandError: There is no such file, or it is neither, or damaged, or has too many. All
-            of it is read and checked, also what only a broker that maps it would look at.
+            of it is checked, also parts that only a broker which maps it would use.
     """
     try:
         snapshot = read_snapshot(path.read_bytes())
@@ -56,17 +56,17 @@ def load_routes(path: Path, max_routes: int | None = None) -> list[SnapshotRoute
 
 
 def check_file(path: Path) -> None:
-    """See that a file of that name could be written, before anything is done for it.
+    """Check that a file could be written, before the work for it is done.
 
     Raises:
-        CommandError: It is a folder, a pipe or a device, there is no folder that it could be in,
-            or none of this can be seen.
+        CommandError: It is a folder, a pipe or a device, its folder does not exist, or this cannot
+            be checked.
     """
     try:
         if not path.name or path.is_dir():
             raise CommandError(f"{path}: it is a folder; give the name of a file in it")
         if path.exists() and not path.is_file():
-            raise CommandError(f"{path}: it is no file that could be replaced; give another name")
+            raise CommandError(f"{path}: it is not a regular file; give another name")
         if not path.parent.is_dir():
             number = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
             raise OSError(number, os.strerror(number))
@@ -77,11 +77,11 @@ def check_file(path: Path) -> None:
 def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     """Write routes to a file: as lines of JSON if its name ends with `.jsonl`, else as a snapshot.
 
-    The file has its name when it is whole; one that had it is replaced, and behind a symbolic link
-    what it points to. Its owner and group may read it, nobody else.
+    The complete file replaces one of the same name, or the target of a symbolic link. Only its
+    owner and group may read it.
 
     Returns:
-        How many routes there are.
+        The number of routes.
 
     Raises:
         CommandError: It cannot be written.
@@ -89,14 +89,14 @@ def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     check_file(path)
     kept = sorted((route.settled() for route in routes), key=lambda each: each.route_id)
     target = Path(os.path.realpath(path))
-    # Not the whole name: it may be as long as the folder takes.
+    # Not the whole name, which may have the greatest length already.
     partial = target.with_name(f".{target.name[:50]}.{os.getpid()}")
     try:
-        # Of a process of the same number that was killed.
+        # Left by a process of the same number that was killed.
         partial.unlink(missing_ok=True)
         with open(partial, "xb", opener=_open) as file:
             if path.name.endswith(TEXT):
-                # What is empty could as well have been lost.
+                # An empty file could come of a fault, so a table without routes has a mark.
                 file.write(b"" if kept else EMPTY)
                 file.writelines(f"{format_route(route)}\n".encode() for route in kept)
             else:
@@ -109,7 +109,7 @@ def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     except SnapshotError as error:
         raise CommandError(f"{path}: {printable(str(error))}") from error
     finally:
-        # What went wrong before is to be told, and not that this does as well.
+        # Suppressed, so that the first error is the one reported.
         with suppress(OSError):
             partial.unlink()
     return len(kept)

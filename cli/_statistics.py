@@ -17,8 +17,8 @@ from ._status import CommandError
 __all__ = ["add_command", "show"]
 
 _DESCRIPTION: Final = """\
-Print the figures of a running broker and of each of its listeners: what is there now, and what
-has been since the start.
+Print the figures of a running broker and of each of its listeners: the current ones, and the
+totals since the start.
 """
 
 _APART: Final = ("listeners", "event_log")
@@ -50,7 +50,7 @@ def add_command(commands: Commands) -> None:
 
 def _command(arguments: argparse.Namespace) -> None:
     async def ask(stop: Stop) -> None:
-        # The client library takes its time to import; the other commands go without.
+        # The client library is a slow import; the other commands go without.
         from ._client import ask_broker
 
         figures = await stop.unless(ask_broker(arguments.broker, "statistics", arguments.timeout))
@@ -60,7 +60,7 @@ def _command(arguments: argparse.Namespace) -> None:
 
 
 def show(figures: Any) -> str:
-    """Lay out the broker's answer.
+    """Format the broker's answer.
 
     Raises:
         CommandError: It is no such answer.
@@ -80,7 +80,7 @@ def show(figures: Any) -> str:
         if "event_log" in figures:
             lines += ["", printable(told(figures["event_log"]))]
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CommandError("the broker's answer does not tell its figures") from error
+        raise CommandError("the broker's answer is not a set of statistics") from error
     return "\n".join(lines)
 
 
@@ -89,7 +89,7 @@ def _figure(value: float) -> str:
 
 
 def _reasons(listeners: Any) -> Iterator[str]:
-    """Yield what was counted by reason, of all listeners together."""
+    """Yield the counters by reason, of all listeners together."""
     for name, what in _REASONS.items():
         counts: dict[str, int] = {}
         for each in listeners:

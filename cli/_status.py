@@ -1,4 +1,4 @@
-"""What a command tells the shell: its exit status and, on failure, one line."""
+"""The outcome of a command for the shell: its exit status and, on failure, one line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["CommandError", "Status", "status_of"]
 
 
 class Status(IntEnum):
-    """The exit statuses of every command."""
+    """The exit statuses of all commands."""
 
     OK = 0
-    """It was done; a server was told to stop, and has."""
+    """It was done; a server was asked to stop, and has."""
 
     FAILED = 1
-    """It was certainly not done: nobody was reached, nothing was delivered."""
+    """It was certainly not done: no peer was reached, no message was delivered."""
 
     USAGE = 2
     """The command line is wrong. Of `onward pipeline` also: it was done, and a gate does not hold;
@@ -28,7 +28,7 @@ class Status(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot be done; its text is the line that says why.
+    """A command cannot be done; its text is the line with the reason.
 
     Attributes:
         status: The exit status.

@@ -24,7 +24,7 @@ text{fill:#e2e8f0}.kind,.uri{fill:#94a3b8}.page{fill:#0f172a}.box{fill:#1e293b;s
 
 
 def draw(plan: Plan) -> str:
-    """Draw a topology. The same plan is the same text."""
+    """Draw a topology. The same plan gives the same text."""
     return "\n".join(_svg(lay_out(plan))) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What pictures in SVG have in common: the page they are on, and text that XML can hold."""
+"""The common part of SVG pictures: the page, and text that XML can hold."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 __all__ = ["escaped", "page"]
 
-# What XML 1.0 has no way to write, not even escaped (section 2.2).
+# Characters that XML 1.0 does not permit, not even escaped (section 2.2).
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def page(width: str, height: str, title: str, style: str) -> Iterator[str]:
-    """Begin a picture; the sizes are pixels. What follows ends with `</svg>`."""
+    """Yield the start of a picture; the sizes are pixels. The caller adds `</svg>` at the end."""
     shown = escaped(title)
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -26,5 +26,5 @@ def page(width: str, height: str, title: str, style: str) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Return a text as XML shows it; what XML cannot hold becomes U+FFFD."""
+    """Escape a text for XML; characters that XML cannot hold become U+FFFD."""
     return escape(_NOT_XML.sub("\ufffd", text))

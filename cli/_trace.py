@@ -1,4 +1,4 @@
-"""`onward trace`: one message along a route, and what became of it at each hop."""
+"""`onward trace`: one message along a route, and its outcome at each hop."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ OWN: Final = "trace"
 """Name of the command's own node."""
 
 _DESCRIPTION: Final = """\
-Send one message along a route, marked so that the nodes on its way report each hop; wait for the
-answer, and print the hops in order, with times, as a table and as a drawing.
+Send one message along a route, marked so that the nodes on the route report each hop; wait for
+the answer, and print the hops in order, with times, as a table and as a drawing.
 
-Only nodes that trace report: `onward node --trace`, nodes of a topology, and nodes whose program
-sets Node.tracer. The others pass the mark on, so that the way is known beyond them; what they
-did not report is said.
+Only nodes that trace report: `onward node --trace`, nodes of a topology, and nodes of programs
+that set Node.tracer. The others pass the mark on, so that the nodes behind them report. Gaps in
+the reports are shown.
 """
 
 _EPILOG: Final = """\
@@ -46,7 +46,7 @@ example:
   onward trace '1#127.0.0.1:4000 => relay => echo' hello --svg trace.svg
 """
 
-_ROUTE: Final = "where to: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'"
+_ROUTE: Final = "the route: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'"
 
 
 def add_command(commands: Commands) -> None:
@@ -99,14 +99,14 @@ async def follow(route: Route, payload: bytes, timeout: float, via: Via | None) 
     """Trace a message from a node of its own.
 
     Args:
-        route: Where to.
-        payload: What.
-        timeout: How long to wait, in seconds, to connect, and then again for the answer.
-        via: A node to go by first; `None`: where the route starts.
+        route: The route.
+        payload: The payload.
+        timeout: The longest time to connect, and then again to wait for the answer, in seconds.
+        via: A node to connect to first; `None` for the start of the route.
 
     Raises:
         OnwardError: It could not be sent.
-        CommandError: The node to go by first cannot be, as the URI or a certificate is wrong.
+        CommandError: The URI or a certificate of the node to connect to first is wrong.
     """
     async with Node(OWN, error_replies=True) as node:
         node.tracer = HopTracer(node)
@@ -115,7 +115,7 @@ async def follow(route: Route, payload: bytes, timeout: float, via: Via | None) 
 
 
 def _open(name: str) -> None:
-    """See that a file can be written before anything is sent; what is in it stays."""
+    """Check that a file can be written before the message is sent; its contents stay."""
     try:
         with Path(name).open("a", encoding="utf-8"):
             pass
@@ -127,15 +127,15 @@ def _write(name: str, text: str) -> None:
     try:
         Path(name).write_text(text, encoding="utf-8")
     except OSError as error:
-        # The message has been sent: to do it again is to send it twice.
+        # The message has been sent: repeating the command would send it twice.
         raise CommandError(f"cannot write {name}: {error.strerror}", Status.IN_DOUBT) from error
 
 
 def raise_for(traced: Trace, timeout: float) -> None:
-    """Say what a trace means for the exit status, if it is not that the answer came.
+    """Raise the error of a trace without an answer.
 
     Raises:
-        CommandError: It is not.
+        CommandError: There is no answer.
     """
     if traced.answer is None:
         if traced.lost is not None:
@@ -151,7 +151,7 @@ def raise_for(traced: Trace, timeout: float) -> None:
 
 
 def show(traced: Trace, form: Form) -> str:
-    """Write a trace for people: the hops, a drawing, what was silent, and the answer."""
+    """Format a trace as text: the hops, a drawing, the gaps, and the answer."""
     parts = [_hops(traced), text_of(picture_of(traced, OWN)), "\n".join(_remarks(traced))]
     if traced.answer is not None and read_error_reply(traced.answer) is None:
         parts.append(f"answer: {printable(_payload(traced.answer.payload, form))}")
@@ -188,7 +188,7 @@ def _milliseconds(value: float | None) -> str:
 def _remarks(traced: Trace) -> Iterator[str]:
     number = {hop.report.hop: str(index) for index, hop in enumerate(traced.hops, 1)}
     if not traced.hops:
-        yield "No node reported a hop: none on the way traces, or it went nowhere."
+        yield "No node reported a hop: no node on the route traces, or the message was lost."
     for gap in traced.gaps:
         after = number.get(gap.after)
         before = number.get(gap.before or "", "the answer")
@@ -212,7 +212,7 @@ def _clock_remark(clock: TraceClock) -> str:
     if clock.error is None:
         return (
             f"Times of {printable(clock.name)} are of its own clock, which could not be compared: "
-            "nothing it did led to an answer."
+            "none of its hops led to an answer."
         )
     apart = f"{abs(clock.offset) * 1e3:.3f} ms {'ahead' if clock.offset > 0 else 'behind'}"
     taken = "as ours" if clock.offset == 0 else f"as {apart}"

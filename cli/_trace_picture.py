@@ -1,6 +1,6 @@
-"""What a trace looks like: a column for each node, and a row for each step from top to bottom.
+"""The layout of a trace: a column for each node, and a row for each step from top to bottom.
 
-The text and the SVG picture are both drawn from this.
+The text and the SVG picture are both drawn from it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ._show import printable
 __all__ = ["SILENT", "Step", "TracePicture", "brief", "brief_route", "picture_of", "text_of"]
 
 SILENT: Final = "(no report)"
-"""The column of what nobody reported."""
+"""The column of hops without a report."""
 
 _RANDOM: Final = 32
-"""Characters of an address that a node made up; the first few tell it from others."""
+"""Characters of a random address; the first few identify it."""
 _SHOWN: Final = 6
 _LONGEST: Final = 24
 """Most characters of an address that are shown."""
@@ -27,14 +27,14 @@ _LONGEST: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One row.
+    """A row of the drawing.
 
     Attributes:
-        column: Where it is.
-        source: Where the message came from, another column; `None`: from the same.
-        label: What it is.
-        time: When, in seconds from the start; `None`: nobody said.
-        note: What else there is to say.
+        column: Its column.
+        source: The column that the message came from; `None` for the same.
+        label: Its text.
+        time: Its time, in seconds from the start; `None` if it is not known.
+        note: A remark.
     """
 
     column: int
@@ -46,11 +46,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class TracePicture:
-    """Columns and rows.
+    """The columns and rows of a drawing.
 
     Attributes:
-        title: What was traced.
-        columns: The nodes, that of the trace first, and `SILENT` last if there is need of it.
+        title: The title.
+        columns: The nodes, the tracing one first, and `SILENT` last if there are gaps.
         steps: The rows.
         silent: The column of `SILENT`, if there is one.
     """
@@ -62,7 +62,7 @@ class TracePicture:
 
 
 def brief(address: Address) -> str:
-    """Write an address in few characters."""
+    """Return an address in few characters."""
     text = str(address)
     if len(address.value) == _RANDOM and address.type == 0:
         return f"{text[: 2 + _SHOWN]}…"
@@ -70,18 +70,18 @@ def brief(address: Address) -> str:
 
 
 def brief_route(route: Route) -> str:
-    """Write a route in few characters."""
+    """Return a route in few characters."""
     return " => ".join(map(brief, route))
 
 
 def picture_of(trace: Trace, own: str) -> TracePicture:
-    """Lay out a trace.
+    """Return the layout of a trace.
 
     Args:
         trace: The trace.
         own: Name of the node that traced.
     """
-    # By their ids: what nodes are called is up to them.
+    # By their ids: names of nodes need not be unique.
     columns = {trace.own_node: own}
     taken = {own, SILENT}
     for clock in trace.clocks:

@@ -37,7 +37,7 @@ text{fill:#e2e8f0}.time{fill:#94a3b8}.page{fill:#0f172a}.head{fill:#2f6690}.life
 
 
 def draw(picture: TracePicture) -> str:
-    """Draw a picture. The same picture is the same text."""
+    """Draw a picture. The same picture gives the same text."""
     return "\n".join(_svg(picture)) + "\n"
 
 
@@ -60,7 +60,7 @@ def _svg(picture: TracePicture) -> Iterator[str]:
 
 
 def _across(picture: TracePicture) -> list[int]:
-    """Return where the lines of the nodes are: as far apart as what is written beside them."""
+    """Return the places of the nodes' lines, far enough apart for the texts beside them."""
     across = [MARGIN + TIME + LEAST // 2]
     for index in range(len(picture.columns) - 1):
         longest = max(
@@ -97,7 +97,7 @@ def _step(step: Step, picture: TracePicture, across: list[int], y: int) -> Itera
         yield f'<path class="way{dashed}" d="M{start} {y}H{end + back}"/>'
         yield f'<path class="tip{dashed}" d="M{end} {y}l{back} -4.5v9z"/>'
     yield f'<circle class="{"miss" if silent else "hop"}" cx="{x}" cy="{y}" r="5"/>'
-    # Below an arrow that comes from the right, as it would go through it.
+    # Below an arrow from the right, which would go through it.
     below = 14 if step.source is not None and across[step.source] > x else 4
     note = f' <tspan class="bad">{escaped(step.note)}</tspan>' if step.note else ""
     yield f'<text x="{x + 12}" y="{y + below}">{escaped(step.label)}{note}</text>'

@@ -21,12 +21,12 @@ from ._status import CommandError, Status
 __all__ = ["add_command", "judge", "read_file"]
 
 _DESCRIPTION: Final = """\
-Run what a topology file says: nodes, their workers, listeners, and the links between them. Each
-node is a process of its own, which this command starts and, on Ctrl-C, SIGTERM, or when one of
-them fails, ends; what they print is shown with the name of the node in front.
+Run a topology file: its nodes, workers, listeners and links. Each node is a process, which this
+command starts. It ends them on Ctrl-C, SIGTERM, or when one of them fails. Their output is shown
+with the name of the node in front.
 
 With --check the requests in the file are made and the topology is ended again; the status is 0
-if each came out as the file says.
+if all of them have the expected outcome.
 """
 
 _EPILOG: Final = """\
@@ -52,7 +52,7 @@ def add_command(commands: Commands) -> None:
     how.add_argument(
         "--simulated",
         action="store_true",
-        help="run them in a simulated network, with the faults the file says and a clock that "
+        help="run them in a simulated network, with the faults in the file and a clock that "
         "does not wait; makes the requests of the file, and ends",
     )
     how.add_argument(
@@ -69,12 +69,12 @@ def add_command(commands: Commands) -> None:
         dest="duration",
         metavar="SECONDS",
         type=seconds,
-        help="end after so long; simulated: after so much virtual time",
+        help="end after this time; simulated: after this virtual time",
     )
     parser.add_argument(
-        "--seed", type=int, help="what a simulated run is random from; the file's by default"
+        "--seed", type=int, help="the random seed of a simulated run; the file's by default"
     )
-    # What a node is started with by the command that runs the others too.
+    # Given to a node by the command that runs all of them.
     parser.add_argument("--led", action="store_true", help=argparse.SUPPRESS)
     add_event_log(parser, None)
     add_log(parser)
@@ -111,7 +111,7 @@ def _command(arguments: argparse.Namespace) -> None:
 
 
 def _check_words(plan: Plan, arguments: argparse.Namespace) -> None:
-    """Have the words of the command and the file go together.
+    """Check that the options of the command and the file go together.
 
     Raises:
         CommandError: They do not.
@@ -122,21 +122,21 @@ def _check_words(plan: Plan, arguments: argparse.Namespace) -> None:
         raise CommandError("--check: the file has no requests to make", Status.USAGE)
     check_event_log(arguments)
     if arguments.simulated and arguments.event_log is not None:
-        text = "--event-log is for nodes that run by the clock, and --simulated has its own"
+        text = "--event-log is for nodes on the real clock, and --simulated has its own"
         raise CommandError(text, Status.USAGE)
     if arguments.simulated and not plan.requests and arguments.duration is None:
         raise CommandError("the file has no requests to make; say --for SECONDS", Status.USAGE)
 
 
 def read_file(name: str) -> Plan:
-    """Read a topology file.
+    """Return the plan of a topology file.
 
     Raises:
-        CommandError: It cannot be read, or there is something wrong with it.
+        CommandError: It cannot be read, or is not valid.
     """
     try:
         with Path(name).open("rb") as file:
-            # One byte more than there may be is enough to see that there are too many.
+            # One byte more than the limit is enough to see that there are too many.
             text = file.read(TopologyLimits().size + 1)
     except OSError as error:
         raise CommandError(f"cannot read {name}: {error.strerror}", Status.USAGE) from error
@@ -147,13 +147,13 @@ def read_file(name: str) -> Plan:
 
 
 def _unusable(error: TopologyError) -> CommandError:
-    # What is between quotes in a file may be any character.
+    # A quoted text in a file may have any character.
     told = "\n".join(printable(line) for line in str(error).split("\n"))
     return CommandError(f"the topology cannot be used:\n{told}", Status.USAGE)
 
 
 def _import_from(file: Path) -> None:
-    """Find the classes of workers beside the file and in the current folder."""
+    """Make the classes of workers beside the file and in the current folder importable."""
     for folder in (str(Path.cwd()), str(file.resolve().parent)):
         if folder not in sys.path:
             sys.path.insert(0, folder)
@@ -180,7 +180,7 @@ def _kinds() -> str:
 
 async def _in_process(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> None:
     try:
-        # What is interrupted while it starts stops what it has started.
+        # A start that is interrupted stops the parts started before.
         async def opened(node: Node) -> None:
             await attach(node, arguments, node.name)
 
@@ -201,26 +201,26 @@ async def _in_process(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> 
 
 
 def judge(outcomes: Iterable[Outcome]) -> None:
-    """Print what became of requests.
+    """Print the outcomes of requests.
 
     Raises:
-        CommandError: One did not come out as it has to.
+        CommandError: One is not as expected.
     """
     known = list(outcomes)
     for outcome in known:
         print(printable(str(outcome)), flush=True)
     failed = sum(not outcome.ok for outcome in known)
     if failed:
-        raise CommandError(f"{failed} of {len(known)} requests did not come out as they have to")
+        raise CommandError(f"{failed} of {len(known)} requests had an unexpected outcome")
     if known:
-        print(f"requests that came out as they have to: {len(known)}, all", flush=True)
+        print(f"requests with the expected outcome: {len(known)}, all", flush=True)
 
 
 # --- simulated ------------------------------------------------------------------------------
 
 
 def _simulate(plan: Plan, arguments: argparse.Namespace) -> None:
-    # It takes its time to import; the other ways to run go without.
+    # A slow import; the other ways to run go without.
     from ..transports.simulated import Faults, SimulatedNetwork, simulate
 
     duration: float | None = arguments.duration

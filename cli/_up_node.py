@@ -1,4 +1,4 @@
-"""`onward up --node`: one node of a topology, led by the command that runs all, or alone."""
+"""`onward up --node`: one node of a topology, controlled by the parent command or alone."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ._up_steps import Said, Steps, encode
 __all__ = ["lead", "run_node"]
 
 PATIENCE: Final = 30.0
-"""Seconds that a node which runs alone waits for each node it has links to."""
+"""Seconds for which a node that runs alone waits for each node it has links to."""
 
 
 def run_node(plan: Plan, arguments: argparse.Namespace) -> None:
-    """Run one node until it is to stop.
+    """Run one node until it is asked to stop.
 
     Raises:
         CommandError: There is no such node, or it cannot be run.
@@ -46,7 +46,7 @@ async def lead(
     steps: Steps,
     arguments: argparse.Namespace | None = None,
 ) -> None:
-    """Do one step after the other, until their end or a signal; then close them."""
+    """Perform the steps until their end or a signal; then close them."""
     try:
         led = _Led(plan, name, arguments)
         is_alone = False
@@ -78,7 +78,7 @@ class _Led:
         self._running: RunningNode | None = None
 
     async def do(self, step: Said) -> bool:
-        """Do a step and say what came of it; tell whether to go on."""
+        """Perform a step and write its outcome; return whether to go on."""
         try:
             said = await self._do(step)
         except (OnwardError, CommandError) as error:

@@ -1,4 +1,4 @@
-"""`onward up`: each node of a topology as a process, and none of them left in the end."""
+"""`onward up`: each node of a topology as a process; none is left running at the end."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from ._up_steps import FOLDER, GRACE, Said, decode, encode
 __all__ = ["run_processes"]
 
 STEP_TIMEOUT: Final = 60.0
-"""Seconds a node may take for one step; then all are ended."""
+"""Longest time of a node for one step, in seconds; then all are ended."""
 
 LAST_WORDS: Final = 1.0
-"""Seconds that the output of a node which has ended is read: a process it started may have it."""
+"""Seconds for which the output of an ended node is read: a child of its may still hold it."""
 
 MAX_LINE: Final = 65536
-"""Most bytes of a line that a node prints; a longer one is cut into several."""
+"""Most bytes of a line of a node's output; a longer one is cut into several."""
 
 
 def run_processes(plan: Plan, arguments: argparse.Namespace) -> None:
-    """Run all nodes until one fails or the command is to stop.
+    """Run all nodes until one fails or the command is asked to stop.
 
     Raises:
-        CommandError: One failed, a request did not come out as it has to, or a link is one that
-            cannot be between processes.
+        CommandError: One failed, a request had an unexpected outcome, or a link cannot join
+            processes.
     """
     listeners = {each.id: each for each in plan.listeners}
     for link in plan.links:
@@ -69,7 +69,7 @@ async def _run(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> None:
 
 
 class _Child:
-    """A node that is a process."""
+    """A node as a process."""
 
     def __init__(self, name: str, process: Process, token: str) -> None:
         if process.stdin is None or process.stdout is None or process.stderr is None:
@@ -84,7 +84,7 @@ class _Child:
         self.over: asyncio.Task[int] = asyncio.create_task(self._follow())
 
     async def do(self, what: str, timeout: float = STEP_TIMEOUT, **values: Any) -> Said:
-        """Have it do a step.
+        """Send a step to the node and return its answer.
 
         Raises:
             CommandError: It failed, ended, or took too long.
@@ -93,11 +93,11 @@ class _Child:
         return await self.answer(what, timeout)
 
     def tell(self, what: str, **values: Any) -> None:
-        """Say what to do."""
+        """Send a step to the node."""
         self._input.write(f"{encode({'do': what, **values})}\n".encode())
 
     async def answer(self, what: str, timeout: float = STEP_TIMEOUT) -> Said:
-        """Wait for what came of it; raises as `do`."""
+        """Wait for the answer to a step; raises as `do`."""
         said = asyncio.ensure_future(self._said.get())
         try:
             await asyncio.wait(
@@ -115,7 +115,7 @@ class _Child:
         return answer
 
     async def end(self, timeout: float) -> None:
-        """Tell it to end, or, when it does not within the time, kill it."""
+        """Ask the node to end; kill it if it has not ended within the timeout."""
         if not self._input.is_closing():
             self.tell("end")
             self._input.close()
@@ -127,11 +127,11 @@ class _Child:
             await self._process.wait()
         await asyncio.wait({self.over})
         if self.over.exception() is not None:
-            # Its output could not be printed; whoever waited for it has been told.
+            # Its output could not be printed; the waiting caller has had that error.
             return
 
     def obituary(self) -> str:
-        """Say how it ended."""
+        """Describe how the node ended."""
         status = self.over.result()
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"the node {self.name} {how}"
@@ -143,7 +143,7 @@ class _Child:
         ]
         try:
             ended = asyncio.ensure_future(self._process.wait())
-            # Whoever cannot print what the node prints ends all.
+            # A reader that fails to print a node's output ends all nodes.
             await asyncio.wait({ended, *readers}, return_when=asyncio.FIRST_EXCEPTION)
             for reader in readers:
                 if reader.done():
@@ -168,7 +168,7 @@ class _Child:
             line(rest)
 
     def _line(self, line: bytes) -> None:
-        # A worker may have printed something without an end of line before.
+        # A worker may have printed an unfinished line before.
         printed, mark, said = line.partition(f"{self._token} ".encode())
         if mark:
             self._said.put_nowait(decode(said))
@@ -193,7 +193,7 @@ class _Children:
         self._children: dict[str, _Child] = {}
 
     async def start(self) -> None:
-        """Start all, step by step; see `RunningNode`."""
+        """Start all nodes, step by step; see `RunningNode`."""
         token = secrets.token_hex(16)
         for node in self._plan.nodes:
             self._children[node.name] = await self._spawn(node.name, token)
@@ -224,7 +224,7 @@ class _Children:
         return _Child(name, process, token)
 
     async def ask(self, request: RequestPlan) -> Outcome:
-        """Have a node make a request of the plan."""
+        """Make a request of the plan from its node."""
         said = await self._children[request.node].do(
             "ask",
             STEP_TIMEOUT + request.timeout + request.within,
@@ -245,7 +245,7 @@ class _Children:
                 raise CommandError(child.obituary())
 
     async def end(self) -> None:
-        """End all, in the reverse of the order they were started in; kill who does not."""
+        """End all nodes, in the reverse order of their start; kill those that do not end."""
         deadline = asyncio.get_running_loop().time() + GRACE
         for name in reversed(self._plan.start_order()):
             child = self._children.get(name)

@@ -1,20 +1,20 @@
-"""How the nodes of a topology that are processes are led: the lines between them and the command.
+"""The protocol between `onward up` and the processes of its nodes.
 
-The command writes lines of JSON to the standard input of a node, `{"do": "listen", ...}`, and the
-node answers each by one on its standard output, between what its workers print. So that no
-worker can be taken for it, the node's lines begin with a token that the first line told it.
+The command writes lines of JSON to the standard input of a node, `{"do": "listen", ...}`. The
+node answers each with one line on its standard output, among the output of its workers. The
+node's lines begin with a token from its first step, so that no output of a worker is taken for one.
 
 | do | with | answer |
 | --- | --- | --- |
-| listen | token, directory | `uris`: where the listeners are |
-| link | uris: where all listeners are | |
+| listen | token, directory | `uris`: the URIs of the listeners |
+| link | uris: the URIs of all listeners | |
 | start | | |
 | ask | index of a request | ok, told, seconds |
 | end | | none: the node ends |
 
-Any answer may be `failed` instead, with what was told. The end of its input ends a node: nothing
-outlives the command that leads it, however that ends. Where that comes before `end` the command was
-killed, and the folder of the run is the node's to remove.
+Any answer may be `failed` instead, with an error text. The end of its input ends a node, so no node
+outlives the command, however that ends. An end without the step `end` means that the command was
+killed; the node then removes the folder of the run.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from typing import Any, Final, cast
 __all__ = ["FOLDER", "GRACE", "Said", "Steps", "decode", "encode"]
 
 FOLDER: Final = "onward-"
-"""What the name of the folder of a run begins with; a node removes no other."""
+"""The start of the name of a run's folder; a node removes no other."""
 
 GRACE: Final = 10.0
-"""Seconds a node that has lost the command may take to end; then it ends at once."""
+"""Longest time for the end of a node that has lost the command, in seconds; then it exits."""
 
 Said = dict[str, Any]
 """A line as a value."""
 
 
 def encode(said: Said) -> str:
-    """Write a line."""
+    """Encode a line."""
     return json.dumps(said, separators=(",", ":"))
 
 
 def decode(line: bytes | str) -> Said:
-    """Read a line."""
+    """Decode a line."""
     return cast("Said", json.loads(line))
 
 
 class Steps:
-    """The lines that come to a node, read by a thread.
+    """The lines of a node's input, read by a thread.
 
-    A thread, as it sees the end also while a worker blocks the event loop. It reads the file
-    itself: a thread that waits in Python's buffered input keeps the process from ending.
+    A thread sees the end even while a worker blocks the event loop. It reads the file
+    descriptor: a thread that waits in Python's buffered input keeps the process from ending.
 
     Args:
-        file: The number of the file, 0 for the standard input. It is to stay open until the
-            thread has ended, or the thread would read what gets the number next.
-        grace: Seconds the process may go on after the end; then it is ended.
+        file: The file descriptor, 0 for the standard input. It has to stay open until the thread
+            has ended, or the thread would read the next file with that number.
+        grace: Seconds the process may go on after the end of the input; then it exits.
 
     Attributes:
-        folder: What is left by a command that was killed; empty for nothing.
+        folder: The folder left by a killed command; empty for none.
     """
 
     def __init__(self, file: int = 0, *, grace: float = GRACE) -> None:
@@ -79,14 +79,14 @@ class Steps:
         return None if line is None else decode(line)
 
     def close(self) -> None:
-        """Let the process live on after the end of the input."""
+        """Allow the process to go on after the end of the input."""
         self._over.set()
 
     def join(self, timeout: float) -> bool:
         """Wait for the thread, which ends with its input once `close` was called.
 
         Args:
-            timeout: How long to wait, in seconds.
+            timeout: The longest time to wait, in seconds.
 
         Returns:
             Whether it has ended.
@@ -95,7 +95,7 @@ class Steps:
         return not self._thread.is_alive()
 
     def remove_folder(self) -> None:
-        """Remove what the command has left; others who were led by it may be at it too."""
+        """Remove the folder that the command has left; other nodes may be removing it too."""
         if os.path.basename(self.folder).startswith(FOLDER):  # noqa: PTH119 - of any text
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -114,7 +114,7 @@ class Steps:
         try:
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
         except RuntimeError:
-            # The loop is closed: nobody wants to know any more.
+            # The loop is closed: no task waits for a line any more.
             self._over.set()
 
 

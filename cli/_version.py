@@ -1,4 +1,4 @@
-"""What `onward --version` says."""
+"""The text of `onward --version`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Version", "describe_version"]
 
 
 class Version(argparse.Action):
-    """Print the version and leave; it is looked up only then."""
+    """An action that prints the version and exits; the version is looked up only then."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(nargs=0, help="print the version, and whether it is compiled", **options)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Do it."""
+        """Print the version and exit."""
         print(describe_version())
         parser.exit()
 

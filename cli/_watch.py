@@ -1,4 +1,4 @@
-"""`onward watch`: what happens in a running broker."""
+"""`onward watch`: the events of a running broker."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ._status import CommandError
 __all__ = ["add_command", "show"]
 
 _DESCRIPTION: Final = """\
-Print what happens in a running broker, a line for each event, until Ctrl-C: destinations that
-join, leave or are replaced, and requests that are rejected or lost.
+Print the events of a running broker, one a line, until Ctrl-C: destinations that register, leave
+or are replaced, and requests that are rejected or lost.
 """
 
 
 def add_command(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
-        "watch", help="print what happens in a running broker", description=_DESCRIPTION
+        "watch", help="print the events of a running broker", description=_DESCRIPTION
     )
     add_broker(parser)
     parser.add_argument("--json", action="store_true", help="print each event as JSON")
@@ -36,7 +36,7 @@ def add_command(commands: Commands) -> None:
 
 def _command(arguments: argparse.Namespace) -> None:
     async def watch(stop: Stop) -> None:
-        # The client library takes its time to import; the other commands go without.
+        # The client library is a slow import; the other commands go without.
         from ._client import watch_broker
 
         async def follow() -> None:
@@ -53,10 +53,10 @@ def _command(arguments: argparse.Namespace) -> None:
 
 
 def show(event: Any) -> str:
-    """Write an event on a line; one before it if events have been missed.
+    """Format an event as a line; with one before it if events have been missed.
 
     Raises:
-        CommandError: It is none.
+        CommandError: It is not an event.
     """
     try:
         at = datetime.fromtimestamp(event["at"]).astimezone()
@@ -68,5 +68,5 @@ def show(event: Any) -> str:
         text = printable("  ".join(word for word in words if word))
         missed = int(event["missed"])
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CommandError("the broker tells what is no event") from error
+        raise CommandError("the broker sent an invalid event") from error
     return f"... {counted(missed, 'event')} missed\n{text}" if missed else text

@@ -113,7 +113,7 @@ def test_its_workers_do_what_it_says(number: int, says: str) -> None:
 
 @pytest.mark.slow
 def test_its_topology_runs_and_is_drawn() -> None:
-    assert "requests that came out as they have to" in run(onward(COMMANDS[0]))
+    assert "requests with the expected outcome" in run(onward(COMMANDS[0]))
     assert run(onward(COMMANDS[1])).startswith("<svg")
 
 

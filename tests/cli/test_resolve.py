@@ -58,7 +58,7 @@ def test_a_method_that_the_broker_does_not_know(
 ) -> None:
     words = ["service=store", "--method", "foo"]
     assert main(["resolve", *words, "--broker", broker]) == Status.OK
-    assert "the broker knows no method foo" in capsys.readouterr().out
+    assert "the broker does not know the method foo" in capsys.readouterr().out
 
 
 def test_it_prints_json(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,14 +123,14 @@ ROW: dict[str, object] = {
 @pytest.mark.parametrize(
     ("answer", "how", "but", "marks"),
     [
-        ({"next": "r1", "sticky": True}, "unicast, by own; its key was there before", "", " =>"),
+        ({"next": "r1", "sticky": True}, "unicast, by own; its key is known", "", " =>"),
         (
             {"next": None, "first_use": True},
             "unicast, by own",
             "; the method decides on the first use of the sticky key",
             "  ",
         ),
-        ({"next": None}, "unicast, by own", "; which one gets it is up to chance", "  "),
+        ({"next": None}, "unicast, by own", "; the choice is random", "  "),
         ({"routing": "multicast", "method": "", "next": None}, "multicast", "", "=>=>"),
     ],
 )

@@ -342,7 +342,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/null")):
-        with pytest.raises(CommandError, match="it is no file that could be replaced"):
+        with pytest.raises(CommandError, match="it is not a regular file"):
             save_routes(path, [])
     assert pipe.is_fifo()
 
@@ -380,7 +380,7 @@ def test_what_is_no_table_is_not_saved(
 
     monkeypatch.setattr(_client, "table_of_broker", other)
     assert main(["routes", "--broker", broker, "--save", "x"]) == Status.FAILED
-    assert "tells what is no table: bad snapshot: line 1" in capsys.readouterr().err
+    assert "sent an invalid table: bad snapshot: line 1" in capsys.readouterr().err
 
 
 def test_a_route_that_cannot_be_written_is_said(tmp_path: Path) -> None:

@@ -58,5 +58,5 @@ def test_a_broker_that_does_not_listen() -> None:
 
 @pytest.mark.parametrize("answer", [{"error": "what?"}, 5, {"listeners": []}, {"a": 1}, None])
 def test_an_answer_that_tells_no_figures(answer: object) -> None:
-    with pytest.raises(CommandError, match="does not tell its figures"):
+    with pytest.raises(CommandError, match="is not a set of statistics"):
         show(answer)

@@ -60,7 +60,7 @@ def test_the_requests_of_the_examples_come_out_as_they_have_to(
 ) -> None:
     assert main(["up", "--check", how, str(path)]) == Status.OK
     out = capsys.readouterr().out
-    assert out.splitlines()[-1].startswith("requests that came out as they have to: ")
+    assert out.splitlines()[-1].startswith("requests with the expected outcome: ")
     assert "FAILED" not in out
 
 
@@ -81,7 +81,7 @@ def test_a_request_that_comes_out_otherwise_is_a_failure(
     assert main(["up", "--check", "--in-process", str(file)]) == Status.FAILED
     out, err = capsys.readouterr()
     assert f"FAILED  {file}:7: requests[1]  'x' instead of 'y'" in out
-    assert err == "onward up: 1 of 2 requests did not come out as they have to\n"
+    assert err == "onward up: 1 of 2 requests had an unexpected outcome\n"
 
 
 def test_a_simulation_may_last_some_virtual_time(

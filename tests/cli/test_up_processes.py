@@ -135,7 +135,7 @@ def test_the_requests_of_the_examples_come_out_as_they_have_to(file: Path) -> No
         timeout=4 * TIMEOUT,
     )
     assert (done.returncode, done.stderr) == (Status.OK, "")
-    assert done.stdout.splitlines()[-1].startswith("requests that came out as they have to: ")
+    assert done.stdout.splitlines()[-1].startswith("requests with the expected outcome: ")
 
 
 @pytest.mark.slow
