@@ -43,7 +43,7 @@ def find_logs(path: Path) -> dict[Path, list[Path]]:
         OSError: It cannot be read.
     """
     if not path.exists():
-        raise CommandError(f"there is no {path}: give what --event-log was given")
+        raise CommandError(f"there is no {path}: give the DIR of --event-log")
     if path.is_file():
         return {path.parent: [path]}
     found = _segments(path)

@@ -51,13 +51,13 @@ _US: Final = timedelta(microseconds=1)
 def add_command(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
-        "events", help="print or check what an event log holds", description=_DESCRIPTION
+        "events", help="print or check the records of an event log", description=_DESCRIPTION
     )
     parser.add_argument(
         "path",
         metavar="PATH",
         type=Path,
-        help="what --event-log was given, the folder of one log in it, or one segment",
+        help="the DIR of --event-log, the folder of one log in it, or one segment",
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(

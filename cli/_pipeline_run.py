@@ -368,7 +368,7 @@ def _folder(option: str, path: str | None) -> None:
 def _lake_first(
     arguments: argparse.Namespace, *others: tuple[str, str], option: str = "--lake"
 ) -> str:
-    """Check what `check_first` does, for a command that reads a lake, and return its path."""
+    """Run the checks of a command that reads a lake, and return the lake's path."""
     if not is_local(arguments.lake):
         _local(arguments, "lake")
     _folder(option, arguments.lake)

@@ -1,4 +1,4 @@
-"""Tools for tests of workers: a virtual clock, probes, a node that reports what went wrong.
+"""Tools for tests of workers: a virtual clock, probes, a node that reports faults.
 
 ```python
 from onward.actors.testing import Probe, checked_node, virtual_time

@@ -33,7 +33,7 @@ def transport_options(scheme: str) -> KindOptions | None:
         try:
             found = getattr(entry.load(), "options_class", None)
             return None if found is None else options_of(found)
-        except Exception:  # noqa: BLE001 - it is told of when the node wants to use it
+        except Exception:  # noqa: BLE001 - reported when the node uses it
             return None
     return None
 

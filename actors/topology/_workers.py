@@ -21,7 +21,7 @@ class Print(Worker):
             # The text comes from a peer: print it as one line, without control characters.
             parts = (each if each.isprintable() else _escaped(each) for each in text)
             text = "".join(parts)
-        print(f"{name}: {text}", flush=True)  # noqa: T201 - it is what it is for
+        print(f"{name}: {text}", flush=True)  # noqa: T201 - its purpose
 
 
 def _escaped(character: str) -> str:

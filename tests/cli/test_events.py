@@ -431,5 +431,5 @@ def test_a_path_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixtu
     nothing = log / "nothing"
     assert main(["events", str(nothing)]) == Status.FAILED
     assert capsys.readouterr().err == (
-        f"onward events: there is no {nothing}: give what --event-log was given\n"
+        f"onward events: there is no {nothing}: give the DIR of --event-log\n"
     )

@@ -80,7 +80,7 @@ def test_what_cannot_be_read_has_status_2(
 
 @pytest.mark.parametrize("answer", [5, {}, [], None, {"matches": "x", "matching": ()}])
 def test_an_answer_that_is_none(answer: object) -> None:
-    with pytest.raises(CommandError, match="does not say where"):
+    with pytest.raises(CommandError, match="is not one to a resolve request"):
         show(answer)
 
 

@@ -132,5 +132,5 @@ def test_an_event_is_a_line() -> None:
 
 @pytest.mark.parametrize("event", [5, {}, {**JOINED, "at": "x"}, {**JOINED, "tags": 5}])
 def test_what_is_no_event(event: object) -> None:
-    with pytest.raises(CommandError, match="no event"):
+    with pytest.raises(CommandError, match="an invalid event"):
         show(event)
