@@ -185,7 +185,7 @@ def test_a_request_to_one_that_dies_fails(tmp_path: Path) -> None:
         out, err = run.process.communicate(timeout=TIMEOUT)
         assert run.process.returncode == Status.FAILED
         assert "FAILED" in out
-        assert "did not come out" in err
+        assert "had an unexpected outcome" in err
         assert run.all_end()
 
 
