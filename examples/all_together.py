@@ -1,8 +1,8 @@
 """A channel through a session over a relay, on a network that loses every tenth message.
 
-A device that nobody can connect to registers a relay with a hub. A phone opens a session with the
-device over that relay, and a channel through the session: three workers, each of which knows the
-one before it and none of the others. It prints:
+A device that accepts no connections registers a relay with a hub. A phone opens a session with the
+device over that relay, and a channel through the session: three workers, each of which knows only
+the one before it. It prints:
 
     the session's way: 240#hub => 0#forward_to_device => 0#sessions
     the channel's way: 0#session => 0#channels

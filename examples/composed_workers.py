@@ -1,8 +1,8 @@
-"""Workers of the library, put together: nobody has to write a class.
+"""A composition of the library's workers.
 
-Orders come to one address. A tap shows them to an observer, a spreader shares them out between two
-offices, one of which is reached through a forwarder, and in each office every customer has a clerk,
-who is hired when the first order of that customer comes.
+Orders come to one address. A tap copies them to an observer, and a spreader distributes them over
+two offices, one of them behind a forwarder. Each office has a clerk for every customer, started at
+the first order of that customer.
 
 It prints:
 

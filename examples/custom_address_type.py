@@ -1,15 +1,15 @@
-"""An address type of one's own: names that lead to workers wherever they are.
+"""A custom address type: names for workers on any node.
 
 An address is a type and a value. Type 0 is the node's own workers; every other type has a rule,
-a function that replaces the address by where it leads. Here type 64 is a name in a directory,
-and a name may stand for a whole route, to another node too. Who sends need not know; and when
-a worker moves, only the directory changes.
+a function that replaces the address by other addresses. Here type 64 is a name in a directory,
+and a name may stand for a whole route, to another node too. When a worker moves, only the
+directory changes; senders do not.
 
 It prints:
 
     64#greeter: hello from the near node
     64#greeter: hello from the far node
-    64#nobody: no such worker: 64#nobody (not in the directory)
+    64#baker: no such worker: 64#baker (not in the directory)
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Directory:
         self._routes[name.encode()] = parse_route(route)
 
     def __call__(self, message: Message) -> Message:
-        # A rule runs for every message to such an address, so it only looks up. What it
-        # raises, the sender gets.
+        # A rule runs for every message to such an address, so it does no more than a lookup.
+        # The sender gets its exceptions.
         route = self._routes.get(message.to.value)
         if route is None:
             raise UnknownAddress(message.to, "not in the directory")
@@ -74,7 +74,7 @@ async def main() -> None:
         directory.enter("greeter", f"1#{listener.uri.removeprefix('tcp://')} => 0#greeter")
         await ask(near, "64#greeter")
 
-        await ask(near, "64#nobody")
+        await ask(near, "64#baker")
 
 
 if __name__ == "__main__":

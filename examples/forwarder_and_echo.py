@@ -1,8 +1,8 @@
-"""Workers in a row: two that forward, one that steps aside, and one that answers.
+"""Workers in a row: two that forward, one that steps, and one that replies.
 
-A message carries the way it still has to go and the way back. Who forwards takes itself off the
-one and puts itself on the other, so the answer passes it again. Who steps aside is not seen on
-the way back. Nobody touches the payload.
+A message carries an onward and a return route. A worker that forwards moves its address from the
+onward to the return route, so the reply passes it again. A worker that steps removes its address
+from the onward route only, so the reply bypasses it. The payload stays the same.
 
 It prints, with the request's own random address as `…`:
 
@@ -34,7 +34,7 @@ class Forwarder(Worker):
 
 
 class Counter(Worker):
-    """Counts what passes. It steps aside, so answers do not pass it."""
+    """A counter of messages. It steps, so replies bypass it."""
 
     def on_start(self) -> None:
         self.count = 0
@@ -59,7 +59,7 @@ async def main() -> None:
         node.spawn(Forwarder, address="second")
         node.spawn(Echo, address="echo")
 
-        # The sender chooses the way; none of the workers knows the others.
+        # The sender chooses the route; none of the workers knows the others.
         answer = await node.request("first => counter => second => echo", b"hello", timeout=5)
         print(f"{answer.payload.decode()}, and {counter.count} message was counted")
 

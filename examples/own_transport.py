@@ -1,7 +1,7 @@
-"""A transport of one's own: nodes joined by a shared folder, where each message is a file.
+"""A custom transport: nodes joined by a shared folder, where each message is a file.
 
-`Link` and `Transport` do the routing; what is left is to move messages, and to notice when nobody
-is there any more. How it is made: `docs/how-to/write-a-transport.md`. It prints:
+`Link` and `Transport` do the routing; the transport moves messages and detects a lost peer. See
+`docs/how-to/write-a-transport.md`. It prints:
 
     hello, by folder
 """
@@ -23,12 +23,12 @@ from onward.protocol.ockam import decode_message, encode_message
 from onward.transports import Link, Listener, Transport
 
 # --8<-- [start:alive]
-LOOK_EVERY = 0.005  # seconds from one look into a folder to the next
-SILENT = 5.0  # seconds without a sign of life after which the other end is gone
-CONNECT = 5.0  # seconds that who listens has to answer in
-MAX_FILES = 100  # messages on the way in one direction; who sends more waits
-MAX_BYTES = 20 * 1024 * 1024  # of a file that is read; a larger one is thrown away
-MAX_LINKS = 100  # of one listener; who comes after that gets no answer
+LOOK_EVERY = 0.005  # seconds between two scans of a folder
+SILENT = 5.0  # seconds without a sign of life after which the other end is lost
+CONNECT = 5.0  # seconds within which the listener has to answer
+MAX_FILES = 100  # messages in flight in one direction; a sender of more waits
+MAX_BYTES = 20 * 1024 * 1024  # of a file; a larger one is discarded
+MAX_LINKS = 100  # of one listener; further ones get no answer
 
 
 def sign_of_life(folder: Path) -> None:
@@ -47,7 +47,7 @@ def is_alive(folder: Path) -> bool:
 
 # --8<-- [start:link]
 class FolderLink(Link):
-    """One end: it puts files into one folder and takes them from another."""
+    """One end of a link, which writes files to one folder and reads them from another."""
 
     def __init__(self, outbox: Path, inbox: Path, expose: frozenset[Address]) -> None:
         super().__init__(expose=expose)
@@ -68,15 +68,15 @@ class FolderLink(Link):
             self.sent += 1
             part = self.outbox / "part"
             part.write_bytes(encode_message(message))
-            part.rename(self.outbox / f"{self.sent:020}")  # it is there whole, or not at all
+            part.rename(self.outbox / f"{self.sent:020}")  # atomic: never half a file
         except OSError as error:
             self.undelivered(message, LinkDown(self.address, str(error)))
 
-    async def look(self) -> None:  # for what the other end has put there
+    async def look(self) -> None:  # for files of the other end
         alive = True
-        with suppress(OSError):  # a folder that has gone is an end like any other
+        with suppress(OSError):  # a missing folder ends the link too
             while alive or self.held:
-                alive = is_alive(self.inbox)  # before the look: what it sent last is there
+                alive = is_alive(self.inbox)  # before the scan, which then finds its last files
                 for file in sorted(self.inbox.glob("[0-9]*")):
                     if self.held:
                         break
@@ -92,9 +92,9 @@ class FolderLink(Link):
         try:
             self.arrive([decode_message(data)])
         except ProtocolError:
-            self.broken += 1  # a stranger's: those of the other end are whole
+            self.broken += 1  # not a file of the other end
 
-    def hold(self) -> None:  # a mailbox of this node is full: take no more
+    def hold(self) -> None:  # a mailbox of this node is full: read no more
         self.held = True
 
     def release(self) -> None:
@@ -103,7 +103,7 @@ class FolderLink(Link):
     def on_stop(self) -> None:
         self.looking.cancel()
         (self.outbox / "alive").unlink(missing_ok=True)
-        if not is_alive(self.inbox):  # the last one clears up
+        if not is_alive(self.inbox):  # the last one cleans up
             shutil.rmtree(self.outbox.parent, ignore_errors=True)
         super().on_stop()
 
@@ -113,7 +113,7 @@ class FolderLink(Link):
 
 # --8<-- [start:listener]
 class Door(Worker):
-    """Has a folder to itself, and makes the other end of each link that is begun in it."""
+    """The owner of a listener's folder, which starts the other end of each new link in it."""
 
     def __init__(self, folder: Path, expose: frozenset[Address]) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class Door(Worker):
         if not is_alive(self.folder):
             (self.folder / "alive").unlink(missing_ok=True)
         (self.folder / "alive").touch(exist_ok=False)  # or it raises an OSError
-        for old in self.folder.glob("*.link"):  # of one that did not come to clear up
+        for old in self.folder.glob("*.link"):  # of a listener that did not clean up
             shutil.rmtree(old, ignore_errors=True)
         self.every(LOOK_EVERY, self.look)
 
@@ -170,7 +170,7 @@ class FolderTransport(Transport):
     async def connect(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Address:
         folder = folder_of(uri, options)
         if not is_alive(folder):
-            raise LinkDown(uri, "nobody listens there")
+            raise LinkDown(uri, "no listener there")
         begun = folder / self.node.random_address().value.decode()
         link = begun.with_suffix(".link")
         try:
@@ -188,7 +188,7 @@ class FolderTransport(Transport):
             raise
 
     async def stop(self) -> None:
-        """Do nothing: all there is are workers, and the node has stopped them."""
+        """Return at once: the node has already stopped the transport's workers."""
 
 
 async def answered(folder: Path, answer: Path) -> None:

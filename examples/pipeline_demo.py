@@ -1,13 +1,13 @@
 """The pipeline, from end to end: `make pipeline`.
 
 Two brokers, three shops, and four nodes record what they route, for about 20 seconds: requests to
-one, to all and by shard with a hot key, requests that nobody can take, slow ones and refused ones,
+one, to all and by shard with a hot key, requests without a route, slow ones and refused ones,
 a shop that is killed with requests in hand, messages in a circle, and a node that dies. Then, with
 Spark: their logs go into a lake, one more shop is rehearsed over the traffic, reports of the day
-are made and put on a page, and the audit has to add up to nothing missing.
+are made, and the audit has to balance.
 
-All that is left is in `build/pipeline`, or the folder that is named on the command line: one that
-the demo made before, which it empties, or one that is empty or not there. Every wait has a limit.
+The output is in `build/pipeline`, or the folder named on the command line: one that the demo made
+before, which it empties, or one that is empty or does not exist. Every wait has a limit.
 The last line is `pipeline: ok`, or what failed, with exit status 1.
 """
 
@@ -79,7 +79,7 @@ async def traffic(folder: Path) -> Seen:
     every = sum((tally.ended for tally in tallies.values()), Counter[str]())
     sent = sum(tally.sent for tally in tallies.values())
     ended = ", ".join(f"{number:,} {what}" for what, number in every.most_common())
-    say("all", f"{sent:,} requests and messages; who asked saw: {ended}")
+    say("all", f"{sent:,} requests and messages; their outcomes: {ended}")
     return Seen(tallies, saved)
 
 
@@ -106,7 +106,7 @@ async def main(folder: Path) -> Seen:
 
 @contextmanager
 def stderr_in(path: Path) -> Generator[None]:
-    """Have Java write its warnings to a file. What Python prints goes where it did."""
+    """Redirect Java's warnings to a file. Python's output stays on the terminal."""
     ours = os.dup(2)
     before = sys.stderr
     with path.open("wb") as file, os.fdopen(ours, "w") as stderr:

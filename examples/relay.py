@@ -1,7 +1,7 @@
-"""A device that nobody can connect to, reached through a hub: a relay, a topic, and a phone book.
+"""A device that accepts no connections, reached through a hub: a relay, a topic, and a directory.
 
 The device connects to the hub, registers an alias, and keeps the relay alive: it pings through it
-and registers again when the hub loses it. Who wants the device sends to `forward_to_` and the
+and registers again when the hub loses it. Messages for the device go to `forward_to_` and the
 alias. The names and payloads are those of Ockam's services, so either side may be an Ockam
 node.
 

@@ -1,8 +1,8 @@
 """Functions called over TCP, and what an error says about a retry.
 
-Onward moves bytes; what is in them is between the two ends, here JSON. When a call fails, one
-question matters: may it be made again? `NotDelivered` says yes, nobody has seen it. `InDoubt`
-says that it was handed over and no answer came: it may have been done.
+Onward moves bytes that only the two ends interpret, here as JSON. The error of a failed call says
+whether it may be repeated. After `NotDelivered` it may: it was not handed over. `InDoubt` means
+that it was handed over and no reply came: it may have been executed.
 
 It prints, with the port as `…`:
 
@@ -49,7 +49,7 @@ class Calculator(Worker):
             answer = {"result": await FUNCTIONS[call["function"]](*call["arguments"])}
         except ArithmeticError as error:
             answer = {"error": str(error)}
-        # Who asked may have given up and be gone. That is no failure of this worker.
+        # The requester may have gone meanwhile. That is not a failure of this worker.
         with suppress(DeliveryError):
             self.reply(message, json.dumps(answer).encode())
 
@@ -95,7 +95,7 @@ async def main() -> None:
         await try_call(near, route, "divide", 1, 0)
         await try_call(near, route, "sleep", 0.5, timeout=0.1)
 
-    # The far node has stopped: nobody listens there now.
+    # The far node has stopped, and its listener with it.
     async with Node("late") as late:
         await try_call(late, route, "add", 2, 3)
 

@@ -5,11 +5,10 @@
     [(A1) <- (TCPClientConnectionA1)] <- [(TCPServerConnectionC1) <- (C1)]
           7                           6                           5
 
-`A1` names a node that nobody has connected to: `{type: #TCP, data: AddressOfC}`, which is
-written `1#127.0.0.1:port`. `TCPClientA` stands for addresses of that type. It makes the
-connection, and puts its worker in place of the address. From then on the two workers of the
-connection are the session: whoever has their addresses on a return route has the way back, and
-nobody else is asked again.
+`A1` names a node without a connection: `{type: #TCP, data: AddressOfC}`, which is written
+`1#127.0.0.1:port`. `TCPClientA` resolves addresses of that type. It makes the connection, and
+replaces the address by that of its worker. From then on the two workers of the connection are the
+session: a return route with their addresses is complete, without a further lookup.
 
 Messages 3 and 6 are the transport's own. The connections have random addresses; they are shown
 by the document's names for them.

@@ -6,13 +6,13 @@
     [(A1) <- (TransportA)] <- [(TransportC) <- C1]
           6                5                4
 
-A transport is two workers that act like one: what `TransportA` is given, less its own address,
-comes out of `TransportC` with an address on the return route that leads back. In this example
-that is not a connection but the other node: `{type: TransportType, data: AddressOfA}`. Anybody
-on node `C` can use it, at any time, which is why a transport of this kind needs an address type.
+A transport is two workers that act like one: a message for `TransportA`, less its own address,
+leaves `TransportC` with an address on the return route that leads back. In this example that
+address is not a connection but the other node: `{type: TransportType, data: AddressOfA}`. Any
+worker on node `C` can use it, at any time, so a transport of this kind needs an address type.
 
-What goes between the two, messages 2 and 5, is theirs: here it is what the document imagines, a
-line of text, over TCP.
+Messages 2 and 5, between the two, have the transport's own format: here a line of text over TCP,
+as in the document.
 
 It prints:
 
@@ -74,7 +74,7 @@ class Transport(Worker):
         line = f"or:{onward},rr:{back},payload:{message.payload.decode()}".replace("0#", "")
         self._show(self._number, line)
         _, writer = await asyncio.open_connection("127.0.0.1", self._ports[message.to])
-        # Who sends it is the transport's own business too.
+        # The transport also sends its own address, in its own format.
         writer.write(f"{self._own}\n{line}\n".encode())
         await writer.drain()
         writer.close()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # --8<-- [start:worker]
 class Orders(BatchWorker):
-    """Takes orders. Rows that it has had already do not come here."""
+    """A receiver of orders. Duplicate rows are dropped before they get here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def run(spark: SparkSession) -> None:
         came = len(worker.taken)
         print(f"{came} orders came, worth {sum(loads(row)['price'] for row in worker.taken)}")
         print("the first is", min(worker.taken, key=len).decode())
-        # As after a failure, when nobody knows how far it came.
+        # As after a failure at an unknown row.
         write(spark, listener.uri)
         known = worker.statistics().duplicates
         print(f"sent again: {known} rows were known, {len(worker.taken) - came} were new")

@@ -1,7 +1,7 @@
-"""A stable address for a way that breaks: the connection is lost, and who asks does not notice.
+"""A stable address for a route that breaks: the requester does not notice a lost connection.
 
-The two ends of a session act like one worker. Messages carry their addresses, whatever is between
-them; the opening end pings, and makes another way when the one it has is gone.
+The two ends of a session act like one worker. Messages carry only the addresses of the ends, not
+those between them; the opening end pings, and finds another route when the current one is lost.
 
 It prints:
 
@@ -37,7 +37,7 @@ OPTIONS = SessionOptions(liveness=LivenessOptions(ping_interval=1, retry=0.05))
 
 class Echo(Worker):
     def handle_message(self, message: Message) -> None:
-        # The way back begins with the accepting end, which has a random address.
+        # The return route begins with the accepting end, which has a random address.
         print(f"[{message.to}] <- [0#accepted] ", end="")
         self.reply(message, message.payload)
 
@@ -58,7 +58,7 @@ async def main() -> None:
 
         @asynccontextmanager
         async def way() -> AsyncGenerator[RouteLike]:
-            # With nothing to be noted `way_over(here, listener.uri, "sessions")` does it.
+            # Without the list of links, `way_over(here, listener.uri, "sessions")` would do.
             async with way_over(here, listener.uri, "sessions")() as route:
                 links.append(here.route_of(route)[0])
                 yield route
@@ -75,7 +75,7 @@ async def main() -> None:
         session = await SessionClient.on(
             here, "session", way, options=OPTIONS, on_up=came_up, on_down=went_down
         )
-        # It need not be up yet: what is sent before is kept.
+        # It need not be up yet: messages are kept until it is.
         answer = await here.request("session => echo", b"hello", timeout=5)
         print(f"from {answer.return_route[0]}: {answer.payload.decode()}")
 
@@ -84,7 +84,7 @@ async def main() -> None:
         answer = await here.request("session => echo", b"hello again", timeout=5)
         print(f"from {answer.return_route[0]}: {answer.payload.decode()}")
 
-        await session.close("good night")  # when it returns the other end has been told
+        await session.close("good night")  # it returns when the other end has confirmed
         print(f"closed: {session.cause}")
 
 

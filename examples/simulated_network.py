@@ -1,8 +1,8 @@
-"""A topology on a simulated network: what it stands, and the run in which it fails, again.
+"""A topology on a simulated network, and the repetition of a run that fails.
 
-Two counters on two nodes count what a client sends them. A message that is lost is sent again when
-no answer has come, which is right, and a message whose answer is lost is counted twice, which is
-not: the simulation finds it, and says how to see it once more. It prints:
+Two counters on two nodes count the messages of a client. The client repeats a message without a
+reply. That is right if the message was lost, and wrong if the reply was lost, as the message is
+then counted twice. The simulation finds such a run, and shows how to repeat it. It prints:
 
     300 runs without faults: every one right
     with faults: 3 messages were counted as 4, in the run of seed 1
@@ -23,7 +23,7 @@ MESSAGES = 3
 
 
 class Counter(Worker):
-    """Counts messages, and says that it has."""
+    """A counter of messages that confirms each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Counter(Worker):
 
 
 class Careful(Counter):
-    """Counts each number once."""
+    """A counter that counts each number once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ async def send_until_counted(node: Node, route: str, payload: bytes) -> None:
         try:
             await node.request(route, payload, timeout=1)
         except DeliveryError:
-            continue  # lost, there or on the way back
+            continue  # the message or the reply was lost
         return
 
 

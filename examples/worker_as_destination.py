@@ -1,8 +1,8 @@
-"""A broker in one's own process, with a worker as a destination.
+"""A broker inside a program, with a worker as a destination.
 
-The worker registers with tags. It is asked by another worker, through an address of type 32, and
-by an RSocket client from outside; it cannot tell the two apart. When it withdraws, both are told
-that nobody is there: nothing was handed over, so asking again later does no harm.
+The worker registers with tags. It gets requests of another worker, through an address of type 32,
+and of an RSocket client; it cannot tell the two apart. When it withdraws, requests of both fail
+without being handed over, so they can safely be repeated later.
 
 It prints:
 
@@ -43,10 +43,10 @@ STOCK = {"service": "stock", "region": "eu"}
 
 
 class Stock(Worker):
-    """Says how much of something there is."""
+    """A worker that replies with the stock of an item."""
 
     def handle_message(self, message: Message) -> None:
-        # The payload is the request's data; the answer finds its way by the return route.
+        # The payload is the request's data; the reply goes along the return route.
         self.reply(message, b"3 %b in the eu store" % message.payload)
 
 

@@ -35,7 +35,7 @@ def test_it_records_ingests_reports_and_adds_up(tmp_path: Path) -> None:
     printed = done.stdout
     assert done.returncode == 0, printed + done.stderr
     assert printed.splitlines()[-1] == "pipeline: ok"
-    sent = re.search(r"([\d,]+) requests and messages; who asked saw:", printed)
+    sent = re.search(r"([\d,]+) requests and messages; their outcomes:", printed)
     assert sent is not None
     assert int(sent[1].replace(",", "")) >= 10_000
     # A broker's row of the audit: read, handed on, delivered, dropped, unroutable, missing, twice.
