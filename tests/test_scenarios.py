@@ -20,7 +20,7 @@ AREAS = (
     "Sessions",
     "Services",
     "Relays",
-    "Who may",
+    "Access control",
     "Nodes from configuration",
     "Not built",
 )
