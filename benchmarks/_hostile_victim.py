@@ -48,7 +48,7 @@ class _MallocInfo(ctypes.Structure):
 
 
 def in_use() -> int:
-    """Return the bytes of large objects in use, where the C library tells.
+    """Return the bytes of large objects in use, or 0 where the C library does not tell.
 
     Python takes those of more than 512 bytes from the C library.
     """

@@ -284,11 +284,24 @@ async def _wait_with_link(room: Room, link: Worker, limit: float, thread: OwnThr
     if thread.kept != thread.calls:
         thread.kept = thread.calls
         return
-    thread.stop_waiting = partial(_set_done, moved)
+    if _leads_back(room.intake, thread):
+        return
+    thread.stop_waiting, thread.waits_for = partial(_set_done, moved), room.intake
     try:
         await asyncio.wait((moved,), timeout=limit)  # then the message still waits with the link
     finally:
-        thread.stop_waiting = None
+        thread.stop_waiting = thread.waits_for = None
+
+
+def _leads_back(mailbox: Mailbox, thread: OwnThread) -> bool:
+    """Whether room in a mailbox depends on a thread, directly or through threads that wait."""
+    each: Mailbox | None = mailbox
+    while each is not None:
+        other: OwnThread | None = getattr(each, "thread", None)
+        if other is thread:
+            return True
+        each = None if other is None else other.waits_for
+    return False
 
 
 def _set_done(moved: asyncio.Future[None]) -> None:

@@ -7,7 +7,10 @@ import contextlib
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from queue import SimpleQueue
-from typing import Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+if TYPE_CHECKING:
+    from ._mailbox import Mailbox
 
 __all__ = ["OwnThread", "coroutine_of", "is_coroutine", "is_generator"]
 
@@ -54,6 +57,7 @@ class OwnThread:
         calls: Number of calls made so far.
         kept: Number of the call that made the last message that a link keeps.
         stop_waiting: Function that ends its wait for room in a mailbox, if it waits.
+        waits_for: The mailbox in which a link's message waits for room, and the thread with it.
         ending: Whether it may no longer wait for room.
 
     The attributes are for the thread of the node's loop.
@@ -70,6 +74,7 @@ class OwnThread:
         self.calls = 0
         self.kept = 0
         self.stop_waiting: Callable[[], object] | None = None
+        self.waits_for: Mailbox | None = None
         self.ending = False
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         # A daemon: a handler that hangs must not keep the interpreter from ending.

@@ -133,6 +133,46 @@ async def test_a_thread_that_makes_many_messages_of_one_waits_while_the_link_hol
             await eventually(lambda: len(held.taken) == 8000)
             assert held.taken == list(range(8000))
             assert not reasons(c)
+        elif ending == "stopped":
+            kept = len(line.messages)
+            await eventually(lambda: not c._cell("held").lines)
+            await eventually(lambda: not c._cell("held").queue)
+            assert held.taken == list(range(len(held.taken)))
+            assert len(held.taken) >= kept
+        else:
+            await eventually(lambda: len(held.taken) + c.dead_letters.total == 8000)
+
+
+class Circling(ThreadWorker):
+    """Makes many messages of one, for the next address of its route; keeps all others."""
+
+    default_mailbox = MailboxOptions(10, Overflow.WAIT)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+
+    def handle_message(self, message: Message) -> None:
+        if message.payload:
+            self.taken += 1
+            return
+        for _ in range(85):
+            self.forward(message._replace(payload=b"made"))
+
+
+@pytest.mark.parametrize("routes", [["t => t"], ["t => u", "u => t"]])
+async def test_threads_do_not_wait_with_a_link_for_themselves(routes: list[str]) -> None:
+    t, u = Circling(), Circling()
+    async with Node() as c:
+        await c.start(lambda: t, address="t")
+        await c.start(lambda: u, address="u")
+        listener = await listening(c, "t", "u", allow=["t", "u"])
+        async with dialled(listener) as source:
+            await source.greeted()
+            for each in routes:
+                source.send(Message(route(each), (), b""))
+            await eventually(lambda: t.taken + u.taken == 85 * len(routes))
+        assert not reasons(c)
 
 
 async def test_a_thread_goes_on_after_its_time_and_what_it_made_is_kept_in_order() -> None:
