@@ -1,4 +1,4 @@
-"""Event logs into a lake of plain Parquet, each event exactly once.
+"""Ingestion of event logs into a lake of plain Parquet, each event exactly once.
 
 ```python
 ingest(spark, Path("/var/log/onward"), Path("/data/lake"), Path("/data/checkpoint"))

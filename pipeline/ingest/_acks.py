@@ -1,4 +1,4 @@
-"""Tells the logs what was read, so that they delete that before they delete anything else."""
+"""Acknowledgement of read segments to the logs, which delete those first."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _log = logging.getLogger(__name__)
 
 
 def acknowledge(log: Path, query: str, state: LakeState) -> None:
-    """Write `.acks/<query>.json` into the folder of each broker that still has one.
+    """Write `.acks/<query>.json` into each broker's folder that still exists.
 
-    A log that cannot be written to keeps its segments by age and bytes alone: that is told, and
-    no error.
+    A log that cannot be written to keeps its segments by age and bytes alone. This is logged and
+    is no error.
     """
     for name, broker in state.brokers.items():
         folder = log / name

@@ -1,8 +1,8 @@
-"""Makes few files of many, of days that are closed.
+"""Compaction of closed days: the merging of many files into few.
 
-What is made is written beside what it is made of, as a batch of its own below 0. A marker, one
-file that appears at once, then has it count instead; what it was made of is deleted last. Cut off
-anywhere, readers see one or the other, and the next run removes what does not count.
+The merged files are written beside their inputs, as a batch with a negative number. A marker
+file, which appears atomically, makes them count in place of the inputs. The inputs are deleted
+last. After an interruption one of the sets counts, and the next run removes the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._parts import LakeFiles, Part
 __all__ = ["FILE_BYTES", "CompactSummary", "compact"]
 
 FILE_BYTES: Final = 128 * 1024 * 1024
-"""About how large a file gets, in bytes."""
+"""The approximate size of a file, in bytes."""
 
 _DATED: Final = [name for name in LAKE_TABLES if PARTITIONS[name][0] == "date"]
 _KEYS: Final = {"dim_tagset": "tagset_id", "dim_node": "node", "dim_route": "route_id"}
@@ -35,14 +35,14 @@ _UNDATED: Final = ["segments", *_KEYS]
 
 @dataclass(frozen=True, slots=True)
 class CompactSummary:
-    """What a run of `compact` has done.
+    """The result of a run of `compact`.
 
     Attributes:
         day: The day.
-        files_before: Files of the day, and of tables that have no day.
-        files_after: Files in their stead.
-        bytes_before: Their size.
-        bytes_after: Their size.
+        files_before: Files of the day, and of tables without days.
+        files_after: Files afterwards.
+        bytes_before: Their size before.
+        bytes_after: Their size afterwards.
     """
 
     day: date
@@ -59,21 +59,21 @@ def compact(
     *,
     progress: Callable[[str], None] | None = None,
 ) -> CompactSummary:
-    """Rewrite a closed day, and what belongs to no day, into few files.
+    """Rewrite a closed day, and the tables without days, into few files.
 
-    Run again it does nothing, unless events have come since. An `ingest` that runs meanwhile
-    waits with its next batch. A report that reads the same day meanwhile may miss a file, and
-    fail: run it again.
+    A second run does nothing, unless events were added in between. A concurrent `ingest` waits
+    before its next batch. A concurrent report on the same day may miss a file and fail: run it
+    again.
 
     Args:
         spark: A session; not one of Spark Connect.
         lake: The lake's directory.
         day: The day, UTC.
-        progress: Called with what is being done, in a few words.
+        progress: Called with a short text for each step.
 
     Raises:
         DayOpen: The day is not closed.
-        LakeError: It is no lake that can be written.
+        LakeError: The lake is not valid or not writable.
     """
     lake = lake.absolute()
     readable = Lake(lake)
@@ -116,7 +116,7 @@ def _sizes(part: Part) -> Iterator[int]:
 
 
 def _silent(_: str) -> None:
-    """Tell nobody."""
+    """Discard a progress text."""
 
 
 def _rewrite(
@@ -135,7 +135,7 @@ def _rewrite(
             tell(f"compacting {folder.relative_to(files.path)}")
             made.append(folder / f"batch={number}")
             _merge(spark, table, list(group), made[-1])
-    # What they are made of is deleted when they count: so they must outlive a power cut.
+    # The inputs are deleted once these files count, so these must survive a power cut.
     sync_folders(made, files.path)
     tell(f"compacted {day or 'tables'}: marking")
     files.set_compacted(day, number, upto)

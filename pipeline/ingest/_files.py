@@ -1,4 +1,4 @@
-"""Small files that are there whole or not at all, locks between processes, and what is refused."""
+"""Atomically written small files, locks between processes, and errors of the file system."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 MARKER: Final = "_lake.json"
-"""The file by which a directory is a lake."""
+"""The file that marks a directory as a lake."""
 
 UNNAMED: Final = ".new"
-"""How the name of a file ends that is being written; it begins with a dot."""
+"""The suffix of a file that is being written; its name begins with a dot."""
 
 LOCK_SECONDS: Final = 600.0
-"""Seconds that a batch waits for a compaction to end, or the other way round."""
+"""Seconds that a batch waits for a compaction, or a compaction for a batch."""
 
 _POLL: Final = 0.1
 
@@ -46,13 +46,13 @@ _SHARED: Final = (
 
 @contextmanager
 def refusals(path: Path) -> Generator[None]:
-    """Tell what the file system refuses, or does not find, with what to do.
+    """Convert errors of the file system into `LakeError`, with a remedy.
 
     Args:
         path: The lake, or the checkpoint.
 
     Raises:
-        LakeError: Something was refused.
+        LakeError: The file system refused an operation, or a file is missing.
     """
     try:
         yield
@@ -70,10 +70,10 @@ def refusals(path: Path) -> Generator[None]:
 
 
 def check_shared(lake: Path) -> None:
-    """Check, in a task, that the lake is there; who makes folders first finds its own disk.
+    """Check, in a task, that the executor sees the lake, before the task makes folders.
 
     Raises:
-        LakeError: It is not, or cannot be read.
+        LakeError: The lake is missing or not readable.
     """
     with refusals(lake):
         there = (lake / MARKER).is_file()
@@ -85,7 +85,7 @@ def check_shared(lake: Path) -> None:
 
 
 def write_json(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write a file so that it outlives a power cut, and is read whole or as it was before."""
+    """Write a JSON file atomically and durably."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}{UNNAMED}")
     with new.open("w", encoding="utf-8") as file:
@@ -93,15 +93,15 @@ def write_json(path: Path, plain: Mapping[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
-    # The name, too, must outlive a power cut.
+    # The name must survive a power cut, too.
     sync(path.parent)
 
 
 def sync_folders(folders: Iterable[Path], root: Path) -> None:
-    """Have folders outlive a power cut, with their files and the folders they are in up to a root.
+    """Flush folders to disk, with their files and their parents up to a root.
 
-    What is given must be inside the root. Files that have no name yet are left out: they are of
-    attempts that were given up on, and may be gone at any moment.
+    The folders must be inside the root. Files without a final name are skipped: they belong to
+    abandoned attempts and may disappear at any moment.
     """
     around: set[Path] = set()
     for folder in folders:
@@ -109,14 +109,14 @@ def sync_folders(folders: Iterable[Path], root: Path) -> None:
             if not _is_unnamed(file):
                 sync(file)
         around.update((folder, *folder.parents))
-    # The innermost first: a name should not outlive what it stands for.
+    # The innermost first: a name should not survive without its content.
     inside = (folder for folder in around if folder.is_relative_to(root))
     for folder in sorted(inside, key=lambda each: len(each.parts), reverse=True):
         sync(folder)
 
 
 def sync(path: Path) -> None:
-    """Have a file's bytes, or a folder's names, outlive a power cut."""
+    """Flush a file's bytes, or a folder's names, to disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -129,7 +129,7 @@ def _is_unnamed(file: Path) -> bool:
 
 
 def remove_unnamed(folders: Iterable[Path]) -> int:
-    """Remove what attempts left that were given up on; return how many files that were."""
+    """Remove the files of abandoned attempts; return their number."""
     strays = [file for folder in folders for file in folder.glob(f".*{UNNAMED}")]
     for file in strays:
         file.unlink(missing_ok=True)
@@ -137,10 +137,10 @@ def remove_unnamed(folders: Iterable[Path]) -> int:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Read such a file; `None` if there is none.
+    """Return the content of a JSON file, or `None` if it does not exist.
 
     Raises:
-        NotALake: It is something else.
+        NotALake: The file is not a JSON object.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -162,11 +162,11 @@ def locked(path: Path, *, wait: float = 0.0) -> Generator[None]:
     """Hold a lock that ends with the process.
 
     Args:
-        path: The lock's file; it stays.
+        path: The lock's file; it is not deleted.
         wait: Most seconds to wait for another process.
 
     Raises:
-        LakeBusy: Another process holds it.
+        LakeBusy: Another process holds the lock.
         LakeError: The file cannot be written.
     """
     until = time.monotonic() + wait

@@ -1,11 +1,11 @@
-"""Event logs into a lake, each event exactly once.
+"""Ingestion of event logs into a lake, each event exactly once.
 
-A streaming query over the source's table `segments` decides which segments are a batch, and
-remembers it before the batch is begun. One job then reads the segments, each once, and its tasks
-write all there is of them into folders of the batch's number; a commit, one file that appears at
-once, makes them count. What was cut off before the commit is read by nobody, and is written again;
-what was cut off after it is found to be there. What the lake has of each broker's log is known to
-it by number, so that a segment that comes twice, in whatever way, is added once.
+A streaming query over the source's table `segments` chooses the segments of a batch, and Spark
+records them before the batch begins. One job reads each segment once, and its tasks write all its
+rows into folders with the batch's number. A commit, one file that appears atomically, makes them
+count. A batch that is interrupted before its commit is not read, and is written again. After its
+commit it is recognised by its number and paths. The lake records which event numbers of each
+broker it has, so a segment that arrives twice is added once.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from ._tables import TableWriter
 __all__ = ["MAX_SEGMENTS", "IngestSummary", "ingest"]
 
 MAX_SEGMENTS: Final = 512
-"""Segments in one batch, if nothing else is said: 32 GiB of a busy log."""
+"""The default limit of segments in one batch: 32 GiB of a busy log."""
 
 INTERVAL: Final = 10.0
-"""Seconds between two looks at the logs while following them."""
+"""Seconds between two listings of the logs while following them."""
 
 MAX_TRIES: Final = 3
-"""How often a query is begun whose Python worker does not start in the 10 s that Spark waits."""
+"""Attempts to start a query if its Python worker does not start in the 10 s that Spark waits."""
 
 _OF_CHECKPOINT: Final = re.compile(
     r"STREAMING_CHECKPOINT\w*|Incomplete log file[^\n]{0,80}|[Mm]alformed log file[^\n]{0,80}"
@@ -58,19 +58,19 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """What a run of `ingest` has added.
+    """The result of a run of `ingest`.
 
     Attributes:
-        batches: Batches that were committed, and not empty.
+        batches: Batches that were committed and not empty.
         segments: Segments that were added.
         hops: Hops in them.
         flows: Flows in them.
         events: Route events in them.
-        late: Events of days that were closed when they came; the lake has them too.
+        late: Events that were added to days already closed.
         duplicates: Segments that the lake had already.
         damaged: Segments that could not be read and were skipped.
-        missing: Numbers that brokers gave and that are not in the lake, since it was begun.
-        dropped: Events of days that had been dropped; the lake does not have them.
+        missing: Event numbers that are missing in the lake since it was begun.
+        dropped: Events of dropped days; they were not added.
     """
 
     batches: int = 0
@@ -100,29 +100,29 @@ def ingest(
     interval: float = INTERVAL,
     clock: Callable[[], datetime] | None = None,
 ) -> IngestSummary:
-    """Add to a lake what the logs have and it has not.
+    """Add the segments that a lake lacks from the logs.
 
-    All three directories must be seen, under the same paths, by Spark's driver and its executors. A
-    lake has one `ingest` at a time; reports may run meanwhile.
+    Spark's driver and its executors must see all three directories under the same paths. A lake
+    has one `ingest` at a time; reports may run concurrently.
 
     Args:
         spark: A session; not one of Spark Connect.
         log: The directory of logs, with a folder for each broker or node.
-        lake: The lake's directory; it is made if it is not there.
-        checkpoint: The directory of the query's checkpoint. It belongs to the lake for good.
-        max_segments: Most segments that a batch takes; by default `MAX_SEGMENTS`.
-        follow: Go on until interrupted, instead of ending with what is there at the start.
-        rebuild: Go on with a new checkpoint. Nothing in the lake is changed; all segments that
-            are there are looked at, and those that the lake lacks are added.
-        progress: Called with what is being done, in a few words, in one of the driver's threads.
-        allow_gaps: Go on where segments were deleted before they were read.
-        skip_corrupt: Go on behind segments that cannot be read.
-        interval: Seconds between two looks at the logs while following them.
-        clock: What tells the time, for the closing of days; by default the system's.
+        lake: The lake's directory; it is created if missing.
+        checkpoint: The directory of the query's checkpoint. It belongs to this lake only.
+        max_segments: Most segments in a batch; by default `MAX_SEGMENTS`.
+        follow: Continue until interrupted, instead of ending with the segments there at the start.
+        rebuild: Continue with a new checkpoint. The lake's rows are not changed; all segments of
+            the logs are examined, and those that the lake lacks are added.
+        progress: Called with a short text for each step, in one of the driver's threads.
+        allow_gaps: Continue where segments were deleted before they were read.
+        skip_corrupt: Skip segments that cannot be read.
+        interval: Seconds between two listings of the logs while following them.
+        clock: Returns the time, for the closing of days; by default the system's.
 
     Raises:
-        LogError: A log cannot be read as it is; nothing of the batch is in the lake.
-        LakeError: Lake and checkpoint do not belong together, or another process is at it.
+        LogError: A log cannot be read; nothing of the batch is in the lake.
+        LakeError: Lake and checkpoint do not belong together, or another process uses them.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise NeedsClassic("ingest")
@@ -165,7 +165,7 @@ def ingest(
 
 
 def _run(writer: DataStreamWriter, sink: _Sink, *, last: bool) -> bool:
-    """Start a query and wait for its end; return whether it was at all begun."""
+    """Run a query to its end; return whether it started."""
     query: StreamingQuery | None = None
     try:
         query = writer.start()
@@ -180,7 +180,7 @@ def _run(writer: DataStreamWriter, sink: _Sink, *, last: bool) -> bool:
             raise
         return False
     except KeyboardInterrupt:
-        # How following ends. What was begun is done again by the next run.
+        # Following ends so. The next run repeats an unfinished batch.
         pass
     finally:
         if query is not None:
@@ -189,7 +189,7 @@ def _run(writer: DataStreamWriter, sink: _Sink, *, last: bool) -> bool:
 
 
 def _silent(_: str) -> None:
-    """Tell nobody."""
+    """Discard a progress text."""
 
 
 def _now() -> datetime:
@@ -197,7 +197,7 @@ def _now() -> datetime:
 
 
 def _look_at(path: Path) -> tuple[int, int] | None:
-    """Size of a file, and when it was modified; `None` if it is gone."""
+    """Return a file's size and time of modification; `None` if it is gone."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -206,7 +206,7 @@ def _look_at(path: Path) -> tuple[int, int] | None:
 
 
 class _Sink:
-    """Takes the batches of one run."""
+    """The sink of one run, which adds its batches to the lake."""
 
     def __init__(
         self,
@@ -231,16 +231,16 @@ class _Sink:
         self._behind: set[Path] = set()
 
     def take(self, frame: DataFrame, spark_batch: int) -> None:
-        """Put one batch into the lake; Spark calls it again for one that was cut off."""
+        """Take one batch into the lake; Spark calls this again for an interrupted one."""
         try:
             self._take(frame, self._opened.base + spark_batch)
         except Exception as error:
-            # Spark would make text of it.
+            # Spark would keep its text only.
             self.failure = error
             raise
 
     def of_checkpoint(self, text: str) -> PipelineError | None:
-        """Return what is wrong with the checkpoint if that is what Spark tells; or `None`."""
+        """Return the error for Spark's text if it is about the checkpoint, else `None`."""
         told = _OF_CHECKPOINT.search(text)
         if told is None:
             return None
@@ -253,7 +253,7 @@ class _Sink:
         state = self.files.state()
         self._tell(f"batch {number}: {len(rows)} segments")
         if number == state.batch and tuple(paths) == state.segments:
-            # It was cut off between our commit and Spark's.
+            # The interruption was between our commit and Spark's.
             self._tell(f"batch {number}: is in the lake already")
         elif number == state.batch + 1:
             with locked(self.files.path / "_write.lock", wait=LOCK_SECONDS):
@@ -272,10 +272,10 @@ class _Sink:
     def _add(
         self, spark: SparkSession, rows: list[SegmentRow], paths: list[str], state: LakeState
     ) -> LakeState:
-        # What a task of the batch before left that Spark gave up on, and that ended only now.
+        # Files of abandoned tasks of the previous batch that ended only now.
         with refusals(self.files.path):
             remove_unnamed(self._behind)
-        # Before they are read: what changes while they are is read again.
+        # Before they are read: a file that changes meanwhile is read again.
         looks = {path: look for path in paths if (look := _look_at(self._log / path)) is not None}
         if self._check:
             rows = self._checked(spark, rows)
@@ -292,7 +292,7 @@ class _Sink:
         writer.write_completeness(batch.brokers)
         late, dropped = made.with_late(added.late), made.with_dropped(added.dropped)
         made = replace(made, late=late, dropped=dropped)
-        # A power cut must not leave a commit of files that are not there.
+        # A power cut must not leave a commit of missing files.
         writer.sync()
         tell("committing")
         self.files.commit(made)
@@ -302,7 +302,7 @@ class _Sink:
         return made
 
     def _checked(self, spark: SparkSession, rows: list[SegmentRow]) -> list[SegmentRow]:
-        """Read the segments whole, so that all tables skip the same ones."""
+        """Return the rows of segments read in full, so that all tables skip the same ones."""
         paths = "\n".join(str(row["path"]) for row in rows)
         self._tell(f"checking {len(rows)} segments")
         reader = spark.read.format("onward").option("table", "segments").option("check", "true")
@@ -312,7 +312,7 @@ class _Sink:
     def _count(self, batch: Batch, late: int, dropped: int) -> None:
         had = self.summary
         self.summary = IngestSummary(
-            # Of a log with nothing in it Spark makes a batch with nothing in it.
+            # Spark makes an empty batch of an empty log.
             batches=had.batches + bool(batch.rows or batch.duplicates or batch.damaged),
             segments=had.segments + len(batch.rows),
             hops=had.hops + batch.total("hops"),

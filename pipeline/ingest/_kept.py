@@ -1,8 +1,8 @@
-"""What stays of a day that was dropped: who came and went, without which nobody is known later.
+"""The rows of a dropped day that are kept: the events by which destinations came and went.
 
-A destination that came on a dropped day may be there still. Which ones are is told by all comings
-and goings since, so those rows stay, and come in late; the others of `route_events`, mostly
-requests that nobody could take, go with the rest of the day.
+A destination that came on a dropped day may still be there. The routing table is computed from all
+such events, so these rows are kept, and late ones are added. The other rows of `route_events`,
+mostly unroutable requests, are deleted with the rest of the day.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ __all__ = ["Gone", "kept_rows", "thin"]
 _SCHEMA: Final = arrow_schema(columns_of(LAKE_TABLES[KEPT_TABLE]))
 
 _compute: Any = pc
-"""Its functions are made when it is imported, and have no annotations."""
+"""The module `pyarrow.compute`; its functions are generated and have no annotations."""
 
 _KEPT: Final = pa.array(
     [each.name.lower() for each in (EventName.UP, EventName.DOWN, EventName.DRAIN, EventName.RETAG)]
 )
 
 Gone = tuple[int, int]
-"""How many files went, and how many bytes with them and from others."""
+"""The number of deleted files, and of bytes deleted with them and from other files."""
 
 
 def kept_rows(table: str, rows: Any) -> Any:
-    """Return those of a dropped day's rows that stay: none, but of `route_events`."""
+    """Return the rows of a dropped day that are kept; only `route_events` has any."""
     if table != KEPT_TABLE:
         return rows.slice(0, 0)
     return rows.filter(_compute.is_in(rows.column("event"), value_set=_KEPT))
 
 
 def thin(folders: Sequence[Path]) -> Gone:
-    """Leave in the files of `route_events` what stays; done again, it changes nothing.
+    """Remove all rows from files of `route_events` but those that are kept.
 
-    Each file is replaced at once, so that readers see it as it was or as it is.
+    Each file is replaced atomically. A second run changes nothing.
     """
     remove_unnamed(folders)
     files = size = 0
@@ -62,11 +62,11 @@ def thin(folders: Sequence[Path]) -> Gone:
 
 
 def _thinned(file: Path) -> int:
-    """Write a file anew without what goes; return its bytes, 0 if nothing stays of it."""
+    """Rewrite a file with the kept rows only; return its size, 0 if it has none."""
     new = file.with_name(f".{file.name}.{os.getpid()}{UNNAMED}")
     rows = kept = 0
     with pq.ParquetFile(file) as old, open_writer(str(new), _SCHEMA) as writer:
-        # A row group at a time, as they were written.
+        # One row group at a time, to bound memory.
         for number in range(old.num_row_groups):
             group = old.read_row_group(number).cast(_SCHEMA)
             some = kept_rows(KEPT_TABLE, group)
@@ -81,7 +81,7 @@ def _thinned(file: Path) -> int:
         file.unlink()
         return 0
     sync(new)
-    # Spark's sum of a file that it has compacted is of what it was.
+    # Spark's checksum of a file that it compacted is of the old content.
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     new.replace(file)
     return file.stat().st_size

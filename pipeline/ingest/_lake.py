@@ -1,4 +1,4 @@
-"""The lake, for who reads it and for who writes reports into it."""
+"""The lake: access to its tables and its reports."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ _WHEN: Final = {
     "late": ("ts", "ts"),
     "segments": ("ended", "started"),
 }
-"""The columns that are held against `since` and `until`."""
+"""The columns that are compared with `since` and `until`."""
 
 _KEYS: Final = {"dim_tagset": "tagset_id", "dim_node": "node", "dim_route": "route_id"}
 
 _REHEARSALS: Final = ("replay_summary", "replay_routes")
-"""Reports that are made when somebody wants them, and not for every day."""
+"""Reports that are made on request, not for every day."""
 
 FORMATS: Final = ("parquet", "json", "csv")
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What `Lake.drop` has deleted.
+    """The result of `Lake.drop`.
 
     Attributes:
         day: The day.
-        files: How many files; 0 if there were none any more.
-        bytes: Their size, and what was taken out of others.
+        files: Number of deleted files.
+        bytes: Bytes of the deleted files, and of the rows deleted from others.
     """
 
     day: date
@@ -57,32 +57,32 @@ class Dropped:
 
 
 class Lake:
-    """A lake of plain Parquet: what was committed is read, and nothing else.
+    """A lake of plain Parquet, of which only committed files are read.
 
-    Making one touches nothing. Driver and executors of Spark must see its path.
+    The constructor accesses no file. Spark's driver and executors must see the path.
 
     Args:
         path: The directory.
     """
 
     def __init__(self, path: str | Path) -> None:
-        # A server of Spark Connect has another working directory.
+        # A Spark Connect server has another working directory.
         self.path = Path(path).absolute()
         self._files = LakeFiles(self.path)
 
     def __repr__(self) -> str:
         return f"Lake({str(self.path)!r})"
 
-    # --- what there is --------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Check that it is a lake that can be read.
+        """Check that the directory is a readable lake.
 
         Raises:
-            NoCommit: There is none.
-            NotALake: Something else is there.
+            NoCommit: There is no lake.
+            NotALake: The directory is something else.
             NewerLake: A newer version of Onward wrote it.
-            CommitsLost: It has rows, and no commit.
+            CommitsLost: It has rows, but no commit.
         """
         plain = read_json(self.path / MARKER)
         if plain is None:
@@ -94,10 +94,10 @@ class Lake:
         self._files.check_commits()
 
     def state(self) -> LakeState:
-        """Return how far every broker's log is in it, as of the last commit.
+        """Return the lake's state, with the progress of each log, as of the last commit.
 
         Raises:
-            LakeError: It is no lake that can be read.
+            LakeError: The lake is not valid or not readable.
         """
         self.check()
         return self._files.state()
@@ -106,7 +106,7 @@ class Lake:
         """Return the days, UTC, that have rows, sorted.
 
         Args:
-            spark: Not needed: names of folders tell it.
+            spark: Unused: the names of folders suffice.
         """
         del spark
         return self._files.days()
@@ -116,21 +116,21 @@ class Lake:
         return sorted(self._files.dropped())
 
     def is_closed(self, day: date) -> bool:
-        """Whether all live brokers had sealed all of a day when the last batch was committed."""
+        """Whether all live brokers had sealed all of a day as of the last commit."""
         closed = self.state().closed
         return closed is not None and day <= closed
 
     def batch(self) -> int:
-        """Return the last batch that was committed; -1 before the first.
+        """Return the last committed batch; -1 before the first.
 
-        Ask before a report is planned, and give it to `write_report`.
+        Call this before planning a report, and pass the result to `write_report`.
         """
         return self.state().batch
 
     def days_to_rerun(self) -> list[date]:
-        """Return the days that got events after they were closed, and that a report has not.
+        """Return the days with late events that their reports lack.
 
-        A day is off the list when all its reports in the lake's own folder, but rehearsals, were
+        A day is not listed if all its reports in the lake's own folder, except rehearsals, were
         planned after those events were committed.
         """
         late = sorted(self.state().late.items())
@@ -138,7 +138,7 @@ class Lake:
         return [d for d, (_, batch) in late if d not in gone and self._has_older(d, batch)]
 
     def _has_older(self, day: date, batch: int) -> bool:
-        """Whether a day has a report that was planned before a batch, or has none."""
+        """Whether a day has a report that was planned before a batch, or has no report."""
         root = self.path / "reports"
         made = [name for name in REPORT_TABLES if (root / name / f"day={day}").is_dir()]
         marks = [read_json(self._reported(day, name)) for name in made if name not in _REHEARSALS]
@@ -149,7 +149,7 @@ class Lake:
 
         Args:
             name: The table.
-            day: Of this day only; for tables that have days.
+            day: Return files of this day only, for tables with days.
 
         Raises:
             BadOption: There is no such table.
@@ -168,20 +168,20 @@ class Lake:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> DataFrame:
-        """Return a table, with exactly the columns of `LAKE_TABLES`; empty if there is nothing yet.
+        """Return a table, with exactly the columns of `LAKE_TABLES`; it may be empty.
 
-        A batch that is committed, or a day that is compacted, after this call is not in it. The
-        second removes files: then read again.
+        Batches committed after this call are not in it. A later compaction removes its files:
+        then read again.
 
         Args:
             spark: The session.
             name: The table.
-            day: Rows of this day, UTC, only; for dimensions and `completeness` it means nothing.
+            day: Rows of this day, UTC, only; ignored for dimensions and `completeness`.
             since: Rows from this time on.
             until: Rows before this time.
 
         Raises:
-            LakeError: It is no lake that can be read.
+            LakeError: The lake is not valid or not readable.
             BadOption: There is no such table.
         """
         ddl = LAKE_TABLES[_known(name)]
@@ -191,7 +191,7 @@ class Lake:
         parts = self._between(name, since, until)
         if not parts:
             return spark.createDataFrame([], ddl)
-        # Without the folders above them: names of partitions are no columns then.
+        # Without the parent folders, so that names of partitions are no columns.
         frame = spark.read.schema(ddl).parquet(*(str(part.path) for part in parts))
         if name in _KEYS:
             return once(frame, _KEYS[name])
@@ -204,24 +204,22 @@ class Lake:
         last = None if until is None else until.astimezone(UTC).date()
         return self._files.parts(name, first, last)
 
-    # --- an end ---------------------------------------------------------------------------
+    # --- deletion -------------------------------------------------------------------------
 
     def drop(self, day: date) -> Dropped:
-        """Delete the events of a closed day for good; reports of it, and dimensions, stay.
+        """Delete the events of a closed day for good, but not its reports and the dimensions.
 
-        Who came and went stays too, as those who came then may be there still: without it
-        `tagindex` would not know them. Those rows of `route_events` are also added if they come
-        later. Other events of the day that come later are not, but counted: see
-        `IngestSummary.dropped`.
+        The rows of `route_events` by which destinations came and went are kept: `tagindex` needs
+        them for destinations that are still registered. Late rows of this kind are added. Other
+        late events of the day are not added, but counted: see `IngestSummary.dropped`.
 
-        Cut off, it counts as done or as not begun; run again it is finished, and by the next
-        `ingest`, but for the other rows of `route_events`. An `ingest` that runs meanwhile waits
-        with its next batch. A report that reads the day meanwhile may miss a file, and fail: run it
-        again.
+        An interrupted call counts as done or as not begun. A second call finishes it, and so does
+        the next `ingest`, except for rows of `route_events`. A concurrent `ingest` waits before its
+        next batch. A concurrent report on the day may miss a file and fail: run it again.
 
         Raises:
             DayOpen: The day is not closed.
-            LakeError: It is no lake that can be written.
+            LakeError: The lake is not valid or not writable.
         """
         self.check()
         with locked(self.path / "_write.lock", wait=LOCK_SECONDS), refusals(self.path):
@@ -250,23 +248,23 @@ class Lake:
         report: str,
         day: date,
         out: str | Path | None = None,
-        format: str = "parquet",  # noqa: A002 - what Spark calls it
+        format: str = "parquet",  # noqa: A002 - Spark's name
         through: int | None = None,
     ) -> None:
-        """Write a day's report, instead of the one there was.
+        """Write a day's report in place of the previous one.
 
         Args:
             df: Its rows.
-            report: Which; one of `REPORT_TABLES`.
+            report: Its name; one of `REPORT_TABLES`.
             day: The day, UTC.
-            out: Where reports go; by default `reports` in the lake.
+            out: The directory of reports; by default `reports` in the lake.
             format: `parquet`, `json` or `csv`.
             through: The lake's last batch when `df` was planned: see `batch`. Without it, and with
                 `out`, the report does not count as made anew for `days_to_rerun`.
 
         Raises:
             BadOption: There is no such report or format.
-            DiskRefused: It cannot be written.
+            DiskRefused: The report cannot be written.
         """
         if format not in FORMATS:
             raise BadOption(f"no format {format!r} for reports; there are {', '.join(FORMATS)}")
@@ -274,7 +272,7 @@ class Lake:
         mark = self._reported(day, report)
         with spark_refusals(path):
             if out is None:
-                # Cut off in between, it does not count as made.
+                # An interrupted report does not count as made.
                 mark.unlink(missing_ok=True)
             df.write.mode("overwrite").format(format).save(str(path))
             if out is None and through is not None:
@@ -333,7 +331,7 @@ def _within(
 
 
 def once(frame: DataFrame, key: str) -> DataFrame:
-    """Return each id once, with when it was first seen; the rest is the same in all its rows."""
+    """Return one row for each id, with its earliest `first_seen`; other columns are equal."""
     others: list[Column] = [
         (sf.min(name) if name == "first_seen" else sf.first(name)).alias(name)
         for name in frame.columns

@@ -1,8 +1,8 @@
-"""Whether a lake and a checkpoint belong together, before anything is written into either.
+"""The check that a lake and a checkpoint belong together, before either is written to.
 
-Spark's checkpoint says which segments were read; the lake says what it has of them. With one of
-the two gone or exchanged events would be there twice, or not at all. So each has a small file that
-names the other, and what does not fit is refused.
+Spark's checkpoint records which segments were read; the lake records which it has. If one of them
+were lost or exchanged, events would be duplicated or lost. So each has a small file that names the
+other, and a mismatch is refused.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Opened:
     """A lake and its checkpoint.
 
     Attributes:
-        query: What both call the query.
-        base: The batch of the lake that Spark's batch 0 is.
+        query: The query's id, equal in both.
+        base: The number in the lake of Spark's batch 0.
     """
 
     def __init__(self, query: str, base: int) -> None:
@@ -44,16 +44,16 @@ class Opened:
 
 
 def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
-    """Check that lake and checkpoint belong together; make what is not there yet.
+    """Check that lake and checkpoint belong together, and create either if missing.
 
     Args:
         lake: The lake's directory.
         checkpoint: The checkpoint's directory.
-        rebuild: Go on with a new checkpoint; the old one, if it is of this lake, is moved aside.
+        rebuild: Continue with a new checkpoint; the old one, if it is of this lake, is moved aside.
 
     Raises:
-        CheckpointRefused: It is to be rebuilt, and something else is in the directory.
-        NotALake: Something else is in the directory.
+        CheckpointRefused: `rebuild` is set, and the directory has files of something else.
+        NotALake: The lake's directory has files of something else.
         NewerLake: A newer version of Onward wrote the lake.
         CheckpointLost: The checkpoint is gone, or is older than the lake.
         LakeLost: The lake is older than the checkpoint.
@@ -89,7 +89,7 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
         raise CheckpointLost(str(checkpoint), str(lake), "is older than its last --rebuild")
     if state.batch >= base and not _is_used(checkpoint):
         raise CheckpointLost(str(checkpoint), str(lake), "is empty")
-    # Before what the lake does not count is removed.
+    # Before the files that do not count are removed.
     ended = base + _last_of(checkpoint)
     if ended > max(state.batch, base - 1):
         raise LakeLost(str(lake), str(checkpoint), state.batch, ended + 1)
@@ -97,9 +97,9 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
 
 
 def _last_of(checkpoint: Path) -> int:
-    """Return the last batch that Spark has noted as done, by its own number; -1 if there is none.
+    """Return Spark's number of the last batch that it recorded as done; -1 if there is none.
 
-    It notes one after it was committed to the lake.
+    Spark records a batch after its commit to the lake.
     """
     folder = checkpoint / "commits"
     with refusals(checkpoint):
@@ -108,12 +108,12 @@ def _last_of(checkpoint: Path) -> int:
 
 
 def check_apart(log: Path, lake: Path, checkpoint: Path) -> None:
-    """Check that none of three directories is a file, or mixed up with another; touch nothing.
+    """Check that the directories are no files and do not overlap the checkpoint; write nothing.
 
     Raises:
-        NotALake: The lake is a file, or under one, or something else is in the directory.
+        NotALake: The lake is a file or under one, or the directory has files of something else.
         NewerLake: A newer version of Onward wrote the lake.
-        CheckpointRefused: The checkpoint is a file, or is, or is in, or has in it, another.
+        CheckpointRefused: The checkpoint is a file, or overlaps another directory.
     """
     if (file := _file_of(lake)) is not None:
         raise NotALake(str(lake), f"{file} is a file")
@@ -127,12 +127,12 @@ def check_apart(log: Path, lake: Path, checkpoint: Path) -> None:
             raise CheckpointRefused(str(checkpoint), f"it is inside the {what}, {other}")
         if other.is_relative_to(ours):
             raise CheckpointRefused(str(checkpoint), f"the {what} is inside it, {other}")
-    # What is refused shall be left as it was, without a lock in it.
+    # A refused directory must stay unchanged, without a lock in it.
     _identity(lake)
 
 
 def _file_of(path: Path) -> Path | None:
-    """The first of a path and the folders around it that is there, if it is no folder."""
+    """Return the innermost existing one of a path and its parents, if it is no folder."""
     there = next((each for each in (path, *path.parents) if each.exists()), None)
     return None if there is None or there.is_dir() else there
 
@@ -168,7 +168,7 @@ def _write(folder: Path, name: str, plain: Mapping[str, Any]) -> None:
 
 
 def _is_used(checkpoint: Path) -> bool:
-    """Whether Spark has begun a batch with it."""
+    """Whether Spark has begun a batch with a checkpoint."""
     offsets = checkpoint / "offsets"
     return offsets.is_dir() and any(each.name.isdecimal() for each in offsets.iterdir())
 

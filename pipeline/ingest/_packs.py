@@ -1,6 +1,6 @@
-"""What a task of an ingest does: read some segments, each once, and write all there is of them.
+"""The tasks of an ingest: each reads its segments once and writes all their rows.
 
-No row goes to the JVM: a task tells which files it has written, and how many rows are in each.
+No row is passed to the JVM. A task returns the files that it wrote, with their numbers of rows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ._parquet import PartFiles, Place, Written
 __all__ = ["SUMMARY", "TIMES", "Job", "write_pack", "write_packs"]
 
 TIMES: Final = {"hops": "ts", "flows": "window_start", "route_events": "ts"}
-"""The tables of events, each with the column that says of which day and hour a row is."""
+"""The tables of events, each with the column that determines the day and hour of a row."""
 
 SUMMARY: Final = "table string, day date, path string, rows bigint"
-"""What a task tells: a row for each file; without a path, for what it left out of a dropped day."""
+"""The result of a task: a row for each file, and one without a path for rows of a dropped day."""
 
 _DIMENSIONS: Final = {
     "dim_tagset": ("tagsets", "tagset_id"),
@@ -46,16 +46,16 @@ _FIRST_DAY: Final = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a batch writes, as every task of it knows.
+    """The description of a batch that all its tasks share.
 
     Attributes:
         log: The directory of logs.
         lake: The lake.
         batch: The batch's number.
-        closed: The last day that is closed; `None` if none is. What is of it, or of one before
-            it, is late.
-        dropped: Days that were dropped: nothing of them is written, half a day would be wrong,
-            but who came and went.
+        closed: The last closed day; `None` if there is none. Its events, and those of the days
+            before it, are late.
+        dropped: The dropped days. Half a day would be wrong, so only the rows of `kept_rows`
+            are written.
         packs: The segments of each task, by their paths from the directory of logs.
     """
 
@@ -68,14 +68,14 @@ class Job:
 
 
 def write_packs(job: Job, numbers: Iterable[Any]) -> Iterator[Any]:
-    """Write packs, each by its number: what `mapInArrow` calls.
+    """Write packs, each by its number; the function given to `mapInArrow`.
 
     Args:
         job: The batch.
-        numbers: Batches of Arrow with one column: the places of packs in the job.
+        numbers: Arrow batches with one column: the indexes of packs in the job.
 
     Returns:
-        Batches of the columns `SUMMARY`.
+        Arrow batches with the columns of `SUMMARY`.
     """
     for batch in numbers:
         for number in batch.column(0).to_pylist():
@@ -83,12 +83,12 @@ def write_packs(job: Job, numbers: Iterable[Any]) -> Iterator[Any]:
 
 
 def write_pack(job: Job, number: int) -> Any:
-    """Write all there is of a pack's segments; return what was written.
+    """Write all rows of a pack's segments; return the files as rows of `SUMMARY`.
 
     Raises:
-        SegmentDamaged: One cannot be read; no file is left.
-        SegmentGone: One is not there any more.
-        LakeError: The lake is not there, or cannot be written; no file is left.
+        SegmentDamaged: A segment cannot be read; no file is left.
+        SegmentGone: A segment was deleted.
+        LakeError: The lake is missing or not writable; no file is left.
     """
     check_shared(job.lake)
     with PartFiles(job.lake, job.batch, number) as files:
@@ -110,13 +110,13 @@ def _told(written: Iterable[Written], dropped: Mapping[Place, int]) -> Any:
 
 
 class _Pack:
-    """Writes the segments of one pack, one after the other."""
+    """The writer of one pack, which takes its segments one by one."""
 
     def __init__(self, job: Job, files: PartFiles) -> None:
         self.dropped = Counter[Place]()
         self._job = job
         self._files = files
-        # No more than what a pack's bytes can say; a task has one pack.
+        # Bounded by the bytes of a pack; a task has one pack.
         self._few: defaultdict[str, list[Any]] = defaultdict(list)
 
     def take(self, path: str) -> None:
@@ -151,12 +151,12 @@ class _Pack:
 
 
 def split(rows: Any, column: str, unit: int) -> Iterator[tuple[int, Any]]:
-    """Yield rows by a unit of time: how many since 1970, and those that are of it.
+    """Yield the rows of each unit of time, with the unit's number since 1970.
 
     Args:
-        rows: A batch of Arrow, not empty.
-        column: The column that has the time.
-        unit: In microseconds.
+        rows: An Arrow batch, not empty.
+        column: The column of the time.
+        unit: The length of a unit in microseconds.
     """
     times: Any = rows.column(column).view(pa.int64()).to_numpy()
     first, last = int(times.min()) // unit, int(times.max()) // unit
@@ -179,7 +179,7 @@ def _late(table: str, day: date, rows: Any) -> Any:
 
 
 def _once(batches: list[Any], key: str) -> Any:
-    """Return each id once, with when it was first seen; the rest is the same in all its rows."""
+    """Return one row for each id, with its earliest `first_seen`; other columns are equal."""
     table = pa.Table.from_batches(batches).combine_chunks()
     ids = table.column(key).to_numpy()
     order = np.lexsort((table.column("first_seen").cast(pa.int64()).to_numpy(), ids))

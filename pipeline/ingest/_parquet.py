@@ -1,8 +1,8 @@
-"""Parquet written by a task: many files at once, row group by row group, each unseen until named.
+"""The Parquet files of a task: written concurrently by row groups, and invisible until named.
 
-A file is begun under a name that begins with a dot and ends with no `.parquet`, so no engine reads
-it, and that no other attempt at the same task has. The driver gives it its name when the whole job
-is done (see `name_files`): a task that was given up on, and works on, leaves nothing that counts.
+A temporary name begins with a dot and does not end with `.parquet`, so no engine reads the file.
+It is unique to an attempt at a task. The driver gives the file its name when the whole job is done
+(see `name_files`). So an abandoned task that still runs leaves no file that counts.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ __all__ = [
 ]
 
 GROUP_ROWS: Final = 524_288
-"""About how many rows a row group has; the last of a file has fewer."""
+"""The approximate number of rows in a row group; the last of a file has fewer."""
 
 HELD_BYTES: Final = 128 * 1024 * 1024
-"""Bytes that a task holds for row groups to come; over that the largest is written as it is."""
+"""Bytes that a task buffers for row groups; above it the largest buffer is written."""
 
 OPEN_FILES: Final = 16
-"""Files that a task has open at once; for one more the one that was longest not written to is
-closed, and begun again as another if more of it comes."""
+"""Files that a task has open at once. For one more the least recently written is closed; later
+rows of it begin another file."""
 
 _BESIDE: Final = 512
-"""Bytes that a column of a batch takes besides its values: measured 9 kB for 17 columns."""
+"""Overhead of a column in a batch, in bytes: measured 9 kB for 17 columns."""
 
 _DELTAS: Final = frozenset({"seq", "ts", "latency_us"})
-"""Columns that rise, or are small: what is between two values takes few bits."""
+"""Columns with rising or small values: the differences take few bits."""
 
 _PLAIN: Final = frozenset({"trace_id", "shard_hash"})
-"""Columns whose values hardly ever come twice: a dictionary of them is made and thrown away."""
+"""Columns with hardly any repeated value, for which a dictionary is wasted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where rows belong.
+    """A partition of a table.
 
     Attributes:
         table: The table.
         day: The day, UTC; `None` if the table has no days.
-        hour: The hour of it; `None` if it has no hours.
+        hour: The hour; `None` if the table has no hours.
     """
 
     table: str
@@ -73,12 +73,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that a task has written, without its name.
+    """A file that a task has written under a temporary name.
 
     Attributes:
-        place: Of which rows.
-        path: Where, from the lake.
-        rows: How many.
+        place: The partition of its rows.
+        path: The path, relative to the lake.
+        rows: The number of rows.
     """
 
     place: Place
@@ -87,7 +87,7 @@ class Written:
 
 
 class PartFiles:
-    """The files of one task. As a context it removes them if the task fails.
+    """The files of one task, and a context manager that removes them on failure.
 
     Args:
         lake: The lake.
@@ -120,12 +120,12 @@ class PartFiles:
                 for place in list(self._open):
                     self._end(place)
         except BaseException:
-            # Whatever it is, also of memory: nobody else knows these files by name.
+            # On any error, also of memory: nothing else knows these files by name.
             self._abandon()
             raise
 
     def add(self, place: Place, rows: Any) -> None:
-        """Take a `pyarrow.RecordBatch`; it is held until a row group is full.
+        """Add a `pyarrow.RecordBatch`, which is buffered until a row group is full.
 
         Raises:
             LakeError: The lake cannot be written.
@@ -162,7 +162,7 @@ class PartFiles:
 
 
 class _File:
-    """One file, and the rows of its next row group."""
+    """A file with the buffered rows of its next row group."""
 
     def __init__(self, lake: Path, path: str, schema: Any) -> None:
         self.path = path
@@ -181,7 +181,7 @@ class _File:
         self._held: list[Any] = []
 
     def add(self, rows: Any) -> int:
-        """Hold rows; return how many bytes that keeps from being freed."""
+        """Buffer rows; return the bytes of memory that they occupy."""
         rows, size = alone(rows)
         self._held.append(rows)
         self.held_rows += rows.num_rows
@@ -189,7 +189,7 @@ class _File:
         return size
 
     def flush(self) -> int:
-        """Write what is held as a row group; return how many bytes are not held any more."""
+        """Write the buffered rows as a row group; return the bytes that this frees."""
         if self._held:
             table = pa.Table.from_batches(self._held)
             self._writer.write_table(table, row_group_size=table.num_rows)
@@ -199,13 +199,13 @@ class _File:
         return freed
 
     def close(self) -> None:
-        """End the file, so that it outlives a power cut."""
+        """Close the file and flush it to disk."""
         self._writer.close()
         self._sink.close()
         sync(self._whole)
 
     def abandon(self) -> None:
-        """Remove the file, also where nothing can be written any more."""
+        """Remove the file, even if the disk refuses writes."""
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
         with suppress(OSError, pa.ArrowException):
@@ -214,16 +214,16 @@ class _File:
 
 
 def _remove(file: Path) -> None:
-    """Remove a file; one that cannot be is left to who removes what has no name."""
+    """Remove a file; a failure is left to `remove_unnamed`."""
     with suppress(OSError):
         file.unlink()
 
 
 def alone(rows: Any) -> tuple[Any, int]:
-    """Return rows that keep less than twice their bytes, and how many bytes they keep.
+    """Return rows that occupy less than twice their bytes, and the bytes that they occupy.
 
-    Rows that were cut out of a batch keep all of it: one row of each batch that is of the next
-    hour would keep as much as all that is written.
+    A slice keeps all of its batch in memory: one row of the next hour in each batch would keep
+    everything. So a small slice is copied.
     """
     kept = int(rows.get_total_buffer_size())
     if 2 * int(rows.nbytes) < kept:
@@ -234,7 +234,7 @@ def alone(rows: Any) -> tuple[Any, int]:
 
 
 def open_writer(sink: Any, schema: Any) -> Any:
-    """Begin a file as those of a lake are: `sink` is a path, or an `OSFile`."""
+    """Open a writer with the lake's encodings; `sink` is a path or an `OSFile`."""
     deltas = [name for name in schema.names if name in _DELTAS]
     others = (_leaves(field) for field in schema if field.name not in _DELTAS | _PLAIN)
     dictionaries: Any = [leaf for leaves in others for leaf in leaves]
@@ -244,30 +244,30 @@ def open_writer(sink: Any, schema: Any) -> Any:
         compression="zstd",
         use_dictionary=dictionaries,
         column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED") or None,
-        # What only Arrow would understand; Spark's files have none.
+        # Only Arrow reads it; Spark's files have none.
         store_schema=False,
     )
 
 
 def _leaves(field: Any) -> Sequence[str]:
-    """What Parquet calls the columns of a field: a map is two."""
+    """Return Parquet's names of a field's columns; a map has two."""
     if pa.types.is_map(field.type):
         return [f"{field.name}.key_value.key", f"{field.name}.key_value.value"]
     return [field.name]
 
 
 def write_file(path: Path, rows: Any) -> None:
-    """Write a `pyarrow.Table` as one file, at once under its name."""
+    """Write a `pyarrow.Table` as one file, under its final name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open_writer(str(path), rows.schema) as writer:
         writer.write_table(rows)
 
 
 def name_files(lake: Path, written: Iterable[Written]) -> set[Path]:
-    """Give the files of a job their names; return the folders they are in.
+    """Rename the files of a job to their final names; return their folders.
 
     Raises:
-        LakeError: One is not there, or cannot get its name.
+        LakeError: A file is missing or cannot be renamed.
     """
     folders: set[Path] = set()
     for each in written:

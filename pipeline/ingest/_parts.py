@@ -1,17 +1,17 @@
 """The folders of a lake's tables, and which of them count.
 
 ```
-<lake>/_lake.json                        what it is, and of which query
-       _commits/<batch>.json             what it has as of each batch, the newest ones
-       _begun.json                       that there was a commit
-       _compacted/<day>.json             which batch has a day's rows, instead of all up to which
-       _compacted/tables.json            the same for tables that have no day
-       _dropped/<day>.json               that of a day only who came and went counts any more
+<lake>/_lake.json                        the lake's format and query
+       _commits/<batch>.json             the state as of each of the newest batches
+       _begun.json                       the mark of the first commit
+       _compacted/<day>.json             a day's compacted batch, and the last one merged into it
+       _compacted/tables.json            the same for tables without days
+       _dropped/<day>.json               the mark of a dropped day
        <table>/[date=D/[hour=H/]]batch=N/*.parquet
        reports/<report>/day=D/
 ```
 
-Batches from 0 on are what ingest wrote, those below 0 what compaction made of them.
+Batches from 0 on are written by ingestion, those below 0 by compaction.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from ._state import LakeState
 __all__ = ["KEPT_COMMITS", "KEPT_TABLE", "SWEPT_BATCHES", "LakeFiles", "Part", "Swept", "folder_of"]
 
 KEPT_COMMITS: Final = 100
-"""Commits that are kept; each says all that the ones before it said."""
+"""Commits that are kept; each includes the ones before it."""
 
 SWEPT_BATCHES: Final = 100
-"""Batches, the newest, of which files are looked for that a task left behind: see `sweep`."""
+"""The newest batches, which are searched for files of abandoned tasks: see `sweep`."""
 
 KEPT_TABLE: Final = "route_events"
-"""The table of which something stays when a day is dropped: who came then may be there now."""
+"""The table of which a dropped day keeps rows: a destination of it may still be registered."""
 
 MAX_TRIES: Final = 10
-"""How often the removal of a folder is begun again because something new was in it."""
+"""Attempts to remove a folder into which files are still written."""
 
 _UNDATED: Final = "tables"
 
@@ -50,10 +50,10 @@ class Part:
     """The folder of one batch in a table.
 
     Attributes:
-        path: Where.
-        batch: Which.
-        day: Of which day; `None` if the table has no days.
-        hour: Of which hour; `None` if it has no hours.
+        path: The folder.
+        batch: The batch.
+        day: The day; `None` if the table has no days.
+        hour: The hour; `None` if the table has no hours.
     """
 
     path: Path
@@ -64,11 +64,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What `LakeFiles.sweep` has removed.
+    """The result of `LakeFiles.sweep`.
 
     Attributes:
-        folders: Folders that did not count.
-        files: Files without a name, in folders that do.
+        folders: Removed folders, which did not count.
+        files: Removed temporary files, in folders that count.
     """
 
     folders: int
@@ -76,7 +76,7 @@ class Swept:
 
 
 def folder_of(table: str, batch: int, day: date | None = None, hour: int | None = None) -> str:
-    """Return the path of such a folder, from the lake."""
+    """Return the path of a batch's folder, relative to the lake."""
     days = "" if day is None else f"/date={day.isoformat()}"
     hours = "" if hour is None else f"/hour={hour}"
     return f"{table}{days}{hours}/batch={batch}"
@@ -92,26 +92,26 @@ class LakeFiles:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    # --- what was committed ---------------------------------------------------------------
+    # --- commits --------------------------------------------------------------------------
 
     def state(self) -> LakeState:
-        """Return what the lake has as of its newest commit; nothing if there is none."""
+        """Return the lake's state as of its newest commit; an empty one if there is none."""
         batches = self._commits()
         if not batches:
             return LakeState()
         plain = read_json(self._commit(batches[-1]))
         if plain is None:
-            # Only removed in favour of newer ones.
+            # A commit is only removed after newer ones exist.
             return self.state()
         return LakeState.of(plain)
 
     @property
     def skipped(self) -> Path:
-        """The file that tells the source which segments were skipped: see `tell_skipped`."""
+        """The file that lists the skipped segments for the source: see `tell_skipped`."""
         return self.path / "_skipped.json"
 
     def tell_skipped(self, state: LakeState) -> None:
-        """Tell the source which segments were skipped, and what the files were like then."""
+        """Write the list of skipped segments for the source, with the files' size and time."""
         told = {
             name: {each.name: [each.size, each.modified] for each in broker.skipped}
             for name, broker in state.brokers.items()
@@ -122,10 +122,10 @@ class LakeFiles:
                 write_json(self.skipped, told)
 
     def commit(self, state: LakeState) -> None:
-        """Have a batch count: from here on it is read.
+        """Commit a batch: from now on it is read.
 
         Raises:
-            LakeError: It cannot be written. The batch counts or does not; who looks again knows.
+            LakeError: The lake cannot be written. The batch may count: read `state` again.
         """
         with refusals(self.path):
             write_json(self._commit(state.batch), state.plain())
@@ -136,7 +136,7 @@ class LakeFiles:
 
     @property
     def _begun(self) -> Path:
-        """The file by which it is known that there was a commit, if all commits are gone."""
+        """The file that proves a first commit if all commits are gone."""
         return self.path / "_begun.json"
 
     def _commit(self, batch: int) -> Path:
@@ -150,26 +150,26 @@ class LakeFiles:
         return sorted(int(stem) for stem in stems if stem.isdecimal())
 
     def check_commits(self) -> None:
-        """Check, for a reader, that there is a commit if there ever was one.
+        """Check, for a reader, that the commits were not deleted.
 
         Raises:
-            CommitsLost: There was one, and there is none.
+            CommitsLost: There was a commit, and there is none now.
         """
         if self._commits():
             return
         written = self._written()
-        # Rows of the first batch alone may be of an ingest that was cut off.
+        # Rows of the first batch alone may be of an interrupted ingest.
         if written > 0 or self._begun.is_file():
             raise CommitsLost(str(self.path), written, -1)
 
     def check_written(self) -> None:
-        """Check, for a writer, that the commits are those of what was written.
+        """Check, for a writer, that the commits are not older than the rows.
 
-        A run writes the batch behind its last commit, and what it left is removed by the next.
-        Anything later was committed once: what knew of it is gone, and it must not be removed.
+        An interrupted run leaves rows of the batch after its last commit, which the next run
+        removes. Rows of a later batch were committed: their commit is lost, and they must stay.
 
         Raises:
-            CommitsLost: They are not.
+            CommitsLost: The commits are older.
         """
         last, written = self.state().batch, self._written()
         if written > last + 1:
@@ -180,22 +180,22 @@ class LakeFiles:
         parts = (part.batch for table in LAKE_TABLES for part in self.all_parts(table))
         return max(parts, default=-1)
 
-    # --- what was compacted ---------------------------------------------------------------
+    # --- compactions ----------------------------------------------------------------------
 
     def compacted(self, day: date | None) -> tuple[int, int] | None:
-        """Return which batch has a day's rows, or those of no day, and of all up to which."""
+        """Return the compacted batch of a day or of none, and the last batch merged into it."""
         plain = read_json(self._marker(day))
         return None if plain is None else (plain["batch"], plain["upto"])
 
     def set_compacted(self, day: date | None, batch: int, upto: int) -> None:
-        """Have a compaction count instead of what it was made of."""
+        """Mark a compaction, so that it counts in place of its inputs."""
         with refusals(self.path):
             write_json(self._marker(day), {"batch": batch, "upto": upto})
 
     def _marker(self, day: date | None) -> Path:
         return self.path / "_compacted" / f"{_UNDATED if day is None else day.isoformat()}.json"
 
-    # --- what was dropped -----------------------------------------------------------------
+    # --- dropped days ---------------------------------------------------------------------
 
     def dropped(self) -> frozenset[date]:
         """Return the days that were dropped."""
@@ -204,7 +204,7 @@ class LakeFiles:
         return frozenset(date.fromisoformat(name) for name in names if not name.startswith("."))
 
     def set_dropped(self, day: date) -> None:
-        """Have nothing of a day count any more, for ever, but who came and went."""
+        """Mark a day as dropped for good: only its rows in `KEPT_TABLE` count."""
         with refusals(self.path):
             write_json(self.path / "_dropped" / f"{day.isoformat()}.json", {})
 
@@ -226,7 +226,7 @@ class LakeFiles:
         known: dict[date | None, tuple[int, int] | None] = {}
         for part in self.all_parts(table, since, through):
             if table == "completeness":
-                # It is said anew with every batch.
+                # Each batch writes the whole table.
                 yield part, part.batch == last
                 continue
             if part.day in dropped and table != KEPT_TABLE:
@@ -259,7 +259,7 @@ class LakeFiles:
                 )
 
     def days(self) -> list[date]:
-        """Return the days that have rows, sorted; not those that were dropped."""
+        """Return the days that have rows and are not dropped, sorted."""
         found = {
             part.day for table in ("hops", "flows", "route_events") for part in self.parts(table)
         }
@@ -267,13 +267,13 @@ class LakeFiles:
         return sorted(day for day in found if day is not None and day not in gone)
 
     def sweep(self) -> Swept:
-        """Remove what a run left that was cut off: what does not count, and cannot any more.
+        """Remove the files of interrupted runs, which do not count.
 
-        That is also what a task left that was given up on, and that ended after its batch was
-        committed: files without a name in folders that count. They are looked for in those of the
-        newest `SWEPT_BATCHES` batches; of older ones they go when the day is compacted.
+        An abandoned task that ends after its batch's commit leaves temporary files in folders
+        that count. The newest `SWEPT_BATCHES` batches are searched for them; those of older
+        batches are deleted when the day is compacted.
 
-        Only for who holds the lake's locks, before a batch is begun: its tasks have such files.
+        The caller must hold the lake's locks and run no batch, which has such files.
 
         Raises:
             LakeError: The lake cannot be written.
@@ -300,7 +300,7 @@ class LakeFiles:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, also while a task that Spark gave up on still writes files into it."""
+    """Remove a folder, even while an abandoned task still writes files into it."""
     for tries_left in reversed(range(MAX_TRIES)):
         try:
             shutil.rmtree(folder)

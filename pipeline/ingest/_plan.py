@@ -1,4 +1,4 @@
-"""Which segments of a batch the lake lacks, and what it has when it has them."""
+"""The plan of a batch: the segments that the lake lacks, and its state afterwards."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SegmentRow = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Batch:
-    """What a batch adds.
+    """The plan of a batch.
 
     Attributes:
         rows: The segments that the lake lacks, by broker and number.
-        duplicates: How many it has already.
-        damaged: Those that cannot be read, and are skipped.
-        brokers: All brokers, as of after the batch.
+        duplicates: The number of segments that it has already.
+        damaged: The segments that cannot be read and are skipped.
+        brokers: The state of all brokers after the batch.
     """
 
     rows: list[SegmentRow] = field(default_factory=list[SegmentRow])
@@ -46,17 +46,17 @@ def plan(
     state: LakeState,
     looks: Mapping[str, tuple[int, int]] = MappingProxyType({}),
 ) -> Batch:
-    """Hold the segments of a batch against what the lake has.
+    """Compare the segments of a batch with the state of the lake.
 
     Args:
         rows: The segments.
-        state: What the lake has.
-        looks: Of each path the size of the file, and when it was modified, in nanoseconds, both
-            from before it was read.
+        state: The state of the lake.
+        looks: For each path the file's size and time of modification, in nanoseconds, before it
+            was read.
 
     Raises:
         DuplicateBroker: A segment is of another log than the broker's others.
-        SegmentDamaged: It has events of which the lake has some, and not others.
+        SegmentDamaged: The lake has some of a segment's events, but not all.
     """
     batch = Batch(brokers=dict(state.brokers))
     for row in sorted(rows, key=lambda row: (row["broker"], row["epoch"], row["first_seq"])):
@@ -67,7 +67,7 @@ def plan(
             batch.brokers[name] = _skip(broker, row, looks.get(row["path"], (row["size"], 0)))
             continue
         if not broker.log_id:
-            # All of it that was there so far could not be read.
+            # No segment of this log could be read so far.
             broker = replace(broker, log_id=log_id)
         if broker.log_id != log_id:
             raise DuplicateBroker(
@@ -85,9 +85,9 @@ def plan(
 
 
 def unfolded(rows: Sequence[SegmentRow], state: LakeState, files: LakeFiles) -> LakeState:
-    """Return a state that knows all numbers of the brokers of which old segments come.
+    """Return the state with the folded ranges restored for brokers with old segments.
 
-    An old one is of an epoch that was folded: whether the lake has it, the table `segments` says.
+    An old segment is of a folded epoch. The table `segments` has the ranges.
     """
     old = {
         row["broker"]
@@ -105,7 +105,7 @@ def unfolded(rows: Sequence[SegmentRow], state: LakeState, files: LakeFiles) -> 
 
 def _ranges_of(broker: str, files: LakeFiles) -> Iterator[tuple[int, int, int]]:
     """Yield epoch, first and last number of all segments of a broker that the lake has."""
-    # It is seldom needed, and takes a third of the time that all the rest takes to be loaded.
+    # Imported late: it is seldom needed and slow to load.
     from pyarrow.dataset import dataset, field as field_of
 
     schema = arrow_schema(columns_of(LAKE_TABLES["segments"]))
@@ -122,12 +122,12 @@ def _had(broker: BrokerState, row: SegmentRow) -> bool:
     """Whether the lake has a segment already.
 
     Raises:
-        SegmentDamaged: It has some of its events, and not others.
+        SegmentDamaged: The lake has some of its events, but not all.
     """
     epoch, first, last = row["epoch"], row["first_seq"], row["last_seq"]
     if last < first:
-        # Nothing is in it, and no number says that it was here: but names rise, and those up to the
-        # newest were all looked at, or skipped and noted.
+        # An empty segment has no numbers to compare. But names rise, and all up to the newest were
+        # read, or recorded as skipped.
         name = _name(row)
         return name <= broker.segment and all(each.name != name for each in broker.skipped)
     if broker.has(epoch, first, last):

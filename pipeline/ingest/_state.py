@@ -1,7 +1,7 @@
-"""What a lake has: how far every broker's log is in it, which days are closed, what was compacted.
+"""The state of a lake: the progress of every broker's log, the closed days, and the late events.
 
-Each batch ends by a commit: one file that says all this as of that batch. What the newest commit
-says is what there is; files of later batches are not read, and are removed before the next run.
+Each batch ends by a commit: one file with the state as of that batch. The newest commit is valid.
+Files of later batches are not read, and are removed before the next run.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = [
 ]
 
 KEPT_RANGES: Final = 1_000
-"""Ranges of one broker that the state has, the newest; older epochs are folded into a sum, and
-are looked up in the table `segments` if one of their segments comes."""
+"""The newest ranges of a broker, kept in the state. Older epochs are folded into a sum; the table
+`segments` is read if one of their segments arrives."""
 
 KEPT_SKIPPED: Final = 1_000
-"""Segments of one broker that were skipped and are looked at again, the newest."""
+"""The newest skipped segments of a broker, which are examined again."""
 
 SILENT_AFTER: Final = timedelta(days=1)
-"""A broker whose log ends so long before another's does not keep days open any more."""
+"""A log that ends this long before another broker's does not keep days open."""
 
 Ranges = tuple[tuple[int, int, int], ...]
-"""Epoch, first and last number, sorted; between two of one epoch numbers are missing."""
+"""Epoch, first and last number, sorted; numbers are missing between two ranges of one epoch."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ def microseconds(when: datetime) -> int:
 
 
 def add_range(ranges: Ranges, epoch: int, first: int, last: int) -> Ranges:
-    """Return the ranges with one more, which overlaps none; neighbours become one."""
+    """Return the ranges with one more, which overlaps none; adjacent ranges are joined."""
     return _joined((*ranges, (epoch, first, last)))
 
 
@@ -68,9 +68,9 @@ class Skipped:
         name: The file's name.
         epoch: Its epoch.
         first: Its first number.
-        last: Its last number; its first one if nobody knows.
-        size: The file's size then, in bytes.
-        modified: When the file had been modified then, in nanoseconds.
+        last: Its last number; the first one if unknown.
+        size: The file's size when it was read, in bytes.
+        modified: The file's time of modification when it was read, in nanoseconds.
     """
 
     name: str
@@ -83,19 +83,19 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """How far one broker's log is in the lake.
+    """The progress of one broker's log in the lake.
 
     Attributes:
         log_id: The log's identity.
         sealed_through: When its newest segment was sealed, in microseconds.
         segment: That segment's file name.
         ranges: The numbers that the lake has.
-        segments: How many segments.
-        events: How many hops, flows and route events.
+        segments: The number of segments.
+        events: The number of hops, flows and route events.
         skipped: Segments that could not be read, sorted.
-        folded: The last epoch that is not in `ranges` any more; -1 if all are.
-        folded_first: The first number of the first of those epochs.
-        folded_last: The last numbers of those epochs, added up.
+        folded: The last epoch that was folded; -1 if `ranges` has all.
+        folded_first: The first number of the first folded epoch.
+        folded_last: The sum of the last numbers of the folded epochs.
     """
 
     log_id: str
@@ -116,17 +116,17 @@ class BrokerState:
 
     @property
     def missing(self) -> int:
-        """How many numbers were given, and what had them is not in the lake.
+        """The number of event numbers that are missing in the lake.
 
-        Those before the first segment are not counted: they were deleted before there was a lake.
-        Nor are those at the end of an epoch of which nobody knows; of a segment that was skipped
-        there, and does not say, one is known.
+        Numbers before the first segment are not counted: they were deleted before the lake was
+        begun. Nor are unknown numbers at the end of an epoch; a skipped segment there without a
+        known last number counts as one.
         """
         first, ends = self._ends()
         return self.folded_last + sum(ends.values()) - (first - 1) - self.events
 
     def _ends(self) -> tuple[int, dict[int, int]]:
-        """The first number of all, and the last one of each epoch that is not folded, in order."""
+        """Return the first number, and the last one of each epoch not folded, in order."""
         skipped = ((each.epoch, each.first, each.last) for each in self.skipped)
         known = sorted(each for each in (*self.ranges, *skipped) if each[0] > self.folded)
         ends: dict[int, int] = {}
@@ -137,7 +137,7 @@ class BrokerState:
         return (known[0][1] if known else 1), ends
 
     def fold(self) -> BrokerState:
-        """Return the state with no more than `KEPT_RANGES`, but for those of its last epoch."""
+        """Return the state with at most `KEPT_RANGES` ranges, but all of its last epoch."""
         if len(self.ranges) <= KEPT_RANGES:
             return self
         through = min(self.ranges[-KEPT_RANGES - 1][0], self.ranges[-1][0] - 1)
@@ -152,18 +152,18 @@ class BrokerState:
         )
 
     def unfold(self, ranges: Iterable[tuple[int, int, int]]) -> BrokerState:
-        """Return the state with all ranges, of which those are that it has folded."""
+        """Return the state with its folded epochs restored from the ranges of all segments."""
         every: Ranges = (*(each for each in ranges if each[0] <= self.folded), *self.ranges)
         return replace(self, ranges=_joined(every), folded=-1, folded_first=0, folded_last=0)
 
     def with_skipped(self, skipped: Skipped) -> BrokerState:
-        """Return the state with one more segment that was skipped, or was so again."""
+        """Return the state with a segment added to, or replaced in, the skipped ones."""
         others = self.without_skipped(skipped.name).skipped
         kept = sorted((*others, skipped), key=lambda each: each.name)[-KEPT_SKIPPED:]
         return replace(self, skipped=tuple(kept))
 
     def without_skipped(self, name: str) -> BrokerState:
-        """Return the state with a segment that is not skipped any more."""
+        """Return the state with a segment removed from the skipped ones."""
         return replace(self, skipped=tuple(each for each in self.skipped if each.name != name))
 
     def has(self, epoch: int, first: int, last: int) -> bool:
@@ -175,7 +175,7 @@ class BrokerState:
         return any(e == epoch and a <= last and first <= b for e, a, b in self.ranges)
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the state as a JSON object."""
         return {
             "log": self.log_id,
             "sealed_through": self.sealed_through,
@@ -189,7 +189,7 @@ class BrokerState:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> BrokerState:
-        """Read it from JSON."""
+        """Return a state from a JSON object."""
         return cls(
             plain["log"],
             plain["sealed_through"],
@@ -204,15 +204,15 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class LakeState:
-    """What a lake has as of a batch.
+    """The state of a lake as of a batch.
 
     Attributes:
         batch: The last batch; -1 before the first.
-        brokers: By their names.
-        closed: The last day that is closed: all live brokers had sealed all of it.
-        late: For each day that got events after it was closed: how many, and the last batch.
+        brokers: The state of each broker, by name.
+        closed: The last closed day: all live brokers had sealed all of it.
+        late: For each day with late events: their number, and the last batch with any.
         segments: The paths of the segments of the last batch, sorted.
-        dropped: For each day that was dropped how many events came after that.
+        dropped: For each dropped day the number of events that arrived afterwards.
     """
 
     batch: int = -1
@@ -223,7 +223,7 @@ class LakeState:
     dropped: Mapping[date, int] = field(default_factory=dict[date, int])
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the state as a JSON object."""
         return {
             "batch": self.batch,
             "brokers": {name: broker.plain() for name, broker in self.brokers.items()},
@@ -235,7 +235,7 @@ class LakeState:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> LakeState:
-        """Read it from JSON."""
+        """Return a state from a JSON object."""
         closed = plain["closed"]
         return cls(
             plain["batch"],
@@ -249,7 +249,7 @@ class LakeState:
     def closed_by(self, now: datetime) -> date | None:
         """Return the last day that all live brokers have sealed; a closed day stays closed.
 
-        A segment that is stamped in the future closes nothing before its time.
+        A segment with a time in the future closes no day before that time.
         """
         if not self.brokers:
             return self.closed
@@ -260,14 +260,14 @@ class LakeState:
         return day if self.closed is None else max(day, self.closed)
 
     def with_late(self, days: Mapping[date, int]) -> Mapping[date, tuple[int, int]]:
-        """Return what was late, with what the batch of this state adds."""
+        """Return `late` with the events that the batch of this state adds."""
         late = dict(self.late)
         for day, count in days.items():
             late[day] = (late.get(day, (0, 0))[0] + count, self.batch)
         return late
 
     def with_dropped(self, days: Mapping[date, int]) -> Mapping[date, int]:
-        """Return what came of days that were dropped, with what the batch of this state had."""
+        """Return `dropped` with the events that the batch of this state adds."""
         return {day: self.dropped.get(day, 0) + days.get(day, 0) for day in {*self.dropped, *days}}
 
     def after(
@@ -277,7 +277,7 @@ class LakeState:
         segments: Sequence[str],
         now: datetime,
     ) -> LakeState:
-        """Return the state with the next batch in it."""
+        """Return the state after the next batch."""
         state = replace(
             self, batch=self.batch + 1, brokers=dict(brokers), segments=tuple(sorted(segments))
         )

@@ -1,4 +1,4 @@
-"""Writes what a batch adds to the tables of a lake, each into folders of the batch alone."""
+"""The writer of a batch: it adds to each table a folder of the batch alone."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _COUNTS: Final = {"hops": "hops", "flows": "flows", "route_events": "events"}
 
 @dataclass(slots=True)
 class Added:
-    """What a batch has added, by day.
+    """The late and the dropped events of a batch, by day.
 
     Attributes:
-        late: Events of days that were closed when they came.
-        dropped: Events of days that had been dropped; they were left out.
+        late: Events of days already closed.
+        dropped: Events of dropped days, which were not written.
     """
 
     late: Counter[date] = field(default_factory=Counter[date])
@@ -43,17 +43,17 @@ class Added:
 
 
 class TableWriter:
-    """Writes one batch. What an earlier try wrote has been swept: see `LakeFiles.sweep`.
+    """A writer of one batch, after `LakeFiles.sweep` has removed an earlier attempt.
 
     Args:
         spark: The batch's session.
         files: The lake.
         log: The directory of logs.
         number: The batch's number.
-        tell: Called with what is done next.
+        tell: Called with a text before each step.
 
     Attributes:
-        folders: Where it has written.
+        folders: The folders it has written to.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TableWriter:
 
         Raises:
             LogError: A segment cannot be read.
-            LakeError: Not all that the segments say they have was written.
+            LakeError: The rows written are not as many as the segments have.
         """
         added = Added()
         if batch.rows:
@@ -87,7 +87,7 @@ class TableWriter:
         return added
 
     def write_completeness(self, brokers: Mapping[str, BrokerState]) -> None:
-        """Write how far every broker's log is in the lake, as of this batch."""
+        """Write the progress of every broker's log, as of this batch."""
         self._tell(f"writing completeness: {len(brokers)} rows")
         rows = [_completeness(name, broker) for name, broker in sorted(brokers.items())]
         self.write_small("completeness", rows)
@@ -108,15 +108,15 @@ class TableWriter:
         self.folders.add(folder)
 
     def sync(self) -> None:
-        """Have all that was written outlive a power cut; to be called before it counts.
+        """Flush all that was written to disk; call this before the commit.
 
         Raises:
-            LakeError: It cannot be.
+            LakeError: The disk refuses it.
         """
         with refusals(self._files.path):
             sync_folders(self.folders, self._files.path)
 
-    # --- what tasks write -----------------------------------------------------------------
+    # --- packs ----------------------------------------------------------------------------
 
     def _write_packs(self, batch: Batch, closed: date | None, added: Added) -> None:
         counts = {table: batch.total(column) for table, column in _COUNTS.items()}
@@ -144,7 +144,7 @@ class TableWriter:
                 added.late[row["day"]] += row["rows"]
 
     def _check(self, rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int]) -> None:
-        """Hold what tasks say against what the segments say of themselves."""
+        """Compare the rows that tasks wrote with the counts in the segments."""
         found = Counter[str]()
         for row in rows:
             found[row["table"]] += row["rows"]
@@ -158,7 +158,7 @@ class TableWriter:
 
 
 def packs_of(spark: SparkSession, job: Job) -> DataFrame:
-    """Return what writes a job when it is computed: a task for each pack, and what each says."""
+    """Return a frame that writes a job when it is computed: a task for each pack."""
     count = len(job.packs)
     return spark.range(0, count, 1, count).mapInArrow(partial(write_packs, job), SUMMARY)
 
