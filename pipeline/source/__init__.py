@@ -1,4 +1,4 @@
-"""The data source `onward`: event logs as tables, in batches and as a stream.
+"""The data source `onward`: event logs as tables, for batches and streams.
 
 ```python
 flows = spark.read.format("onward").option("table", "flows").load("/var/log/onward")

@@ -1,4 +1,4 @@
-"""Arrow columns of what is not Arrow: types, constants, times."""
+"""Arrow columns from Python and numpy values: types, constants, times."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = [
 ]
 
 FIRST_TIME: Final = 0
-"""The first microsecond that an event can be of: 1970."""
+"""The first valid time of an event, in microseconds: 1970."""
 
 LAST_TIME: Final = 7_258_118_400_000_000
-"""The first microsecond that none can be of: 2200. What is outside is damage, and no clock."""
+"""The first invalid time after it: 2200. A time out of range is damage, not a wrong clock."""
 
 Column = Any
 """A `pyarrow.Array`, which has no annotations."""
@@ -42,7 +42,7 @@ _TYPES: Final[Mapping[str, Any]] = {
 
 
 def arrow_schema(columns: Mapping[str, str]) -> Any:
-    """Return the `pyarrow.Schema` of columns given by their types in Spark."""
+    """Return the `pyarrow.Schema` of columns with the given Spark types."""
     return pa.schema([pa.field(name, _TYPES[kind]) for name, kind in columns.items()])
 
 
@@ -52,17 +52,17 @@ def constant(value: object, kind: str, rows: int) -> Column:
 
 
 def integers(values: Any, kind: str) -> Column:
-    """Return numbers of numpy as a column; unsigned ones of 64 bits keep their bits."""
+    """Return numpy integers as a column; unsigned ones of 64 bits keep their bits."""
     if values.dtype == np.uint64:
         values = values.view(np.int64)
     return pa.array(np.ascontiguousarray(values.astype(_TYPES[kind].to_pandas_dtype(), copy=False)))
 
 
 def times(microseconds: Any) -> Column:
-    """Return microseconds since the Unix epoch as times."""
+    """Return microseconds since the Unix epoch as a column."""
     return pa.array(np.ascontiguousarray(microseconds)).view(_TYPES["timestamp"])
 
 
 def maps(entries: Sequence[Mapping[str, str]]) -> Column:
-    """Return a column of maps of texts."""
+    """Return a column of maps from string to string."""
     return pa.array([list(entry.items()) for entry in entries], type=_TYPES["map<string,string>"])

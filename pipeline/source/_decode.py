@@ -1,7 +1,7 @@
-"""A segment as Arrow: the records by numpy, without looking at one in Python.
+"""The decoding of a segment into Arrow; numpy decodes the records, without a loop in Python.
 
-The small numbers that a segment gives to names, routes and tag sets become their ids, which are
-the same in every segment: one look into a table of at most 65,536 entries for all rows at once.
+A segment numbers its names, routes and tag sets. These numbers are replaced by ids that are equal
+in all segments, by one lookup for all rows in a table of at most 65,536 entries.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from ._options import columns_of
 __all__ = ["MAX_ROWS", "decode", "decode_batches"]
 
 MAX_ROWS: Final = 131_072
-"""Most rows of a batch: 8 MiB of hops."""
+"""Most rows in a batch: 8 MiB of hops."""
 
 KNOWN_IDS: Final = 16_384
-"""Most ids of names, of routes and of tag sets each that a process remembers: the segments of a
-broker name mostly the same. The least recently used are forgotten, and made again."""
+"""Most ids of names, of routes and of tag sets each that a process caches. The segments of a broker
+share most of them. The least recently used are evicted."""
 
 _name_id = lru_cache(KNOWN_IDS)(name_id)
 _route_key = lru_cache(KNOWN_IDS)(route_key)
@@ -69,7 +69,7 @@ _IDS: Final = {
 
 @dataclass
 class _Ids:
-    """What the numbers of a segment stand for; the first is 0, for none. Made when needed."""
+    """The lazy tables of the ids for a segment's numbers; number 0, for none, has id 0."""
 
     segment: Segment
 
@@ -95,12 +95,12 @@ def decode(table: str, columns: Sequence[str] | None, segment: Segment, path: st
 
     Args:
         table: One of `EVENT_TABLES`, but not `segments`.
-        columns: Which columns, in order; `None` for all.
+        columns: The columns, in order; `None` for all.
         segment: The segment.
-        path: What errors call it.
+        path: Its name in errors.
 
     Raises:
-        SegmentDamaged: A record refers to what is not there, or is out of order.
+        SegmentDamaged: A record has an undefined number, or is out of order.
     """
     kinds = columns_of(EVENT_TABLES[table])
     chosen = {name: kinds[name] for name in (kinds if columns is None else columns)}
@@ -120,20 +120,20 @@ def decode_batches(
     until: int | None = None,
     max_rows: int | None = MAX_ROWS,
 ) -> Iterator[Any]:
-    """Yield a segment's rows of a table as batches of Arrow, none of them empty.
+    """Yield a segment's rows of a table as Arrow batches, none of them empty.
 
     Args:
         table: One of `EVENT_TABLES`, but not `segments`.
-        columns: Which columns, each with its type, in order.
+        columns: The columns, each with its type, in order.
         segment: The segment.
-        path: What errors call it.
-        since: Leave out what is before this microsecond.
-        until: Leave out what is at this microsecond or after it.
+        path: Its name in errors.
+        since: Omit rows before this microsecond.
+        until: Omit rows at or after this microsecond.
         max_rows: Most rows of a batch; `None` for one batch. Blocks are not split.
 
     Raises:
-        SegmentDamaged: A record refers to what is not there, or is out of order, or has a time
-            outside 1970 to 2200, or a count that Spark has no number for.
+        SegmentDamaged: A record has an undefined number, is out of order, or has a time outside
+            1970 to 2200 or a count that Spark cannot represent.
     """
     if table in ("hops", "flows"):
         layout, when = (_HOP_RECORD, "ts_us") if table == "hops" else (_FLOW_RECORD, "window_us")
@@ -160,7 +160,7 @@ def decode_batches(
 
 
 def _chunks(bodies: Sequence[memoryview], size: int | None) -> Iterator[bytes]:
-    """Yield blocks joined to pieces of about a size: copying is cheap, many small batches not."""
+    """Yield blocks joined to chunks of about a size: many small batches cost more than copies."""
     piece: list[memoryview] = []
     held = 0
     for body in bodies:
@@ -187,7 +187,7 @@ def _check_times(when: Any, path: str) -> None:
 
 
 def _check_counts(rows: Any, path: str) -> None:
-    # As signed numbers they would be below 0.
+    # As signed numbers they would be negative.
     if max(int(rows["frames"].max(initial=0)), int(rows["bytes"].max(initial=0))) >= 1 << 63:
         raise SegmentDamaged(path, "a flow of more than 2**63 frames or bytes")
 
@@ -218,7 +218,7 @@ def _records(rows: Any, columns: Mapping[str, str], segment: Segment, ids: _Ids,
     return pa.RecordBatch.from_arrays(made, schema=arrow_schema(columns))
 
 
-# --- what a segment has few of --------------------------------------------------------------
+# --- tables with few rows in a segment ------------------------------------------------------
 
 
 def _few(columns: Mapping[str, str], segment: Segment, rows: int, made: Mapping[str, Any]) -> Any:
@@ -286,7 +286,7 @@ def _routes(
 
 
 def _uuid(route: bytes) -> str:
-    # As `uuid.UUID` writes it, without making one.
+    # The text of `uuid.UUID`, without creating one.
     text = route.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

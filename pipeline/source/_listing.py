@@ -1,7 +1,7 @@
-"""What is in a directory of logs: brokers, their sealed segments, and whether some are missing.
+"""The listing of a directory of logs: its brokers and their sealed segments.
 
-Looks at names and at the two ends of files only. A folder is a broker if a segment is in it;
-everything else is left alone, segments that are still written too.
+It reads names and the two ends of files only. A folder with a segment is a broker's. All else is
+ignored, including segments that are not sealed.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _TAIL = 4096
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """A sealed segment, by its two ends.
+    """The header and footer of a sealed segment.
 
     Attributes:
-        broker: Whose it is.
+        broker: The broker's name.
         name: The file's name.
-        epoch: As in the name.
-        first_seq: As in the name.
+        epoch: The epoch in the name.
+        first_seq: The first number in the name.
         size: In bytes.
-        header: What it begins with; `None` if it cannot be read.
-        footer: What it ends with; `None` if it cannot be read.
+        header: Its header; `None` if it cannot be read.
+        footer: Its footer; `None` if it cannot be read.
         reason: Why it cannot be read; empty if it can.
     """
 
@@ -65,12 +65,12 @@ class SegmentInfo:
 
     @property
     def path(self) -> str:
-        """From the directory of logs."""
+        """The path, relative to the directory of logs."""
         return f"{self.broker}/{self.name}"
 
     @property
     def last_seq(self) -> int | None:
-        """The last number given in it; `None` if it cannot be read."""
+        """The last number in it; `None` if it cannot be read."""
         return None if self.footer is None else self.footer.last_seq
 
     @property
@@ -93,7 +93,7 @@ def brokers_in(log: Path, only: frozenset[str] | None = None) -> list[str]:
 
 
 def sealed_in(log: Path, broker: str) -> list[str]:
-    """Return the file names of a broker's sealed segments in the order they were written."""
+    """Return the file names of a broker's sealed segments, oldest first."""
     try:
         names = [each.name for each in (log / broker).iterdir()]
     except FileNotFoundError:
@@ -109,19 +109,19 @@ def segments_in(log: Path, only: frozenset[str] | None = None) -> Iterator[tuple
 
 
 def describe(log: Path, broker: str, name: str, *, skip_damaged: bool = False) -> SegmentInfo:
-    """Read the two ends of a segment.
+    """Read the header and footer of a segment.
 
     Args:
         log: The directory of logs.
         broker: The folder in it.
-        name: The file in that.
-        skip_damaged: Return what cannot be read as such.
+        name: The file in the folder.
+        skip_damaged: Return a damaged segment with its `reason` instead of raising.
 
     Raises:
-        SegmentDamaged: It cannot be read.
+        SegmentDamaged: The segment cannot be read.
         NewerSegment: A newer version of Onward wrote it.
-        DuplicateBroker: It is of another log than the folder says.
-        SegmentGone: It is not there any more.
+        DuplicateBroker: Its header names another broker than the folder.
+        SegmentGone: It was deleted.
     """
     path = log / broker / name
     epoch, first_seq = parse_segment_name(name)
@@ -147,7 +147,7 @@ def describe(log: Path, broker: str, name: str, *, skip_damaged: bool = False) -
 
 
 def refusal(path: str, error: EventLogError) -> LogError:
-    """Return what to tell of a segment: what is newer than we are is not damaged."""
+    """Return the pipeline's error for a segment; a newer format is not damage."""
     if isinstance(error, SegmentNewer):
         return NewerSegment(path, error.version)
     return SegmentDamaged(path, str(error))

@@ -1,4 +1,4 @@
-"""The options of the data source, read and checked before anything else is."""
+"""The options of the data source, checked before any file is read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KNOWN: Final = {
     "check",
     "again",
 }
-"""All options, in small letters: Spark does not tell cases apart."""
+"""All options, in lower case: Spark ignores case."""
 
 
 def columns_of(ddl: str) -> dict[str, str]:
@@ -41,21 +41,21 @@ def columns_of(ddl: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to read, and how.
+    """Options of the data source.
 
     Attributes:
-        path: The directory of logs: it has a folder for each broker or node.
+        path: The directory of logs, with a folder for each broker or node.
         table: One of `EVENT_TABLES`.
-        columns: Those of its columns that are read, each with its type.
+        columns: The columns to read, each with its type.
         brokers: The names of the logs to read; `None` for all.
-        since: The first microsecond of what is read; `None` for no limit.
-        until: The first microsecond of what is not read any more; `None` for no limit.
-        segments: Exactly these files, by their paths from `path`; `None` for all.
-        max_segments: Most segments that a batch of a stream takes; `None` for no limit.
-        skip_gaps: Go on where events were deleted before they were read.
-        skip_damaged: Go on behind segments that cannot be read.
-        check: Read segments whole also where their two ends would do.
-        again: A file that says which segments were skipped, and what they were like.
+        since: Read rows from this microsecond on; `None` for no limit.
+        until: Read rows before this microsecond; `None` for no limit.
+        segments: Read these files only, by their paths relative to `path`; `None` for all.
+        max_segments: Most segments in a batch of a stream; `None` for no limit.
+        skip_gaps: Continue where events were deleted before they were read.
+        skip_damaged: Skip segments that cannot be read.
+        check: Read segments in full even where header and footer suffice.
+        again: A file that lists the skipped segments, with size and time of each file.
     """
 
     path: Path
@@ -76,7 +76,7 @@ class Options:
 
     @property
     def ddl(self) -> str:
-        """The schema of what is read."""
+        """The schema of the rows."""
         return ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
 
 

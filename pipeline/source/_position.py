@@ -1,8 +1,8 @@
-"""How far a broker's log was read, and whether what comes next follows.
+"""Positions in a broker's log, and the check that the next segment follows.
 
-A position is a file's name, and for each epoch the numbers that were read. Names sort, so
-that the deletion of what was read shifts nothing; the numbers tell what was deleted unread, and
-what appeared behind the position, from what was read.
+A position is a file's name, and for each epoch the numbers that were read. Names sort, so deleting
+read segments does not move a position. The numbers show which segments were deleted unread, and
+which appeared before the position later.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ._listing import SegmentInfo, describe
 __all__ = ["MAX_EPOCHS", "Position", "check_behind", "check_kept"]
 
 MAX_EPOCHS: Final = 1_000
-"""Most entries of what was read that a position has, the newest; what is older is not checked."""
+"""The newest ranges of read numbers that a position keeps; older segments are not checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a broker's log was read.
+    """A position in a broker's log.
 
     Attributes:
         broker: The log's name.
-        log_id: The log's identity; empty as long as no segment could be read.
-        segment: The file that was read last; empty before the first.
-        epochs: Epoch, first and last number of what was read without a gap, in order.
-        hole: Whether the file was damaged, so that where the next begins is not known.
-        again: Segments up to it that had been skipped and were read again, as they had changed:
-            name, size, and when it was modified, in nanoseconds.
+        log_id: The log's identity; empty until a segment could be read.
+        segment: The last file that was read; empty before the first.
+        epochs: Epoch, first and last number of each range that was read, in order.
+        hole: Whether that file was damaged, so that the next number is unknown.
+        again: Skipped segments that were read again since they changed: name, size, and time of
+            modification in nanoseconds.
     """
 
     broker: str
@@ -44,7 +44,7 @@ class Position:
     again: tuple[tuple[str, int, int], ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the position as a JSON object."""
         return {
             "log": self.log_id,
             "segment": self.segment,
@@ -55,7 +55,7 @@ class Position:
 
     @classmethod
     def of(cls, broker: str, plain: Mapping[str, Any]) -> Position:
-        """Read it from JSON."""
+        """Return a position from a JSON object."""
         return cls(
             broker,
             plain["log"],
@@ -66,18 +66,18 @@ class Position:
         )
 
     def has(self, epoch: int, seq: int) -> bool:
-        """Whether a number was read, or is older than what is known."""
+        """Whether a number was read, or is older than the ranges that are kept."""
         if self.epochs and epoch < self.epochs[0][0]:
             return len(self.epochs) == MAX_EPOCHS
         return any(each == epoch and first <= seq <= last for each, first, last in self.epochs)
 
     def advance(self, info: SegmentInfo, *, log: Path, skip_gaps: bool = False) -> Position:
-        """Return the position behind a segment, which must follow.
+        """Return the position after a segment, which must follow this one.
 
         Raises:
-            SegmentGap: Events between were deleted, and `skip_gaps` is off.
-            DuplicateBroker: It is of another log.
-            SegmentDamaged: It has events again that were read.
+            SegmentGap: Events in between were deleted, and `skip_gaps` is off.
+            DuplicateBroker: The segment is of another log.
+            SegmentDamaged: It has events that were read before.
         """
         if self.log_id and info.log_id and info.log_id != self.log_id:
             raise DuplicateBroker(
@@ -93,7 +93,7 @@ class Position:
                 )
             return replace(self, segment=max(self.segment, info.name))
         expected = last + 1 if info.epoch == here else 1
-        # Before the first segment there is nothing to miss: what was deleted was not ours to read.
+        # Events deleted before the first segment that was read are not missing.
         lost = info.first_seq - expected if self.epochs and not self.hole else 0
         if lost > 0 and not skip_gaps:
             raise SegmentGap(self.broker, info.epoch, expected, info.first_seq - 1)
@@ -106,11 +106,11 @@ class Position:
         )
 
     def _end(self) -> tuple[int, int]:
-        """Epoch and last number; before the first segment, what none can have."""
+        """Return the last epoch and number; before the first segment, values below all."""
         return (self.epochs[-1][0], self.epochs[-1][2]) if self.epochs else (-1, 0)
 
     def _with(self, info: SegmentInfo) -> tuple[tuple[int, int, int], ...]:
-        # What is damaged counts as read up to its first number, so that it is not taken as late.
+        # A damaged segment counts as read up to its first number, so that it is not late.
         last = info.first_seq if info.last_seq is None else info.last_seq
         epoch, behind = self._end()
         if epoch == info.epoch and info.first_seq == behind + 1:
@@ -119,10 +119,10 @@ class Position:
 
 
 def check_behind(log: Path, at: Position, names: Sequence[str]) -> None:
-    """Check that no segment has appeared behind a position that was never read.
+    """Check that no unread segment has appeared before a position.
 
     Raises:
-        SegmentLate: One has.
+        SegmentLate: A segment has.
     """
     for name in names:
         if name >= at.segment:
@@ -135,13 +135,13 @@ def check_behind(log: Path, at: Position, names: Sequence[str]) -> None:
 
 
 def check_kept(at: Position, names: Sequence[str]) -> None:
-    """Check that the end of an epoch was not deleted, where numbers do not tell.
+    """Check that the end of an epoch was not deleted unread, which numbers do not show.
 
-    The oldest segments are deleted first. If the one that was read last is there, nothing behind it
-    is missing. If not, and the next one is of another epoch, there may have been more of the first.
+    The oldest segments are deleted first. If the last one that was read exists, none after it is
+    missing. If not, and the next one is of another epoch, the first may have had more segments.
 
     Raises:
-        SegmentGap: It cannot be told.
+        SegmentGap: Segments may be missing.
     """
     if not at.epochs or at.hole or any(name <= at.segment for name in names):
         return

@@ -1,7 +1,7 @@
-"""What a task does: read some segments, one after the other, and yield Arrow.
+"""The reading of a partition in a task: its segments, one by one, as Arrow batches.
 
-A partition is a list of files: a large segment alone, small ones together, for a broker that
-is idle writes an empty one each minute.
+A partition is a list of files: one large segment, or many small ones, as an idle broker writes an
+empty segment each minute.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_FILES: Final = 1_000
 _log = logging.getLogger(__name__)
 
 _MARGIN: Final = 86_400_000_000
-"""Microseconds: events may be older than their segment, as long as what they tell of took."""
+"""Microseconds by which an event may be older than its segment: the duration of the request."""
 
 _REFERENCES: Final[Mapping[str, str]] = dict.fromkeys(
     ("origin_node", "dest_node", "route_id", "tagset_id"), "bigint"
@@ -59,7 +59,7 @@ _NUMBERS: Final[Mapping[str, str]] = {"seq": "bigint"}
 
 
 class Segments(InputPartition):
-    """Some segments, by their paths from the directory of logs."""
+    """A partition: the paths of segments, relative to the directory of logs."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(0)
@@ -67,7 +67,7 @@ class Segments(InputPartition):
 
 
 def pack(infos: Sequence[tuple[str, int]], *, ends_only: bool) -> list[Segments]:
-    """Make partitions of paths and their sizes, in order.
+    """Return partitions of segments, in order.
 
     Args:
         infos: Path and size in bytes of each segment.
@@ -89,14 +89,14 @@ def pack(infos: Sequence[tuple[str, int]], *, ends_only: bool) -> list[Segments]
 
 
 def read_partition(options: Options, partition: InputPartition) -> Iterator[Any]:
-    """Yield the rows of the table in a partition's segments, as batches of Arrow.
+    """Yield the rows of the table in a partition's segments, as Arrow batches.
 
     Raises:
         SegmentDamaged: A segment cannot be read, and `skipCorrupt` is off.
-        SegmentGone: One is not there any more.
-        DuplicateBroker: One is in the folder of another.
+        SegmentGone: A segment was deleted.
+        DuplicateBroker: A segment is in another broker's folder.
     """
-    # Spark gives one without a value where there are no partitions.
+    # Without partitions Spark passes one without a value.
     paths = partition.paths if isinstance(partition, Segments) else ()
     if options.table == "segments":
         yield from _ends(options, paths)
@@ -121,7 +121,7 @@ def _rows(options: Options, path: str) -> Iterator[Any]:
             since=options.since,
             until=options.until,
         )
-        # What may be skipped is skipped whole: all of it is decoded before any is handed out.
+        # A damaged segment is skipped whole, so it is decoded in full before rows are yielded.
         yield from list(batches) if options.skip_damaged else batches
     except SegmentDamaged as error:
         if not options.skip_damaged:
@@ -130,17 +130,17 @@ def _rows(options: Options, path: str) -> Iterator[Any]:
 
 
 def load_segment(log: Path, path: str) -> Segment:
-    """Read a sealed segment whole.
+    """Return a sealed segment, read in full.
 
     Args:
         log: The directory of logs.
-        path: The segment's, from there.
+        path: The segment's path, relative to it.
 
     Raises:
-        SegmentDamaged: It cannot be read.
-        SegmentGone: It is not there any more.
+        SegmentDamaged: The segment cannot be read.
+        SegmentGone: It was deleted.
         NewerSegment: A newer version of Onward wrote it.
-        DuplicateBroker: It is in the folder of another.
+        DuplicateBroker: It is in another broker's folder.
     """
     describe(log, *path.split("/"))
     return _load(log / path)
@@ -156,7 +156,7 @@ def _load(path: Path) -> Segment:
 
 
 def _load_definitions(path: Path) -> Segment:
-    """Load only what a segment defines, a thousandth of it; records are not checked."""
+    """Load only a segment's definitions, a thousandth of it, without checking records."""
     try:
         with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
             return read_segment(_without_records(data))
@@ -186,7 +186,7 @@ def _without_records(data: mmap) -> bytes:
 
 
 def _may_have(info: SegmentInfo, options: Options) -> bool:
-    """Whether the table has rows of the segment, as far as its two ends tell."""
+    """Whether the segment may have rows of the table, by its header and footer."""
     header, footer = info.header, info.footer
     if header is None or footer is None:
         return False
@@ -212,7 +212,7 @@ def _ends(options: Options, paths: Sequence[str]) -> Iterator[Any]:
 
 
 def _checked(info: SegmentInfo, options: Options) -> SegmentInfo:
-    """Read the segment whole; what is damaged inside is as if its ends were."""
+    """Read the segment in full; return it with a `reason` if a record is damaged."""
     path = options.path / info.path
     try:
         segment = _load(path)
@@ -242,7 +242,7 @@ def _row(info: SegmentInfo) -> dict[str, object]:
         row["damaged"] = info.reason
     if header is None or footer is None:
         return row
-    # What is damaged has no events that anybody gets, whatever its ends say.
+    # No event of a damaged segment is read, whatever its footer counts.
     nothing = {"hops": 0, "flows": 0, "events": 0} if info.reason else {}
     return row | {
         "last_seq": footer.last_seq,

@@ -1,4 +1,4 @@
-"""The data source: what Spark calls for `format("onward")`."""
+"""The data source: the classes that Spark calls for `format("onward")`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["EventLogReader", "EventLogSource", "register"]
 class EventLogSource(DataSource):
     """Event logs as tables: `spark.read.format("onward").option("table", "flows").load(LOG)`.
 
-    Spark hands no choice of columns to a source in Python: name those that are needed in the
-    option `columns`. The same format writes rows as messages: see `onward.pipeline.sink`.
+    Spark does not pass the selected columns to a source in Python: name them in the option
+    `columns`. The same format writes rows as messages: see `onward.pipeline.sink`.
 
     Args:
-        options: What `option` was called with. Cases do not matter.
+        options: The options by name; case is ignored.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -52,15 +52,15 @@ class EventLogSource(DataSource):
         return self._options().ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads all that is there."""
+        """Return the reader of a batch."""
         return EventLogReader(self._options())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return what reads what comes."""
+        """Return the reader of a stream."""
         return EventLogStream(self._options())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what sends rows as messages."""
+        """Return the writer of rows as messages."""
         from ..sink import BatchWriter
 
         return BatchWriter(schema, overwrite, self.options)
@@ -70,27 +70,27 @@ class EventLogSource(DataSource):
 
 
 class EventLogReader(DataSourceReader):
-    """Reads the segments that are sealed when it is asked.
+    """A reader of the segments that are sealed when partitions are made.
 
     Args:
-        options: What to read.
+        options: The options.
     """
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return which segments to read, a task each or small ones together.
+        """Return the segments to read, as partitions: see `pack`.
 
         Raises:
-            LogError: There is no log, or a segment is not what its name says.
+            LogError: There is no log, or a segment is damaged or misnamed.
         """
         found = [(info.path, info.size) for info in self._infos()]
         ends_only = self._options.table == "segments" and not self._options.check
         return list[InputPartition](pack(found, ends_only=ends_only)) or [Segments(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition, as Arrow."""
+        """Yield the rows of a partition as Arrow batches."""
         return read_partition(self._options, partition)
 
     def _infos(self) -> Iterator[SegmentInfo]:
@@ -107,16 +107,16 @@ class EventLogReader(DataSourceReader):
 
 
 def register(spark: SparkSession) -> None:
-    """Have a session know the format `onward` where Spark does not find it by itself.
+    """Register the format `onward` in a session where Spark does not find it.
 
-    Spark finds it where Onward is installed from a wheel, or lies in a zip of `--py-files`. An
-    editable install it does not look into.
+    Spark finds it if Onward is installed from a wheel or is in a zip of `--py-files`, but not in
+    an editable install.
     """
     if any(module.name == "pyspark_onward" for module in iter_modules()):
         return
     try:
         spark.dataSource.register(EventLogSource)
     except PySparkException as error:
-        # Of a Spark Connect server that has found it.
+        # The error of a Spark Connect server that has found it.
         if "ALREADY_EXISTS" not in str(error):
             raise

@@ -1,8 +1,7 @@
-"""The stream: each batch goes on behind the last one, for every broker, and misses nothing.
+"""The reader of a stream: each batch continues after the last one in every broker's log.
 
-An offset says for each broker what was read: see `Position`. It is made by looking at the two ends
-of the segments that the batch will have, so what was deleted unread is found before anything is
-read.
+An offset has the position in each broker's log: see `Position`. It is made from the headers and
+footers of the batch's segments, so segments deleted unread are detected before the batch is read.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ __all__ = ["EventLogStream"]
 Offset = dict[str, Any]
 
 MAX_KNOWN: Final = 10_000
-"""Most segments whose ends are remembered between two looks at them."""
+"""Most segments with cached header and footer."""
 
 
 class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is sealed, batch by batch.
+    """A reader of sealed segments, batch by batch.
 
     Args:
-        options: What to read.
+        options: The options.
     """
 
     def __init__(self, options: Options) -> None:
@@ -47,10 +46,10 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, str] | None = None
         self._known: dict[tuple[str, str], SegmentInfo] = {}
 
-    # --- what Spark asks ------------------------------------------------------------------
+    # --- called by Spark ------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return the offset before everything."""
+        """Return the offset before all segments."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -59,7 +58,7 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxFiles(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Remember what is there: nothing after it is read in this run."""
+        """Record the newest segments, after which this run reads none."""
         self._target = {
             broker: names[-1]
             for broker in self._brokers()
@@ -67,10 +66,10 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Return how far the next batch goes.
+        """Return the offset at the end of the next batch.
 
         Raises:
-            LogError: What is there does not follow what was read: see `onward.pipeline`.
+            LogError: The segments do not follow the ones read before: see `onward.pipeline`.
         """
         budget = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         waiting = {broker: self._after(self._at(start, broker)) for broker in self._brokers()}
@@ -85,14 +84,14 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def reportLatestOffset(self) -> None:  # noqa: N802 - Spark's name
-        """Say nothing: it would list everything once more."""
+        """Return nothing: a report would cost another listing."""
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Return what to read between two offsets: the same segments whenever it is asked.
+        """Return the segments between two offsets; repeated calls return the same.
 
         Raises:
-            SegmentGap: Some were deleted since the second offset was made.
-            LogError: They do not follow each other.
+            SegmentGap: Segments were deleted since the second offset was made.
+            LogError: The segments do not follow each other.
         """
         infos: list[SegmentInfo] = []
         for broker in sorted(end):
@@ -105,20 +104,20 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 infos.append(info)
             if at.segment != last.segment and not self._options.skip_gaps:
                 raise SegmentGone(str(self._options.path / broker / last.segment))
-        # A batch that is run again need not look at what is behind it.
+        # A repeated batch does not need the segments after it.
         self._known.clear()
         ends_only = self._options.table == "segments" and not self._options.check
         parts = pack([(info.path, info.size) for info in infos], ends_only=ends_only)
         return list[InputPartition](parts) or [Segments(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition, as Arrow."""
+        """Yield the rows of a partition as Arrow batches."""
         return read_partition(self._options, partition)
 
     def commit(self, end: Offset) -> None:
-        """Do nothing: Spark says it a batch late, and not at all of the last batch of a run."""
+        """Ignore the call: it comes a batch late, and not for the last batch of a run."""
 
-    # --- what there is --------------------------------------------------------------------
+    # --- segments -------------------------------------------------------------------------
 
     def _brokers(self) -> list[str]:
         return brokers_in(self._options.path, self._options.brokers)
@@ -128,11 +127,11 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Position(broker) if plain is None else Position.of(broker, plain)
 
     def _after(self, at: Position) -> list[str]:
-        """The names behind a position, after a look at what is before it."""
+        """Return the names after a position, and check the segments before it."""
         path = self._options.path
         names = sealed_in(path, at.broker)
         if names and at.log_id:
-            # One that was skipped is nobody's; whether it may be was asked before.
+            # A skipped segment has no log id; whether it may be skipped was checked before.
             lowest = describe(path, at.broker, names[0], skip_damaged=True)
             if lowest.log_id and lowest.log_id != at.log_id:
                 raise DuplicateBroker(
@@ -147,7 +146,7 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [name for name in names if at.segment < name and (target is None or name <= target)]
 
     def _changed(self, start: Offset) -> dict[str, tuple[tuple[str, int, int], ...]]:
-        """What was skipped and has changed since, by broker, with what was read again before."""
+        """Return, by broker, the skipped segments that were or have to be read again."""
         found: dict[str, tuple[tuple[str, int, int], ...]] = {}
         for broker, then in _skipped(self._options.again).items():
             at = self._at(start, broker)
@@ -187,7 +186,7 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _skipped(path: Path | None) -> dict[str, dict[str, list[int]]]:
-    """By broker and name, size and time of what was skipped."""
+    """Return size and time of the skipped segments, by broker and name."""
     if path is None or not path.is_file():
         return {}
     plain: dict[str, dict[str, list[int]]] = json.loads(path.read_text(encoding="utf-8"))
@@ -195,7 +194,7 @@ def _skipped(path: Path | None) -> dict[str, dict[str, list[int]]]:
 
 
 def _shares(waiting: Mapping[str, Sequence[str]], budget: int | None) -> dict[str, Sequence[str]]:
-    """Divide what a batch may take: who has little gets all of it, the others equal parts."""
+    """Divide a batch's budget: a short list is taken whole, the others get equal shares."""
     if budget is None:
         return {broker: names for broker, names in waiting.items() if names}
     shares: dict[str, Sequence[str]] = {}
