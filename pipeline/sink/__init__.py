@@ -1,8 +1,8 @@
 """Rows as messages: `df.write.format("onward")`.
 
-[`BatchWriter`][onward.pipeline.sink.BatchWriter] sends each row of a data frame as a message, to a
-route from a node on or to a tag query of a broker, in batches: at least once, and once where a
-`BatchWorker` (`onward.actors.batches`) takes them.
+[`BatchWriter`][onward.pipeline.sink.BatchWriter] sends the rows of a data frame in batches, to a
+route from a node or to a tag query of a broker. Delivery is at least once, and exactly once to a
+`BatchWorker` (`onward.actors.batches`).
 """
 
 from ._errors import RowRefused, RowsInDoubt, RowsNotDelivered, SinkError

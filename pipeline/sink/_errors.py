@@ -1,15 +1,15 @@
-"""What becomes of rows that are not taken, as errors; each message says what to do.
+"""Errors of the sink; each message gives a remedy.
 
 ```
 PipelineError
 └── SinkError
-    ├── RowsNotDelivered   nobody has taken them: the way, or who is to take them, is not there
-    ├── RowsInDoubt        they may have been taken: no answer, or the receiver has forgotten
-    └── RowRefused         they cannot be sent, or will never be taken, however often they are sent
+    ├── RowsNotDelivered   rows were not taken: the receiver is missing, unreachable or too busy
+    ├── RowsInDoubt        rows may have been taken: no answer, or the receiver has forgotten
+    └── RowRefused         rows cannot be sent, or will never be taken
 ```
 
-All of them fail the task. Spark runs it again as often as `spark.task.maxFailures` says; rows that
-were taken are known again.
+All of them fail the task. Spark repeats it up to `spark.task.maxFailures` times; the receiver
+recognises rows that it has taken.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["RowRefused", "RowsInDoubt", "RowsNotDelivered", "SinkError"]
 
 
 class SinkError(PipelineError):
-    """Rows were not taken."""
+    """A failure to deliver rows."""
 
 
 class RowsNotDelivered(SinkError):
-    """Nobody has taken them: the way, or who is to take them, is not there or is too busy."""
+    """Rows were not taken: the receiver is missing, unreachable or too busy."""
 
 
 class RowsInDoubt(SinkError):
-    """They may have been taken: no answer came, or who took those before has forgotten them."""
+    """Rows may have been taken: no answer came, or the receiver has forgotten earlier ones."""
 
 
 class RowRefused(SinkError):
-    """They cannot be sent, or will never be taken, however often they are sent."""
+    """Rows cannot be sent, or will never be taken, however often they are sent."""

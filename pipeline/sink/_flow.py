@@ -1,8 +1,8 @@
-"""How many batches for one destination are out at a time, by how fast they are taken there.
+"""The adaptive window of unanswered batches for one destination.
 
-A receiver that is slower than the sender is no failure. What says that it does not keep up makes
-the window half as large, down to one batch, and lets all wait a while, longer each time until a
-batch is taken again; each window of batches that are taken makes it larger by one.
+A slow receiver is no failure. A sign that it does not keep up halves the window, down to one
+batch, and starts a pause, which doubles each time until a batch is taken. Each full window of
+taken batches enlarges it by one.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Final
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Flow"]
 
 FIRST_PAUSE: Final = 0.05
-"""Seconds that batches wait at most when their receiver does not keep up for the first time; then
-twice as long each time."""
+"""The longest first pause for a receiver that does not keep up, in seconds. Each further pause is
+twice as long."""
 
 LONGEST_PAUSE: Final = 1.0
-"""Seconds that such a pause is at most. Half of a pause is by chance, so that tasks do not all come
-back at once."""
+"""The longest pause, in seconds. Half of a pause is random, so that tasks do not all resume at
+once."""
 
 
 class Flow:
-    """Lets batches out, those with lower numbers first. `enter`, then ask, then `leave`.
+    """A window that admits batches, lower numbers first: `enter`, send, then `leave`.
 
     Args:
-        most: Batches that may be out, if the receiver keeps up.
+        most: The largest number of unanswered batches.
 
     Attributes:
         taken: Batches that were taken.
-        limit: Batches that may be out now.
+        limit: The current limit of unanswered batches.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class Flow:
         self._turns: list[tuple[int, asyncio.Future[None]]] = []
 
     async def enter(self, number: int) -> None:
-        """Wait until a batch may go; each of those that wait has a number of its own."""
+        """Wait until a batch may be sent; numbers of waiting batches are distinct."""
         turn = asyncio.get_running_loop().create_future()
         heapq.heappush(self._turns, (number, turn))
         self._let_out()
@@ -70,7 +70,7 @@ class Flow:
             raise
 
     def leave(self) -> None:
-        """Say that a batch is not out any more, whatever became of it."""
+        """Record that a batch was answered or has failed."""
         self._out -= 1
         self._let_out()
 
@@ -82,7 +82,7 @@ class Flow:
                 self._out += 1
 
     def progress(self) -> None:
-        """Say that a batch was taken."""
+        """Record that a batch was taken."""
         self.taken += 1
         self._pauses, self._since = 0, None
         self._grown += 1
@@ -91,14 +91,14 @@ class Flow:
             self.limit = min(self.limit + 1, self._most)
 
     def push_back(self) -> float:
-        """Say that the receiver does not keep up; return for how long that has been so, in seconds.
+        """Record that the receiver does not keep up; return for how long, in seconds.
 
-        That is since the first time after the last batch that was taken.
+        The time counts from the first such record after the last batch that was taken.
         """
         loop = asyncio.get_running_loop()
         if self._since is None:
             self._since = loop.time()
-        if not self._paused:  # those that were out together are told together
+        if not self._paused:  # batches sent together are refused together
             self.limit, self._grown = max(1, self.limit // 2), 0
             pause = min(FIRST_PAUSE * 2**self._pauses, LONGEST_PAUSE)
             self._pauses = min(self._pauses + 1, 60)

@@ -1,4 +1,4 @@
-"""The options of the sink, read and checked on the driver, before any task starts."""
+"""The options of the sink, checked on the driver before any task starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .._errors import BadOption
 __all__ = ["SinkOptions", "read_options"]
 
 BROKER: Final = "rsocket+"
-"""What the URI of a broker begins with; every other is of a node."""
+"""The prefix of a broker's URI; any other is of a node."""
 
 _NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     # Default, least and most.
@@ -39,32 +39,32 @@ _SPELLED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """How rows are sent. In Spark's options the names are `chunkRows` and so on.
+    """Options of the sink. In Spark's options the names are `chunkRows` and so on.
 
     Attributes:
-        uri: Where to: of a node (`tcp://host:port`, and whatever else nodes are joined by) or of a
-            broker (`rsocket+tcp://host:port`).
-        destination: The route from that node on, or the tag query for that broker; `None`: each
-            row says it in a column.
+        uri: The endpoint of a node (`tcp://host:port`, or another transport) or of a broker
+            (`rsocket+tcp://host:port`).
+        destination: The route from that node, or the tag query for that broker; `None` if each
+            row has its own in a column.
         column: That column: `route` or `query`.
-        payload: The column of what is sent, binary or string.
-        id: Whose rows these are. Rows of one id, epoch and partition are taken once. By default a
-            random one for each write, which tells its tasks' retries and no more. Given with
-            `epoch` or not at all. A query that begins anew, with a new checkpoint, needs a new one.
-        epoch: The run: the batch id in `foreachBatch`. Later runs have greater numbers. One that
-            failed is run again with its own, also after later ones.
+        payload: The column of payloads, binary or string.
+        id: The identity of the writer. Rows of one id, epoch and partition are taken once. The
+            default is random for each write, so that only retries of its tasks are recognised. Set
+            it with `epoch` or not at all. A query that restarts with a new checkpoint needs a new
+            id.
+        epoch: The number of the run: the batch id in `foreachBatch`. Later runs have greater
+            numbers. A failed run is repeated with its own number, even after later ones.
         chunk_rows: Most rows of a message.
-        chunk_bytes: Bytes of its rows over which no further one is added; a row that is larger
-            goes alone.
-        window: Messages of a task that are sent and not answered. While a receiver does not keep
-            up there are fewer for it, down to one.
-        timeout: How long to wait for an answer, in seconds; and how long for a receiver that does
-            not keep up, since the last message it took. Then the task fails.
-        retries: How often a message that failed is sent again. Then the task fails. That who is to
-            take it does not keep up does not count.
-        max_destinations: Different destinations of the rows of a task. One more fails the task.
-        max_buffered: Bytes of rows of a task that wait for others to go with. At the limit all are
-            sent at once, in messages that are not full.
+        chunk_bytes: Most bytes of rows in a message; a larger row is sent alone.
+        window: Most unanswered messages of a task. For a receiver that does not keep up the limit
+            is lower, down to one.
+        timeout: Seconds to wait for an answer, and for a receiver that does not keep up since the
+            last message it took. Then the task fails.
+        retries: How often a failed message is sent again before the task fails. Refusals of a
+            receiver that does not keep up do not count.
+        max_destinations: Most different destinations of a task's rows. One more fails the task.
+        max_buffered: Most bytes of a task's rows that wait for a full message. At the limit all
+            are sent at once, in messages that are not full.
     """
 
     uri: str
@@ -86,16 +86,16 @@ class SinkOptions:
 
     @property
     def to_broker(self) -> bool:
-        """Whether a broker is asked, by tags, and not a node, by a route."""
+        """Whether the rows go to a broker by tags, and not to a node by a route."""
         return self.uri.startswith(BROKER)
 
 
 def read_options(given: Mapping[str, str], schema: StructType) -> SinkOptions:
-    """Read the options of a write, and hold them against the columns there are.
+    """Return the options of a write, checked against the columns.
 
     Raises:
-        BadOption: One is missing, unknown or out of range, or a column is missing, of another type,
-            or not sent by anything.
+        BadOption: An option is missing, unknown or out of range, or a column is missing, of another
+            type, or unused.
     """
     options = {key.lower(): value for key, value in given.items()}
     known = (*_TEXTS, *_NUMBERS)

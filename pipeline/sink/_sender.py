@@ -1,16 +1,16 @@
-"""Sends the rows of one task: in order, a window at a time, again where no answer says it is done.
+"""The sender of a task's rows: in order, within a window, and again until answered.
 
 ```
 rows ──▶ a buffer for each destination ──▶ batches, numbered by their rows ──▶ `window` at a time
                                                                                   └─ and again
 ```
 
-A batch that overtakes the one before it is refused by the receiver (`GAP`) and sent again once that
-is done. A receiver that refuses one though all before it were done has forgotten them, or is
-another one: the task fails, and is run again from its first row.
+A batch that overtakes the previous one is refused by the receiver (`GAP`) and sent again after
+that one. A receiver that refuses a batch although all before it were taken has forgotten them, or
+is another one: the task fails, and is repeated from its first row.
 
-That a receiver does not keep up is no failure: see `Flow`. A task waits for it up to `timeout`
-after the last batch that was taken; `retries` count what else went wrong.
+A receiver that does not keep up is no failure: see `Flow`. A task waits for it up to `timeout`
+after the last batch that was taken; `retries` counts other failures.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from ._ways import Way
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Sender"]
 
 FIRST_PAUSE: Final = 0.05
-"""Seconds before a batch that failed is sent again for the first time; then twice as long."""
+"""The pause before the first retry of a failed batch, in seconds; each further one is doubled."""
 
 LONGEST_PAUSE: Final = 5.0
-"""Seconds that such a pause is at most."""
+"""The longest pause before a retry, in seconds."""
 
 _HOPELESS: Final = {
     Reason.BROKEN: "it reads no such batches: is it a BatchWorker of a version that does?",
@@ -70,7 +70,7 @@ _TEMPORARY: Final = {
 
 
 class _Stream:
-    """What goes to one destination."""
+    """The rows and batches for one destination."""
 
     __slots__ = ("first", "flow", "previous", "rows", "size", "to")
 
@@ -84,19 +84,19 @@ class _Stream:
 
 
 class Sender:
-    """Sends the rows of one task. `add` them, then `finish`; `cancel` where that did not end well.
+    """A sender of one task's rows: `add` them, then `finish`; `cancel` after an error.
 
     Args:
         way: The connection.
-        options: How they are sent.
-        partition: Which partition they are.
-        attempt: Which attempt of the task this is.
+        options: The options.
+        partition: The number of the partition.
+        attempt: The number of the task's attempt.
 
     Attributes:
         rows: Rows that were added.
         batches: Batches that were made of them.
         again: How often a batch was sent again.
-        duplicates: Rows of batches whose rows had all been taken before this task sent them.
+        duplicates: Rows of batches that had been taken whole before this task sent them.
     """
 
     def __init__(self, way: Way, options: SinkOptions, partition: int, attempt: int) -> None:
@@ -115,10 +115,10 @@ class Sender:
         self._error: BaseException | None = None
 
     async def add(self, to: str, rows: Sequence[bytes]) -> None:
-        """Take rows for a destination; wait while the window is full.
+        """Add rows for a destination; wait while the window is full.
 
         Raises:
-            SinkError: Rows before them, or one of these, cannot be delivered.
+            SinkError: One of these or of the earlier rows cannot be delivered.
         """
         stream = self._streams.get(to) or self._new_stream(to)
         most, limit = self._options.chunk_rows, self._options.chunk_bytes
@@ -127,11 +127,11 @@ class Sender:
             some = rows[at : at + most - len(stream.rows)]
             size = sum(map(len, some))
             if stream.rows and stream.size + size > limit:
-                # They do not all go with those that wait: as many as do, and those, go first.
+                # Not all fit with the waiting rows: fill up the batch and send it first.
                 some, size = _fitting(some, limit - stream.size)
             elif size > limit:
                 some, size = _fitting(some, limit)
-                some = some or rows[at : at + 1]  # larger than a message is meant to be: alone
+                some = some or rows[at : at + 1]  # larger than `chunk_bytes`: alone
                 size = size or len(some[0])
             stream.rows.extend(some)
             stream.size += size
@@ -164,7 +164,7 @@ class Sender:
         return stream
 
     async def finish(self) -> None:
-        """Send what waits, and wait for all answers.
+        """Send the buffered rows, and wait for all answers.
 
         Raises:
             SinkError: Rows could not be delivered.
@@ -177,7 +177,7 @@ class Sender:
         self._check()
 
     async def cancel(self) -> None:
-        """Give up what is out."""
+        """Cancel the unanswered batches."""
         for task in self._out:
             task.cancel()
         await asyncio.gather(*self._out, return_exceptions=True)
@@ -252,7 +252,7 @@ class Sender:
                 slow, overtook = _not_now(error), False
                 trouble = str(error)
             except InDoubt as error:
-                # Others were answered meanwhile: it is slow, and not gone.
+                # Other batches were taken meanwhile: the receiver is slow, not gone.
                 slow = isinstance(error, RequestTimeout) and flow.taken > taken
                 trouble, overtook, doubt = str(error), False, True
             except OnwardError as error:
@@ -265,7 +265,7 @@ class Sender:
             if overtook and previous is not None:
                 await asyncio.wait((previous,))
                 if self._error is not None:
-                    return  # which is what the task fails with
+                    return  # the task fails with this error
             elif slow:
                 waited = flow.push_back()
                 if waited >= self._options.timeout:
@@ -278,10 +278,10 @@ class Sender:
                 tries += 1
 
     def _trouble(self, batch: Batch, answer: BatchAnswer) -> str:
-        """Return why a batch that was refused may be taken if it is sent again.
+        """Return the reason for which a refused batch is worth a retry.
 
         Raises:
-            SinkError: It will not be.
+            SinkError: The batch will not be taken.
         """
         reason = answer.reason
         if reason in _TEMPORARY:
@@ -320,14 +320,14 @@ class Sender:
 
 
 def _not_now(error: NotDelivered) -> bool:
-    """Say whether who is to take a batch does not keep up, or is not there just now."""
-    if isinstance(error, Refused):  # by a node on the way, which says why
+    """Whether the receiver of a batch does not keep up, or is not there just now."""
+    if isinstance(error, Refused):  # by a node along the route, with its reason
         return error.detail == MailboxFull.reason
     return isinstance(error, RequestRejected | MailboxFull)
 
 
 def _fitting(rows: Sequence[bytes], room: int) -> tuple[Sequence[bytes], int]:
-    """Return the first rows that have room together, and their bytes."""
+    """Return the first rows that fit into a number of bytes, and their size."""
     size = 0
     for count, row in enumerate(rows):
         if size + len(row) > room:

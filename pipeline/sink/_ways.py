@@ -1,4 +1,4 @@
-"""The two ways to who takes the rows: a route from a node on, or a tag query to a broker."""
+"""Connections to receivers of rows: by a route from a node, or by a tag query of a broker."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ._options import SinkOptions
 __all__ = ["STICKS", "Way", "open_way"]
 
 STICKS: Final = "onward.batch"
-"""The tag by which all that a task sends to one query sticks to one destination."""
+"""The tag by which all batches of a task for one query stick to one destination."""
 
 
 class Way(ABC):
-    """A connection, and how a batch is sent over it."""
+    """A connection over which batches are sent."""
 
     @abstractmethod
     def check(self, destination: str) -> None:
-        """Look at a destination before anything is sent to it.
+        """Check a destination before the first batch to it.
 
         Raises:
-            AddressError: It cannot be read, or is of no use here.
+            AddressError: It cannot be parsed, or is not allowed here.
         """
 
     @abstractmethod
@@ -37,14 +37,14 @@ class Way(ABC):
         """Send a batch; return the answer.
 
         Raises:
-            NotDelivered: Certainly nobody has taken it.
-            InDoubt: Somebody may have.
-            OnwardError: Something else answers there.
+            NotDelivered: The batch was certainly not taken.
+            InDoubt: The batch may have been taken.
+            OnwardError: The destination takes no batches.
         """
 
 
 class NodeWay(Way):
-    """To a route from a node on."""
+    """A connection to a node; destinations are routes from it."""
 
     def __init__(self, node: Node, link: Address, timeout: float) -> None:
         self._node = node
@@ -53,22 +53,21 @@ class NodeWay(Way):
         self._routes: dict[str, Route] = {}
 
     def check(self, destination: str) -> None:
-        """Read the route."""
+        """Parse the route."""
         self._routes[destination] = (self._link, *parse_route(destination))
 
     async def ask(self, destination: str, payload: bytes) -> bytes:
-        """Ask the worker at the end of the route."""
+        """Send a batch along the route; return the answer."""
         route = self._routes[destination]
         return (await self._node.request(route, payload, timeout=self._timeout)).payload
 
 
 class BrokerWay(Way):
-    """To whom a broker finds by tags.
+    """A connection to a broker; destinations are tag queries.
 
-    Who takes batches knows only its own. So a query that several destinations match is sent with a
-    tag that it sticks to one of them by, one for each partition: a route that is chosen once stays
-    as long as it is there, while others come. A query that says itself how it is divided, by
-    `@shard` or `@sticky`, is sent as it is.
+    A receiver recognises only the batches that it has taken itself. So a query gets a sticky key
+    for each partition: the destination that is chosen first is used while it is registered. A
+    query with its own `@shard` or `@sticky` is not changed.
     """
 
     def __init__(self, client: Client, partition: str) -> None:
@@ -77,7 +76,7 @@ class BrokerWay(Way):
         self._queries: dict[str, str] = {}
 
     def check(self, destination: str) -> None:
-        """Read the query, and add what it sticks by."""
+        """Parse the query, and add the sticky key."""
         query = parse_address_query(destination)
         if query.routing is RoutingType.MULTICAST:
             raise AddressError(destination[:80], "rows have one receiver, which answers for them")
@@ -88,21 +87,21 @@ class BrokerWay(Way):
             self._queries[destination] = destination
 
     async def ask(self, destination: str, payload: bytes) -> bytes:
-        """Ask the destination that the query sticks to."""
+        """Send a batch by the query; return the answer."""
         query = self._queries[destination]
         return (await self._client.request(query, payload, route=BATCHES)).data
 
 
 @asynccontextmanager
 async def open_way(options: SinkOptions, partition: int) -> AsyncGenerator[Way]:
-    """Connect, for the time of a task.
+    """Open the connection of a task, and close it at the end.
 
     Raises:
-        LinkDown: There is nobody.
+        LinkDown: The endpoint cannot be reached.
     """
     if options.to_broker:
         key = hashlib.blake2b(f"{partition} {options.id}".encode(), digest_size=8).hexdigest()
-        # What is sent again is the sink's to decide, which knows what is in doubt.
+        # The sink decides on retries, as it knows which batches are in doubt.
         limits = ClientOptions(request_timeout=options.timeout, max_tries=1)
         async with connect(options.uri, options=limits) as client:
             yield BrokerWay(client, key)

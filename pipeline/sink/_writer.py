@@ -1,4 +1,4 @@
-"""`BatchWriter`: what Spark calls, once on the driver and once in each task."""
+"""The writer that Spark calls on the driver and in each task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ._ways import open_way
 __all__ = ["BatchWriter", "SentRows"]
 
 RecordBatch: TypeAlias = Any
-"""A `pyarrow.RecordBatch`; the checkers know nothing of it."""
+"""A `pyarrow.RecordBatch`, which has no annotations."""
 
 _logger: Final = logging.getLogger("onward.pipeline.sink")
 
@@ -37,18 +37,18 @@ _SOME_HAD: Final = (
     "right if a task or this epoch is run again; other rows need an id or an epoch of their own"
 )
 _AT_ONCE: Final = 1000
-"""Rows with destinations of their own that are looked at before the loop does other things."""
+"""Rows with their own destinations that are processed before yielding to the loop."""
 
 
 @dataclass(frozen=True)
 class SentRows(WriterCommitMessage):
-    """What one task has sent, all of it taken.
+    """The counts of one task after all its rows were taken.
 
     Attributes:
         rows: Rows.
         batches: Messages they were sent in.
         again: How often a message was sent again.
-        duplicates: Rows of messages whose rows had all been taken before this task sent them.
+        duplicates: Rows of messages that had been taken whole before this task sent them.
     """
 
     rows: int
@@ -58,19 +58,19 @@ class SentRows(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Sends rows as messages: `df.write.format("onward").mode("append")`.
+    """A writer of rows as messages: `df.write.format("onward").mode("append")`.
 
-    Each task has one connection. What is sent is sent: there is no commit that makes rows visible
-    together, and nothing is taken back when the job fails. A job that is run again sends the rows
-    again; who takes them knows those it had by `id`, `epoch` and partition.
+    Each task has one connection. There is no commit that makes rows visible together, and a failed
+    job takes no message back. A repeated job sends the rows again; the receiver recognises those it
+    has taken by `id`, `epoch` and partition.
 
     Args:
         schema: The columns of the rows.
-        overwrite: Whether what was there is to be replaced, which messages cannot do.
+        overwrite: Whether Spark asks to overwrite, which is refused.
         options: See `SinkOptions`.
 
     Raises:
-        BadOption: They cannot be sent that way.
+        BadOption: `overwrite` is set, or an option or column is invalid.
     """
 
     def __init__(self, schema: StructType, overwrite: bool, options: Mapping[str, str]) -> None:
@@ -82,7 +82,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Send the rows of a task.
 
         Raises:
-            SinkError: Not all were taken; Spark runs the task again.
+            SinkError: Not all rows were taken; Spark repeats the task.
         """
         context = TaskContext.get()
         partition, attempt = (
@@ -91,7 +91,7 @@ class BatchWriter(DataSourceArrowWriter):
         return asyncio.run(_send_all(self.options, partition, attempt, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Look at what all tasks have sent: rows that were dropped are not dropped in silence."""
+        """Log a warning if receivers dropped rows of any task as duplicates."""
         sent = [each for each in messages if isinstance(each, SentRows)]
         rows, duplicates = sum(each.rows for each in sent), sum(each.duplicates for each in sent)
         if duplicates:
@@ -102,8 +102,8 @@ class BatchWriter(DataSourceArrowWriter):
 async def _send_all(
     options: SinkOptions, partition: int, attempt: int, batches: Iterator[RecordBatch]
 ) -> SentRows:
-    # Rows come from Spark by a blocking call, and the connection has to live meanwhile; so a thread
-    # waits for the next ones while those before are sent.
+    # Spark's iterator blocks, and the connection must be served meanwhile. So a thread waits for
+    # the next rows while the previous ones are sent.
     batch = await _next(batches)
     if batch is None:
         return SentRows(0)
@@ -141,7 +141,7 @@ async def _add(sender: Sender, options: SinkOptions, partition: int, batch: Reco
         return
     column = batch.column(batch.schema.get_field_index(options.column))
     _refuse_nulls(sender, partition, options.column, column)
-    # Rows for one destination after the other are added together.
+    # Consecutive rows for one destination are added together.
     start, destinations = 0, column.to_pylist()
     for at in range(1, len(destinations) + 1):
         if at == len(destinations) or destinations[at] != destinations[start]:
