@@ -1,12 +1,12 @@
-"""The tag index made of many routes, and a live broker's held against its log.
+"""Tag indexes of many routes, and the check of a broker's index against its log.
 
 ```python
 manifest = write_snapshot_from(prepare(spark.read.parquet("routes")), "index")
 drift = verify(spark, "saved.onwx", Lake("lake"))
 ```
 
-The snapshot has the bytes that one process would write (`protocol.broker.write_snapshot`); a broker
-loads it: `onward broker --index index/index.onwx`.
+The snapshot has the bytes that a single process writes (`protocol.broker.write_snapshot`). A broker
+loads it with `onward broker --index index/index.onwx`.
 """
 
 from ._build import MAX_PARTIALS, build, number_routes

@@ -1,11 +1,11 @@
-"""The tag index of many routes, in two phases: bitmaps of parts, and their unions.
+"""The tag index of many routes, built in two phases: partial bitmaps, and their unions.
 
 ```
 routes ─▶ prepared: each with its number ─▶ partial bitmaps, in each task ─▶ by tag ─▶ unions
 ```
 
-Whatever the routes' partitions, the index is the same, and its bitmaps have the bytes that
-`write_snapshot` gives them: numbers are places in the order of the route ids.
+The index does not depend on the partitions of the routes, and its bitmaps have the bytes that
+`write_snapshot` writes: a route's number is its position in the order of the route ids.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .._schema import REPORT_TABLES
 __all__ = ["MAX_PARTIALS", "build", "number_routes"]
 
 MAX_PARTIALS: Final = 100_000
-"""Partial bitmaps that a task holds; at the limit it hands all of them on and begins anew."""
+"""Partial bitmaps that a task holds; at the limit it emits all of them."""
 
 ROWS: Final = 2_000
-"""Bitmaps in one batch of what is handed on."""
+"""Bitmaps in one emitted batch."""
 
 PARTIAL: Final = "key string, value string, part binary"
 INDEX: Final = REPORT_TABLES["tag_index"]
@@ -39,19 +39,18 @@ Batch = Any
 
 
 def number_routes(routes: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Give each route its number: its place in the order of the ids.
+    """Number the routes by their positions in the order of the ids.
 
-    An order that is made anew may be cut otherwise, and the numbers would not fit. So Spark keeps
-    it, until the caller lets go of it.
+    A second sort may cut the partitions differently, which makes the numbers wrong. So the sorted
+    rows are persisted until the caller releases them.
 
     Args:
         routes: The columns of `PREPARED`.
 
     Returns:
-        The routes with a column `number`, partition after partition in its order; and what to
-        call `unpersist` of.
+        The routes with a column `number`, in its order; and the frame to `unpersist`.
     """
-    # The place of a row in its partition is in the lower 33 bits of this.
+    # The lower 33 bits of the id are the row's position in its partition.
     bits = 33
     placed = (
         routes.repartitionByRange("route_id")
@@ -60,7 +59,7 @@ def number_routes(routes: DataFrame) -> tuple[DataFrame, DataFrame]:
         .persist()
     )
     part = sf.shiftright(sf.col("place"), bits)
-    # As many rows as there are partitions.
+    # One row for each partition.
     counts = {
         int(row["part"]): int(row["n"])
         for row in placed.groupBy(part.alias("part")).agg(sf.count("*").alias("n")).collect()
@@ -78,7 +77,7 @@ def build(routes: DataFrame, *, max_partials: int = MAX_PARTIALS) -> DataFrame:
     """Return the tag index of routes: the report `tag_index`.
 
     Args:
-        routes: What `number_routes` returns; or any `number`, `keys` and `values`.
+        routes: The frame of `number_routes`, or any with `number`, `keys` and `values`.
         max_partials: See `MAX_PARTIALS`.
     """
     return (
@@ -102,7 +101,7 @@ def _partials(limit: int, batches: Iterator[Batch]) -> Iterator[Batch]:
                 held[tag] = numbers
             else:
                 bitmap |= numbers
-            # Not after the batch: one may have any number of tags.
+            # Within the batch, which may have any number of tags.
             if len(held) >= limit:
                 yield from _handed_on(held)
                 held = {}
@@ -110,7 +109,7 @@ def _partials(limit: int, batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def _grouped(batch: Batch) -> Iterator[tuple[tuple[str, str | None], BitMap]]:
-    """Yield each tag of a batch and the routes that carry it."""
+    """Yield each tag of a batch with the routes that carry it."""
     keys, values = batch.column("keys"), batch.column("values")
     offsets: npt.NDArray[np.int32] = keys.offsets.to_numpy()
     lengths = offsets[1:] - offsets[:-1]
@@ -118,17 +117,17 @@ def _grouped(batch: Batch) -> Iterator[tuple[tuple[str, str | None], BitMap]]:
     if not len(numbers):
         return
     key = keys.flatten().dictionary_encode()
-    # Null is a value as well: it must not be lost, nor become the empty text.
+    # Null is a value: it must neither be lost nor become the empty text.
     value = values.flatten().dictionary_encode(null_encoding="encode")
     width = len(value.dictionary)
     codes = np.asarray(key.indices).astype(np.int64) * width + np.asarray(value.indices)
-    # Of equal tags the numbers stay in order.
+    # Stable, so that numbers of equal tags stay in order.
     order = np.argsort(codes, kind="stable")
     sorted_codes, numbers = codes[order], numbers[order]
     begins = np.flatnonzero(np.diff(sorted_codes, prepend=-1))
     ends = np.append(begins[1:], len(codes))
     names, texts = key.dictionary.to_pylist(), value.dictionary.to_pylist()
-    # Numbers as bitmaps take them fastest.
+    # The fastest input for a bitmap.
     view = memoryview(numbers.tobytes()).cast("I")
     heads = sorted_codes[begins].tolist()
     for code, begin, end in zip(heads, begins.tolist(), ends.tolist(), strict=True):
@@ -154,7 +153,7 @@ def _handed_on(held: dict[tuple[str, str | None], BitMap]) -> Iterator[Batch]:
 
 
 def _unions(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Unite what is next to each other and of one tag, over the ends of batches as well."""
+    """Yield the unions of adjacent bitmaps of one tag, also across batches."""
     made: list[tuple[str, str | None, int, bytes]] = []
     tag: tuple[str, str | None] | None = None
     parts: list[BitMap] = []

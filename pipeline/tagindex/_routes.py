@@ -1,8 +1,8 @@
-"""Routes from wherever they are, in the one form that an index is made of.
+"""Readers of route entries from several sources, into the form that an index is built from.
 
-Routes come as rows (`ROUTE_ROWS`), as lines of JSON, as a snapshot, or as what a log says of who
-came and went. Each is read by the code that a table of a broker uses: so keys have one spelling,
-default tags are there, and no tag counts twice.
+Sources are rows (`ROUTE_ROWS`), lines of JSON, a snapshot, or the route events of a log. Each is
+read by the code of the broker's routing table. So keys have one spelling, default tags are added,
+and no tag counts twice.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ ROUTE_ROWS: Final = (
     "route string, service string, tags map<string,string>, broker string, timestamp bigint,"
     " weight double"
 )
-"""Routes as rows: `route` and `broker` are UUIDs, keys of tags are as people write them. A route
-that has a key several times needs `tags array<struct<key:string,value:string>>` instead. The last
-three may be left out, or be null: none, 0 and 1."""
+"""Routes as rows: `route` and `broker` are UUIDs, keys of tags are in text form. A route with
+several values of a key needs `tags array<struct<key:string,value:string>>` instead. The last three
+may be omitted or null, which means none, 0 and 1."""
 
 PREPARED: Final = (
     "route_id binary, record binary, keys array<string>, values array<string>, shown string,"
     " expected boolean"
 )
-"""Routes as an index is made of them: id, what a snapshot has of it, its tags, those and its weight
-as people write them, and whether it was there or only expected."""
+"""Prepared routes: the id, the record in a snapshot, the tags, a text of tags and weight, and
+whether the destination was only expected."""
 
 ROWS: Final = 10_000
-"""Rows in one batch of what is prepared."""
+"""Rows in one batch of prepared routes."""
 
 _ALL_TAGS: Final = """
 flatten(transform(
@@ -73,12 +73,12 @@ flatten(transform(
     )
 ))
 """
-"""What `carried_tags_text` has made a map of."""
+"""The list of tags from a map by `carried_tags_text`."""
 
 _WEIGHT: Final = """
 if(tags['weight'] rlike '^[0-9]{1,9}([.][0-9]{1,9})?$', cast(tags['weight'] as double), 1.0D)
 """
-"""What a broker makes of the tag."""
+"""The weight that a broker reads from the tag."""
 
 Batch = Any
 """A `pyarrow.RecordBatch`, which has no annotations."""
@@ -89,10 +89,10 @@ def prepare(rows: DataFrame, path: str | Path | None = None) -> DataFrame:
 
     Args:
         rows: The columns of `ROUTE_ROWS`.
-        path: Where they are from, to be named where one is no route.
+        path: Their origin, for errors.
 
     Raises:
-        RouteUnreadable: (In Spark's job.) A row is no route; the text says which, and why.
+        RouteUnreadable: (In Spark's job.) A row is no route; the text gives row and reason.
     """
     read = partial(_of_rows, "the routes" if path is None else str(path))
     return rows.mapInArrow(partial(_mapped, read), PREPARED)
@@ -102,9 +102,9 @@ def routes_of_lines(spark: SparkSession, path: str | Path) -> DataFrame:
     """Return the routes of files with lines of JSON, in the form `PREPARED`.
 
     Raises:
-        RouteUnreadable: (In Spark's job.) A line is no route; the text says which, and why.
+        RouteUnreadable: (In Spark's job.) A line is no route; the text gives line and reason.
     """
-    # Without empty lines and remarks, as `parse_routes` reads them.
+    # Without empty lines and comments, like `parse_routes`.
     read = spark.read.text(str(path)).select("value", "_metadata.file_path")
     lines = read.where(sf.col("value").rlike(r"^\s*[^\s#]"))
     return lines.mapInArrow(partial(_mapped, _of_lines), PREPARED)
@@ -116,7 +116,7 @@ def routes_of_snapshot(spark: SparkSession, path: str | Path, count: int) -> Dat
     Args:
         spark: The session.
         path: The snapshot; the executors read it.
-        count: How many routes it has.
+        count: The number of its routes.
     """
     read = partial(_of_snapshot, str(path))
     return spark.range(count).mapInArrow(partial(_mapped, read), PREPARED)
@@ -130,30 +130,29 @@ def routes_of_events(
     *,
     segments: DataFrame | None = None,
 ) -> DataFrame:
-    """Return who was there at a time, as a log says: the columns of `ROUTE_ROWS`.
+    """Return the destinations registered at a time, by a log: the columns of `ROUTE_ROWS`.
 
-    Tags are a list, as a key may be there several times. The weight is what the tag `weight` says,
-    which is the default of `BrokerOptions.weight_tag`.
+    Tags are a list, as a key may have several values. The weight is read from the tag `weight`,
+    the default of `BrokerOptions.weight_tag`.
 
-    A destination was there if it had come, or changed its tags, and had not left since: by the
-    order in which its broker wrote, whatever its clock said. It is there while one broker has it;
-    of several, the one that wrote of it last by the clock. A broker that starts anew, after a crash
-    say, has nobody: what came in an epoch before counts no more.
+    A destination was registered if it had come, or changed its tags, and had not left since. The
+    order is that of the broker's log, not of its clock. One broker that has the destination
+    suffices; of several, the last event by the clock is used. A broker that restarts has no
+    destinations, so events of its earlier epochs do not count.
 
     Args:
-        events: The table `route_events`, from as far back as anybody who is there may have come.
+        events: The table `route_events`, since the registration of the oldest destination.
         nodes: The table `dim_node`: the names of services.
         routes: The table `dim_route`: the ids of routes.
-        at: Up to when events count by the broker's clock, that moment not included; `None` for all
-            there are.
-        segments: The table `segments`, which knows of a broker's start even if nobody has come
+        at: Use events before this time by the broker's clock; `None` for all.
+        segments: The table `segments`, which shows a broker's start even if no destination has come
             since.
     """
-    # Spark's comparison needs a column of its own type; `None` leaves all.
+    # Spark cannot compare with `None`.
     before = events if at is None else events.where(sf.col("ts") < sf.lit(at))
-    # The clock may be set; what a broker has written keeps its order.
+    # The clock may be set; a broker's numbers keep their order.
     last = Window.partitionBy("broker", "route_id").orderBy(sf.col("seq").desc())
-    # Brokers have no order but the clock's. One that lost it does not take it from another.
+    # Events of several brokers are ordered by the clock only. A departure does not hide another's.
     elsewhere = Window.partitionBy("route_id").orderBy(sf.col("ts").desc(), "broker")
     runs = before.select("broker", "epoch")
     if segments is not None:
@@ -171,7 +170,7 @@ def routes_of_events(
     ids = routes.groupBy("route_id").agg(sf.min("uuid").alias("route"))
     names = nodes.groupBy("node").agg(sf.min("name").alias("service"))
     return (
-        # By the left, as each carries its id among its tags, whatever the lake lists.
+        # Left joins: a destination carries its id among its tags even if the lake lacks it.
         there.join(ids, "route_id", "left")
         .join(names, "node", "left")
         .select(
@@ -233,7 +232,7 @@ def _of_lines(batch: Batch) -> Iterator[SnapshotRoute]:
 
 
 def _number_of(path: str, line: str) -> int | None:
-    """Return which line of a file it is, which Spark does not tell; `None` if nobody knows."""
+    """Return the number of a line in a file, which Spark does not give; `None` if unknown."""
     try:
         with Path(path).open("rb") as file:
             numbered = enumerate(file, 1)
@@ -274,10 +273,10 @@ def _of_row(row: Mapping[str, Any]) -> SnapshotRoute:
 
 
 def _pairs(tags: Any) -> Iterator[tuple[str, str | None]]:
-    """Yield tags from a map, or from a list of structures.
+    """Yield tags from a map, or from a list of structs.
 
     Raises:
-        SnapshotError: A tag of a list, or its key, is null; those of a map cannot be.
+        SnapshotError: A tag of a list, or its key, is null.
     """
     for each in tags or ():
         if each is None:

@@ -1,4 +1,4 @@
-"""Snapshots written by Spark, byte for byte those of one process; and one held against a log."""
+"""Snapshots written by Spark, equal in bytes to one process's; and their check against a log."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ __all__ = [
 ]
 
 SNAPSHOT: Final = "index.onwx"
-"""The name of the snapshot in the folder that is written to."""
+"""The name of the snapshot in its folder."""
 
 MANIFEST: Final = "manifest.json"
-"""The name of what is said of it, beside it."""
+"""The name of the manifest beside it."""
 
 FILE_MODE: Final = 0o640
-"""As segments have: tags are user data. The umask takes from it."""
+"""The mode of segments, too: tags are user data. The umask applies."""
 
 MAX_SHOWN: Final = 100
 """Most routes and tags that a `Drift` names."""
 
 
 Bitmap: TypeAlias = tuple[str, str | None, bytes]
-"""A tag, its key as people write it, and its bitmap's bytes."""
+"""A tag's key in text form, its value, and its bitmap's bytes."""
 
 
 _NOTHING: Final[Bitmap] = ("", None, b"")
 
 
 class Tables(Protocol):
-    """Where the tables of a lake are read: an `ingest.Lake`."""
+    """A reader of a lake's tables, such as `ingest.Lake`."""
 
     def table(self, spark: SparkSession, name: str) -> DataFrame:
         """Return a table."""
@@ -67,16 +67,15 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is in a snapshot.
+    """The manifest of a snapshot.
 
     Attributes:
         version: The version of its format.
-        routes: How many routes.
-        bitmaps: How many tags they carry.
-        postings: How many tags all of them carry together.
-        bytes: How long the file is.
-        xor: The hashes of all bitmaps, one on the other: the same if and only if, but for chance,
-            the bitmaps are.
+        routes: The number of routes.
+        bitmaps: The number of distinct tags, each with a bitmap.
+        postings: The sum of the numbers of tags of all routes.
+        bytes: The size of the file.
+        xor: The XOR of the hashes of all bitmaps, to compare two snapshots.
     """
 
     version: int
@@ -89,16 +88,16 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What a snapshot and a log do not have in common.
+    """The differences between a snapshot and a log.
 
     Attributes:
-        routes: How many routes the snapshot has that were there.
-        missing: Routes that the log has and the snapshot has not.
-        unexpected: Routes that the snapshot has and the log has not.
-        other_tags: Routes whose tags or weights differ.
-        bitmaps: Bitmaps of the snapshot that are not of its own routes, or are not there.
-        shown: Some of them, in words.
-        through: How far the log is known, which the jobs say; what came later is not.
+        routes: Registered routes in the snapshot.
+        missing: Routes in the log only.
+        unexpected: Routes in the snapshot only.
+        other_tags: Routes with different tags or weights.
+        bitmaps: Bitmaps of the snapshot that are missing or do not match its routes.
+        shown: Texts of some differences.
+        through: The time up to which the log is known, set by the jobs.
     """
 
     routes: int
@@ -111,24 +110,24 @@ class Drift:
 
     @property
     def differences(self) -> int:
-        """How many there are."""
+        """The number of differences."""
         return self.missing + self.unexpected + self.other_tags + self.bitmaps
 
 
 def write_snapshot_from(prepared: DataFrame, folder: str | Path) -> Manifest:
     """Write a snapshot of routes, and its manifest.
 
-    The driver writes the file, on a disk of its own. It is given its rows in order, a partition at
-    a time, and keeps 32 bytes of each route and bitmap. File and manifest have their names when
-    they are whole.
+    The driver writes the file to its local disk. It fetches the rows in order, one partition at a
+    time, and keeps 32 bytes for each route and bitmap. File and manifest are renamed to their names
+    when they are complete.
 
     Args:
         prepared: Routes, in the form `PREPARED`.
-        folder: Where to; it is made.
+        folder: The folder of the files; it is created.
 
     Raises:
-        SnapshotError: A route is there twice.
-        OSError: It cannot be written.
+        SnapshotError: A route occurs twice.
+        OSError: A file cannot be written.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -183,7 +182,7 @@ def _rows(frame: DataFrame) -> Iterator[Any]:
 
 
 def _hash(key: str, value: str | None, bitmap: bytes) -> int:
-    # Each part with its length: no two tags run into one.
+    # Each part with its length, so that different tags have different inputs.
     name, text = key.encode(), b"" if value is None else value.encode()
     head = len(name).to_bytes(4) + (b"\0" if value is None else b"\1") + len(text).to_bytes(4)
     return int.from_bytes(blake2b(head + name + text + bitmap, digest_size=8).digest())
@@ -195,20 +194,20 @@ def _hash(key: str, value: str | None, bitmap: bytes) -> int:
 def verify(
     spark: SparkSession, snapshot: str | Path, lake: Tables, at: datetime | None = None
 ) -> Drift:
-    """Hold a snapshot against what a log says, and its bitmaps against its routes.
+    """Compare a snapshot with a log, and its bitmaps with its routes.
 
-    Routes are alike if they have the same tags, each with all its values, and the same weight; what
-    the snapshot only expected was not there. A log that an earlier Onward wrote into the lake tells
-    no null from an empty value, and of a key one value.
+    Two routes are equal if they have the same tags, each with all its values, and the same weight.
+    Routes that the snapshot only expected are ignored. A log of an earlier Onward has one value for
+    each key, and does not distinguish null from empty.
 
-    The driver goes through the bitmaps of both in one order, a partition of Spark's at a time, and
+    The driver compares the bitmaps of both in one order, a partition of Spark's at a time, and
     keeps 16 bytes for each of the snapshot's.
 
     Args:
         spark: The session.
         snapshot: The file; drivers and executors read it.
         lake: The lake.
-        at: When the snapshot was made; `None` for the end of the log.
+        at: The time of the snapshot; `None` for the end of the log.
 
     Raises:
         TableUnreadable: The snapshot cannot be read.
@@ -241,7 +240,7 @@ def verify(
 
 
 def _without_ours(rows: DataFrame) -> DataFrame:
-    # The broker's own services are not saved: they make themselves anew.
+    # The broker's own services are not saved: they register at each start.
     return rows.where("service is not null and not startswith(service, 'onward.')")
 
 
@@ -268,7 +267,7 @@ def _routes_apart(saved: DataFrame, logged: DataFrame) -> tuple[dict[str, int], 
 
 
 def _bitmaps_apart(saved: DataFrame, opened: Snapshot) -> tuple[int, list[str]]:
-    """Compare the bitmaps of a snapshot with those that its own routes make."""
+    """Compare the bitmaps of a snapshot with ones built from its routes."""
     numbered, kept = number_routes(saved)
     try:
         made = build(numbered).orderBy("key", sf.col("value").asc_nulls_first())
@@ -284,7 +283,7 @@ def _bitmaps_apart(saved: DataFrame, opened: Snapshot) -> tuple[int, list[str]]:
 
 
 def _in_order(opened: Snapshot) -> Iterator[Bitmap]:
-    """Yield the bitmaps of a snapshot as they are in the file: in `posting_order`."""
+    """Yield the bitmaps of a snapshot in the order of the file: `posting_order`."""
     entries = np.frombuffer(opened.tag_directory, np.dtype("<u8")).reshape(-1, 4)
     for at in np.argsort(entries[:, 1], kind="stable"):
         (key, value), _, bitmap = opened.tag(int(at))
@@ -292,9 +291,9 @@ def _in_order(opened: Snapshot) -> Iterator[Bitmap]:
 
 
 def _differences(ours: Iterator[Bitmap], theirs: Iterator[Bitmap]) -> Iterator[str]:
-    """Yield what two streams of bitmaps do not have in common; both are in one order.
+    """Yield texts of the differences between two streams of bitmaps, both sorted.
 
-    If one is not, what is out of order is told as well.
+    Bitmaps out of order are reported as differences.
     """
     mine, made = next(ours, None), next(theirs, None)
     while mine is not None or made is not None:
