@@ -1,15 +1,14 @@
-"""Tables to tables: the reports, as pure functions of data frames.
+"""Transforms: the reports, as pure functions of data frames.
 
 ```python
 matrix = lake.table(spark, "flows", day=day).transform(traffic_matrix)
 quantiles = hops.transform(latency_histogram).transform(latency_quantiles)
 ```
 
-Each takes tables of the lake as `LAKE_TABLES` declares them, and returns exactly the columns that
-`REPORT_TABLES` declares for its report. None reads, writes, looks up a session, runs a job, or asks
-what time it is: the day is chosen by who reads the tables. All is done by Spark's own expressions,
-without functions of Python. A row of the lake is one event; ingest sees to that, nothing here
-looks for doubles.
+A transform takes tables of the lake as `LAKE_TABLES` declares them, and returns exactly the columns
+that `REPORT_TABLES` declares for its report. It does not read, write, look up a session, run a job
+or read a clock: the caller chooses the day of the tables. It uses Spark's expressions only, no
+functions of Python. Each row of the lake is one event; ingestion removes duplicates.
 """
 
 from ._audit import AUDIT_SECONDS, audit, audit_totals

@@ -1,17 +1,17 @@
-"""Whether all that was taken has been accounted for, by each broker and over each link.
+"""The audit: a balance of requests and messages for each broker and each link.
 
-Two equations, over what is counted in flows, which are never sampled:
+Two equations hold for the counts of flows, which are never sampled:
 
     broker:  sent = delivered + dropped + unroutable + missing - duplicated
     link:    sent = received + dropped + missing - duplicated
 
-In one window neither need hold: what is taken in one window ends in a later one. So `missing` and
-`duplicated` are running totals, from the first window there is to the end of the row's, and those
-of the last window are what counts. They are kept for each kind of request and each run of a
-broker, where they cannot make up for one another, and then added up.
+They need not hold in one window: a request of one window may end in a later one. So `missing` and
+`duplicated` are running totals from the first window to the end of the row's, and those of the last
+window are the result. They are computed for each kind of request and each run of a broker, so that
+they do not cancel out, and then added up.
 
-Where a day ends there is always something in hand. What comes after it tells what has become of
-it: of what is in hand at midnight no more can be lost than what is open at any later time.
+At the end of a day some requests are open. The flows after it bound their loss: it is at most the
+number that is open at any later time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ._columns import is_asked, is_outcome, start_of, total_where, with_columns_
 __all__ = ["AUDIT_SECONDS", "audit", "audit_totals"]
 
 AUDIT_SECONDS: Final = 60
-"""How long a window of the audit is, in seconds, if nothing else is said."""
+"""The default length of a window, in seconds."""
 
 _DROPPED: Final = (
     Outcome.DROP,
@@ -46,26 +46,25 @@ def audit(
     window_seconds: int = AUDIT_SECONDS,
     until: datetime | None = None,
 ) -> DataFrame:
-    """Set what was taken against what became of it.
+    """Compare the requests and messages that were accepted with their outcomes.
 
     A broker's row has its name as `src` and an empty `dst`: `sent` are the requests read,
-    `received` the copies handed to destinations, `delivered` what ended well, `dropped` what was
-    dropped, rejected, invalid, canceled or failed, `unroutable` what had no destination. A link's
-    row has the log of the sending end as `src` and the link as `dst`: `sent` at that end,
+    `received` the copies sent to destinations, `delivered` those that succeeded, `dropped` those
+    dropped, rejected, invalid, canceled or failed, `unroutable` those without a destination. A
+    link's row has the log of the sending end as `src` and the link as `dst`: `sent` at that end,
     `received` at the other, `dropped` by the link.
 
-    A link that is recorded at one end only has null for the other: nothing can be said, so
-    nothing is missing. A receiving end that got nothing at all and recorded nothing looks
-    the same.
+    A link that is recorded at one end only has null for the other, and counts nothing as missing.
+    A receiving end that received and recorded nothing looks the same.
 
     Args:
-        flows: The table `flows`, from the start of the brokers or of a time when nothing was in
-            hand. What was in hand at its start shows as duplicated, at its end as missing.
+        flows: The table `flows`, from the start of the brokers or a time without open requests.
+            Requests open at its start show as duplicated, those open at its end as missing.
         nodes: The table `dim_node`, for the names of links; without it they are numbers in hex.
-        window_seconds: How long a window is; a flow counts in the one it began in.
-        until: Return the windows that begin before this. Flows from then on do not count as sent or
-            ended; what they show to have ended of what was in hand in a series' last window before
-            is neither missing nor duplicated there.
+        window_seconds: The length of a window; a flow counts in the one it began in.
+        until: Return the windows that begin before this time. Later flows are not counted as sent
+            or ended; they only show which of the requests open in a series' last window have ended,
+            so that these are neither missing nor duplicated.
 
     Returns:
         The report `audit`. The counts are those of the window; `missing` and `duplicated` are
@@ -85,8 +84,8 @@ def _brokers(flows: DataFrame) -> DataFrame:
     def asked(*outcomes: Outcome) -> Column:
         return total_where(is_asked() & is_outcome(*outcomes), "frames")
 
-    # What workers handle is taken along for the balance alone, where it adds nothing: a flow that
-    # there was no room for in its window does not say what was asked.
+    # Messages to workers are included in the balance only, where they add nothing: a flow that
+    # exceeded the limit of its window has no tag set to tell them from requests.
     taken = total_where(is_outcome(Outcome.RECEIVED), "frames")
     ended = total_where(is_outcome(Outcome.DELIVER, Outcome.UNROUTABLE, *_DROPPED), "frames")
     return (
@@ -131,7 +130,7 @@ def _links(flows: DataFrame, nodes: DataFrame | None) -> DataFrame:
     )
     named = counted.withColumn("name", sf.lit(None).cast("string"))
     if nodes is not None:
-        # A name's row may come more than once, from several runs.
+        # Several runs may each have a row for a name.
         names = nodes.groupBy(sf.col("node").alias("dest_node")).agg(sf.min("name").alias("name"))
         named = counted.join(names, "dest_node", "left")
     both = sf.col("sender").isNotNull() & sf.col("receiver").isNotNull()
@@ -151,10 +150,10 @@ def _links(flows: DataFrame, nodes: DataFrame | None) -> DataFrame:
 
 
 def _balanced(counts: DataFrame, until: datetime | None) -> DataFrame:
-    """Add up what is open in each series, and then the series of a row, window by window.
+    """Add up the open counts of each series, and then the series of a row, window by window.
 
-    A series has no row for a window in which nothing was counted. What it adds to the total is
-    therefore told by its changes, which are 0 there.
+    A series has no row for a window without counts. So the total is the sum of the changes of the
+    series, which are 0 there.
     """
     so_far = Window.partitionBy("src", "dst", "series").orderBy("window_start")
     running = counts.withColumn("running", sf.sum("open").over(so_far))
@@ -179,7 +178,7 @@ def _balanced(counts: DataFrame, until: datetime | None) -> DataFrame:
 
 
 def _settled(running: DataFrame, until: datetime) -> DataFrame:
-    """Leave the windows before a time; the last of each series knows what came after."""
+    """Return the windows before a time; the last of each series includes what ended later."""
     series = Window.partitionBy("src", "dst", "series").orderBy("window_start")
     later = series.rowsBetween(0, Window.unboundedFollowing)
     is_before = sf.col("window_start") < sf.lit(until)
@@ -204,7 +203,7 @@ def audit_totals(audited: DataFrame) -> DataFrame:
 
     Returns:
         The columns of the report without `window_start`: counts added up over all windows, and
-        what was missing and duplicated at the end of the last.
+        `missing` and `duplicated` of the last.
     """
     return (
         audited.groupBy("src", "dst")

@@ -1,4 +1,4 @@
-"""How destinations come and go."""
+"""The coming and going of destinations."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from ._columns import hour_of, with_columns_of
 __all__ = ["FLAP_SECONDS", "event_text", "route_churn"]
 
 FLAP_SECONDS: Final = 60
-"""Who comes back within this many seconds has flapped."""
+"""A destination that comes back within this many seconds has flapped."""
 
 
 def event_text(name: EventName) -> str:
-    """Return what the column `event` says of an event."""
+    """Return an event's text in the column `event`."""
     return name.name.lower()
 
 
 def route_churn(events: DataFrame, flap_seconds: float = FLAP_SECONDS) -> DataFrame:
     """Count for each destination and hour how often it came and went.
 
-    A *flap* is a destination that comes back within `flap_seconds` of its going; it counts in the
-    hour it came back in. A life counts in the hour it ended in. What a broker that died could not
-    write is not known: a destination that comes twice in a row has no life in between.
+    A *flap* is a return within `flap_seconds` of the departure; it counts in the hour of the
+    return. A life counts in the hour of its end. A broker that crashed could not write all events:
+    a destination that comes twice in a row has no life in between.
 
     Args:
-        events: The table `route_events`. Lives that began before it are not known.
-        flap_seconds: In seconds.
+        events: The table `route_events`. Lives that began before it are not counted.
+        flap_seconds: The longest absence of a flap.
 
     Returns:
         The report `route_churn`; `median_life_s` is null where no life has ended.
     """
     up, down = event_text(EventName.UP), event_text(EventName.DOWN)
-    # The clock may be set; what a broker has written keeps its order.
+    # The clock may be set; a broker's numbers keep their order.
     before = Window.partitionBy("broker", "route_id").orderBy("epoch", "seq")
     changes = (
         events.filter(sf.col("event").isin(up, down) & sf.col("route_id").isNotNull())

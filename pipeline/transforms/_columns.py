@@ -1,4 +1,4 @@
-"""What the transforms share: the codes of the log as columns, and the last select of a report."""
+"""Columns shared by the transforms: codes of the log, times, and the columns of a report."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ FAILED: Final = (
     Outcome.DROP,
     Outcome.FAILED,
 )
-"""How what was asked for ends badly. Who withdraws a request has not been failed."""
+"""Outcomes that are failures. A request that its requester cancels is none."""
 
 
 def is_asked() -> Column:
-    """Tell the rows of what a broker was asked: requests, and messages to a tag query.
+    """Whether a row is of a request to a broker, or of a message to a tag query.
 
-    What workers handle is of kind `MESSAGE` as well, but asks for no tags.
+    Messages to workers are of kind `MESSAGE`, too, but have no tag set.
     """
     request = sf.col("kind").between(int(Kind.RESPONSE), int(Kind.PUSH))
     return request | ((sf.col("kind") == int(Kind.MESSAGE)) & (sf.col("tagset_id") != 0))
 
 
 def is_outcome(*outcomes: Outcome) -> Column:
-    """Tell the rows that have one of these outcomes."""
+    """Whether a row has one of these outcomes."""
     if len(outcomes) == 1:
         return sf.col("outcome") == int(outcomes[0])
     return sf.col("outcome").isin(*map(int, outcomes))
 
 
 def total_where(condition: Column, column: str) -> Column:
-    """Add up a column over the rows of a group for which a condition holds; 0 if for none."""
+    """Return the sum of a column over the rows of a group with a condition; 0 if none."""
     return sf.sum(sf.when(condition, sf.col(column)).otherwise(0))
 
 
 def start_of(column: str, seconds: int) -> Column:
-    """Return when so many seconds began that a time is in, counted in UTC.
+    """Return the start of the interval of so many seconds that a time is in, in UTC.
 
-    `date_trunc` would count in the session's time zone, and there are some with half hours.
+    `date_trunc` uses the session's time zone, which may have half hours.
     """
     return sf.timestamp_micros(start_us(column, seconds))
 
 
 def start_us(column: str, seconds: int) -> Column:
-    """Return `start_of` in microseconds: what is added up for each start may have it in its key."""
+    """Return `start_of` in microseconds, for use as a part of a key."""
     micros = sf.unix_micros(column)
     return micros - sf.pmod(micros, sf.lit(seconds * 1_000_000))
 
@@ -77,7 +77,7 @@ def hour_of(column: str) -> Column:
 
 
 def with_columns_of(frame: DataFrame, report: str) -> DataFrame:
-    """Select exactly the columns that a report is declared with, in their order and types."""
+    """Select the declared columns of a report, in their order and types."""
     # No type of a report has a comma and a space in it.
     declared = (column.split(" ", 1) for column in REPORT_TABLES[report].split(", "))
     return frame.select(*(sf.col(name).cast(kind).alias(name) for name, kind in declared))

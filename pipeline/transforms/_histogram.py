@@ -1,7 +1,7 @@
-"""Buckets of a log-linear histogram: of 16 to each power of two, so that counts can be added up.
+"""Log-linear histograms with 16 buckets to each power of two; their counts can be added up.
 
-Values up to 31 have a bucket each. From there on a bucket spans at most a sixteenth of its lower
-bound, which is what bounds the error of every quantile read from it: `MAX_ERROR`.
+Values up to 31 have a bucket each. A further bucket spans at most a sixteenth of its lower bound,
+which bounds the error of each quantile: `MAX_ERROR`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _BITS: Final = 4
 _PER_OCTAVE: Final = 1 << _BITS
 
 MAX_ERROR: Final = 1 / _PER_OCTAVE
-"""How far, relative to the true one, a quantile that is read from buckets can be off."""
+"""The largest relative error of a quantile that is computed from buckets."""
 
 MAX_LATENCY_US: Final = 2**32 - 1
-"""Microseconds; what takes longer counts as this. It is the most that the log can say."""
+"""The largest latency in the log, in microseconds; longer ones count as this."""
 
 
 def bucket_of(latency_us: int) -> int:
     """Return the number of the bucket of a latency in microseconds, from 0 to 463.
 
-    Less than 0 counts as 0, more than `MAX_LATENCY_US` as that.
+    A negative latency counts as 0, one above `MAX_LATENCY_US` as that.
     """
     value = min(max(latency_us, 0), MAX_LATENCY_US)
     shift = max(0, value.bit_length() - 1 - _BITS)
@@ -41,7 +41,7 @@ def bucket_of(latency_us: int) -> int:
 
 
 def bucket_bounds(bucket: int) -> tuple[int, int]:
-    """Return the least latency of a bucket and the least of the next, in microseconds."""
+    """Return the lower bounds of a bucket and of the next one, in microseconds."""
     shift = max(0, (bucket >> _BITS) - 1)
     low = (bucket - (shift << _BITS)) << shift
     return low, low + (1 << shift)
@@ -50,7 +50,7 @@ def bucket_bounds(bucket: int) -> tuple[int, int]:
 def bucket_column(latency_us: Column) -> Column:
     """Return `bucket_of` as a column."""
     value = sf.least(sf.greatest(latency_us, sf.lit(0)), sf.lit(MAX_LATENCY_US)).cast("bigint")
-    # Half more keeps the logarithm of a power of two on its side of the whole number.
+    # The half keeps the logarithm of a power of two from being rounded below its integer.
     highest = sf.floor(sf.log2(value + sf.lit(0.5)))
     shift = sf.greatest(highest - _BITS, sf.lit(0)).cast("int")
     return (shift * _PER_OCTAVE + sf.call_function("shiftright", value, shift)).cast("int")
@@ -71,25 +71,24 @@ def _width(bucket: Column) -> Column:
 
 
 def share_below(bucket: Column, latency_us: Column) -> Column:
-    """Return the share of a bucket that is within a latency, from 0 to 1, if it is spread evenly.
+    """Return the share of a bucket, from 0 to 1, that is within a latency if spread evenly.
 
-    It is off by a part of the one bucket that the latency is in.
+    The error is at most a part of the bucket that the latency is in.
     """
     within = (latency_us + 1 - _low(bucket)) / _width(bucket)
     return sf.least(sf.greatest(within, sf.lit(0.0)), sf.lit(1.0))
 
 
 def with_quantiles(counts: DataFrame, keys: tuple[str, ...], **quantiles: float) -> DataFrame:
-    """Read quantiles from counts of buckets.
+    """Return quantiles computed from counts of buckets.
 
-    The quantile q is the least value that at least q of the counted are not above. The bucket
-    that it is in is known; its place in there is by even spread, which is off by at most
-    `MAX_ERROR` of it.
+    The quantile q is the least value that at least a share q of the values does not exceed. Within
+    its bucket values are assumed to be spread evenly; the relative error is at most `MAX_ERROR`.
 
     Args:
-        counts: Columns `bucket` and `n`, and the keys; a bucket can be there more than once.
-        keys: What there is a row of quantiles for.
-        **quantiles: The name of a column, and the quantile from 0 to 1 it has.
+        counts: Columns `bucket` and `n`, and the keys; a bucket may occur more than once.
+        keys: The columns to group by; each group has a row of quantiles.
+        **quantiles: The names of columns, each with its quantile from 0 to 1.
 
     Returns:
         The keys, `n`, and the quantiles as doubles.

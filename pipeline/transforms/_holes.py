@@ -1,8 +1,8 @@
-"""What is not in the lake, by log: events that were not recorded, and those that got lost since.
+"""The report of holes in each log: events that were not recorded, and events that were lost.
 
-A balance over a hole is worth nothing, so both belong to each audit. A broker or node that could
-not record something says how much and why, in an event of its own; what it numbered and is not in
-the lake shows as numbers that are missing in a segment, or between two.
+A balance over a hole is meaningless, so an audit includes both. A broker or node that could not
+record events writes an event with their number and the reason. Lost events show as numbers that
+are missing in a segment or between two.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ._churn import event_text
 __all__ = ["MAX_REASONS", "log_holes"]
 
 MAX_REASONS: Final = 3
-"""Reasons of one log that are told, the first in the order of letters."""
+"""Most reasons of one log in the report, the first in alphabetical order."""
 
 _SAID: Final = r"^([0-9]{1,18}) events?: (.*)$"
-"""What the reason of an event `LOST` looks like."""
+"""The pattern of the reason of an event `LOST`."""
 
 
 def log_holes(
@@ -31,20 +31,20 @@ def log_holes(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> DataFrame:
-    """Tell what each log lacks between two times.
+    """Return the number of events that each log lacks between two times.
 
     Args:
-        segments: The table `segments`, all of it: numbers are missing between two.
+        segments: The whole table `segments`: numbers are missing between two of them.
         events: The table `route_events`.
-        completeness: The table `completeness`. What it knows to be missing and segments do not
-            say when, such as a damaged segment at the end of a run, counts at any time.
-        since: From when on; from the first by default.
-        until: Up to when; to the last by default.
+        completeness: The table `completeness`. Missing numbers without a known time, such as those
+            of a damaged segment at the end of a run, count at any time.
+        since: The begin; by default the first event.
+        until: The end; by default the last event.
 
     Returns:
-        A row for each log that lacks something: `log`, `absent` (numbered, and not in the lake),
-        `unrecorded` (the log says itself that it could not take them) and `reasons`, at most
-        `MAX_REASONS`. Events that were numbered before they were lost are in both figures.
+        A row for each log that lacks events: `log`, `absent` (numbered, but not in the lake),
+        `unrecorded` (reported by the log as not recorded) and `reasons`, at most `MAX_REASONS`.
+        Events that were numbered before they were lost are in both figures.
     """
     numbers = _numbers(segments)
     whole = numbers.groupBy("broker").agg(sf.sum("absent").alias("known"))
@@ -64,7 +64,7 @@ def log_holes(
         _touches("ts", "ts", since, until)
     )
     told = sf.regexp_extract("reason", _SAID, 1)
-    # An event that cannot be read still says that something was lost.
+    # A reason of another form counts as one lost event.
     lost = said.select(
         "broker",
         sf.when(told == "", 1).otherwise(told.cast("bigint")).alias("unrecorded"),
@@ -93,19 +93,19 @@ def log_holes(
 
 
 def _numbers(segments: DataFrame) -> DataFrame:
-    """Return `broker`, `began`, `ended`, `absent`: numbers without an event, and about when."""
+    """Return `broker`, `began`, `ended`, `absent`: missing numbers and their approximate time."""
     log = Window.partitionBy("broker")
     run = Window.partitionBy("broker", "epoch").orderBy("first_seq")
     in_order = Window.partitionBy("broker").orderBy("epoch", "first_seq")
-    # What was before the first segment of a lake was deleted before there was one.
+    # Events before the first segment were deleted before the lake was begun.
     is_first_run = sf.col("epoch") == sf.min("epoch").over(log)
     before = sf.coalesce(
         sf.lag("last_seq").over(run),
         sf.when(is_first_run, sf.col("first_seq") - 1).otherwise(0),
     )
     none = sf.lit(0).cast("bigint")
-    # Of a segment that is damaged, and was skipped, the numbers lie between its neighbours; it may
-    # be there a second time, as it was when it had been put right.
+    # The numbers of a damaged and skipped segment lie between its neighbours. It has a second row
+    # if it was repaired and read later.
     placed = segments.filter(sf.col("last_seq").isNotNull()).select(
         "broker",
         "started",
@@ -135,7 +135,7 @@ def _numbers(segments: DataFrame) -> DataFrame:
 
 
 def _touches(began: str, ended: str, since: datetime | None, until: datetime | None) -> Column:
-    """Tell what lies between two times, or over one of them; what has no time always does."""
+    """Whether a row's time overlaps the range of two times; a row without a time does."""
     touches = sf.lit(True)
     if since is not None:
         touches = touches & (sf.col(ended).isNull() | (sf.col(ended) >= sf.lit(since)))

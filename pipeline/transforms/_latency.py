@@ -1,4 +1,4 @@
-"""How long it took: histograms that can be added up, and the quantiles in them."""
+"""The reports of latency: histograms that can be added up, and their quantiles."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _SECONDS: Final[Mapping[str, int]] = MappingProxyType({"minute": 60, "hour": 3_6
 def latency_histogram(hops: DataFrame) -> DataFrame:
     """Count latencies by bucket, for each minute, destination and tag set.
 
-    Requests that ended well count with the time from their first frame to their end, messages with
-    the time their worker had them in hand, whether they ended there or went on. What failed is
-    left out: failing fast is not being fast. `n` adds up weights, so it estimates how many there
-    were of all, not of the sample.
+    The latency of a successful request is the time from its first frame to its end. That of a
+    message is the time its worker took, even if it was forwarded. Failures are omitted: failing
+    fast is not being fast. `n` is a sum of weights, which estimates the number of all requests,
+    not of the sample.
 
     Args:
         hops: The table `hops`.
 
     Returns:
-        The report `latency_hist`; `bucket_bounds` says what a bucket's number means.
+        The report `latency_hist`; `bucket_bounds` returns the bounds of a bucket.
     """
     went_on = (sf.col("kind") == int(Kind.MESSAGE)) & is_outcome(Outcome.FORWARD, Outcome.RETURN)
-    # A minute and a bucket in one number: less to look up for each hop.
+    # One number for minute and bucket makes a shorter key.
     slot = start_us("ts", 60) + bucket_column(sf.col("latency_us"))
     counted = (
         hops.filter(is_outcome(Outcome.DELIVER) | went_on)
@@ -48,11 +48,11 @@ def latency_histogram(hops: DataFrame) -> DataFrame:
 def merge_latency(
     histogram: DataFrame, unit: Literal["minute", "hour", "day"] = "hour"
 ) -> DataFrame:
-    """Add up histograms to longer times, without the hops they are made of.
+    """Merge histograms into ones of longer times, without the hops.
 
     Args:
         histogram: The report `latency_hist`.
-        unit: Over what; a day is UTC.
+        unit: The longer time; a day is UTC.
 
     Returns:
         The same columns; `minute` is the start of the unit.
@@ -66,9 +66,9 @@ def merge_latency(
 
 
 def latency_quantiles(histogram: DataFrame) -> DataFrame:
-    """Read the median and the 95th and 99th percentile from histograms.
+    """Return the median and the 95th and 99th percentile of histograms.
 
-    Each is off by at most a sixteenth (`MAX_ERROR`) of what the counted latencies give.
+    The relative error of each is at most a sixteenth (`MAX_ERROR`).
 
     Args:
         histogram: The report `latency_hist`, of minutes or merged.

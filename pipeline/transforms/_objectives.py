@@ -1,4 +1,4 @@
-"""Service level objectives: how fast the share of requests that may fail is being used up."""
+"""Service level objectives, and the rate at which their error budgets are used up."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from ._latency import latency_histogram
 __all__ = ["MAX_OBJECTIVES", "Objective", "slo_burn"]
 
 MAX_OBJECTIVES: Final = 64
-"""Objectives of one call; more are a `ValueError`."""
+"""Most objectives of one call."""
 
 _STEP: Final = 300
 _WINDOWS: Final = (("burn_5m", 1), ("burn_1h", 12), ("burn_6h", 72))
 _SERVICE: Final = "service"
 
 _BAD: Final = (Outcome.UNROUTABLE, Outcome.REJECTED, Outcome.DROP, Outcome.FAILED)
-"""What is held against a service. `INVALID` and `CANCELED` are the requester's."""
+"""Outcomes that are failures of a service. `INVALID` and `CANCELED` are the requester's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What share of requests has to end well.
+    """A share of requests that has to succeed.
 
     Attributes:
-        name: What the report calls it.
-        service: The service that is asked; `None` for all that brokers are asked.
-        latency_us: Ending well also means within this many microseconds; `None` for any time.
+        name: The name in the report.
+        service: The service of the requests; `None` for all requests to brokers.
+        latency_us: The longest latency of a success, in microseconds; `None` for no limit.
         target: The share, more than 0 and less than 1: 0.999.
 
     Raises:
-        ValueError: The name or the service is empty, or a number is outside of what it may be.
+        ValueError: The name or the service is empty, or a number is out of range.
     """
 
     name: str
@@ -60,29 +60,29 @@ def slo_burn(
     objectives: Sequence[Objective],
     tagsets: DataFrame | None = None,
 ) -> DataFrame:
-    """Tell for each five minutes how many requests ended well, and how fast the rest is used up.
+    """Return for each five minutes how many requests succeeded, and the burn rates.
 
-    A burn of 1 uses up what the target allows exactly; one of 14 over an hour is an outage. Who
-    alerts on it asks for a high burn over an hour *and* over five minutes, as the first is sure
-    of itself and the second knows when it is over.
+    A burn of 1 uses up the error budget exactly; one of 14 over an hour is an outage. Alert on a
+    high burn over an hour *and* over five minutes: the first avoids false alarms, the second ends
+    the alarm in time.
 
-    How many ended is counted; how many of those were in time is the share of the sample, of the
-    same five minutes. Without a sample there, all that ended well count as in time. The share
-    is off by a part of the one bucket that the limit is in. Of requests whose tags the log had no
-    room for, the sample of all services has none: they count as in time as often as the others.
+    The number of successes is counted; the share of them in time is estimated from the sample of
+    the same five minutes. Without a sample all successes count as in time. The error of the share
+    is a part of the bucket that the limit is in. The sample of all services lacks requests with a
+    tag set that exceeded the log's limit: their share in time is taken to be that of the others.
 
     Args:
-        flows: The table `flows`, from six hours before what the report is wanted for.
+        flows: The table `flows`, from six hours before the first window of interest.
         latencies: The report `latency_hist`, or the table `hops`.
-        objectives: At most `MAX_OBJECTIVES`, of different names.
-        tagsets: The table `dim_tagset`. Without it a request that found no destination is held
-            against no service, and an outage of all its destinations does not show.
+        objectives: At most `MAX_OBJECTIVES`, with different names.
+        tagsets: The table `dim_tagset`. Without it a request without a destination counts for no
+            service, and an outage of all its destinations does not show.
 
     Returns:
-        The report `slo_burn`: a row for each objective and five minutes in which one was asked.
+        The report `slo_burn`: a row for each objective and five minutes with requests.
 
     Raises:
-        ValueError: There are none, too many, or two of one name.
+        ValueError: There are no objectives, too many, or two with one name.
     """
     _check(objectives)
     histogram = latencies if "bucket" in latencies.columns else latency_histogram(latencies)
@@ -134,7 +134,7 @@ def _burn(steps: int, allowed: Column) -> Column:
 def _counts(
     flows: DataFrame, objectives: Sequence[Objective], tagsets: DataFrame | None
 ) -> DataFrame:
-    """Return of each five minutes and objective what has ended, and what of it well."""
+    """Return for each five minutes and objective the numbers of ended and successful requests."""
     ended = flows.filter(
         (sf.col("kind") != int(Kind.LINK)) & is_outcome(Outcome.DELIVER, *_BAD)
     ).withColumn("anybody", is_asked())
@@ -151,8 +151,8 @@ def _counts(
 def _times(
     histogram: DataFrame, objectives: Sequence[Objective], tagsets: DataFrame | None
 ) -> DataFrame:
-    """Return of each five minutes and objective that has a limit what was measured, and in time."""
-    # The times of workers' messages, which ask for no tags, are no times of requests.
+    """Return for each five minutes and objective with a limit the sample, and its part in time."""
+    # Without messages to workers, which have no tag set and are no requests.
     requests = histogram.withColumn("anybody", sf.col("tagset_id") != 0)
     limits = sf.array(*(sf.lit(each.latency_us).cast("bigint") for each in objectives))
     limit = sf.get(limits, sf.col("which"))
@@ -175,7 +175,7 @@ def _five_minutes(column: str) -> Column:
 def _assigned(
     frame: DataFrame, objectives: Sequence[Objective], tagsets: DataFrame | None
 ) -> DataFrame:
-    """Repeat each row for each objective that it counts for, by its number in `which`."""
+    """Repeat each row for each objective that it counts for, with its number in `which`."""
     services = sorted({each.service for each in objectives if each.service is not None})
     if tagsets is None or not services:
         asking = frame.withColumn("asked", sf.lit(None).cast("string"))

@@ -1,12 +1,12 @@
-"""The ways that messages took, and those that went round or nowhere.
+"""The reports of the paths of messages, and of anomalies such as loops and losses.
 
-Each hop of a message was recorded where it happened, with its depth: how many hops were recorded
-before it. All hops of a trace come to one place by a single exchange, are cut down to distinct
-places there, so that a trace id used again and again cannot grow without end, and are put in the
-order of their depth. Clocks of different nodes are not compared for that.
+Each hop of a message is recorded at its node, with its depth: the number of hops recorded before
+it. One shuffle brings all hops of a trace together. They are reduced to distinct places, so that a
+trace id used again and again has a bounded size, and sorted by depth. Clocks of different nodes are
+not compared for that.
 
 A message belongs to the day of its first hop. So hops of some minutes before and after a day are
-read along with its own, and what is cut off at either end is not judged.
+read, too, and traces that are cut off at either end are not judged.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ __all__ = [
 ]
 
 LOOK_AROUND: Final = timedelta(minutes=5)
-"""How far before and after a day hops are read, for messages under way at midnight."""
+"""The time before and after a day of which hops are read, for messages in transit at midnight."""
 
 SETTLED: Final = timedelta(seconds=10)
-"""A message whose last hop is nearer to the end of what is known may still be under way."""
+"""The time before the end of the logs in which a message's last hop need not be its end."""
 
 TEMPORARY: Final = r"^(.*/)(?:[0-9]+#)?[0-9a-f]{32,}$"
-"""Names of workers whose address is 32 or more hexadecimal digits: what `random_address` makes for
-a mailbox that waits for one answer, or a child without a name. All of a node are one place."""
+"""Names of workers with 32 or more hexadecimal digits as address: `random_address` of a mailbox for
+one answer, or of a child without a name. All of a node are one place."""
 
 MAX_PATH: Final = 64
-"""Places of a path that are shown, from its start."""
+"""Most places of a path in the report, from its start."""
 
 MAX_PATHS: Final = 10_000
-"""The most paths that can be asked for."""
+"""Most paths in a report."""
 
 MAX_PLACES: Final = 1_024
-"""Places of one trace, by worker and depth, that are looked at: those with the least depth."""
+"""Most places of one trace, by worker and depth, that are used: those with the least depth."""
 
 _LAST_DEPTH: Final = 255
-"""Deeper hops are recorded as this."""
+"""The largest depth; deeper hops are recorded as this."""
 
 _WAY: Final = ("shown",)
 _WAY_AND_ENDS: Final = ("outcomes", "log", "shown")
-"""What is known of a place, besides its depth and its worker. All of it is sorted and copied, so
-paths do without what only anomalies need."""
+"""Fields of a place besides its depth and worker. All are sorted and copied, so `paths` omits those
+that only anomalies need."""
 
 
 def paths(
@@ -66,23 +66,23 @@ def paths(
     nodes: DataFrame | None = None,
     between: tuple[datetime, datetime] | None = None,
 ) -> DataFrame:
-    """Tell which ways messages took, how many each, and how long it took them.
+    """Return the paths of messages, each with the number of messages and the time they took.
 
-    A path is the workers that had the message in hand, there and back, by the depth of their
-    hops; where it was copied, those of one depth by their numbers. The time is from when the
-    first began to when the last ended, which compares the clocks of their nodes.
+    A path is the sequence of workers that handled the message, there and back, by the depth of
+    their hops; workers of one depth, if it was copied, are sorted by number. The time is from the
+    begin of the first hop to the end of the last, which compares the clocks of their nodes.
 
     Args:
-        hops: The table `hops`. Only messages to workers count: what a broker is asked takes one
-            step, which is in the traffic matrix.
-        top: How many paths: those that most messages took. At most `MAX_PATHS`.
-        nodes: The table `dim_node`. With it temporary addresses (`TEMPORARY`) of one node are one
-            place, that which was seen first; without it each is another.
-        between: Messages whose first hop is from the one time until before the other. Give hops
-            from `LOOK_AROUND` before to `LOOK_AROUND` after. All messages by default.
+        hops: The table `hops`. Only messages to workers count: a request to a broker has one hop,
+            which is in the traffic matrix.
+        top: The number of paths, the most frequent ones. At most `MAX_PATHS`.
+        nodes: The table `dim_node`. With it all temporary addresses (`TEMPORARY`) of a node are one
+            place, named by the one seen first; without it they differ.
+        between: Return messages with a first hop from the first time on and before the second. Give
+            hops from `LOOK_AROUND` before to `LOOK_AROUND` after. All messages by default.
 
     Returns:
-        The report `paths`: `traces` adds up weights; `p95_us` is off by at most `MAX_ERROR`.
+        The report `paths`: `traces` is a sum of weights; the error of `p95_us` is `MAX_ERROR`.
 
     Raises:
         ValueError: `top` is less than 1 or more than `MAX_PATHS`.
@@ -104,21 +104,21 @@ def path_anomalies(
     between: tuple[datetime, datetime] | None = None,
     known_until: datetime | None = None,
 ) -> DataFrame:
-    """Name the messages whose way was not as it should be.
+    """Return the messages with an anomalous path.
 
-    - `loop`: on its way there, up to the first worker it ended at, it came to one worker
-      twice; or to one worker three times in all.
-    - `black_hole`: it was handed on and nobody recorded it any more, not even its end. It is lost,
-      or went where nobody records, or was on its way when the hops end.
-    - `return_asymmetry`: the answer came back over other nodes than the request went. Only
-      where neither was copied.
+    - `loop`: the message visited a worker twice before it was first delivered, or three times in
+      all.
+    - `black_hole`: the message was forwarded, and no later hop was recorded. It was lost, or went
+      to a node without a log, or was in transit when the hops end.
+    - `return_asymmetry`: the answer passed through other nodes than the request. Only where neither
+      was copied.
 
     Args:
         hops: The table `hops`.
-        nodes: As for `paths`; loops are looked for between workers as they are.
+        nodes: As for `paths`; loops are still detected by the actual workers.
         between: As for `paths`.
-        known_until: Until when all logs are known. A message whose last hop is less than `SETTLED`
-            before is no black hole: what follows is not there yet. By default all are judged.
+        known_until: The time up to which all logs are known. A message with a last hop less than
+            `SETTLED` before it is no black hole. By default all are judged.
 
     Returns:
         The report `path_anomalies`: a row for each trace and kind.
@@ -153,15 +153,15 @@ def _stitched(
     between: tuple[datetime, datetime] | None,
     known: tuple[str, ...],
 ) -> DataFrame:
-    """Return a row for each trace: its places in order, when it began and ended, its weight.
+    """Return a row for each trace: its places in order, its begin, end and weight.
 
-    A place is (`depth`, `dest`, and what is to be `known`): a worker at a depth, the `outcomes`
-    there as a set of bits, the hash of the `log` that says so, and what the worker is `shown` as.
+    A place has `depth`, `dest` and the fields in `known`: a worker at a depth, its `outcomes` as a
+    set of bits, the hash of the `log` with the hop, and the worker that is `shown`.
     """
     if nodes is not None:
         hops = hops.join(_temporary(nodes), hops["dest_node"] == sf.col("temporary"), "left")
     ended = sf.unix_micros("ts")
-    # For each: what a hop says, and how that of several is put together.
+    # For each field: its value in a hop, and how the values of several hops are merged.
     said = {
         "outcomes": sf.call_function("shiftleft", sf.lit(1), sf.col("outcome").cast("int")),
         "log": sf.xxhash64("broker"),
@@ -171,7 +171,7 @@ def _stitched(
     ends = ("first", "began", "ended", "weight") if between else ("began", "ended", "weight")
     bounds = {"first": sf.min, "began": sf.min, "ended": sf.max, "weight": sf.max}
     places = (
-        # What workers handle asks for no tags; a message to a tag query is a request.
+        # Messages to workers have no tag set; a message to a tag query is a request.
         hops.filter((sf.col("kind") == int(Kind.MESSAGE)) & (sf.col("tagset_id") == 0))
         .select(
             "trace_id",
@@ -183,7 +183,7 @@ def _stitched(
             ended.alias("ended"),
             "weight",
         )
-        # One exchange for all that follows.
+        # One shuffle for all that follows.
         .repartition("trace_id")
         .groupBy("trace_id", "depth", "dest")
         .agg(
@@ -206,10 +206,10 @@ def _stitched(
 
 
 def _began_between(begin: datetime, end: datetime) -> Column:
-    """Tell the messages of a day.
+    """Whether a message belongs to a day.
 
-    One that began before is of the day before, unless it goes on for longer than that day looks
-    ahead: a trace id that is used again and again belongs to each day.
+    A message that began before belongs to the day before, unless it lasts longer than
+    `LOOK_AROUND` into the day: a trace id that is used again and again belongs to each day.
     """
 
     def at(moment: datetime) -> Column:
@@ -220,14 +220,14 @@ def _began_between(begin: datetime, end: datetime) -> Column:
 
 
 def _temporary(nodes: DataFrame) -> DataFrame:
-    """Return temporary addresses, and for each the first of its node, which stands for all."""
+    """Return temporary addresses, each with the first of its node, which represents all."""
     named = nodes.filter(sf.col("name").rlike(TEMPORARY)).select(
         sf.col("node").alias("temporary"),
         sf.regexp_extract("name", TEMPORARY, 1).alias("of"),
         "first_seen",
     )
     first = sf.min(sf.struct("first_seen", "temporary")).over(Window.partitionBy("of"))
-    # One row for each, also where a name came from several logs.
+    # One row for each, even if several logs have the name.
     return (
         named.groupBy("temporary", "of")
         .agg(sf.min("first_seen").alias("first_seen"))
@@ -254,7 +254,7 @@ def _path() -> Column:
 
 
 def _is_loop() -> Column:
-    # Places are distinct: a worker that is there twice was come to at two depths.
+    # Places are distinct: a worker that occurs twice was visited at two depths.
     again = sf.size("workers") != sf.size(sf.array_distinct("workers"))
     return sf.when(again, _goes_round()).otherwise(sf.lit(False))
 
@@ -263,7 +263,7 @@ def _goes_round() -> Column:
     until = sf.coalesce(sf.col("there"), sf.lit(_LAST_DEPTH))
     there = _dests(sf.filter(sf.col("places"), lambda place: place["depth"] <= until))
     twice_there = sf.size(there) != sf.size(sf.array_distinct(there))
-    # A run of three in the sorted ones.
+    # A run of three in the sorted workers.
     runs = sf.aggregate(
         sf.col("workers"),
         sf.struct(
@@ -300,7 +300,7 @@ def _is_asymmetric() -> Column:
     back = sf.filter(
         sf.col("places"), lambda place: (place["depth"] >= there) & (place["depth"] <= home)
     )
-    # The node that asked may have recorded nothing on the way out.
+    # The requesting node may have recorded no hop of the request.
     asked = sf.slice(_logs(back), -1, 1)
     differs = _without_repeats(sf.concat(asked, _logs(out))) != sf.reverse(
         _without_repeats(_logs(back))
@@ -313,7 +313,7 @@ def _logs(places: Column) -> Column:
 
 
 def _without_repeats(logs: Column) -> Column:
-    """Leave of each run of one log one: a message stays on a node for several hops."""
+    """Reduce each run of one log to one: a message stays on a node for several hops."""
     empty = sf.array().cast("array<bigint>")
     return sf.aggregate(
         logs,

@@ -1,4 +1,4 @@
-"""How evenly the destinations of a tag set are used, and which keys are the reason."""
+"""The reports of load over the destinations of a tag set, and of the most frequent keys."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from ._columns import hour_of, is_outcome, with_columns_of
 __all__ = ["MAX_HOT_KEYS", "hot_keys", "shard_load"]
 
 MAX_HOT_KEYS: Final = 10_000
-"""The most keys that can be asked for, of each tag set and hour."""
+"""Most keys in a report for each tag set and hour."""
 
 _SLICE_SHIFT: Final = 58
-"""Hashes come in 64 slices, in their order: of keys met equally often few are in the last."""
+"""Hashes are divided into 64 ordered slices, so that few keys of equal frequency are in one."""
 
 
 def shard_load(flows: DataFrame) -> DataFrame:
-    """Tell how the requests for a tag set were spread over its destinations, hour by hour.
+    """Return how the requests for a tag set were spread over its destinations, hour by hour.
 
-    `skew` is what the busiest destination got, divided by what each would have got of an even
-    spread: 1 is even. Only destinations that got something are known here, so one that got
-    nothing does not make it worse.
+    `skew` is the load of the busiest destination divided by the average load: 1 is even.
+    Destinations without requests are unknown here, so they do not increase it.
 
     Args:
         flows: The table `flows`.
@@ -55,17 +54,17 @@ def shard_load(flows: DataFrame) -> DataFrame:
 
 
 def hot_keys(hops: DataFrame, top: int = 20) -> DataFrame:
-    """Name the keys that most requests are for, of each tag set and hour.
+    """Return the most frequent keys of each tag set and hour.
 
-    A key is known by its hash alone. Counts are exact for what was sampled, and add up weights.
+    A key is known by its hash alone. Counts are sums of weights, and exact for the sample.
 
     Args:
         hops: The table `hops`.
-        top: How many keys of a tag set and hour, at most `MAX_HOT_KEYS`. Of keys with the same
-            count those with the smaller hash come first.
+        top: The number of keys for a tag set and hour, at most `MAX_HOT_KEYS`. Keys with the same
+            count are sorted by hash.
 
     Returns:
-        The report `hot_keys`. `share` is of all requests with a key, for that tag set and hour.
+        The report `hot_keys`. `share` is that of all requests with a key for the tag set and hour.
 
     Raises:
         ValueError: `top` is less than 1 or more than `MAX_HOT_KEYS`.
@@ -96,13 +95,13 @@ def hot_keys(hops: DataFrame, top: int = 20) -> DataFrame:
 
 
 def _last_slices(counted: DataFrame, top: int) -> DataFrame:
-    """Return for each tag set and hour its `total`, and the last slice that has a top key of it.
+    """Return for each tag set and hour its `total`, and the last slice with a top key.
 
-    That is the slice `last` of the keys that were met `least` times.
+    That is the slice `last` of the keys that occur `least` times.
 
-    Most keys are met a few times at most, and sorting all of them is what would take the longest.
-    So they are counted once more, by how often they were met and by the slice of the numbers that
-    their hash is in: few keys are after the slices that have the top ones, and in the last.
+    Most keys are rare, and sorting all of them would take the longest. So they are counted by
+    frequency and by the slice of their hash. All keys up to the last slice with a top key are then
+    only a few more than the top ones.
     """
     slices = counted.groupBy("hour", "tagset_id", "frames", "slice").agg(
         sf.count("*").alias("keys")

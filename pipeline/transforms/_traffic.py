@@ -1,4 +1,4 @@
-"""Who sends how much to whom, of everything and not of a sample."""
+"""The traffic matrix: counts of all messages between services, not of a sample."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["traffic_matrix"]
 
 
 def traffic_matrix(flows: DataFrame) -> DataFrame:
-    """Count what went from one service to another, for each minute and tag set.
+    """Count the frames from one service to another, for each minute and tag set.
 
-    `frames` and `bytes` are what was handed on: to a destination of a broker, once for each copy,
-    or to a worker that handled it. `failed` are requests that ended as unroutable, rejected,
-    invalid, dropped or failed; where no destination had been chosen they are rows without one
-    (`dest_node` 0). What crossed links is in the audit, not here.
+    `frames` and `bytes` count copies sent to destinations of a broker, and messages handled by a
+    worker. `failed` counts requests that were unroutable, rejected, invalid, dropped or failed; if
+    no destination had been chosen, their `dest_node` is 0. Traffic over links is in the audit, not
+    here.
 
     Args:
         flows: The table `flows`. A window counts in the minute it began in.
@@ -24,7 +24,7 @@ def traffic_matrix(flows: DataFrame) -> DataFrame:
     Returns:
         The report `traffic_matrix`.
     """
-    # What a worker handled asks for no tags; a message to a tag query has been handed on before.
+    # Messages to workers have no tag set; a message to a tag query was forwarded before.
     handled = (
         (sf.col("kind") == int(Kind.MESSAGE))
         & (sf.col("tagset_id") == 0)

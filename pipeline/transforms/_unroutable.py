@@ -1,7 +1,7 @@
-"""What was asked for and nobody carried, and what came nearest to it.
+"""The report of unroutable queries, each with the nearest match among the destinations.
 
-The nearest is looked for without comparing every query with every destination: destinations are
-cut down to the tags that somebody missed, and those that are then alike are one candidate.
+The search does not compare every query with every destination. Destinations are reduced to the
+tags of unroutable queries, and equal ones become one candidate.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from ._columns import hour_of, is_asked, is_outcome, with_columns_of
 __all__ = ["MAX_CANDIDATES", "MAX_SEARCHED", "unroutable"]
 
 MAX_SEARCHED: Final = 1_000
-"""Tag sets of an hour that the nearest is looked for: those most asked for. Others have null."""
+"""Most tag sets of an hour with a search, the most frequent ones. `nearest` of others is null."""
 
 MAX_CANDIDATES: Final = 1_000
-"""Sets of missed tags that destinations of an hour carry and that are compared: those with most
-tags. With more than that the nearest may be one that only comes near."""
+"""Most candidates of an hour that are compared, those with most tags. If there are more, the
+result may not be the nearest."""
 
 
 def unroutable(flows: DataFrame, tagsets: DataFrame, events: DataFrame) -> DataFrame:
-    """Tell what was asked for in vain, hour by hour, and what a destination carried of it.
+    """Return the unroutable queries, hour by hour, and the tags of them that a destination carried.
 
     Args:
         flows: The table `flows`.
         tagsets: The table `dim_tagset`.
-        events: The table `route_events`, from as far back as there may be destinations that are
-            still there: whose coming is not in it is not known.
+        events: The table `route_events`, since the registration of the oldest destination: one
+            that registered before is unknown.
 
     Returns:
         The report `unroutable`. `first_ts` and `last_ts` are the starts of the first and the last
-        window. `nearest` is the largest part of the tags that one destination carried that was
-        there at some time of the hour. It is empty if none carried any; null if it was not looked
-        for, as the tag set is not known or not among the first `MAX_SEARCHED`; and all of the
-        tags if the destination was there for a part of the hour. Of several that are as large
-        the first in the order of keys and values.
+        window. `nearest` is the largest part of the tags that one destination of the hour carried.
+        It is empty if none carried any. It is null without a search, as the tag set is unknown or
+        not among the first `MAX_SEARCHED`. It has all tags if the destination was registered for a
+        part of the hour. Of several equally large parts it is the first in the order of keys and
+        values.
     """
     wanted = (
         flows.filter(is_asked() & is_outcome(Outcome.UNROUTABLE) & (sf.col("frames") > 0))
@@ -61,7 +61,7 @@ def unroutable(flows: DataFrame, tagsets: DataFrame, events: DataFrame) -> DataF
     nearest = (
         searched.join(_candidates(searched, events), "hour")
         .select("hour", "tagset_id", common.alias("common"))
-        # The largest, and of those the first.
+        # The largest, and the first of equally large ones.
         .groupBy("hour", "tagset_id")
         .agg(sf.min(sf.struct((-sf.size("common")).alias("size"), "common")).alias("best"))
         .select("hour", "tagset_id", sf.col("best.common").alias("common"))
@@ -75,7 +75,7 @@ def unroutable(flows: DataFrame, tagsets: DataFrame, events: DataFrame) -> DataF
 
 
 def _candidates(searched: DataFrame, events: DataFrame) -> DataFrame:
-    """Return `hour` and `carried`: the missed tags that a destination of that hour had."""
+    """Return `hour` and `carried`: the searched tags that a destination of that hour had."""
     missed = searched.select(sf.explode("asked").alias("tag")).distinct()
     hours = searched.select("hour").distinct()
     carried = (
@@ -102,9 +102,9 @@ def _candidates(searched: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _lives(events: DataFrame) -> DataFrame:
-    """Return from when until when destinations carried which tags; `until` null is: they still do.
+    """Return the tags of destinations with their times; a null `until` means that they are current.
 
-    A broker's run ends where its next one begins, with all destinations it had.
+    All destinations of a broker's run end when its next run begins.
     """
     begin = [event_text(name) for name in (EventName.UP, EventName.RETAG)]
     end = [event_text(name) for name in (EventName.DOWN, EventName.DRAIN)]
