@@ -1,7 +1,7 @@
-"""What was routed, learned from with Spark: event logs to a lake, reports, rehearsals of changes.
+"""The analysis of event logs with Spark: the lake, reports and rehearsals of changes.
 
-Starting a session needs the extra `onward[spark]`; nothing else of Onward imports this package,
-but the command, and only when it is asked to.
+A session needs the extra `onward[spark]`. Of Onward only the command imports this package, and
+only for its own subcommands.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # What needs PySpark is loaded when it is asked for: the command says what is missing first.
+    # Imported on first use, as it needs PySpark: the command reports a missing package first.
     if name in {"CONF", "LOCAL", "TEST", "build_session"}:
         from . import _session
 

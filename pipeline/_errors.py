@@ -1,40 +1,40 @@
-"""What can go wrong in the pipeline, as one tree; each message says what to do.
+"""The pipeline's errors, as one tree; each message says what to do.
 
 ```
 PipelineError
-├── BadOption             an option of the data source that there is not, or that cannot be read
-├── LogError              an event log cannot be read as it is
-│   ├── NoEventLog        there is no such directory
+├── BadOption             an option of the data source that is unknown or cannot be read
+├── LogError              an event log cannot be read
+│   ├── NoEventLog        its directory does not exist
 │   ├── SegmentDamaged    a sealed segment cannot be read
 │   ├── NewerSegment      a newer version of Onward wrote it
-│   ├── SegmentGone       one was deleted while it was to be read
+│   ├── SegmentGone       a segment was deleted before it was read
 │   ├── SegmentGap        events were deleted before they were read
-│   ├── SegmentLate       a segment appeared behind what was read already
-│   └── DuplicateBroker   two logs under one name
+│   ├── SegmentLate       a segment appeared behind the position of the reader
+│   └── DuplicateBroker   two logs have one name
 ├── TableUnreadable       a routing table cannot be read where it is needed
-├── RouteUnreadable       a line or a row is no route
-├── BadMethod             a method of choosing that nobody knows
-├── SinkError             rows were not taken: see `onward.pipeline.sink`
-└── LakeError             the lake, or what belongs to it, is not what it should be
-    ├── NotALake          something else is in the directory
+├── RouteUnreadable       a line or a row is not a route
+├── BadMethod             a method of choosing that is not installed
+├── SinkError             rows were not accepted: see `onward.pipeline.sink`
+└── LakeError             the lake, or its checkpoint, is not as expected
+    ├── NotALake          the directory has other contents
     ├── NewerLake         a newer version of Onward wrote it
-    ├── NoCommit          there is no lake, or nothing was ever written into it
-    ├── CheckpointLost    the query's checkpoint is gone, or is older than the lake
+    ├── NoCommit          there is no lake, or it is empty
+    ├── CheckpointLost    the query's checkpoint is missing, or older than the lake
     ├── LakeLost          the lake is older than the checkpoint
-    ├── CommitsLost       the lake has rows, and no commit that counts them
-    ├── DiskRefused       a disk is full, or may not be written
-    ├── FileGone          a file of the lake went while it was read
-    ├── CheckpointRefused the checkpoint's directory is none
-    ├── OtherQuery        lake and checkpoint are not of each other
+    ├── CommitsLost       the lake has rows that no commit counts
+    ├── DiskRefused       a disk is full, or cannot be written
+    ├── FileGone          a file of the lake was deleted while it was read
+    ├── CheckpointRefused the directory is not a checkpoint of the lake
+    ├── OtherQuery        lake and checkpoint do not belong together
     ├── DayOpen           a day cannot be compacted or dropped yet
     ├── NoSuchLog         the lake has no log of that name
-    ├── LakeBehind        the lake does not reach as far as is asked for
-    ├── LakeBusy          another process writes it
-    └── NeedsClassic      Spark Connect cannot run it
+    ├── LakeBehind        the lake ends before the requested time
+    ├── LakeBusy          another process writes the lake
+    └── NeedsClassic      Spark Connect cannot run the job
 ```
 
-Errors of tasks and of streaming queries come out of Spark as text; `known_error` finds the
-one of ours in it.
+Spark reports errors of tasks and streaming queries as text; `known_error` finds the pipeline's
+error in it.
 """
 
 from __future__ import annotations
@@ -87,18 +87,18 @@ _SHOWN: Final = 100
 
 
 class PipelineError(Exception):
-    """The pipeline cannot go on; the message, of one line, says what to do."""
+    """An error that stops the pipeline; its message, of one line, says what to do."""
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.split()))
 
 
 class BadOption(PipelineError):
-    """An option that there is not, or whose value cannot be read."""
+    """An option that is unknown, or has a value that cannot be read."""
 
 
 class TableUnreadable(PipelineError):
-    """A routing table cannot be read where it is needed."""
+    """A routing table that cannot be read where it is needed."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
@@ -109,7 +109,7 @@ class TableUnreadable(PipelineError):
 
 
 class RouteUnreadable(PipelineError):
-    """A line or a row is no route."""
+    """A line or a row that is not a route."""
 
     def __init__(self, path: str, line: int | None, text: str, reason: str) -> None:
         where = path if line is None else f"{path}, line {line}"
@@ -120,7 +120,7 @@ class RouteUnreadable(PipelineError):
 
 
 class BadMethod(PipelineError):
-    """A method of choosing that nobody knows."""
+    """A method of choosing that is not installed."""
 
     def __init__(self, name: str, known: str) -> None:
         super().__init__(
@@ -130,11 +130,11 @@ class BadMethod(PipelineError):
 
 
 class LogError(PipelineError):
-    """An event log cannot be read as it is."""
+    """An event log that cannot be read."""
 
 
 class NoEventLog(LogError):
-    """There is no directory with event logs."""
+    """A directory of event logs that does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -144,7 +144,7 @@ class NoEventLog(LogError):
 
 
 class SegmentDamaged(LogError):
-    """A sealed segment cannot be read."""
+    """A sealed segment that cannot be read."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
@@ -154,7 +154,7 @@ class SegmentDamaged(LogError):
 
 
 class NewerSegment(LogError):
-    """A newer version of Onward wrote the segment."""
+    """A segment that a newer version of Onward wrote."""
 
     def __init__(self, path: str, version: int) -> None:
         super().__init__(
@@ -164,7 +164,7 @@ class NewerSegment(LogError):
 
 
 class SegmentGone(LogError):
-    """A segment was deleted while it was to be read."""
+    """A segment that was deleted before it was read."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -176,7 +176,7 @@ class SegmentGone(LogError):
 
 
 class SegmentGap(LogError):
-    """Events were deleted before they were read."""
+    """A range of events that were deleted before they were read."""
 
     def __init__(self, broker: str, epoch: int, first: int, last: int | None) -> None:
         which = (
@@ -193,7 +193,7 @@ class SegmentGap(LogError):
 
 
 class SegmentLate(LogError):
-    """A segment appeared behind what was read already."""
+    """A segment that appeared behind the position of the reader."""
 
     def __init__(self, path: str, broker: str, last: str) -> None:
         super().__init__(
@@ -204,7 +204,7 @@ class SegmentLate(LogError):
 
 
 class DuplicateBroker(LogError):
-    """Two event logs have one name, or a folder holds another's segments."""
+    """Two event logs with one name, or a folder with the segments of another log."""
 
     def __init__(self, broker: str, this: str, other: str) -> None:
         super().__init__(
@@ -215,32 +215,32 @@ class DuplicateBroker(LogError):
 
 
 class LakeError(PipelineError):
-    """The lake, or what belongs to it, is not what it should be."""
+    """An error of the lake or its checkpoint."""
 
 
 class NotALake(LakeError):
-    """Something else is in the directory."""
+    """A directory with other contents than a lake."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} is no lake of Onward: {reason}. Name an empty or a new directory")
 
 
 class NewerLake(LakeError):
-    """A newer version of Onward wrote the lake."""
+    """A lake that a newer version of Onward wrote."""
 
     def __init__(self, path: str, version: object) -> None:
         super().__init__(f"{path} has the format {version}: upgrade Onward, or start a new lake")
 
 
 class NoCommit(LakeError):
-    """There is no lake, or nothing was ever written into it."""
+    """A lake that does not exist or is empty."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} has no lake in it: run `onward pipeline ingest` first")
 
 
 class CheckpointLost(LakeError):
-    """The query's checkpoint is gone, or is older than the lake."""
+    """A checkpoint that is missing, or older than the lake."""
 
     def __init__(self, checkpoint: str, lake: str, reason: str) -> None:
         super().__init__(
@@ -251,7 +251,7 @@ class CheckpointLost(LakeError):
 
 
 class LakeLost(LakeError):
-    """The lake is older than the checkpoint."""
+    """A lake that is older than the checkpoint."""
 
     def __init__(self, lake: str, checkpoint: str, has: int, follows: int) -> None:
         had = f"ends with batch {has}" if has >= 0 else "has no batch at all"
@@ -264,7 +264,7 @@ class LakeLost(LakeError):
 
 
 class CommitsLost(LakeError):
-    """The lake has rows, and no commit that counts them."""
+    """A lake with rows that no commit counts."""
 
     def __init__(self, lake: str, written: int, committed: int) -> None:
         text = (
@@ -281,7 +281,7 @@ class CommitsLost(LakeError):
 
 
 class DiskRefused(LakeError):
-    """A disk is full, or may not be written."""
+    """A disk that is full or cannot be written."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
@@ -292,7 +292,7 @@ class DiskRefused(LakeError):
 
 
 class FileGone(LakeError):
-    """A file of the lake went while it was read."""
+    """A file of the lake that was deleted while it was read."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -303,7 +303,7 @@ class FileGone(LakeError):
 
 
 class CheckpointRefused(LakeError):
-    """The checkpoint's directory is none."""
+    """A directory that is not a checkpoint of the lake."""
 
     def __init__(self, checkpoint: str, reason: str) -> None:
         super().__init__(
@@ -313,7 +313,7 @@ class CheckpointRefused(LakeError):
 
 
 class OtherQuery(LakeError):
-    """Lake and checkpoint are not of each other."""
+    """A lake and a checkpoint that do not belong together."""
 
     def __init__(self, checkpoint: str, lake: str) -> None:
         super().__init__(
@@ -324,7 +324,7 @@ class OtherQuery(LakeError):
 
 
 class LakeBusy(LakeError):
-    """Another process writes the lake."""
+    """A lake that another process writes."""
 
     def __init__(self, path: str, waited: float) -> None:
         super().__init__(
@@ -334,7 +334,7 @@ class LakeBusy(LakeError):
 
 
 class DayOpen(LakeError):
-    """A day cannot be compacted or dropped yet."""
+    """A day that cannot be compacted or dropped yet."""
 
     def __init__(self, day: object, closed: object) -> None:
         super().__init__(
@@ -344,7 +344,7 @@ class DayOpen(LakeError):
 
 
 class NoSuchLog(LakeError):
-    """The lake has no log of a broker that was named."""
+    """A named broker without a log in the lake."""
 
     def __init__(self, names: Collection[str], known: Collection[str]) -> None:
         has = ", ".join(sorted(known)[:_LISTED]) or "none at all"
@@ -356,7 +356,7 @@ class NoSuchLog(LakeError):
 
 
 class LakeBehind(LakeError):
-    """The lake does not reach as far as is asked for."""
+    """A lake that ends before the requested time."""
 
     def __init__(self, at: datetime, broker: str, through: datetime) -> None:
         super().__init__(
@@ -367,7 +367,7 @@ class LakeBehind(LakeError):
 
 
 class NeedsClassic(LakeError):
-    """Spark Connect cannot run it."""
+    """A job that Spark Connect cannot run."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -397,13 +397,13 @@ _PATH: Final = re.compile(r"(?:file:)?(/[^\s,;:()\[\]'\"]+)")
 
 
 def known_error(error: BaseException | str, path: str = "") -> PipelineError | None:
-    """Return the error of the pipeline that Spark tells as text, the innermost; or `None`.
+    """Return the innermost error of the pipeline in an error of Spark; or `None`.
 
-    What a disk refuses while Spark itself reads or writes is one of ours too.
+    An error of a disk while Spark reads or writes becomes an error of the pipeline too.
 
     Args:
-        error: What was raised, or its text.
-        path: What was being written or read, if that is known.
+        error: The error of Spark, or its text.
+        path: The path that was written or read, if it is known.
     """
     if isinstance(error, PipelineError):
         return error
@@ -411,28 +411,28 @@ def known_error(error: BaseException | str, path: str = "") -> PipelineError | N
     if not told:
         return _of_disk(str(error), path)
     found = told[-1]
-    # Those of the sink may not be there yet: it is tasks that have raised them.
+    # The module of the sink may not be imported yet: only tasks raise its errors.
     kind = getattr(import_module(found["module"]), found["name"], None)
     if not (isinstance(kind, type) and issubclass(kind, PipelineError)):
         return None
-    # Its own arguments are not in the text, which is all that it says.
+    # The text has the message only, not the arguments of the error.
     made = kind.__new__(kind)
     PipelineError.__init__(made, found["text"].rstrip())
     return made
 
 
 def _of_disk(text: str, path: str) -> PipelineError | None:
-    """Return what a disk refused or does not have, as Java tells it; or `None`."""
+    """Return the error of a disk or a missing file in a text of Java; or `None`."""
     unknown = path or "the lake, its reports or the checkpoint"
     for line in reversed(text.splitlines()):
         if line.lstrip().startswith("at "):
             continue
         named = _PATH.search(line)
         if full := _FULL.search(line):
-            # Of a path that Java names the end may be a file of its own making.
+            # The path that Java names may end with a temporary file.
             return DiskRefused(path or (named[1] if named else unknown), full[0])
         if _NOT_MADE.search(line):
             return DiskRefused(path or (named[1] if named else unknown), "no folder can be made")
-        if path and _GONE.search(line):  # else it may be anything
+        if path and _GONE.search(line):  # without a path it may be any file
             return FileGone(named[1] if named else path)
     return None

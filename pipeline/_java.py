@@ -1,4 +1,4 @@
-"""Which Java there is: Spark needs 17 or newer, and says so in no words a stranger understands."""
+"""The search for Java: Spark needs 17 or newer, and its own error does not say so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WAIT: Final = 30.0
 
 
 class JavaMissing(Exception):
-    """There is no Java that Spark could run on; the message says what to do."""
+    """A missing or too old Java; the message says what to do."""
 
     def __init__(self, found: str) -> None:
         super().__init__(
@@ -31,10 +31,10 @@ class JavaMissing(Exception):
 
 
 def find_java() -> Path:
-    """Return the Java that Spark would take: JAVA_HOME's, or the first on the path.
+    """Return the Java that Spark uses: JAVA_HOME's, or the first on the path.
 
     Raises:
-        JavaMissing: There is none, it does not start, or it is too old.
+        JavaMissing: No Java is found, it does not start, or it is too old.
     """
     home = os.environ.get("JAVA_HOME")
     if home:

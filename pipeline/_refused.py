@@ -1,4 +1,4 @@
-"""What Spark raises when a disk refuses something, told as an error of the pipeline."""
+"""The conversion of Spark's errors of a disk into errors of the pipeline."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["spark_refusals"]
 
 @contextmanager
 def spark_refusals(path: str | Path) -> Generator[None]:
-    """Tell what the file system refuses, to us or to Spark, with what to do.
+    """Convert errors of the file system, raised here or in Spark, into errors of the pipeline.
 
     Args:
-        path: What is written.
+        path: The path that is written.
 
     Raises:
-        PipelineError: What is known; anything else is raised as it is.
+        PipelineError: The error is a known one; other errors are raised unchanged.
     """
     try:
         yield

@@ -1,10 +1,10 @@
-"""The tables of the lake and of the reports: what each column is called and holds.
+"""The columns of the tables of the lake and of the reports.
 
 Spark has no unsigned numbers: 64-bit ids keep their bits and are only compared. Times are UTC.
-A test holds the columns against `protocol.eventlog`, so that neither changes alone.
+A test compares the columns with `protocol.eventlog`.
 
 Ids of names (`node`), routes and tag sets are the first 8 bytes of BLAKE2b, as a signed number;
-`protocol.eventlog` says of which bytes. 0 stands for none.
+`protocol.eventlog` defines the bytes that are hashed. 0 stands for none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EVENT_TABLES: Final[Mapping[str, str]] = MappingProxyType(
         " hops bigint, flows bigint, events bigint, size bigint, damaged string",
     }
 )
-"""What the data source `onward` reads from an event log, by its option `table`: DDL."""
+"""The tables of the data source `onward`, by its option `table`: DDL."""
 
 LAKE_TABLES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -70,7 +70,7 @@ PARTITIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "completeness": ("batch",),
     }
 )
-"""The columns a table's folders are named by: `date` a date, `hour` an int, `batch` a bigint."""
+"""The partition columns of each table: `date` is a date, `hour` an int, `batch` a bigint."""
 
 REPORT_TABLES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -101,4 +101,4 @@ REPORT_TABLES: Final[Mapping[str, str]] = MappingProxyType(
         "tag_index": "key string, value string, n bigint, bitmap binary",
     }
 )
-"""The tables of the reports: DDL. Times are the start of what they name."""
+"""The tables of the reports: DDL. A time is the start of the period that it names."""

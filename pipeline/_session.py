@@ -1,4 +1,4 @@
-"""Sessions: the one place where Spark is set up, and only where nobody else has."""
+"""The set-up of a Spark session; settings of `spark-submit` or the cluster stay."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CONF: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
-        # A tag index is made in half the time of the default 10,000.
+        # A tag index takes half as long to build as with the default, 10,000.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
 )
-"""What holds wherever the pipeline runs. What `spark-submit` or the cluster has set stays, but for
-the time zone: days and hours are those of UTC, whatever others are used to."""
+"""Settings of every session. Those of `spark-submit` or the cluster take precedence, except for
+the time zone: days and hours are UTC."""
 
 _TIME_ZONE: Final = "spark.sql.session.timeZone"
 
@@ -38,17 +38,17 @@ LOCAL: Final[Mapping[str, str]] = MappingProxyType(
         "spark.log.level": "ERROR",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "4",
-        # Counting is looking up keys in tables of hundreds of megabytes: large pages and a
-        # collector that asks less of each write take a tenth less core time.
+        # Counts look keys up in tables of hundreds of megabytes: large pages, and a collector
+        # with cheaper writes, save a tenth of the core time.
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:+UseTransparentHugePages",
-        # These sums find out a stage that was made twice and differed. On one machine what a stage
-        # has made is not lost, so none is.
+        # These checksums detect a stage that was repeated with another result. On one machine no
+        # output of a stage is lost, so none is repeated.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }
 )
-"""What is added where the pipeline starts Spark itself, on this machine."""
+"""Additional settings where the pipeline starts Spark itself, on this machine."""
 
 TEST: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -59,24 +59,24 @@ TEST: Final[Mapping[str, str]] = MappingProxyType(
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 )
-"""What is added for tests of small data: it starts in two thirds of the time."""
+"""Additional settings for tests with small data: Spark starts in two thirds of the time."""
 
 
 def build_session(
     application: str, conf: Mapping[str, str] | None = None, *, remote: str | None = None
 ) -> SparkSession:
-    """Return the session there is, or start one; it knows the format `onward`.
+    """Return the active session, or start one; the format `onward` is registered with it.
 
-    Under `spark-submit` the master and everything it was given stay as they are. Otherwise Spark
-    runs on this machine, on all its cores, or on `SPARK_MASTER` or `conf`'s `spark.master`.
+    Under `spark-submit` the master and the given settings stay as they are. Otherwise Spark runs
+    on all cores of this machine, or on `SPARK_MASTER` or `conf`'s `spark.master`.
 
     Args:
         application: The name that Spark shows.
-        conf: Settings that take the place of ours, but not of the time zone, which is UTC.
-        remote: Where a Spark Connect server is: `sc://host:port`. It needs no Java here.
+        conf: Settings that replace those of `CONF` and `LOCAL`, except for the time zone.
+        remote: The address of a Spark Connect server: `sc://host:port`. It needs no Java here.
 
     Raises:
-        JavaMissing: There is no Java that Spark could run on.
+        JavaMissing: Java is missing or too old.
     """
     given = dict(conf or {})
     if remote is not None:
@@ -88,7 +88,7 @@ def build_session(
     if not kept.contains("spark.master"):
         ours = {**CONF, **LOCAL, **given}
         ours.setdefault("spark.master", os.environ.get("SPARK_MASTER", "local[*]"))
-        # Workers would take the first python3 on the path, which need not have our packages.
+        # Workers default to the first python3 on the path, which may lack these packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     for key, value in ours.items():

@@ -1,6 +1,6 @@
-"""Where Spark finds the data source `onward` by its name, without being told.
+"""The registration of the data source `onward`.
 
-It looks for packages whose names begin with `pyspark_`, on the driver and in each worker.
+Spark looks for packages named `pyspark_*`, on the driver and in each worker.
 """
 
 from ._source import DefaultSource

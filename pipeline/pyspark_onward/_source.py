@@ -1,4 +1,4 @@
-"""The data source, by the name that Spark asks for."""
+"""The data source under the name that Spark looks up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["DefaultSource"]
 
-# This package stands beside `onward` when it is installed, and inside of it in the sources: only
-# by its whole name can the other be found from both.
+# This package is beside `onward` when installed, and inside it in the sources: only the absolute
+# name works in both.
 DefaultSource: Final = import_module("onward.pipeline.source").EventLogSource
-"""What reads event logs and sends messages: see `onward.pipeline.source`."""
+"""The class that reads event logs and sends messages: see `onward.pipeline.source`."""
