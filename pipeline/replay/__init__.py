@@ -1,8 +1,8 @@
-"""What was routed, resolved again with another table or another method.
+"""Rehearsals: logged requests resolved again with another table or another method.
 
-A rehearsal takes the requests of an event log and resolves each twice, by the code that a broker
-runs: with the table and the methods as they are, and as they would be. What goes elsewhere has
-*moved*; what had a route and has none is *lost*; the other way round it is *gained*.
+A rehearsal resolves each request of an event log twice, by the code that a broker runs: with the
+current table and methods, and with the candidates. A request that gets another route is *moved*,
+one that no longer has a route is *lost*, and one that has a route only now is *gained*.
 
 ```python
 with replay(spark, hops, tagsets, "now.onwx", "then.onwx", shard_new="jump") as result:

@@ -1,4 +1,4 @@
-"""What a rehearsal came to, and whether that may be done."""
+"""The totals of a rehearsal, and the limits on a change."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from ...protocol import counted
 __all__ = ["MIN_SAMPLES_EACH", "GateFailed", "ReplayTotals", "check_gates"]
 
 MIN_SAMPLES_EACH: Final = 100
-"""Sampled frames for each route that a tag set must have for its skew to count: of few it says
-nothing, however many each stands for."""
+"""Sampled frames for each route that a tag set must have for its skew to count. The skew of fewer
+frames means nothing, whatever their weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTotals:
-    """A rehearsal as a whole. Frames are what was sampled, times its weight.
+    """The totals of a rehearsal. Each sampled frame counts as many times as its weight.
 
     Attributes:
-        frames: How many were resolved.
-        moved: How many would go to another route.
-        lost: How many have a route and would have none.
-        gained: How many have none and would have one.
-        unknown: How many could not be resolved, and are not among `frames`: their tag set is not
-            in the lake, or the log has none, as it was too long or one too many.
+        frames: Frames that were resolved.
+        moved: Frames that would go to another route.
+        lost: Frames that have a route and would have none.
+        gained: Frames that have no route and would have one.
+        unknown: Frames that could not be resolved, not included in `frames`: their tag set is not
+            in the lake, or not in the log, as it was too long or above the limit.
         tagsets: Different tag sets.
-        skew_old: The greatest skew of a tag set as it is: the most that one route gets, divided by
-            what each would get if all got as much; 0 if none has `MIN_SAMPLES_EACH` for each.
-        skew_new: The same as it would be.
-        nowhere: How many have no route on either side.
-        own: How many ask for the broker's own services, which no table has; not among `frames`.
-        stale: How many were delivered on that day, and have no route in the table as it is.
-        failed: On how many a plug-in failed: they went to any candidate, as at the broker.
-        judged: Of how many tag sets the skew counts.
+        skew_old: The greatest skew of a tag set in the current table: the most frames of a route,
+            divided by the mean of its routes; 0 if no tag set has `MIN_SAMPLES_EACH` for each.
+        skew_new: The same in the candidate table.
+        nowhere: Frames without a route on either side.
+        own: Requests of the broker's own services, which no table has; not included in `frames`.
+        stale: Frames that were delivered on that day, and have no route in the current table.
+        failed: Frames on which a plug-in failed: they went to any candidate, as at the broker.
+        judged: Tag sets with a skew that counts.
     """
 
     frames: int
@@ -52,17 +52,17 @@ class ReplayTotals:
 
     @property
     def moved_ratio(self) -> float:
-        """Which part of all frames moves."""
+        """The part of all frames that moves."""
         return self.moved / self.frames if self.frames else 0.0
 
     @property
     def stale_ratio(self) -> float:
-        """Which part of all frames was delivered, and has no route in the table as it is."""
+        """The part of all frames that was delivered, and has no route in the current table."""
         return self.stale / self.frames if self.frames else 0.0
 
     @property
     def unknown_ratio(self) -> float:
-        """Which part of what should be resolved could not be."""
+        """The part of all frames, with those of `unknown`, that could not be resolved."""
         return self.unknown / (self.frames + self.unknown) if self.unknown else 0.0
 
 
@@ -72,8 +72,8 @@ class GateFailed:
 
     Attributes:
         gate: `max_moved`, `fail_if_lost`, `max_skew`, `max_unknown`, `max_stale`; or `frames`, if
-            there was nothing to rehearse with.
-        reason: What would happen, in a sentence.
+            there was nothing to rehearse.
+        reason: The effect of the change, in a sentence.
     """
 
     gate: str
@@ -92,19 +92,18 @@ def check_gates(
     max_unknown: float = 0.0,
     max_stale: float = 0.0,
 ) -> list[GateFailed]:
-    """Return the limits that the change would exceed, and why the rehearsal says nothing if so.
+    """Return the limits that the change would exceed, and the reasons to distrust the rehearsal.
 
-    A rehearsal of nothing, or with tables of another day or broker, would pass all limits. So the
-    last two hold unless they are raised, and there has to be a frame that has a route.
+    A rehearsal of no frames, or with tables of another day or broker, would pass all limits. So
+    the last two default to 0, and at least one frame must have a route.
 
     Args:
-        totals: What the rehearsal came to.
-        max_moved: Which part of all frames may move, as in 0.1.
+        totals: The totals of the rehearsal.
+        max_moved: The part of all frames that may move, as in 0.1.
         fail_if_lost: Whether no frame may lose its route.
-        max_skew: How great the skew of a tag set may become.
-        max_unknown: Which part of the frames may have a tag set that the lake does not know, or
-            that the log does not have.
-        max_stale: Which part may have been delivered and have no route in the table as it is.
+        max_skew: The greatest skew that a tag set may have.
+        max_unknown: The part of the frames that may have a tag set missing in the lake or the log.
+        max_stale: The part that may have been delivered and have no route in the current table.
 
     Raises:
         ValueError: A limit is negative or not a number.

@@ -1,4 +1,4 @@
-"""The answers that a process remembers, and the parts in which a batch is worked through."""
+"""The answers that a process remembers, and the division of a batch into parts."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from ._sums import Batch, Ints
 __all__ = ["MAX_PART_BYTES", "MAX_REMEMBERED_BYTES", "MAX_REMEMBERED_SETS", "Memo", "Pair", "Said"]
 
 MAX_REMEMBERED_SETS: Final = 65_536
-"""Tag sets whose answers a process remembers; the one not asked for longest is forgotten."""
+"""Answers that a process remembers, one for each tag set; the least recently used is removed."""
 
 MAX_REMEMBERED_BYTES: Final = 192 * 1024 * 1024
-"""What those take together, in bytes: 4 for each candidate, 1,000 more where a `bounded-ring` is
-prepared of them, 250 where a plug-in is, and `SET_BYTES` for each tag set. Room is made before one
-is kept; one that is larger than all of it is not."""
+"""Bytes of the remembered answers: 4 for each candidate, 1,000 more for a `bounded-ring`, 250 more
+for a plug-in, and `SET_BYTES` for each tag set. Old answers are removed before a new one is kept;
+an answer above this limit is not kept."""
 
 MAX_PART_BYTES: Final = 64 * 1024 * 1024
-"""What the answers that are worked on at a time may take, in bytes, what is made of them included;
-a batch that asks for more is done in parts, each of one tag set at least."""
+"""Bytes of the answers in use at a time, with the memory to place their frames. A larger batch is
+divided into parts of at least one tag set."""
 
 SET_BYTES: Final = 1_500
-"""What an answer takes besides: the tags, and a handful of objects."""
+"""Bytes of the rest of an answer: the tags and a few objects."""
 
 Pair: TypeAlias = tuple[Answer, Answer] | None
-"""Who can get the frames of a tag set, on both sides; `None` if it cannot be read."""
+"""The answers of both sides for a tag set; `None` if it cannot be read."""
 
 Words: TypeAlias = tuple[str | None, ...]
-"""What a tag set asks for: the columns `ASKED`; none of them if the lake does not know it."""
+"""The columns `ASKED` of a tag set; all `None` if the lake does not have it."""
 
 Said: TypeAlias = Mapping[int, Words]
-"""What tag sets ask for, by their ids."""
+"""The columns `ASKED` by the ids of tag sets."""
 
 _UNSAID: Final = (None, None, None)
 _NOT_KEPT: Final = object()
 
 
 class Memo:
-    """Answers by tag set.
+    """The remembered answers by tag set.
 
     Args:
-        old: One side.
-        new: The other.
+        old: The current side.
+        new: The candidate side.
 
     Attributes:
-        bytes: What is remembered takes, as `MAX_REMEMBERED_BYTES` counts.
+        bytes: The size of the remembered answers, as `MAX_REMEMBERED_BYTES` counts it.
     """
 
     def __init__(self, old: Side, new: Side) -> None:
@@ -62,33 +62,33 @@ class Memo:
         self.bytes = 0
 
     def __len__(self) -> int:
-        """Return how many tag sets are remembered."""
+        """Return the number of remembered tag sets."""
         return len(self._kept)
 
     def parts(
         self, ids: Ints, first: Places, source: Batch | Said
     ) -> Iterator[tuple[int, list[Pair]]]:
-        """Yield the answers to the tag sets of a batch, as many at a time as there is room for.
+        """Yield the answers for the tag sets of a batch, in parts of up to `MAX_PART_BYTES`.
 
         Args:
             ids: The tag sets.
-            first: For each the row of one of its frames.
-            source: The frames, or what all tag sets ask for.
+            first: For each tag set the row of one of its frames.
+            source: The frames, or the columns `ASKED` of all tag sets.
 
         Yields:
-            The place of the first tag set, and the answers to it and the next ones.
+            The place of the first tag set, and the answers for it and the next ones.
         """
         said = self._said(ids, first, source)
         begin, size, found = 0, 0, list[Pair]()
         for at, each in enumerate(ids.tolist()):
             kept: Any = self._kept.get(each, _NOT_KEPT)
             if kept is _NOT_KEPT:
-                # It may have been remembered when the batch began, and be pushed out since.
+                # It may have been remembered when the batch began, and removed since.
                 words = said.get(each)
                 if words is None:
                     words = self._said(ids[at : at + 1], first[at : at + 1], source)[each]
                 pair = self._answered(*words)
-                # What the lake does not know today it may know tomorrow.
+                # A tag set that the lake does not have may be ingested later.
                 if words != _UNSAID:
                     self._keep(each, pair)
             else:
@@ -104,7 +104,7 @@ class Memo:
             yield begin, found
 
     def _said(self, ids: Ints, first: Places, source: Batch | Said) -> dict[int, Words]:
-        """Return what those tag sets ask for that are not remembered."""
+        """Return the columns `ASKED` of the tag sets that are not remembered."""
         listed = ids.tolist()
         missing = [at for at, each in enumerate(listed) if each not in self._kept]
         if isinstance(source, Mapping):

@@ -1,8 +1,8 @@
-"""Placing many frames at once, bit for bit as the methods of `protocol.broker` do one.
+"""The placement of many frames at once, bit for bit as by the methods of `protocol.broker`.
 
-Frames come in *groups*: those that ask for the same, one after the other. The methods that need
-nothing but the number of candidates work on all groups at a time; the others group by group,
-or, where groups are small, on all pairs of a frame and a candidate.
+A *group* is the consecutive frames of one tag set. Methods that need only the number of candidates
+work on all groups at once. The others work group by group, or, for small groups, on all pairs of a
+frame and a candidate.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ __all__ = [
 ]
 
 Places = npt.NDArray[np.int64]
-"""For each frame the place of a candidate in its group."""
+"""For each frame the place of a candidate among those of its group."""
 
 _JUMP: Final = np.uint64(2862933555777941757)
 _ONE: Final = np.uint64(1)
 
 MAX_PAIRS: Final = 1_000_000
-"""Pairs of a frame and a candidate that are scored at a time: 8 MB for each column."""
+"""Pairs of a frame and a candidate that are scored at once: 8 MB for each column."""
 
 
 def remainder(keys: Keys, counts: Places) -> Places:
-    """Place by the remainder: `Modulo`, and `RoundRobin` by turns."""
+    """Place frames by the remainder: `Modulo`, and `RoundRobin` by turns."""
     return (keys % counts.astype(np.uint64)).astype(np.int64)
 
 
 def chance(keys: Keys, counts: Places) -> Places:
-    """Place by a lot: `Random`."""
+    """Place frames by chance: `Random`."""
     return (fractions(keys) * counts).astype(np.int64)
 
 
 def jump(keys: Keys, counts: Places) -> Places:
-    """Place by jump consistent hash: `Jump`."""
+    """Place frames by jump consistent hash: `Jump`."""
     bucket = np.zeros(len(keys), np.int64)
     left = np.arange(len(keys))
     key, at = keys.copy(), np.zeros(len(keys), np.int64)
@@ -69,9 +69,9 @@ def rendezvous(
     """Place the frames of one group by their highest score: `Rendezvous`.
 
     Args:
-        keys: Of the frames.
-        factors: Of the candidates, in the order of their ids.
-        summands: Of the candidates.
+        keys: The keys of the frames.
+        factors: The factors of the candidates, in the order of their ids.
+        summands: The summands of the candidates.
     """
     rows = max(1, MAX_PAIRS // len(factors))
     parts = [
@@ -91,11 +91,11 @@ def rendezvous_small(
     """Place frames of many small groups by their highest score: `Rendezvous`.
 
     Args:
-        keys: Of the frames.
-        counts: For each frame, how many candidates there are.
-        starts: For each frame, where those begin in the next two.
-        factors: Of all candidates.
-        summands: Of all candidates.
+        keys: The keys of the frames.
+        counts: For each frame, the number of its candidates.
+        starts: For each frame, the index of its first candidate in `factors` and `summands`.
+        factors: The factors of all candidates.
+        summands: The summands of all candidates.
     """
     placed = np.empty(len(keys), np.int64)
     ends = np.cumsum(counts)
@@ -121,31 +121,31 @@ def _scored(
     member = np.repeat(starts, counts) + within
     scores = np.repeat(keys, counts) * factors[member] + summands[member]
     best = np.flatnonzero(scores == np.repeat(np.maximum.reduceat(scores, begins), counts))
-    # The first of equal ones: the lowest id.
+    # Of equal scores the first counts: the lowest id.
     first = np.searchsorted(best, begins, "left")
     return within[best[first]]
 
 
 def on_ring(keys: Keys, points: npt.NDArray[np.uint64], owners: npt.NDArray[np.int64]) -> Places:
-    """Place the frames of one group on a ring on which nobody is full: `BoundedRing`."""
+    """Place the frames of one group on a ring without load: `BoundedRing`."""
     return owners[np.searchsorted(points, keys, "left") % len(points)]
 
 
 def on_rings(
     keys: Keys, rings: Iterable[tuple[int, npt.NDArray[np.uint64], npt.NDArray[np.int64]]]
 ) -> Places:
-    """Do what `on_ring` does, on a ring that comes in parts.
+    """Place the frames of one group as `on_ring` does, on a ring in parts.
 
     Args:
-        keys: Of the frames.
-        rings: Points and owners of some candidates, and the place of the first of those; in the
+        keys: The keys of the frames.
+        rings: For each part the place of its first candidate, its points and their owners; in the
             order of the candidates.
     """
     placed = np.zeros(len(keys), np.int64)
     nearest = np.zeros(len(keys), np.uint64)
     for number, (start, points, owners) in enumerate(rings):
         at = np.searchsorted(points, keys, "left") % len(points)
-        # How far round the ring; of equal points the first candidate's counts.
+        # The distance on the ring; of equal points the first candidate's counts.
         far = points[at] - keys
         closer = far < nearest if number else np.ones(len(keys), np.bool_)
         nearest[closer] = far[closer]
@@ -154,7 +154,7 @@ def on_rings(
 
 
 def weighted(keys: Keys, weights: npt.NDArray[np.float64]) -> Places:
-    """Place the frames of one group by lots by weight."""
+    """Place the frames of one group by chance, by weight: `Weighted`."""
     shares = np.cumsum(weights)
     if not shares[-1] > 0:
         return remainder(keys, np.full(len(keys), len(weights)))

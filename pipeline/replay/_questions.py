@@ -1,4 +1,4 @@
-"""What was asked for, as the log names it, and which method chooses."""
+"""Questions, the tags and routing of a tag set in the log, and the methods that answer them."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from .._errors import BadMethod
 __all__ = ["ASKED", "Code", "MethodSet", "Question", "is_own", "read_question"]
 
 ASKED: Final = ("text", "routing", "method")
-"""The columns of `dim_tagset` that say what a tag set asks for."""
+"""The columns of `dim_tagset` that make a question."""
 
 DEFAULT_UNICAST: Final = BrokerOptions().method
 DEFAULT_SHARD: Final = BrokerOptions().shard_method
 
 
 class Code(IntEnum):
-    """How a destination is chosen, for the code that does so for many frames at once."""
+    """The method that chooses a destination, for the code that places many frames at once."""
 
     ALL = 0
-    """A multicast: nobody is chosen."""
+    """A multicast: all candidates."""
     REMAINDER = 1
     """`modulo`, and `round-robin` by turns."""
     JUMP = 2
     RENDEZVOUS = 3
     RING = 4
-    """`bounded-ring`, as if nobody had any load."""
+    """`bounded-ring`, without load."""
     CHANCE = 5
-    """`random`; and those that look at two by chance, as if nobody had any load."""
+    """`random`; and the methods that compare two random candidates, without load."""
     WEIGHTED = 6
     FOREIGN = 7
-    """A plug-in, whatever its name: frame by frame."""
+    """A plug-in of any name: frame by frame."""
 
 
 _CODES: Final = {
@@ -67,12 +67,12 @@ _ROUTINGS: Final = {each.name.lower(): each for each in RoutingType}
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What requests ask for.
+    """The query, routing and method of requests.
 
     Attributes:
         query: The tags that a destination must carry.
         routing: Unicast, multicast or shard.
-        method: What they say chooses; empty for the broker's default.
+        method: The method that the requests name; empty for the broker's default.
     """
 
     query: Query
@@ -84,12 +84,12 @@ def read_question(text: str, routing: str, method: str) -> Question:
     """Read a row of `dim_tagset`.
 
     Args:
-        text: Its tags as people write them; words that begin with `@` are in the other columns.
+        text: The tags as text; words that begin with `@` are in the other columns.
         routing: `unicast`, `multicast` or `shard`.
         method: In the form of `method_name`.
 
     Raises:
-        AddressError: It cannot be read.
+        AddressError: A column cannot be read.
     """
     kind = _ROUTINGS.get(routing)
     if kind is None:
@@ -100,7 +100,7 @@ def read_question(text: str, routing: str, method: str) -> Question:
 
 
 def is_own(question: Question) -> bool:
-    """Say whether it is a service of the broker's own that is asked for: no saved table has it."""
+    """Return whether a question asks for a service of the broker itself: no saved table has it."""
     return any(
         key == _SERVICE and (value or "").startswith(RESERVED_SERVICES)
         for key, value in question.query
@@ -115,7 +115,7 @@ class MethodSet:
         shard: `BrokerOptions.shard_method`; `None` for the default.
 
     Raises:
-        BadMethod: There is none of the name.
+        BadMethod: There is no method of the name.
     """
 
     def __init__(self, unicast: str | None, shard: str | None) -> None:
@@ -128,20 +128,20 @@ class MethodSet:
         self._codes: Final[dict[tuple[RoutingType, str], Code]] = {}
 
     def method(self, question: Question) -> str:
-        """Return the name of what chooses: what the question says, if it is known here."""
+        """Return the name of the method: the question's, if it is installed, else the default."""
         methods, name = self._methods, question.method
         if question.routing is RoutingType.SHARD:
             return name if methods.knows_sharding(name) else methods.sharding
         return name if methods.knows_balancer(name) else methods.balancer
 
     def code(self, question: Question) -> Code:
-        """Return how to choose for a question."""
+        """Return the code of the method for a question."""
         if question.routing is RoutingType.MULTICAST:
             return Code.ALL
         key = question.routing, self.method(question)
         code = self._codes.get(key)
         if code is None:
-            # As many as there are methods.
+            # Bounded by the number of methods.
             code = self._codes[key] = self._code(*key)
         return code
 
@@ -152,15 +152,15 @@ class MethodSet:
             return Code.FOREIGN
         try:
             made = self.sharding(name) if shard else self.balancer(name)
-        except Exception:  # noqa: BLE001 - foreign code; it is counted where frames need it
+        except Exception:  # noqa: BLE001 - foreign code; the failure is counted for each frame
             return Code.FOREIGN
-        # A plug-in goes before what is built in and has its name.
+        # A plug-in replaces a built-in method of the same name.
         return _CODES.get((routing, name), Code.FOREIGN) if type(made) is built_in else Code.FOREIGN
 
     def balancer(self, name: str) -> Balancer:
-        """Make a method of unicast, with a state of its own."""
+        """Return a new unicast method, with its own state."""
         return self._methods.make_balancer(name)
 
     def sharding(self, name: str) -> Sharding:
-        """Make a method of sharding."""
+        """Return a new shard method."""
         return self._methods.make_sharding(name)

@@ -1,4 +1,4 @@
-"""Frames in, sums out: a batch of hops resolved with both sides, and what moved."""
+"""The rehearsal of a batch of hops: each frame resolved on both sides, and the sums."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ FRAMES: Final = (
     "delivered",
     *ASKED,
 )
-"""The columns of what is rehearsed: of `hops`, and of the tag set of each. `delivered` is 1 for
-what has come to its end and ended well, else 0."""
+"""The columns of the frames to rehearse: of `hops`, and of the tag set of each. `delivered` is 1
+for a frame with the outcome `DELIVER`, else 0."""
 
 _BY_KEY: Final = int(Flag.STICKY)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is compared; sent to the executors.
+    """The tables and methods to compare; sent to the executors.
 
     Attributes:
-        table: Where the table as it is lies, for the executors.
-        candidate: Where the other one lies.
-        shard_old: The broker's default method for shard requests as it is; `None` for ours.
-        shard_new: As it would be.
-        method_old: The same for unicast requests.
-        method_new: As it would be.
+        table: The path of the current table, for the executors.
+        candidate: The path of the candidate table.
+        shard_old: The broker's current method for shard requests; `None` for the built-in default.
+        shard_new: The candidate method for shard requests.
+        method_old: The broker's current method for unicast requests.
+        method_new: The candidate method for unicast requests.
     """
 
     table: str
@@ -59,16 +59,16 @@ class Plan:
 
 
 class Rehearsal:
-    """Both sides of a plan, opened in this process, and the answers it remembers.
+    """Both sides of a plan, opened in this process, and the remembered answers.
 
     Attributes:
-        old: The table and the methods as they are.
-        new: As they would be.
-        memo: Who can get the frames of each tag set.
+        old: The current table and methods.
+        new: The candidate table and methods.
+        memo: The candidates of each tag set.
 
     Raises:
         TableUnreadable: A table cannot be opened.
-        BadMethod: There is no such method here.
+        BadMethod: A method is not installed here.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -79,18 +79,18 @@ class Rehearsal:
         self.memo: Final = Memo(self.old, self.new)
 
     def sums(self, batch: Batch, said: Said | None = None) -> Iterator[Batch]:
-        """Resolve the frames of a batch, and yield what they come to, in one part or more.
+        """Resolve the frames of a batch, and yield the sums in one part or more.
 
         Args:
             batch: The columns `FRAMES`.
-            said: What tag sets ask for, by their ids. With it the columns `ASKED` are not needed.
+            said: The columns `ASKED` by the ids of tag sets; the batch does not need them then.
 
         Yields:
             The columns of `SUMS`.
         """
         tagsets = _ints(batch, "tagset_id")
         ids, first, inverse = np.unique(tagsets, return_index=True, return_inverse=True)
-        # A group's frames one after the other.
+        # The frames of a group are consecutive.
         order = np.argsort(inverse, kind="stable")
         ends = np.cumsum(np.bincount(inverse, minlength=len(ids)))
         for begin, answers in self.memo.parts(ids, first, batch if said is None else said):
@@ -121,7 +121,7 @@ class Rehearsal:
         sticky = (_ints(frames, "flags") & _BY_KEY) != 0
         return np.where(shards | sticky, hashes, turns)
 
-    # --- what goes to one ---------------------------------------------------------------------
+    # --- unicast and shard --------------------------------------------------------------------
 
     def _singles(
         self,
@@ -155,7 +155,7 @@ class Rehearsal:
         keys: Keys,
         group: Places,
     ) -> Routed:
-        """Return who gets each frame that goes to one; nobody for the others."""
+        """Return the route of each unicast or shard frame; none for the others."""
         routed = Routed(
             np.zeros(len(keys), np.int64),
             np.zeros(len(keys), np.bool_),
@@ -174,7 +174,7 @@ class Rehearsal:
             routed.keys[rows] = side.table.keys(placed.numbers)
         return routed
 
-    # --- what goes to all ---------------------------------------------------------------------
+    # --- multicast ----------------------------------------------------------------------------
 
     def _multicasts(self, answers: list[Pair], made: Sums) -> None:
         for at, each in enumerate(answers):

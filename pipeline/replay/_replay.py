@@ -1,4 +1,4 @@
-"""The rehearsal on Spark: hops and their tag sets in, sums of both sides out."""
+"""The rehearsal on Spark: from hops and their tag sets to the sums of both sides."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ._tables import open_table, shown_path
 __all__ = ["MAX_SENT_BYTES", "MAX_SENT_SETS", "ReplayResult", "frames_of", "replay"]
 
 MAX_SENT_SETS: Final = 65_536
-"""Tag sets up to which what they ask for is sent to the executors once; of more it goes along with
-each frame, which takes half as much core time again."""
+"""Tag sets up to which their tags are sent to the executors once. Above it they are joined to each
+frame, which takes half as much core time again."""
 
 MAX_SENT_BYTES: Final = 16 * 1024 * 1024
-"""The same for the bytes of their tags."""
+"""The same limit for the bytes of the tags."""
 
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -50,12 +50,12 @@ _SUMMED: Final = (*_COUNTED, "samples", "frames_old", "frames_new")
 
 
 class ReplayResult:
-    """What would happen. Close it, or use it in a `with`: Spark keeps what it was made of.
+    """The result of a rehearsal. Close it, or use it in a `with`: Spark keeps its sums.
 
     Attributes:
-        summary: The report `replay_summary`: for each tag set what moves.
-        routes: The report `replay_routes`: for each route what it gets.
-        totals: All of it in a few numbers.
+        summary: The report `replay_summary`: the frames of each tag set that move.
+        routes: The report `replay_routes`: the frames that each route gets.
+        totals: The totals of all tag sets.
     """
 
     def __init__(self, sums: DataFrame) -> None:
@@ -71,7 +71,7 @@ class ReplayResult:
         )
 
     def close(self) -> None:
-        """Let go of what Spark keeps; the tables can still be made, by doing all again."""
+        """Release the sums that Spark keeps; a later use of the tables computes them again."""
         self._sums.unpersist()
 
     def __enter__(self) -> Self:
@@ -98,28 +98,27 @@ def replay(
     method_old: str | None = None,
     method_new: str | None = None,
 ) -> ReplayResult:
-    """Resolve logged requests twice, as it is and as it would be.
+    """Resolve logged requests twice: with the current and with the candidate table and methods.
 
-    Only what brokers recorded counts, each request once and as often as its weight says. The
-    tables are read where the frames are: drivers and executors must see the files, at these
-    paths, or under their names if Spark was given them (`--files`). What is chosen by load,
-    latency or memory is chosen as `Resolver` says.
+    Only requests at brokers count, each of them once, times its weight. The driver and the
+    executors must see the files of the tables: at these paths, or by their names if Spark was
+    given them (`--files`). See `Resolver` for methods that depend on load, latency or state.
 
     Args:
         spark: The session.
         hops: The table `hops`, of any time.
         tagsets: The table `dim_tagset`.
-        table: The table as it is: a snapshot, or lines of JSON.
-        candidate: The table as it would be.
-        shard_old: As `BrokerOptions.shard_method` is; it counts where a request names none.
-        shard_new: As it would be; `None` for as it is.
-        method_old: As `BrokerOptions.method` is; it counts where a request names none.
-        method_new: As it would be; `None` for as it is.
+        table: The current table: a snapshot, or lines of JSON.
+        candidate: The candidate table.
+        shard_old: The current `BrokerOptions.shard_method`, for requests that name no method.
+        shard_new: The candidate; `None` for no change.
+        method_old: The current `BrokerOptions.method`, for requests that name no method.
+        method_new: The candidate; `None` for no change.
 
     Raises:
-        TableUnreadable: A table is damaged. One that only the executors see is looked at there,
-            and the error is that of Spark's job; see `known_error`.
-        BadMethod: Nobody knows a method.
+        TableUnreadable: A table is damaged. The error for a table that only the executors see is
+            that of Spark's job; see `known_error`.
+        BadMethod: A method is not installed.
     """
     plan = Plan(
         shown_path(table),
@@ -141,7 +140,7 @@ def replay(
         .groupBy("tagset_id", "route_id")
         .agg(
             *(sf.sum(name).alias(name) for name in _SUMMED),
-            # The same in all batches.
+            # The counts of candidates are the same in all batches.
             sf.max("routes_old").alias("routes_old"),
             sf.max("routes_new").alias("routes_new"),
         )
@@ -156,7 +155,7 @@ def replay(
 
 
 def _said(tagsets: DataFrame) -> Said | None:
-    """Return what tag sets ask for, if they are few enough to be sent to the executors."""
+    """Return the columns `ASKED` of all tag sets; `None` above the limits for the executors."""
     asked = tagsets.select("tagset_id", *ASKED)
     size = asked.agg(sf.count("*"), sf.sum(sf.octet_length("text"))).first()
     if size is None or size[0] > MAX_SENT_SETS or (size[1] or 0) > MAX_SENT_BYTES:
@@ -166,9 +165,9 @@ def _said(tagsets: DataFrame) -> Said | None:
 
 @contextmanager
 def _unmeasured(spark: SparkSession, said: Said | None) -> Generator[None]:
-    """Have batches of numbers be limited by their rows alone.
+    """Limit batches of numbers by their rows alone.
 
-    Spark adds up the bytes of a batch anew for each row, which takes longer than to write it.
+    Spark adds up the bytes of a batch for each row, which takes longer than to write the row.
     """
     rows, size = (spark.conf.get(name, None) for name in (_BATCH_ROWS, _BATCH_BYTES))
     if said is None or rows is None or not 0 < int(rows) <= _MOST_ROWS:
@@ -177,7 +176,7 @@ def _unmeasured(spark: SparkSession, said: Said | None) -> Generator[None]:
     try:
         spark.conf.set(_BATCH_BYTES, _NO_LIMIT)
     except PySparkException:
-        # Who has set the session up does not have it changed.
+        # The session does not permit the change.
         yield
         return
     try:
@@ -192,18 +191,18 @@ def _unmeasured(spark: SparkSession, said: Said | None) -> Generator[None]:
 def frames_of(hops: DataFrame, tagsets: DataFrame | None = None) -> DataFrame:
     """Return the requests among hops: the columns `FRAMES`.
 
-    Copies of a multicast are left out: the request as a whole is there as well. So are requests
-    that nobody could read. Those whose tags the log does not have are there, with tag set 0.
+    The legs of a multicast are left out, as the request itself is included. Invalid requests are
+    left out too. Requests without tags in the log are included, with tag set 0.
 
     Args:
         hops: The table `hops`.
-        tagsets: The table `dim_tagset`; without it the columns of what they ask for are left out.
+        tagsets: The table `dim_tagset`; without it the columns `ASKED` are left out.
     """
     frames = (
         hops.where(sf.col("kind").between(int(Kind.RESPONSE), int(Kind.PUSH)))
         .where(~sf.col("outcome").isin(int(Outcome.FORWARD), int(Outcome.INVALID)))
         .select(
-            # 0 is what was asked for by tags that the log had no room for.
+            # 0 stands for tags that the log had no room for.
             sf.coalesce(sf.col("tagset_id"), sf.lit(0)).alias("tagset_id"),
             sf.col("epoch").cast("bigint"),
             sf.col("seq"),
@@ -230,9 +229,9 @@ _last: tuple[tuple[object, ...], Rehearsal] | None = None
 
 
 def _rehearsal(plan: Plan) -> Rehearsal:
-    """Return the rehearsal of this process: one task after the other has the same plan.
+    """Return the rehearsal of this process, which is kept for the next task with the same plan.
 
-    The tables are looked at anew: one that was replaced is another.
+    A replaced file of a table makes a new rehearsal.
     """
     global _last  # noqa: PLW0603 - a process of Spark does one task at a time
     tables = open_table(plan.table), open_table(plan.candidate)
@@ -280,7 +279,7 @@ def _totals(by_tagset: DataFrame) -> ReplayTotals:
         greatest("old"),
         greatest("new"),
     ).first()
-    # Of no frames the sums are null.
+    # The sums of no frames are null.
     said = {} if row is None else row.asDict()
     counts = {name: int(said.get(name) or 0) for name in (*_COUNTED, "tagsets", "judged")}
     return ReplayTotals(
@@ -291,6 +290,6 @@ def _totals(by_tagset: DataFrame) -> ReplayTotals:
 
 
 def _columns(report: str) -> list[Column]:
-    """Return the columns of a report, cast to what it declares."""
+    """Return the columns of a report, cast to their declared types."""
     declared = [column.split() for column in REPORT_TABLES[report].split(",")]
     return [sf.col(name).cast(kind).alias(name) for name, kind in declared]

@@ -1,4 +1,4 @@
-"""Where one frame goes, by the broker's own code; what the fast way is held against."""
+"""The resolution of one frame by the broker's own code: the reference for `_placing`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ._turns import fraction, next_turn
 __all__ = ["Placer", "Resolver", "Standing", "weighted_place"]
 
 Placer: TypeAlias = Callable[[int], tuple[int, bool]]
-"""Returns the place of who gets a frame, by its key, and whether the method failed on it."""
+"""A function from a frame's key to the place of its candidate, and whether the method failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A candidate of which nothing is known but who it is: it has nothing in hand."""
+    """A candidate without load: its route id and its weight."""
 
     route_id: bytes
     weight: float
@@ -30,20 +30,20 @@ class Standing:
 
 
 class Resolver:
-    """Resolves one frame at a time with one table and its methods.
+    """A resolver of one frame at a time with one table and its methods.
 
-    Shards are placed by `Sharding.prepare` and `Placement.pick`, with a load of 0 for all. Methods
-    of unicast that have no state are asked as they are, with lots drawn from the frame's turn;
-    nothing is in anybody's hand, and no latency is known, so that `least-outstanding` and
-    `peak-ewma` take the first that they draw. Those that have a state are what they come to
-    over many requests: `round-robin` is the remainder of the turn, `weighted` a lot by weight. A
-    plug-in of unicast is made anew for each frame; one of sharding prepares itself once for the
-    candidates. One that raises, or chooses nobody, has failed: as at the broker, any candidate
-    gets the frame, a shard's always the same.
+    `Sharding.prepare` and `Placement.pick` place shards, with a load of 0 for all. Unicast methods
+    without a state run unchanged, with random numbers from the frame's turn. No candidate has a
+    load or a latency, so `least-outstanding` and `peak-ewma` choose the first that they draw.
+    Methods with a state are replaced by their average over many requests: `round-robin` by the
+    remainder of the turn, `weighted` by a draw by weight. A unicast plug-in is created for each
+    frame; a sharding plug-in prepares the candidates once. A plug-in that raises, or chooses no
+    candidate, has failed: as at the broker, any candidate gets the frame, for a shard always the
+    same one.
 
     Args:
         table: The table.
-        methods: What may choose.
+        methods: The methods of this side.
     """
 
     def __init__(self, table: Table, methods: MethodSet) -> None:
@@ -51,24 +51,24 @@ class Resolver:
         self._methods: Final = methods
 
     def candidates(self, question: Question) -> Numbers:
-        """Return the routes that carry the tags asked for."""
+        """Return the routes that carry the tags of a question."""
         return self._table.resolve(question.query)
 
     def place(self, question: Question, numbers: Numbers, key: int) -> int:
-        """Return the place of the candidate that gets a frame, of one or more.
+        """Return the place of the candidate that gets a frame.
 
         Args:
-            question: What is asked for; not by a multicast.
-            numbers: The candidates.
-            key: The hash of the tags that choose, or the frame's turn.
+            question: The question; not a multicast.
+            numbers: The candidates, one or more.
+            key: The hash of the tags of the shard or sticky key, or the frame's turn.
         """
         return self.placer(question, numbers)(key)[0]
 
     def placer(self, question: Question, numbers: Numbers) -> Placer:
-        """Return what places frames among candidates, with all prepared that is so once.
+        """Return the function that places frames among candidates; it is prepared once for them.
 
         Args:
-            question: What is asked for; not by a multicast.
+            question: The question; not a multicast.
             numbers: The candidates, one or more.
         """
         code, count = self._methods.code(question), len(numbers)
@@ -88,7 +88,7 @@ class Resolver:
         count = len(ids)
         try:
             pick = self._methods.sharding(name).prepare(ids).pick
-        except Exception:  # noqa: BLE001 - what plug-ins do wrong stops here, as at the broker
+        except Exception:  # noqa: BLE001 - errors of plug-ins stop here, as at the broker
             return lambda key: (key % count, True)
 
         def place(key: int) -> tuple[int, bool]:
@@ -105,13 +105,13 @@ class Resolver:
         def place(key: int) -> tuple[int, bool]:
             try:
                 return _checked(make(name).pick(standing, 0.0, _lots(key)), count), False
-            except Exception:  # noqa: BLE001 - what plug-ins do wrong stops here, as at the broker
+            except Exception:  # noqa: BLE001 - errors of plug-ins stop here, as at the broker
                 return int(fraction(key) * count), True
 
         return place
 
     def route(self, question: Question, key: int) -> tuple[int, ...]:
-        """Return who gets a frame, as the lake names routes: nobody, one, or all of a multicast."""
+        """Return the lake's ids of a frame's routes: none, one, or all of a multicast."""
         numbers = self.candidates(question)
         if not len(numbers):
             return ()
@@ -122,12 +122,12 @@ class Resolver:
 
 
 def weighted_place(weights: list[float], turn: int) -> int:
-    """Return whose lot it is, by weight; in turn if nobody has any."""
+    """Return the place that a turn draws by weight; in turn if all weights are 0."""
     shares = list(accumulate(weights))
     if not shares[-1] > 0:
         return turn % len(weights)
     at = bisect_right(shares, fraction(turn) * shares[-1])
-    # A fraction just below 1 may be rounded up to all there is.
+    # A product with a fraction just below 1 may be rounded up to the total.
     return min(at, max(at for at, weight in enumerate(weights) if weight > 0))
 
 

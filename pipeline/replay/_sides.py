@@ -1,4 +1,4 @@
-"""One side of a rehearsal: a table, its methods, and what groups of frames come to with them."""
+"""One side of a rehearsal: a table with its methods, and the placement of groups of frames."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ._turns import Keys
 __all__ = ["Answer", "Placed", "Side"]
 
 SMALL: Final = 16
-"""Frames of a group from which on it is scored by itself."""
+"""Frames from which a group is scored by itself."""
 
 LARGE: Final = 4096
-"""Candidates from which on a group's are looked up by themselves, and not copied beside others."""
+"""Candidates above which those of a group are looked up by themselves, without a copy."""
 
 RING_MEMBERS: Final = 65_536
-"""Candidates up to which a ring is kept, 64 MB then; of more it is made in parts, each time."""
+"""Candidates up to which a ring is kept (64 MB); a larger one is built in parts each time."""
 
 _NUMBER: Final = 4
 _KEPT: Final = {Code.RING: 64 * 16, Code.WEIGHTED: 8, Code.FOREIGN: 250}
@@ -43,13 +43,13 @@ _WORK: Final = {Code.ALL: 200, Code.RENDEZVOUS: 40}
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """Who can get the frames of a tag set, and how one of them is chosen.
+    """The candidates for a tag set and the method that chooses among them.
 
     Attributes:
-        question: What is asked for.
-        code: How one is chosen.
+        question: The tags and the routing.
+        code: The method.
         numbers: The candidates.
-        kept: What the method has prepared of them, once it has.
+        kept: The data that the method prepared from the candidates, or `None`.
     """
 
     question: Question
@@ -59,7 +59,7 @@ class Answer:
 
     @property
     def size(self) -> int:
-        """Bytes of the candidates and of what is prepared of them, whether it has been or not."""
+        """Bytes of the candidates and of the prepared data, also before it is prepared."""
         count, kept = len(self.numbers), _KEPT.get(self.code, 0)
         if self.code is Code.RING and count > RING_MEMBERS:
             kept = 0
@@ -67,17 +67,17 @@ class Answer:
 
     @property
     def work(self) -> int:
-        """Bytes that placing the frames takes, about, besides those for each frame."""
+        """Approximate bytes needed to place the frames, besides those for each frame."""
         return self.size + len(self.numbers) * _WORK.get(self.code, 20)
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where frames go.
+    """The chosen candidates of frames.
 
     Attributes:
-        places: The place of each frame's choice among the candidates of its group.
-        numbers: Its number.
+        places: The place of each frame's candidate among those of its group.
+        numbers: The number of the candidate in the table.
         failed: Whether the method failed on the frame.
     """
 
@@ -87,11 +87,11 @@ class Placed:
 
 
 class Side:
-    """Resolves groups of frames with one table and its methods.
+    """A resolver of groups of frames with one table and its methods.
 
     Args:
         table: The table.
-        methods: What may choose.
+        methods: The methods of this side.
     """
 
     def __init__(self, table: Table, methods: MethodSet) -> None:
@@ -100,23 +100,23 @@ class Side:
         self._resolver: Final = Resolver(table, methods)
 
     def answer(self, question: Question) -> Answer:
-        """Return who can get the frames of a tag set."""
+        """Return the candidates and the method for a question."""
         return Answer(question, self.methods.code(question), self.table.resolve(question.query))
 
     def place(self, answers: Sequence[Answer], sizes: Places, keys: Keys) -> Placed:
-        """Return who gets each frame.
+        """Return the candidate that gets each frame.
 
         Args:
-            answers: Of each group; none is a multicast, and none is without candidates.
-            sizes: How many frames each group has, at least one.
-            keys: Of the frames, a group's one after the other.
+            answers: The answer of each group: not a multicast, and with candidates.
+            sizes: The number of frames of each group, at least one.
+            keys: The keys of the frames; those of a group are consecutive.
         """
         codes = np.fromiter((each.code for each in answers), np.int8, len(answers))
         many = np.fromiter((len(each.numbers) for each in answers), np.int64, len(answers))
         group = np.repeat(np.arange(len(answers)), sizes)
         places = np.zeros(len(keys), np.int64)
         failed = np.zeros(len(keys), np.bool_)
-        # Of one there is nothing to choose.
+        # With one candidate there is no choice.
         codes[many == 1] = -1
         for code in np.unique(codes[codes >= 0]).tolist():
             rows = np.flatnonzero(codes[group] == code)
@@ -171,7 +171,7 @@ class Side:
     def _by_plug_in(
         self, answers: Sequence[Answer], group: Places, keys: Keys
     ) -> tuple[Places, npt.NDArray[np.bool_]]:
-        """Place frame by frame, and say on which of them a plug-in failed."""
+        """Return the place of each frame, and whether the plug-in failed on it."""
         placed, failed = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
         for row, (at, key) in enumerate(zip(group.tolist(), keys.tolist(), strict=True)):
             answer = answers[at]
@@ -196,7 +196,7 @@ class Side:
         """Return the numbers of the candidates at these places."""
         numbers = np.empty(len(places), np.uint32)
         large = many > LARGE
-        # What is large gives room to one that is not looked at.
+        # A large group has one unused entry among the copies.
         parts = [
             each.numbers[:1] if len(each.numbers) > LARGE else each.numbers for each in answers
         ]

@@ -18,7 +18,7 @@ SUMS: Final = (
     " nowhere bigint, unknown bigint, own bigint, stale bigint, failed bigint, samples bigint,"
     " frames_old bigint, frames_new bigint, routes_old bigint, routes_new bigint"
 )
-"""What a batch comes to: rows of a tag set as a whole (`route_id` null), and of its routes."""
+"""The sums of a batch: a row for each tag set (`route_id` null), and one for each of its routes."""
 
 _COLUMNS: Final = tuple(column.split()[0] for column in SUMS.split(","))
 Ints = npt.NDArray[np.int64]
@@ -28,14 +28,14 @@ Batch = Any
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """Who gets each frame that goes to one, on one side.
+    """The route of each unicast or shard frame on one side.
 
     Attributes:
-        keys: Who it is, as the lake names routes.
-        there: Whether there is anybody.
-        numbers: Who it is, in the table.
+        keys: The lake's id of the route.
+        there: Whether the frame has a route.
+        numbers: The number of the route in the table.
         failed: Whether the method failed on the frame.
-        counts: For each tag set, how many could get its frames.
+        counts: The number of candidates of each tag set.
     """
 
     keys: Ints
@@ -47,13 +47,13 @@ class Routed:
 
 @dataclass(frozen=True, slots=True)
 class _Routes:
-    """What routes get of some tag sets.
+    """The frames of some tag sets for each route.
 
     Attributes:
-        group: The place of each tag set.
-        keys: The route, as the lake names it.
-        old: The frames that it gets as it is.
-        new: As it would be.
+        group: The place of the tag set.
+        keys: The lake's id of the route.
+        old: The frames that the route gets with the current table.
+        new: The frames that it gets with the candidate table.
     """
 
     group: Ints
@@ -63,13 +63,13 @@ class _Routes:
 
 
 class Sums:
-    """The sums of some tag sets of a batch, as they come together.
+    """The sums of some tag sets of a batch while they are added up.
 
     Args:
         ids: The tag sets.
         group: For each frame the place of its tag set, in order.
-        weights: For how many each frame stands.
-        ended_well: For each frame whether it was delivered on that day.
+        weights: The weight of each frame.
+        ended_well: Whether each frame was delivered on that day.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class Sums:
         self._routes: list[_Routes] = []
 
     def total(self, known: npt.NDArray[np.bool_], own: npt.NDArray[np.bool_]) -> None:
-        """Count the frames of each tag set, and apart those that are not resolved.
+        """Count the frames of each tag set, and separately those that are not resolved.
 
         Args:
-            known: Whether the lake knows the tag set, and it can be read.
-            own: Whether it is a broker's own services that it asks for.
+            known: Whether the tag set is in the lake and can be read.
+            own: Whether the tag set asks for one of the broker's own services.
         """
         self._whole["frames"] = np.where(known & ~own, self._frames, 0)
         samples = np.bincount(self.group, minlength=len(self._ids))
@@ -97,7 +97,7 @@ class Sums:
         self._whole["own"] = np.where(own, self._frames, 0)
 
     def routes(self, old: Routed, new: Routed, keep: npt.NDArray[np.bool_]) -> None:
-        """Count who got what of the frames that go to one, and what moved."""
+        """Count the unicast and shard frames of each route, and those that moved."""
         group, weights, count = self.group, self._weights, len(self._ids)
         both, neither = old.there & new.there, ~old.there & ~new.there
         counted = {
@@ -125,7 +125,7 @@ class Sums:
             self._add(name, group[heads], side.keys[heads], sums)
 
     def all(self, at: int, old: Ints, new: Ints) -> None:
-        """Count a multicast: it moves if others get it."""
+        """Count a multicast; it moves if its routes change."""
         frames, whole = int(self._frames[at]), self._whole
         same = len(old) == len(new) and bool(np.array_equal(np.sort(old), np.sort(new)))
         whole["moved"][at] = frames if len(old) and len(new) and not same else 0
@@ -162,7 +162,7 @@ class Sums:
 
 
 def _merged(some: list[_Routes]) -> _Routes:
-    """Put what a route of a tag set gets on both sides into one row: most are the same routes."""
+    """Merge the rows of both sides for each route of a tag set: most routes are on both."""
     group, keys, old, new = (
         np.concatenate([np.empty(0, np.int64), *columns])
         for columns in (

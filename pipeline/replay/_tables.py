@@ -1,4 +1,4 @@
-"""Routing tables as files, opened where the frames are: mapped, kept, and read where needed."""
+"""Routing tables in files, mapped into memory and kept open by each process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from .._errors import TableUnreadable
 __all__ = ["MAX_TABLES", "Numbers", "Table", "open_table", "shown_path"]
 
 MAX_TABLES: Final = 4
-"""Tables that one process keeps open; the one not used for longest is closed."""
+"""Tables that one process keeps open; the least recently used is closed."""
 
 MAX_POINTS: Final = 50_000
-"""Routes whose points on a ring a table keeps, 512 bytes each; at the limit all are forgotten."""
+"""Routes for which a table keeps the points on a ring, 512 bytes each. At the limit all are
+removed."""
 
 MAPPED: Final = b"ONWX"
 
@@ -33,13 +34,13 @@ _opened: OrderedDict[tuple[str, int, int], Table] = OrderedDict()
 
 
 class Table:
-    """A table that is open.
+    """An open table.
 
-    What is worked out of a route's id is kept for as long as the table is, 25 bytes a route: the
-    number it has in the lake, and the two words of its score.
+    It keeps the hashes of each route id, 25 bytes a route: the route's id in the lake, and the two
+    words of its score.
 
     Attributes:
-        snapshot: Its routes and tags.
+        snapshot: The routes and tags.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -57,7 +58,7 @@ class Table:
         return np.array(self.snapshot.resolve(query).to_array(), np.uint32)
 
     def keys(self, numbers: Numbers) -> npt.NDArray[np.int64]:
-        """Return the `route_id` of routes, as the lake has it."""
+        """Return the lake's `route_id` of routes."""
         missing = numbers[~self._known[numbers]]
         for number in np.unique(missing).tolist():
             self._keys[number] = route_key(self.snapshot.route_id(number))
@@ -65,7 +66,7 @@ class Table:
         return self._keys[numbers]
 
     def words(self, numbers: Numbers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """Return what the scores of routes are made of: see `protocol.broker.Rendezvous`."""
+        """Return the factors and summands of routes' scores: see `protocol.broker.Rendezvous`."""
         missing = numbers[~self._scored[numbers]]
         for number in np.unique(missing).tolist():
             words = blake2b(self.snapshot.route_id(number), digest_size=16).digest()
@@ -75,7 +76,7 @@ class Table:
         return self._factors[numbers], self._summands[numbers]
 
     def ring(self, numbers: Numbers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """Return points on a ring and the place of whose they are: see `BoundedRing`."""
+        """Return points on a ring and the place of each point's route: see `BoundedRing`."""
         points = np.concatenate([self._points_of(number) for number in numbers.tolist()])
         owners = np.repeat(np.arange(len(numbers)), len(points) // len(numbers))
         order = np.argsort(points, kind="stable")
@@ -84,7 +85,7 @@ class Table:
     def rings(
         self, numbers: Numbers, members: int
     ) -> Iterator[tuple[int, npt.NDArray[np.uint64], npt.NDArray[np.int64]]]:
-        """Yield rings of so many candidates each, and the place of the first: see `on_rings`."""
+        """Yield rings of `members` routes each, and the place of the first: see `on_rings`."""
         for start in range(0, len(numbers), members):
             yield start, *self.ring(numbers[start : start + members])
 
@@ -99,19 +100,19 @@ class Table:
         return found
 
     def weights(self, numbers: Numbers) -> npt.NDArray[np.float64]:
-        """Return the weights of routes as `Weighted` counts them."""
+        """Return the weights of routes, limited as by `Weighted`."""
         said = [self.snapshot.route(number).weight for number in numbers.tolist()]
         return np.minimum(np.array(said, np.float64), MAX_WEIGHT)
 
 
 def open_table(path: str) -> Table:
-    """Open a table, or return it if it is open and the file is as it was.
+    """Return a table, and open it unless it is open and the file is unchanged.
 
     Args:
-        path: A snapshot or lines of JSON; or the name of a file that Spark was given (`--files`).
+        path: A snapshot or lines of JSON; or the name of a file given to Spark (`--files`).
 
     Raises:
-        TableUnreadable: It is not there, or neither, or damaged.
+        TableUnreadable: The file does not exist, has another format, or is damaged.
     """
     file = _found(path)
     try:
@@ -142,7 +143,7 @@ def _found(path: str) -> Path:
 
 
 def _contents(file: Path) -> bytes | memoryview:
-    """Map a snapshot into memory; the map goes when nothing looks at it any more."""
+    """Map a snapshot into memory, or read another file; the last reference keeps the map."""
     with file.open("rb") as opened:
         if opened.read(len(MAPPED)) != MAPPED:
             opened.seek(0)
@@ -151,6 +152,6 @@ def _contents(file: Path) -> bytes | memoryview:
 
 
 def shown_path(path: str | Path) -> str:
-    """Return a path as the executors are to look it up."""
+    """Return the path that the executors look up: absolute, if the file exists here."""
     file = Path(path)
     return str(file.absolute()) if file.exists() else str(path)

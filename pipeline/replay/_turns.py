@@ -1,9 +1,9 @@
-"""Whose turn it is, as a function of the frame.
+"""Turns: a pseudo-random number for each frame, computed from its place in the log.
 
-A broker that takes turns, draws lots or keeps sticky keys remembers what it did last. Frames of a
-log are looked at in no order and in many processes, so a rehearsal cannot: there the *turn* of a
-frame is its number in the log, mixed. It is the same whenever and wherever the frame is looked at,
-and it takes each destination equally often. So a frame moves only if the change moves it.
+At a broker, round robin, random choice and sticky keys depend on earlier requests. A rehearsal
+resolves frames in no order and in many processes, so it has no such state. Instead, the *turn* of a
+frame is a hash of its number in the log. It is the same in every process and selects each
+destination equally often. So a frame moves only if the change moves it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 __all__ = ["Keys", "fraction", "fractions", "next_turn", "turn_of", "turns_of"]
 
 Keys = npt.NDArray[np.uint64]
-"""64-bit numbers that choose, one for each frame."""
+"""64-bit numbers that select a candidate, one for each frame."""
 
 _MASK: Final = 2**64 - 1
 _GOLDEN: Final = 0x9E3779B97F4A7C15
@@ -28,8 +28,8 @@ def turn_of(epoch: int, seq: int) -> int:
     """Return the turn of a frame, 64 bits.
 
     Args:
-        epoch: The epoch of its log.
-        seq: Its number in the epoch.
+        epoch: The epoch of the log.
+        seq: The number of the frame in the epoch.
     """
     return _mixed(seq ^ (epoch << 40) & _MASK)
 
@@ -40,7 +40,7 @@ def next_turn(turn: int) -> int:
 
 
 def _mixed(value: int) -> int:
-    # SplitMix64: each bit of the input changes half of those of the output.
+    # SplitMix64: each bit of the input changes half of the bits of the output.
     value = (value + _GOLDEN) & _MASK
     value = (value ^ value >> 30) * _FIRST & _MASK
     value = (value ^ value >> 27) * _SECOND & _MASK
