@@ -1,4 +1,4 @@
-"""The jobs of the command `onward pipeline`: the one place that reads and writes tables."""
+"""The jobs of the command `onward pipeline`; only they read and write tables."""
 
 from ._audit import run_audit
 from ._index import LogsOf, run_index, run_index_of_log, run_verify

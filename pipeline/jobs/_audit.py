@@ -1,4 +1,4 @@
-"""The job `audit`: whether all that was taken between two times has been accounted for."""
+"""The job `audit`: accounts for the requests that were read between two times."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["run_audit"]
 def run_audit(
     spark: SparkSession, lake: Lake, since: datetime | None = None, until: datetime | None = None
 ) -> Audit:
-    """Audit a lake, and return the rows out of balance, some of the others, and what logs lack.
+    """Audit a lake, and return its rows, those out of balance first, and the holes of its logs.
 
     Args:
-        spark: The session; it counts in UTC meanwhile.
+        spark: The session; its time zone is UTC during the job.
         lake: The lake.
-        since: From when on flows count; from the first by default. What was in hand then shows as
-            duplicated.
-        until: Up to when; to the last by default. What was in hand then shows as missing, unless
-            the lake knows of its end within `AUDIT_AHEAD`.
+        since: The start of the flows that count; the first by default. Requests in progress at
+            that time count as duplicated.
+        until: The end of the flows that count; the last by default. Requests in progress at that
+            time count as missing, unless the lake has their end within `AUDIT_AHEAD`.
 
     Raises:
         PipelineError: The lake cannot be read.

@@ -1,4 +1,4 @@
-"""The jobs `index build` and `index verify`: a table in bulk, and one held against a log."""
+"""The jobs `index build` and `index verify`: build a snapshot, and compare one with a log."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _NEEDED: Final = ("route", "service", "tags")
 
 
 class LogsOf:
-    """A lake as if it had the logs of some brokers only.
+    """A view of a lake, limited to the logs of some brokers.
 
     Args:
         lake: The lake.
-        brokers: Their names; all of them if there is none.
+        brokers: The names of the brokers; empty for all.
     """
 
     def __init__(self, lake: Lake, brokers: Collection[str] = ()) -> None:
@@ -49,22 +49,22 @@ class LogsOf:
         self._brokers = sorted(brokers)
 
     def check(self, spark: SparkSession, at: datetime | None = None) -> datetime | None:
-        """Check that the logs are there, and reach up to a time; return how far they all do.
+        """Check that the logs exist and reach up to a time; return the time that all reach.
 
-        One that ends a day before the newest has ended, and is not waited for.
+        A log that ends more than a day before the newest has ended, and is ignored.
 
         Args:
             spark: The session.
-            at: The time; `None` for as far as they go.
+            at: The time; `None` for the end of the logs.
 
         Returns:
-            The end of the one that is the furthest behind; `None` if there is no log.
+            The end of the log that is the furthest behind; `None` if there is no log.
 
         Raises:
-            NoSuchLog: There is no log of a broker.
-            LakeBehind: One does not reach that far.
+            NoSuchLog: The lake has no log of a broker.
+            LakeBehind: A log ends before the time.
         """
-        # A row for each log.
+        # The table has one row for each log.
         sealed = sf.unix_micros("sealed_through").alias("micros")
         rows = self._lake.table(spark, "completeness").select("broker", sealed).collect()
         ends = {str(row.broker): _EPOCH + timedelta(microseconds=row.micros) for row in rows}
@@ -81,7 +81,7 @@ class LogsOf:
         return through
 
     def table(self, spark: SparkSession, name: str) -> DataFrame:
-        """Return a table."""
+        """Return a table of the lake, limited to the brokers."""
         frame = self._lake.table(spark, name)
         if not self._brokers or "broker" not in frame.columns:
             return frame
@@ -98,12 +98,12 @@ def run_index(
         routes: Lines of JSON, if the name ends with `.jsonl`, `.json` or `.txt`; else Parquet with
             the columns of `ROUTE_ROWS`.
         out: The folder for the snapshot and its manifest.
-        progress: Who is told.
+        progress: The receiver of the progress.
 
     Raises:
         ValueError: A column is missing.
-        RouteUnreadable: (In Spark's job.) A route is none.
-        SnapshotError: One is there twice.
+        RouteUnreadable: (In Spark's job.) A line or a row is not a route.
+        SnapshotError: A route occurs twice.
     """
     if str(routes).endswith(_LINES):
         prepared = routes_of_lines(spark, routes)
@@ -126,19 +126,19 @@ def run_index_of_log(
     brokers: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Manifest:
-    """Build a snapshot of the routes that a log says there were.
+    """Build a snapshot of the routes that the logs of a lake have at a time.
 
     Args:
         spark: The session.
         lake: The lake.
         out: The folder for the snapshot and its manifest.
-        at: When; at the end of the log by default.
-        brokers: The logs of these only.
-        progress: Who is told.
+        at: The time; the end of the log by default.
+        brokers: The brokers of the logs; all by default.
+        progress: The receiver of the progress.
 
     Raises:
         NoSuchLog: The lake has no log of a broker.
-        LakeBehind: It does not reach that far.
+        LakeBehind: A log ends before the time.
     """
     logs = LogsOf(lake, brokers)
     logs.check(spark, at)
@@ -149,7 +149,7 @@ def run_index_of_log(
         at,
         segments=logs.table(spark, "segments"),
     )
-    # A broker's own services make themselves anew.
+    # A broker registers its own services itself.
     theirs = rows.where("service is not null and not startswith(service, 'onward.')")
     with in_utc(spark):
         return _built(prepare(theirs), out, progress)
@@ -173,22 +173,22 @@ def run_verify(
     brokers: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Drift:
-    """Hold a snapshot against what a log says there was.
+    """Compare a snapshot with the routes that a log has at a time.
 
     Args:
         spark: The session.
         snapshot: The snapshot.
         lake: The lake.
-        at: When it was made; at the end of the log by default.
-        brokers: The logs of these only: a snapshot is of one broker.
-        progress: Who is told.
+        at: The time of the snapshot; the end of the log by default.
+        brokers: The brokers of the logs; all by default. A snapshot is of one broker.
+        progress: The receiver of the progress.
 
     Returns:
-        The differences, and how far the logs reach: what came after that is not known.
+        The differences, and the time that all logs reach; later changes are not known.
 
     Raises:
         NoSuchLog: The lake has no log of a broker.
-        LakeBehind: It does not reach that far.
+        LakeBehind: A log ends before the time.
     """
     logs = LogsOf(lake, brokers)
     with in_utc(spark), stage(progress or Silent(), "verify") as current:

@@ -1,4 +1,4 @@
-"""What a job says while it works: each stage as it begins, and how it ended."""
+"""The progress of a job: the beginning of each stage and its result."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ __all__ = ["Progress", "Silent", "Stage", "stage"]
 
 
 class Progress(Protocol):
-    """Who is told. Called on the thread that runs the job."""
+    """A receiver of a job's progress, called on the thread that runs the job."""
 
     def begin(self, name: str) -> None:
-        """Take note that a stage begins."""
+        """Report that a stage begins."""
         ...
 
     def done(self, name: str, text: str) -> None:
-        """Take note that it has ended well, and with what."""
+        """Report that a stage succeeded, and its result as text."""
         ...
 
 
 class Silent:
-    """Tells nobody."""
+    """A receiver that discards the progress of a job."""
 
     def begin(self, name: str) -> None:
-        """Do nothing."""
+        """Discard the beginning of a stage."""
 
     def done(self, name: str, text: str) -> None:
-        """Do nothing."""
+        """Discard the result of a stage."""
 
 
 class Stage:
-    """One stage; what it has come to is said with `says`."""
+    """One stage of a job; `says` sets its result."""
 
     def __init__(self) -> None:
         self.text = ""
 
     def says(self, text: str) -> None:
-        """Say what the stage has come to."""
+        """Set the result of the stage."""
         self.text = text
 
 
 @contextmanager
 def stage(progress: Progress, name: str) -> Generator[Stage]:
-    """Run a stage; one that fails is not said to be done."""
+    """Run a stage; a stage that raises is not reported as done."""
     progress.begin(name)
     current = Stage()
     yield current

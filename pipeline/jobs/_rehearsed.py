@@ -1,4 +1,4 @@
-"""What a rehearsal was of: kept beside its reports, for the page that shows them."""
+"""The description of a rehearsal, kept beside its reports for the page that shows them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 __all__ = ["keep_rehearsal", "rehearsal_of"]
 
 _FILE: Final = "_rehearsal.json"
-"""Spark reads no files whose names begin so, and removes it when the report is written again."""
+"""Spark reads no files with a leading `_`, and removes this one when it rewrites the report."""
 
 _MOST: Final = 1_000
-"""Most characters that are kept."""
+"""Characters that are kept at most."""
 
 
 def keep_rehearsal(lake: Lake, day: date, out: str | Path | None, about: str) -> None:
-    """Keep what a rehearsal was of, after its reports were written."""
+    """Write the description of a rehearsal, after its reports were written."""
     text = json.dumps({"about": about[:_MOST]})
     _place(lake, day, out).write_text(text, encoding="utf-8")
 
 
 def rehearsal_of(lake: Lake, day: date, out: str | Path | None) -> str:
-    """Return what a rehearsal was of; empty if nobody has kept it."""
+    """Return the description of a rehearsal; empty if there is none."""
     try:
         read: Any = json.loads(_place(lake, day, out).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The job `replay`: rehearses a change over a day's traffic, and writes what it would do."""
+"""The job `replay`: rehearses a change over a day's traffic, and writes the reports of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Gates", "Methods", "Rehearsed", "run_replay"]
 
 @dataclass(frozen=True, slots=True)
 class Methods:
-    """What holds where a request names no method; `None` is the default, or no change."""
+    """The methods for requests that name none; `None` is the default, or no change."""
 
     shard_old: str | None = None
     shard_new: str | None = None
@@ -38,7 +38,7 @@ class Methods:
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """What a change may do at most; see `check_gates`."""
+    """The limits on a change; see `check_gates`."""
 
     max_moved: float | None = None
     fail_if_lost: bool = False
@@ -49,12 +49,12 @@ class Gates:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What a rehearsal came to.
+    """The result of a rehearsal.
 
     Attributes:
-        totals: All of it in a few numbers.
-        failed: The gates that do not hold.
-        tagsets: The tag sets with the most frames, to be read.
+        totals: The totals of all tag sets.
+        failed: The limits that the change exceeds.
+        tagsets: The tag sets with the most frames, as text.
     """
 
     totals: ReplayTotals
@@ -80,18 +80,18 @@ def run_replay(
     Args:
         spark: The session.
         lake: The lake.
-        day: The day whose traffic it is, UTC.
-        table: The table as it is.
-        candidate: The table as it would be.
-        methods: The methods as they are and would be.
-        gates: What the change may do at most.
-        brokers: The logs to take requests from; all by default. A table is that of one broker.
-        out: Where the reports go; the lake's own by default, where the page finds them.
-        progress: Who is told.
+        day: The day of the traffic, UTC.
+        table: The current table.
+        candidate: The candidate table.
+        methods: The current and the candidate methods.
+        gates: The limits on the change.
+        brokers: The brokers of the requests; all by default. A table is that of one broker.
+        out: The folder for the reports; by default the lake's own, where the page finds them.
+        progress: The receiver of the progress.
 
     Raises:
-        PipelineError: The lake or a table cannot be read, it has no log of a broker, or nobody
-            knows a method.
+        PipelineError: The lake or a table cannot be read, the lake has no log of a broker, or a
+            method is not installed.
     """
     told, chosen, limits = progress or Silent(), methods or Methods(), gates or Gates()
     around = Day(spark, lake, day)
@@ -134,7 +134,7 @@ def run_replay(
 def _about(
     table: str | Path, candidate: str | Path, methods: Methods, brokers: Collection[str]
 ) -> str:
-    """Say what is rehearsed, for people."""
+    """Return the description of a rehearsal, a sentence."""
     said = (
         "the table as it is"
         if str(table) == str(candidate)

@@ -1,4 +1,4 @@
-"""Which reports there are, and from which tables of the lake each is made."""
+"""The reports, and the tables of the lake that each is computed from."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ if TYPE_CHECKING:
 __all__ = ["AUDIT_AHEAD", "AUDIT_DAYS", "EVENT_DAYS", "REPORTS", "Day", "bounds"]
 
 EVENT_DAYS: Final = 30
-"""How many days before are looked through for the coming of destinations that are still there."""
+"""Days before a report's day that are searched for the registration of destinations."""
 
 AUDIT_DAYS: Final = 7
-"""How many days before the audit begins to count, so that what was in hand at midnight is known."""
+"""Days that the audit starts before its day, so that it knows the requests open at midnight."""
 
 AUDIT_AHEAD: Final = timedelta(days=1)
-"""How far the audit looks past its end, for what becomes of what is in hand there."""
+"""Time after the end of the audit in which the outcomes of requests still open are looked up."""
 
 _BURN: Final = timedelta(hours=6)
-"""How far back the longest window of an objective goes."""
+"""The longest window of an objective."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 SILENT_AFTER: Final = timedelta(days=1)
-"""A log that ends so long before the newest is not waited for, as when days are closed."""
+"""The lag behind the newest log after which a log has ended, as when days are closed."""
 
 Tables: TypeAlias = dict[str, DataFrame]
 
 
 def bounds(day: date) -> tuple[datetime, datetime]:
-    """Return when a day begins and ends, UTC."""
+    """Return the beginning and the end of a day, UTC."""
     begin = datetime.combine(day, time(), UTC)
     return begin, begin + timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Day:
-    """The tables of the lake around one day, each read when it is asked for.
+    """The tables of the lake around one day.
 
     Attributes:
         spark: The session.
         lake: The lake.
         day: The day, UTC.
-        objectives: What the report `slo` holds it against.
+        objectives: The objectives of the report `slo`.
     """
 
     spark: SparkSession
@@ -78,19 +78,19 @@ class Day:
         return self.lake.table(self.spark, name, day=self.day)
 
     def before(self, name: str, earlier: timedelta) -> DataFrame:
-        """Return a table of the day and some time before."""
+        """Return a table of the day and of some time before."""
         begin, end = bounds(self.day)
         return self.lake.table(self.spark, name, since=begin - earlier, until=end)
 
     def around(self, name: str, earlier: timedelta, later: timedelta) -> DataFrame:
-        """Return a table of the day, and some time before and after, as far as there is one."""
+        """Return a table of the day and of some time before and after, as far as there is one."""
         begin, end = bounds(self.day)
         return self.lake.table(self.spark, name, since=begin - earlier, until=end + later)
 
     def known_until(self) -> datetime:
-        """Return until when every log is in the lake, but at most as far as ways are looked at.
+        """Return the time up to which the lake has every log, at most `LOOK_AROUND` after the day.
 
-        A log that ends a day before the newest has ended, and is not waited for.
+        A log that ends more than a day before the newest has ended, and is ignored.
         """
         end = bounds(self.day)[1] + LOOK_AROUND
         through = sf.unix_micros("sealed_through")
@@ -102,7 +102,7 @@ class Day:
         return end if known is None else min(end, _EPOCH + timedelta(microseconds=known))
 
     def going(self) -> DataFrame:
-        """Return the brokers whose run goes on after the day, as `broker`."""
+        """Return the brokers, as `broker`, with a run that continues after the day."""
         _, end = bounds(self.day)
         flows = self.around("flows", timedelta(0), AUDIT_AHEAD)
         is_after = sf.col("window_start") >= sf.lit(end)
@@ -115,10 +115,10 @@ class Day:
         )
 
     def earlier(self) -> DataFrame:
-        """Return the brokers, as `broker`, that may have had something in hand before the audit.
+        """Return the brokers, as `broker`, that may have had open requests before the audit.
 
-        Their run was there before the first flow that the audit of the day counts: it is longer
-        than `AUDIT_DAYS`, or what it began with was dropped, or was never ingested.
+        Their run began before the first flow that the audit of the day counts: it is longer than
+        `AUDIT_DAYS`, or its first flows were dropped, or never ingested.
         """
         begin, _ = bounds(self.day)
         since = begin - timedelta(days=AUDIT_DAYS)
@@ -139,11 +139,11 @@ class Day:
         return runs.filter(was_there & touches).select("broker").distinct()
 
     def dimension(self, name: str) -> DataFrame:
-        """Return a table that belongs to no day."""
+        """Return a table without days."""
         return self.lake.table(self.spark, name)
 
     def within(self, frame: DataFrame, column: str) -> DataFrame:
-        """Return the rows of a report that are of the day."""
+        """Return the rows of a report within the day."""
         begin, end = bounds(self.day)
         moment = sf.col(column)
         return frame.filter((moment >= sf.lit(begin)) & (moment < sf.lit(end)))
@@ -210,4 +210,4 @@ REPORTS: Final[Mapping[str, Callable[[Day], Tables]]] = MappingProxyType(
         "audit": _audit,
     }
 )
-"""The reports by the names that `--only` takes. Each returns its tables, by their names."""
+"""The reports by the names that `--only` accepts. Each returns its tables, by their names."""

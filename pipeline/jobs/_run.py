@@ -1,4 +1,4 @@
-"""The job `report`: makes the reports of a day, writes them, and collects the page."""
+"""The job `report`: computes and writes the reports of a day, and collects the page."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Format", "Reported", "names_of", "replay_tables", "run_report"]
 
 Format: TypeAlias = Literal["parquet", "json", "csv", "table"]
-"""What a report is written as."""
+"""The format of a written report."""
 
 FORMATS: Final[tuple[Format, ...]] = ("parquet", "json", "csv", "table")
-"""What reports can be written as. `table` is text to read, and writes nothing."""
+"""The formats of reports. `table` is text for the terminal, and writes nothing."""
 
 _REPLAY: Final = ("replay_summary", "replay_routes")
 
 
 @dataclass(slots=True)
 class Reported:
-    """What has become of a run.
+    """The result of the job `report`.
 
     Attributes:
-        rows: How many rows each table has, by its name.
-        shown: The first rows of each to be read, if the format is `table`.
-        page: The page, if it was asked for.
+        rows: The number of rows of each table, by its name.
+        shown: The first rows of each table as text, if the format is `table`.
+        page: The page, if requested.
     """
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
@@ -64,19 +64,19 @@ def run_report(
     most: int = MAX_SHOWN,
     progress: Progress | None = None,
 ) -> Reported:
-    """Make the reports of a day, and write each over what was there for that day.
+    """Compute the reports of a day, and replace those written earlier for that day.
 
     Args:
-        spark: The session; it counts in UTC meanwhile.
+        spark: The session; its time zone is UTC during the job.
         lake: The lake.
         day: The day, UTC.
         only: Names of `REPORTS`; all by default.
-        out: Where to write; the lake's own folder of reports by default.
-        format: What to write.
-        objectives: What the report `slo` holds the day against; without any it is left out.
+        out: The folder for the reports; the lake's own by default.
+        format: The format of the reports.
+        objectives: The objectives of the report `slo`; without any it is left out.
         page: Whether to collect the page.
         most: Rows of each report that are shown as text.
-        progress: Who is told.
+        progress: The receiver of the progress.
 
     Raises:
         ValueError: There is no such report.
@@ -87,7 +87,7 @@ def run_report(
     unknown = set(only) - set(REPORTS)
     if unknown:
         raise ValueError(f"no report is called {', '.join(sorted(unknown))}: {', '.join(REPORTS)}")
-    # Before anything is planned: what comes from now on these reports do not know.
+    # Read before any table is planned: the reports may lack later batches.
     through = lake.batch()
     around = Day(spark, lake, day, objectives)
     done = Reported()
@@ -99,7 +99,7 @@ def run_report(
             with stage(told, name) as current:
                 said: list[str] = []
                 for table, frame in tables_of(around).items():
-                    # Twice of use: it is written, and then counted and shown.
+                    # Used twice: it is written, and then counted and shown.
                     kept[table] = frame.persist(StorageLevel.MEMORY_AND_DISK)
                     _write(kept[table], table, lake, day, out, format, through)
                     done.rows[table] = kept[table].count()
@@ -152,14 +152,14 @@ def _collected(
 
 @contextmanager
 def _part(progress: Progress, name: str) -> Generator[None]:
-    """Tell of one part of the page."""
+    """Report the progress of one part of the page."""
     with stage(progress, "page") as current:
         current.says(name)
         yield
 
 
 def names_of(day: Day) -> Names:
-    """Return what looks up names in a lake."""
+    """Return the names of ids in a lake."""
     return Names(
         day.dimension("dim_node"),
         day.dimension("dim_tagset"),
@@ -169,11 +169,11 @@ def names_of(day: Day) -> Names:
 
 
 def replay_tables(day: Day, out: str | Path | None = None) -> tuple[dict[str, DataFrame], str]:
-    """Return what a rehearsal has written for the day, and what it was of, if there was one.
+    """Return the reports of a rehearsal of the day and its description; empty without one.
 
     Args:
         day: The day.
-        out: Where reports go; if no rehearsal is there, the lake's own is taken.
+        out: The folder of reports; the lake's own is searched next.
     """
     for place in [None] if out is None else [out, None]:
         tables = {name: day.lake.report(day.spark, name, day.day, place) for name in _REPLAY}
@@ -199,7 +199,7 @@ def _write(
 
 @contextmanager
 def _kept() -> Generator[dict[str, DataFrame]]:
-    """Hold frames that are used twice, and let go of them."""
+    """Hold the frames that are used twice, and release them at the end."""
     frames: dict[str, DataFrame] = {}
     try:
         yield frames

@@ -1,4 +1,4 @@
-"""Tables as files of other formats, and as rows to be read."""
+"""The conversion of tables for other file formats and for the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..report import Names, utc
 __all__ = ["MAX_SHOWN", "Shown", "flattened", "shown"]
 
 MAX_SHOWN: Final = 20
-"""Rows of a report that are printed, unless more are asked for."""
+"""Rows of a report that are printed by default."""
 
 _NODES: Final = frozenset({"node", "origin_node", "dest_node"})
 
@@ -27,8 +27,8 @@ class Shown:
 
     Attributes:
         headings: The columns.
-        rows: A cell for each column; what users have named is in them as it is.
-        more: How many rows are not among them.
+        rows: A cell for each column; names from users are not escaped.
+        more: The number of further rows.
     """
 
     headings: tuple[str, ...]
@@ -37,7 +37,7 @@ class Shown:
 
 
 def flattened(frame: DataFrame) -> DataFrame:
-    """Return a frame whose columns a CSV file can hold: maps and lists as JSON."""
+    """Return a frame for a CSV file: maps and lists become JSON."""
     return frame.select(
         *(
             sf.to_json(field.name).alias(field.name)
@@ -49,12 +49,12 @@ def flattened(frame: DataFrame) -> DataFrame:
 
 
 def shown(frame: DataFrame, names: Names, most: int = MAX_SHOWN) -> Shown:
-    """Return the first rows of a report to be read, the largest first.
+    """Return the first rows of a report as text, the largest first.
 
     Args:
         frame: The report.
-        names: Looks up names.
-        most: Rows.
+        names: The names of ids.
+        most: The number of rows at most.
     """
     numbers = [field.name for field in frame.schema.fields if isinstance(field.dataType, LongType)]
     order = next((name for name in ("frames", "traces", "n", "missing") if name in numbers), None)
@@ -67,7 +67,7 @@ def shown(frame: DataFrame, names: Names, most: int = MAX_SHOWN) -> Shown:
 
 
 def _column(name: str, values: Sequence[Any], names: Names) -> list[str]:
-    """Return a heading and cells."""
+    """Return the heading and the cells of a column."""
     if name in _NODES:
         known = names.nodes(set(values))
     elif name == "tagset_id":

@@ -1,4 +1,4 @@
-"""The session's time zone while a job runs: UTC, whatever it is for others."""
+"""The time zone of a session while a job runs: UTC."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ZONE: Final = "spark.sql.session.timeZone"
 
 
 class NotUtc(PipelineError):
-    """The session's time zone cannot be set; times as text would be of another day."""
+    """A time zone of the session that cannot be changed; times as text could be of another day."""
 
     def __init__(self, zone: str) -> None:
         super().__init__(
@@ -29,10 +29,10 @@ class NotUtc(PipelineError):
 
 @contextmanager
 def in_utc(spark: SparkSession) -> Generator[None]:
-    """Have a session count and write times in UTC, and give it back as it was.
+    """Set a session's time zone to UTC, and restore it at the end.
 
     Raises:
-        NotUtc: It cannot be set.
+        NotUtc: The time zone cannot be set.
     """
     before = str(spark.conf.get(_ZONE))
     if before == "UTC":
