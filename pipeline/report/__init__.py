@@ -1,7 +1,7 @@
-"""Reports as one page to look at.
+"""The page of a day's reports.
 
-`Page` is what it shows, in plain values; `collect_page` fills it from the tables of a day, never
-more than the top of each; `render` makes one HTML file of it.
+`Page` holds the content as plain values; `collect_page` fills it from the top rows of the tables of
+a day; `render` turns it into one HTML file.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # A page can be made and rendered without Spark; to collect one needs it.
+    # A page can be made and rendered without Spark; only its collection needs Spark.
     if name in {"Sources", "collect_audit", "collect_page"}:
         from . import _collect
 

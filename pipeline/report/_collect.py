@@ -1,6 +1,6 @@
-"""Filling the page from the tables of a day: of each table its top, and how much more there is.
+"""The collection of the page from the tables of a day: the top rows of each, the rest counted.
 
-All that is collected here is bounded by the constants below, however large the day was.
+The constants below bound the collected rows, however large the day is.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MAX_SIDE: Final = 16
 """Rows, and columns, of the traffic matrix."""
 
 MAX_DESTINATIONS: Final = 12
-"""Destinations whose latency is drawn."""
+"""Destinations with a latency plot."""
 
 MAX_POINTS: Final = 300
-"""Points of a line over the day; minutes are put together until it has no more."""
+"""Points of a line over the day; minutes are merged until it has no more."""
 
 MAX_LOGS: Final = 20
 """Logs, and rows of the audit, that are listed."""
@@ -49,22 +49,22 @@ _INTERVALS: Final = (1, 5, 15, 30, 60)
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the page comes from.
+    """The tables and functions that the page is collected with.
 
     Attributes:
         day: The day, UTC.
-        reports: The tables of reports that were made, by name. What is not in it is left out.
+        reports: The tables of reports, by name. Sections without a table are left out.
         flows: The table `flows` of the day.
         completeness: The table `completeness`.
         late: The table `late`.
         closed: Whether all of the day is in the lake.
-        names: Looks up names.
+        names: The names of ids.
         quantiles: `transforms.latency_quantiles`.
         audit_totals: `transforms.audit_totals`.
         holes: `transforms.log_holes` of the day.
-        going: The brokers, as `broker`, whose runs go on after the day.
-        earlier: The brokers, as `broker`, whose runs were there before what the audit counts.
-        rehearsed: What was rehearsed, in words.
+        going: The brokers, as `broker`, with runs that continue after the day.
+        earlier: The brokers, as `broker`, with runs that began before the audit.
+        rehearsed: The description of the rehearsal.
     """
 
     day: date
@@ -83,15 +83,15 @@ class Sources:
 
 
 Part = Callable[[str], AbstractContextManager[Any]]
-"""What is around the collection of each part: who is told of it."""
+"""A context manager around the collection of each part, which reports progress."""
 
 
 def collect_page(sources: Sources, part: Part = nullcontext) -> Page:
     """Return the page of a day.
 
     Args:
-        sources: Where it comes from.
-        part: Called with the name of each part; what it returns is around its collection.
+        sources: The tables of the day.
+        part: Called with the name of each part; returns the context manager of its collection.
     """
     made, names = sources.reports, sources.names
     with part("logs"):
@@ -138,9 +138,9 @@ def _replay(sources: Sources) -> Replay:
 
 
 def _asked(report: DataFrame) -> DataFrame:
-    """Return what brokers were asked. Messages between workers ask for no tags.
+    """Return the rows of requests at brokers. Messages between workers have no tags.
 
-    Requests whose tags the log does not have look the same: `Totals.untagged` says how many.
+    Requests without tags in the log are left out too: `Totals.untagged` counts them.
     """
     return report.filter(sf.col("tagset_id") != 0)
 
@@ -301,14 +301,14 @@ def collect_audit(
     going: DataFrame | None = None,
     earlier: DataFrame | None = None,
 ) -> Audit:
-    """Return the audit, those brokers and links first that are out of balance.
+    """Return the audit; brokers and links out of balance come first.
 
     Args:
-        totals: What `transforms.audit_totals` returns.
-        holes: What `transforms.log_holes` returns.
-        going: The brokers, as `broker`, whose runs go on: what is missing there may be in hand.
-        earlier: The brokers, as `broker`, whose runs were there before what is counted: what ended
-            twice there may have been in hand then.
+        totals: The result of `transforms.audit_totals`.
+        holes: The result of `transforms.log_holes`.
+        going: The brokers, as `broker`, with runs that continue: missing requests may be open.
+        earlier: The brokers, as `broker`, with runs that began before the audit: duplicated
+            requests may have been open at its start.
     """
     marked = _told(_marked(_marked(totals, "going", going), "earlier", earlier))
     sums = marked.agg(
@@ -350,9 +350,9 @@ def collect_audit(
 
 
 def _told(totals: DataFrame) -> DataFrame:
-    """Say of how many requests of each row it is not known whether they were taken.
+    """Add the column `untold`: the requests of brokers with a log of outcomes only.
 
-    A log that was recorded without what was taken does not say what ended twice: all would have.
+    Such a log does not show which requests ended twice: all would count as duplicated.
     """
     is_untold = (
         (sf.coalesce("dst", sf.lit("")) == "")
@@ -366,7 +366,7 @@ def _told(totals: DataFrame) -> DataFrame:
 
 
 def _marked(totals: DataFrame, name: str, brokers: DataFrame | None) -> DataFrame:
-    """Say of each row whether its broker is one of these."""
+    """Add a column that marks the rows of some brokers."""
     if brokers is None:
         return totals.withColumn(name, sf.lit(False))
     known = brokers.select(sf.col("broker").alias("src")).distinct().withColumn(name, sf.lit(True))

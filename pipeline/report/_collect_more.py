@@ -1,4 +1,4 @@
-"""Filling the later sections of the page: shards, churn, demand, objectives, ways, rehearsals."""
+"""The collection of the later sections: shards, churn, demand, objectives, paths, rehearsals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MAX_OBJECTIVES: Final = 20
 
 
 def shards_of(load: DataFrame, keys: DataFrame, names: Names) -> Shards:
-    """Return the shards of the day, of tag sets that are asked for by shard."""
+    """Return the shards of the day, for tag sets with shard routing."""
     by_route = (
         load.join(sf.broadcast(names.of_routing("shard")), "tagset_id")
         .groupBy("tagset_id", "route_id")
@@ -96,7 +96,7 @@ def shards_of(load: DataFrame, keys: DataFrame, names: Names) -> Shards:
 
 
 def churn_of(churn: DataFrame, names: Names) -> Churn:
-    """Return who came and went."""
+    """Return the destinations that came and went."""
     sums = [sf.sum(name).cast("bigint").alias(name) for name in ("ups", "downs", "flaps")]
     hours = churn.groupBy("hour").agg(*sums).orderBy("hour").collect()
     life = sf.max("median_life_s").alias("life")
@@ -122,7 +122,7 @@ def churn_of(churn: DataFrame, names: Names) -> Churn:
 
 
 def demand_of(unroutable: DataFrame, names: Names) -> Demand:
-    """Return what was asked for in vain."""
+    """Return the tag sets of unroutable requests."""
     by_tagset = unroutable.groupBy("tagset_id").agg(
         sf.sum("frames").alias("frames"),
         sf.min("first_ts").alias("first"),
@@ -153,7 +153,7 @@ def demand_of(unroutable: DataFrame, names: Names) -> Demand:
 
 
 def burns_of(burn: DataFrame, points: int) -> tuple[Burn, ...]:
-    """Return the objectives; of windows that are put together the worst burn is shown."""
+    """Return the objectives; merged windows have the worst burn rate of their parts."""
     sums = (
         burn.groupBy("objective")
         .agg(sf.sum("good").alias("good"), sf.sum("total").alias("total"))
@@ -196,11 +196,11 @@ def _burn(sums: Any, rows: list[Any]) -> Burn:
 
 
 def anomalies_of(paths: DataFrame, anomalies: DataFrame, names: Names) -> Anomalies:
-    """Return the ways that went wrong, alike ones together, and those most taken."""
+    """Return the anomalies, grouped by kind and path, and the most frequent paths."""
     alike = anomalies.groupBy("kind", "path").agg(
         sf.count("*").alias("traces"), sf.min("trace_id").alias("example")
     )
-    # What goes wrong the other way round is seldom wrong: loops and losses come first.
+    # An asymmetric return route is seldom an error: loops and losses come first.
     urgency = sf.when(sf.col("kind") == "return_asymmetry", 1).otherwise(0)
     wrong = alike.orderBy(urgency, sf.desc("traces"), "kind", "path").limit(MAX_ROWS).collect()
     taken = paths.orderBy(sf.desc("traces"), "path").limit(MAX_ROWS).collect()
@@ -219,7 +219,7 @@ def anomalies_of(paths: DataFrame, anomalies: DataFrame, names: Names) -> Anomal
 
 
 def replay_of(summary: DataFrame, routes: DataFrame, names: Names) -> Replay:
-    """Return what a change would do."""
+    """Return the effect of a change."""
     sums = summary.agg(
         sf.count("*").alias("n"),
         *(sf.sum(name).alias(name) for name in ("frames", "moved", "lost", "gained")),

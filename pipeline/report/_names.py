@@ -1,4 +1,4 @@
-"""The names behind ids: looked up for the few rows that are shown, never for whole tables."""
+"""The names of ids, looked up for the few rows that are shown, never for whole tables."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pyspark.sql import DataFrame, functions as sf
 __all__ = ["MAX_LOOKED_UP", "NOBODY", "Names"]
 
 MAX_LOOKED_UP: Final = 2_000
-"""Most ids that are looked up at once; those above it are shown as numbers."""
+"""Ids that are looked up at once; further ids are shown as numbers."""
 
 NOBODY: Final = "(nobody)"
 """Shown where there is no destination."""
 
 _HIDDEN: Final = frozenset({"route", "service"})
-"""Tags that say no more of a destination than its service name and its route."""
+"""Tags that repeat the service name or the route id of a destination."""
 
 _TEMPORARY: Final = re.compile(r"/[0-9a-f]{32,}$")
-"""What `random_address` makes: the place of one request, or of a child without a name."""
+"""The end of a name made by `random_address`: of a single request, or a child without a name."""
 
 
 class Names:
-    """Looks up names in the dimensions of the lake.
+    """The names of ids in the dimensions of the lake.
 
     Args:
         nodes: The table `dim_node`.
         tagsets: The table `dim_tagset`.
         routes: The table `dim_route`.
-        events: The table `route_events`, which knows the tags of routes.
+        events: The table `route_events`, which has the tags of routes.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class Names:
         return {each: none if each == 0 else _told(found.get(each, _number(each))) for each in ids}
 
     def tagsets(self, ids: Iterable[int]) -> dict[int, str]:
-        """Return what was asked for, as people write it."""
+        """Return the tag sets as text."""
         found = _looked_up(self._tagsets, "tagset_id", "text", ids)
         return {each: "(no tags)" if each == 0 else found.get(each, _number(each)) for each in ids}
 
     def of_routing(self, routing: str) -> DataFrame:
-        """Return the ids of the tag sets that are asked for in one way, as `tagset_id`."""
+        """Return the ids of the tag sets with a kind of routing, as `tagset_id`."""
         return self._tagsets.filter(sf.lower("routing") == routing).select("tagset_id")
 
     def routes(self, ids: Iterable[int]) -> dict[int, str]:
-        """Return of each route the service and the tags, or at least where its id begins."""
+        """Return the service, the tags and the beginning of the id of each route, as known."""
         wanted = _bounded(ids)
         uuids = _looked_up(self._routes, "route_id", "uuid", wanted)
         rows = (
@@ -86,7 +86,7 @@ class _Route:
 
 
 def _told(name: str) -> str:
-    """Return a name without what nobody reads: that an address is local, and random digits."""
+    """Return a name without the type of local addresses and without random digits."""
     return _TEMPORARY.sub("/*", name.replace("/0#", "/"))
 
 

@@ -1,8 +1,8 @@
-"""What the page is made of: small plain values, collected from the reports of a day.
+"""The content of the page: plain values, collected from the reports of a day.
 
-A section that is `None` was not asked for, and is left out; one that is empty says so. Each list
-is the top of a longer one: `more` says how many are not in it. Names are those of the lake's
-dimensions, and are user data: the page escapes them, not who fills this in.
+A section that is `None` was not requested, and is left out; an empty section is shown as empty.
+Each list is the top of a longer one; `more` counts the rest. Names come from the lake's dimensions
+and are user data: `render` escapes them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["Broker", "Page", "Totals"]
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """How complete the log of one broker or node is.
+    """The completeness of the log of one broker or node.
 
     Attributes:
         name: The log's name.
-        sealed_through: Until when everything of it is in the lake; `None` if not known.
-        segments: How many segments of it.
-        events: How many hops, flows and route events in them.
-        missing: How many numbers are missing between them.
+        sealed_through: The time up to which the lake has the whole log; `None` if not known.
+        segments: The number of its segments in the lake.
+        events: The number of hops, flows and route events in the segments.
+        missing: The number of missing sequence numbers.
     """
 
     name: str
@@ -38,18 +38,18 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The day in a few figures. What brokers were asked; messages between workers not included.
+    """The totals of a day's requests at brokers, without messages between workers.
 
     Attributes:
-        requests: How many were read, of all kinds.
-        delivered: How many ended well.
-        unroutable: How many nobody could take.
-        rejected: How many were not handed over for another reason.
-        failed: How many ended in an error, or were lost.
-        canceled: How many were withdrawn.
-        bytes: Their payloads.
-        untagged: How many of those that were read have no tags in the log: too long, one too many,
-            or not readable. They are in no figure that is by what was asked for.
+        requests: Requests of all kinds that brokers read.
+        delivered: Requests that succeeded.
+        unroutable: Requests without a destination.
+        rejected: Requests that were not forwarded for another reason.
+        failed: Requests that ended in an error, or were lost.
+        canceled: Requests that were canceled.
+        bytes: Bytes of the payloads.
+        untagged: Requests that were read and have no tags in the log: too long, above the limit,
+            or not readable. Figures by tag set do not include them.
     """
 
     requests: int = 0
@@ -64,15 +64,15 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All that the page shows.
+    """The content of the page.
 
     Attributes:
         day: The day, UTC.
-        brokers: The logs it is made of.
-        totals: The day in a few figures.
-        more_brokers: How many logs are not shown.
-        closed: Whether all of the day is in the lake, for each log.
-        late: How many events came after the day had been closed; earlier pages lack them.
+        brokers: The logs that the page is computed from.
+        totals: The totals of the day.
+        more_brokers: The number of logs that are not shown.
+        closed: Whether the lake has the whole day of each log.
+        late: The number of events that came after the day was closed; earlier pages lack them.
     """
 
     day: date

@@ -1,4 +1,4 @@
-"""What the page says of what may be believed: whether all adds up, and what the logs lack."""
+"""The audit section of the page: the balance of requests, and the holes in the logs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class AuditRow:
     Attributes:
         src: The broker, or the sending node.
         dst: The link; empty for a broker.
-        sent: What was read from requesters, or put on the link; `None` if that end keeps no log.
-        received: What was handed on, or came over the link; `None` if that end keeps no log.
-        going: Whether its run goes on, so that what is missing may be in hand.
-        earlier: Whether its run was there before what was counted, so that what ended twice may
-            have been in hand then.
-        untold: Whether nothing was recorded as taken, though requests ended: nothing can be said of
-            what is missing or ended twice, and both are 0.
+        sent: Messages read from requesters, or sent over the link; `None` if that end has no log.
+        received: Messages forwarded, or received over the link; `None` if that end has no log.
+        going: Whether the run continues, so that missing requests may be open.
+        earlier: Whether the run began before the audit, so that duplicated requests may have been
+            open at its start.
+        untold: Whether requests ended but none was recorded as read: `missing` and `duplicated`
+            are not known, and 0.
     """
 
     src: str
@@ -39,13 +39,13 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """What one log lacks.
+    """The events that one log lacks.
 
     Attributes:
         log: The log's name.
-        absent: How many of its numbers are not in the lake.
-        unrecorded: How many events it says it could not take.
-        reasons: Why, some of them.
+        absent: The number of sequence numbers that are not in the lake.
+        unrecorded: The number of events that the log reports as not recorded.
+        reasons: Some of the reasons.
     """
 
     log: str
@@ -56,21 +56,21 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Whether all that came has gone somewhere.
+    """The balance of requests and outcomes.
 
     Attributes:
         rows: The brokers and links, those out of balance first.
-        more: How many rows are not shown; they are in balance, unless `missing` says otherwise.
-        missing: What is unaccounted for, over all rows.
-        duplicated: What ended more than once, over all rows.
-        open: How much of `missing` is of runs that go on, so that it may be in hand.
-        before: How much of `duplicated` is of runs that were there before what was counted, so that
-            it may have been in hand then.
-        holes: The logs that lack something, those that lack most first.
-        more_holes: How many of them are not shown.
-        absent: Numbers that are not in the lake, over all logs.
+        more: The number of rows that are not shown; the totals below include them.
+        missing: Requests without an outcome, over all rows.
+        duplicated: Requests with more than one outcome, over all rows.
+        open: The part of `missing` at runs that continue: these requests may be open.
+        before: The part of `duplicated` at runs that began before the audit: these requests may
+            have been open at its start.
+        holes: The logs that lack events, those that lack most first.
+        more_holes: The number of such logs that are not shown.
+        absent: Sequence numbers that are not in the lake, over all logs.
         unrecorded: Events that could not be recorded, over all logs.
-        untold: Requests that ended at brokers of which no request was recorded as taken.
+        untold: Requests that ended at brokers with no request recorded as read.
     """
 
     rows: tuple[AuditRow, ...]
@@ -92,7 +92,7 @@ class Audit:
 
     @property
     def whole(self) -> bool:
-        """Whether no log lacks anything; if one does, a balance says nothing."""
+        """Whether no log lacks events; otherwise a balance proves nothing."""
         return not (self.absent or self.unrecorded or self.untold)
 
     @property

@@ -1,4 +1,4 @@
-"""What the page says of requests: who asked whom, how long it took, and what went wrong."""
+"""The sections of the page on requests: traffic, latency, unroutable requests and objectives."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["Burn", "Demand", "DemandRow", "Latency", "Line", "Matrix"]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Who has sent how much to whom.
+    """The traffic between senders and destinations.
 
     Attributes:
-        origins: Who sent: the rows.
-        dests: Who got it: the columns.
-        frames: How many; `None` where nothing flowed.
-        failed: How many of them failed.
-        bytes: Their payloads.
-        more: How many pairs are not shown.
-        more_frames: What flowed between those.
+        origins: The senders: the rows.
+        dests: The destinations: the columns.
+        frames: The frames of each pair; `None` if there are none.
+        failed: The failed frames of each pair.
+        bytes: The bytes of the payloads of each pair.
+        more: The number of pairs that are not shown.
+        more_frames: The frames of those pairs.
     """
 
     origins: tuple[str, ...]
@@ -38,10 +38,10 @@ class Line:
     Attributes:
         dest: The destination.
         times: The starts of the intervals.
-        n: How many requests each has, estimated from the sample.
-        p50: Half were faster.
-        p95: 95 in 100 were.
-        p99: 99 in 100 were.
+        n: The requests in each interval, estimated from the sample.
+        p50: The median of each interval.
+        p95: The 95th percentile.
+        p99: The 99th percentile.
         day: n, p50, p95 and p99 of the whole day.
     """
 
@@ -56,12 +56,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long requests took, by destination.
+    """The latency of requests by destination.
 
     Attributes:
         lines: The destinations with the most requests first.
-        minutes: How long an interval is.
-        more: How many destinations are not shown.
+        minutes: The length of an interval.
+        more: The number of destinations that are not shown.
     """
 
     lines: tuple[Line, ...]
@@ -71,14 +71,14 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class DemandRow:
-    """What was asked for, and nobody had.
+    """A tag set without a destination.
 
     Attributes:
-        tagset: What was asked for.
-        frames: How often.
-        first: When for the first time.
-        last: When for the last time.
-        nearest: Which part of the tags some route did carry; empty if none.
+        tagset: The tags.
+        frames: The number of requests.
+        first: The time of the first request.
+        last: The time of the last request.
+        nearest: The tags of the set that some route did carry; empty if none.
     """
 
     tagset: str
@@ -102,11 +102,11 @@ class Burn:
     """One objective over the day.
 
     Attributes:
-        objective: Its name.
-        good: How many requests met it.
-        total: How many there were.
-        times: The windows.
-        burn_5m: How fast the error budget burned within 5 minutes; at 1 it lasts exactly.
+        objective: The name of the objective.
+        good: The requests that met it.
+        total: All its requests.
+        times: The starts of the windows.
+        burn_5m: The burn rate of the error budget within 5 minutes; at 1 the budget lasts exactly.
         burn_1h: The same within an hour.
         burn_6h: The same within six hours.
     """

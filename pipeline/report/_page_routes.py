@@ -1,4 +1,4 @@
-"""What the page says of routes: how even, how lasting, which ways, and what a change would do."""
+"""The sections of the page on routes: shards, churn, paths, and the effect of a change."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one route has taken of what was asked by shard.
+    """The shard requests of one tag set that one route received.
 
     Attributes:
-        tagset: What was asked for.
+        tagset: The tags.
         route: The route.
-        frames: How many.
-        share: Its part of all that the tag set had, from 0 to 1.
-        skew: The busiest route's load over the mean of the tag set.
-        even: The part that each route of the tag set would have if all were even.
+        frames: The number of requests.
+        share: The route's share of the requests of the tag set, from 0 to 1.
+        skew: The load of the busiest route divided by the mean of the tag set.
+        even: The share of each route of the tag set if all loads were equal.
     """
 
     tagset: str
@@ -43,13 +43,13 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A key that is asked for more than others.
+    """A shard key with more requests than others.
 
     Attributes:
-        tagset: What was asked for.
+        tagset: The tags.
         key: The hash of the key, in hexadecimal digits; keys themselves are never recorded.
-        frames: How many, estimated from the sample.
-        share: Its part of the tag set in the hour in which that was largest, from 0 to 1.
+        frames: The number of requests, estimated from the sample.
+        share: The key's largest share of the tag set in an hour, from 0 to 1.
     """
 
     tagset: str
@@ -60,12 +60,12 @@ class HotKey:
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """How even the shards are.
+    """The balance of the shards.
 
     Attributes:
-        shards: Those of the tag sets with the most frames.
+        shards: The shards of the tag sets with the most frames.
         keys: The hottest keys.
-        more: How many routes are not shown.
+        more: The number of routes that are not shown.
     """
 
     shards: tuple[Shard, ...]
@@ -78,12 +78,12 @@ class ChurnRow:
     """A destination that came and went.
 
     Attributes:
-        service: Its service name.
-        route: Its route.
-        ups: How often it came.
-        downs: How often it went.
-        flaps: How often it came back soon after.
-        life: The median of how long it stayed, in seconds; `None` if it never went.
+        service: The service name.
+        route: The route.
+        ups: The number of times it came.
+        downs: The number of times it went.
+        flaps: The number of times it came back soon after.
+        life: The median of its lifetimes, in seconds; `None` if it never went.
     """
 
     service: str
@@ -99,12 +99,12 @@ class Churn:
     """Destinations that came and went.
 
     Attributes:
-        hours: The hours in which there was something.
-        ups: How many came in each.
-        downs: How many went.
-        flaps: How many were soon back.
+        hours: The hours with changes.
+        ups: The number that came in each hour.
+        downs: The number that went.
+        flaps: The number that came back soon.
         rows: The destinations with the most flaps, then the most downs.
-        more: How many destinations are not shown.
+        more: The number of destinations that are not shown.
     """
 
     hours: tuple[datetime, ...]
@@ -117,12 +117,12 @@ class Churn:
 
 @dataclass(frozen=True, slots=True)
 class PathRow:
-    """A way that messages went.
+    """A path of messages.
 
     Attributes:
-        path: The names on it, in order.
-        traces: How many took it, of those that were sampled.
-        p95: 95 in 100 were faster, in microseconds; `None` if not known.
+        path: The names along the path, in order.
+        traces: The number of sampled messages that took it.
+        p95: The 95th percentile of the latency, in microseconds; `None` if not known.
     """
 
     path: tuple[str, ...]
@@ -132,12 +132,12 @@ class PathRow:
 
 @dataclass(frozen=True, slots=True)
 class AnomalyRow:
-    """Something wrong with a way.
+    """An anomaly of a path.
 
     Attributes:
         kind: `loop`, `black_hole` or `return_asymmetry`.
-        path: The names on it, in order.
-        traces: How many messages it befell, of those that were sampled.
+        path: The names along the path, in order.
+        traces: The number of sampled messages with the anomaly.
         example: The trace id of one, in hexadecimal digits.
     """
 
@@ -149,13 +149,13 @@ class AnomalyRow:
 
 @dataclass(frozen=True, slots=True)
 class Anomalies:
-    """The ways of messages, and what is wrong with some.
+    """The paths of messages and their anomalies.
 
     Attributes:
-        rows: What is wrong.
-        paths: The ways most taken.
-        more: How many anomalies are not shown.
-        more_paths: How many ways are not shown.
+        rows: The anomalies.
+        paths: The most frequent paths.
+        more: The number of anomalies that are not shown.
+        more_paths: The number of paths that are not shown.
     """
 
     rows: tuple[AnomalyRow, ...]
@@ -166,7 +166,7 @@ class Anomalies:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRow:
-    """What a change would do to one tag set; the columns of the report `replay_summary`."""
+    """The effect of a change on one tag set; the columns of the report `replay_summary`."""
 
     tagset: str
     frames: int
@@ -179,7 +179,7 @@ class ReplayRow:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRoute:
-    """What a change would do to one route."""
+    """The effect of a change on one route."""
 
     route: str
     frames_old: int
@@ -191,15 +191,15 @@ class Replay:
     """A rehearsal of a change over the day's traffic.
 
     Attributes:
-        rows: The tag sets that lose or move most.
-        routes: The routes, those that change most first.
-        frames: How many frames were resolved, over all tag sets.
-        moved: How many of them go elsewhere.
-        lost: How many have no route any more.
-        gained: How many had none, and have one now.
-        about: What was rehearsed: tables, methods, logs. Empty if it is not known.
-        more: How many tag sets are not shown.
-        more_routes: How many routes are not shown.
+        rows: The tag sets with the most lost or moved frames.
+        routes: The routes with the greatest change first.
+        frames: Frames that were resolved, over all tag sets.
+        moved: Frames that would go to another route.
+        lost: Frames that would have no route any more.
+        gained: Frames that have no route and would have one.
+        about: The tables, methods and logs of the rehearsal; empty if not known.
+        more: The number of tag sets that are not shown.
+        more_routes: The number of routes that are not shown.
     """
 
     rows: tuple[ReplayRow, ...]

@@ -1,4 +1,4 @@
-"""Parts of the page as HTML: tables, ways, tiles. Each escapes what it is given."""
+"""The parts of the page as HTML: tables, paths, tiles. Each function escapes its texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["more", "none", "note", "plot", "table", "tile", "way"]
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = ()
 ) -> str:
-    """Return a table. The cells are HTML already; `numbers` are the columns that are figures."""
+    """Return a table. The cells are HTML already; `numbers` are the indexes of numeric columns."""
     right = set(numbers)
 
     def cells(kind: str, row: Sequence[str]) -> str:
@@ -28,42 +28,42 @@ def table(
 
 
 def plot(name: str, *, wide: bool = False) -> str:
-    """Return the place of a plot; a wide one can be scrolled on a narrow screen."""
+    """Return the element of a plot; a wide one can be scrolled on a narrow screen."""
     place = f'<div class=plot id="plot-{html(name)}"></div>'
     return f'<div class="scroll wide">{place}</div>' if wide else place
 
 
 def tile(label: str, value: str, *, bad: bool = False) -> str:
-    """Return one of the day's figures."""
+    """Return a tile with one of the day's totals."""
     mark = " bad" if bad else ""
     return f'<div class="tile{mark}"><b>{html(value)}</b><span>{html(label)}</span></div>'
 
 
 def note(text: str) -> str:
-    """Return what is to be seen in a section."""
+    """Return the paragraph that explains a section."""
     return f"<p class=see>{html(text)}</p>"
 
 
 def none(text: str) -> str:
-    """Return a line for a section in which there is nothing."""
+    """Return the line of an empty section."""
     return f"<p class=none>{html(text)}</p>"
 
 
 def more(number: int, one: str, many: str, rest: str = "") -> str:
-    """Return how much is not shown; nothing if all is.
+    """Return a line with the number of items that are not shown; empty if all are.
 
     Args:
-        number: How many.
-        one: What it is if it is one.
-        many: What they are otherwise.
-        rest: What else there is to say of them.
+        number: The number of items.
+        one: The noun for one item.
+        many: The noun for several items.
+        rest: Text after the noun.
     """
     what = one if number == 1 else many
     return f"<p class=more>and {amount(number)} more {html(what + rest)}</p>" if number > 0 else ""
 
 
 def way(path: Sequence[str], *, lost: bool = False) -> str:
-    """Return a way as names with arrows between; a name that comes again is marked."""
+    """Return a path as names with arrows between; a repeated name is marked."""
     seen: set[str] = set()
     parts: list[str] = []
     for name in path:

@@ -1,7 +1,7 @@
-"""What the plots have in common: how a figure is made, its axes, and labels that fit.
+"""The common parts of plots: figures, axes and labels.
 
-A figure is what Plotly takes: plain dictionaries. Colours are names such as `$accent`; the page's
-script puts in those of the scheme that the reader has chosen, light or dark. Sizes are pixels.
+A figure is plain dictionaries for Plotly. Colours are names such as `$accent`; the page's script
+replaces them by those of the reader's scheme, light or dark. Sizes are pixels.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ ROW: Final = 30
 """The height of a row of bars."""
 
 LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
-"""A legend above the plot; on a narrow screen it takes more lines, and the plot makes room."""
+"""A legend above the plot; on a narrow screen it needs more lines, and the plot makes room."""
 
 _SHORTEST: Final = timedelta(minutes=10)
 
 
 def figure_of(data: list[Mapping[str, Any]], height: int, **layout: Any) -> Figure:
-    """Return a figure of a height."""
+    """Return a figure with data, a height and a layout."""
     return {"data": data, "layout": {"height": height, **layout}}
 
 
 def time_text(moment: datetime) -> str:
-    """Return a time as Plotly takes it."""
+    """Return a time in the format of Plotly."""
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def axis_of_times(moments: Sequence[datetime]) -> dict[str, Any]:
-    """Return an axis of times, of at least ten minutes: in less there is nothing to be seen."""
+    """Return an axis of times, at least ten minutes long, so that bars and lines are visible."""
     axis: dict[str, Any] = {"type": "date", "showgrid": False, "tickformat": "%H:%M"}
     if moments:
         first, last = min(moments), max(moments)
@@ -58,13 +58,13 @@ def axis_of_times(moments: Sequence[datetime]) -> dict[str, Any]:
 
 
 def axis_of_amounts(what: str) -> dict[str, Any]:
-    """Return an axis from 0 on, with figures so few and short that they have room."""
+    """Return an axis that starts at 0, with few and short numbers, so that they fit."""
     few = {"nticks": 6, "tickangle": 0, "tickformat": "~s"}
     return {"title": {"text": what}, "rangemode": "tozero", **few}
 
 
 def axis_of_bars(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the axis of horizontal bars, the first on top. Labels may be alike when cut short."""
+    """Return the axis of horizontal bars, the first on top. Shortened labels may be equal."""
     places = list(range(len(labels)))
     return {
         "tickmode": "array",
@@ -77,5 +77,5 @@ def axis_of_bars(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def height_of_bars(rows: int) -> int:
-    """Return how high a plot of so many horizontal bars is."""
+    """Return the height of a plot with `rows` horizontal bars."""
     return 70 + ROW * max(rows, 2)

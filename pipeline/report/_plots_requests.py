@@ -1,4 +1,4 @@
-"""The plots of requests: who asked whom, how long it took, what had no route, what burned."""
+"""The plots of requests: traffic, latency, unroutable requests and burn rates."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 MAX_BURNS: Final = 5
-"""Objectives that are drawn: there are as many colours."""
+"""Objectives in a plot, one for each colour."""
 
 _QUANTILES: Final = (("p50", "$soft", "half"), ("p95", "$accent", "95 %"), ("p99", "$bad", "99 %"))
 
 
 def matrix_figure(matrix: Matrix) -> Figure:
-    """Return a heat map: a row for each who sent, a column for each who got it."""
+    """Return a heat map: a row for each sender, a column for each destination."""
     texts: list[list[str]] = []
     hovers: list[list[str]] = []
     for y, origin in enumerate(matrix.origins):
@@ -61,7 +61,7 @@ def matrix_figure(matrix: Matrix) -> Figure:
                 "type": "heatmap",
                 "x": list(range(len(matrix.dests))),
                 "y": list(range(len(matrix.origins))),
-                # Colour by size of the number: next to one big flow the small ones stay visible.
+                # A logarithmic colour scale keeps small flows visible next to a large one.
                 "z": [
                     [None if frames is None else round(log10(frames + 1), 3) for frames in row]
                     for row in matrix.frames
@@ -95,14 +95,14 @@ def matrix_figure(matrix: Matrix) -> Figure:
 
 
 def _cell(frames: int | None, failed: int) -> str:
-    """Return what stands in a cell: what flowed, or, if nothing did, what failed."""
+    """Return the text of a cell: its frames, or, if there are none, its failures."""
     if frames is None:
         return ""
     return compact(frames or failed) + (" ▲" if failed else "")
 
 
 def _fits(labels: Sequence[str]) -> bool:
-    """Return whether labels have room beside each other, on a screen that is not small."""
+    """Return whether labels fit beside each other on a screen that is not small."""
     return len(labels) * max(map(len, labels), default=0) <= 110
 
 
@@ -180,7 +180,7 @@ def ranges_figure(latency: Latency) -> Figure:
 
 
 def _ms(microseconds: float) -> float:
-    """Return milliseconds for an axis of logarithms, on which there is no place for 0."""
+    """Return milliseconds for a logarithmic axis, which has no place for 0."""
     return max(microseconds, 1.0) / 1000
 
 
@@ -192,7 +192,7 @@ def _range_hover(line: Line, index: int, words: str) -> str:
 
 
 def demand_figure(demand: Demand) -> Figure:
-    """Return a bar for each tag set that nobody had."""
+    """Return a bar for each tag set without a destination."""
     rows = demand.rows
     return figure_of(
         [

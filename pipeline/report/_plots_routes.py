@@ -1,4 +1,4 @@
-"""The plots of routes: how even they are, who came and went, what a change would do."""
+"""The plots of routes: their loads, their churn, and the effect of a change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["churn_figure", "replay_figure", "shards_figure"]
 
 
 def shards_figure(shards: Shards) -> Figure:
-    """Return the load of each route; one line marks what each would have if all were even."""
+    """Return the load of each route, with a line at the load of each if all were equal."""
     rows = shards.shards
     return figure_of(
         [
@@ -66,7 +66,7 @@ def shards_figure(shards: Shards) -> Figure:
 
 
 def churn_figure(churn: Churn) -> Figure:
-    """Return bars for each hour: up for who came, down for who went."""
+    """Return bars for each hour: up for destinations that came, down for those that went."""
     hours = [time_text(each) for each in churn.hours]
 
     def bars(name: str, values: Sequence[int], colour: str, sign: int) -> Mapping[str, Any]:
@@ -108,13 +108,13 @@ def churn_figure(churn: Churn) -> Figure:
 def _whole_day(moments: Sequence[datetime]) -> list[str]:
     if not moments:
         return []
-    # The bar of an hour stands on both sides of where it begins.
+    # The bar of an hour is centred on its beginning.
     first = moments[0].replace(hour=0, minute=0, second=0) - timedelta(minutes=30)
     return [time_text(first), time_text(first + timedelta(days=1))]
 
 
 def replay_figure(replay: Replay) -> Figure:
-    """Return two bars for each route: what it has now, and what it would have."""
+    """Return two bars for each route: its current load, and its load after the change."""
     rows = replay.routes
     labels = [row.route for row in rows]
 

@@ -1,7 +1,7 @@
-"""The page as one HTML file: style, script, plots and their data, and nothing from elsewhere.
+"""The page as one HTML file with style, script, plots and their data.
 
-A Content-Security-Policy in the page forbids requests, so that neither a mistake of ours nor a
-tag value that some client has sent can make one.
+A Content-Security-Policy in the page forbids requests, so that neither a bug nor a tag value from
+a client can cause one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _POLICY: Final = (
 
 
 def render(page: Page) -> str:
-    """Return the page as HTML, about 5 MB, most of which draws the plots.
+    """Return the page as HTML, about 5 MB, most of it the library for plots.
 
-    It needs no network, is the same for the same page, and shows what users have named as text.
+    It needs no network, is the same for the same content, and shows user data as text.
     """
     sections = sections_of(page)
     figures = {name: figure for section in sections for name, figure in section.figures.items()}

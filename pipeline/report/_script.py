@@ -1,4 +1,4 @@
-"""What the page does by itself: draws the plots in the colours of the scheme, light or dark."""
+"""The script of the page, which draws the plots in the colours of the scheme, light or dark."""
 
 from __future__ import annotations
 

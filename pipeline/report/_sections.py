@@ -1,4 +1,4 @@
-"""The sections of the page: each gives its HTML, and the plots that belong into it."""
+"""The sections of the page, each with its HTML and its plots."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = ["Section", "sections_of"]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section.
+    """A section of the page.
 
     Attributes:
-        name: What links to it are called.
-        title: Its heading.
-        body: Its HTML.
-        figures: Its plots, by the id of their place.
+        name: The anchor that links refer to.
+        title: The heading.
+        body: The HTML.
+        figures: The plots, by the ids of their elements.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Section:
 
 
 def sections_of(page: Page) -> list[Section]:
-    """Return the sections that were asked for, in the order to be read."""
+    """Return the requested sections, in the order of the page."""
     found: list[Section] = []
     if page.matrix is not None:
         found.append(_matrix(page.matrix, page.totals.untagged))
@@ -339,7 +339,7 @@ def _audit(audit: Audit) -> Section:
 
 
 def _balance(row: AuditRow) -> tuple[str, str]:
-    """Return what is missing, and what ended twice, as far as that can be told."""
+    """Return the texts for `missing` and `duplicated`, as far as they are known."""
     if row.untold:
         return "\u2013", "\u2013"
     return (

@@ -1,4 +1,4 @@
-"""How the page looks: one accent colour, one for what is wrong, light and dark."""
+"""The style of the page: an accent colour and one for errors, light and dark."""
 
 from __future__ import annotations
 

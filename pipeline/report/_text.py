@@ -1,4 +1,4 @@
-"""How the page writes numbers, times and what users have named."""
+"""The format of numbers, times and user data in the page."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ __all__ = [
 ]
 
 LABEL: Final = 26
-"""Most characters of a label in a plot; all of it is shown where one points."""
+"""Characters of a label in a plot; the tooltip shows all of it."""
 
 _UNITS: Final = ("", " k", " M", " G", " T")
 
 
 def html(text: object) -> str:
-    """Return a text as HTML shows it. Tag values are whatever a client has sent."""
+    """Return a text escaped for HTML. Tag values come from clients."""
     return escape(str(text), quote=True)
 
 
 def plain(text: str) -> str:
-    """Return a text as a plot shows it: Plotly takes some tags of HTML for formatting."""
+    """Return a text escaped for a plot: Plotly interprets some tags of HTML."""
     return escape(text, quote=False)
 
 
 def as_json(value: Any) -> str:
-    """Return JSON that may stand inside a script element: nothing in it can end the element."""
+    """Return JSON for the inside of a script element; it cannot end the element."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def short(text: str, most: int = LABEL) -> str:
-    """Return a text of at most so many characters, with its middle left out."""
+    """Return a text of at most `most` characters, with its middle left out."""
     if len(text) <= most:
         return text
     head = (most - 1) // 2
@@ -82,7 +82,7 @@ def _three(number: float) -> str:
 
 
 def duration(microseconds: float) -> str:
-    """Return a time with a unit that suits it: `1.25 ms`, or `4 h`."""
+    """Return a duration with a suitable unit: `1.25 ms`, or `4 h`."""
     if microseconds < 1000:
         return f"{_three(float(microseconds))} µs"
     if microseconds < 1_000_000:
@@ -96,7 +96,7 @@ def duration(microseconds: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return a part in per cent; one that is small, and not none, is not shown as none."""
+    """Return a part in per cent; a small part other than 0 is not shown as 0."""
     if not whole:
         return "\u2013"
     percent = 100 * part / whole
@@ -113,5 +113,5 @@ def clock(moment: datetime | None) -> str:
 
 
 def utc(moment: datetime) -> datetime:
-    """Return a time that Spark has collected: it comes as local time without a zone."""
+    """Return a time collected by Spark, which is local and without a zone, as UTC."""
     return moment.astimezone(UTC)
