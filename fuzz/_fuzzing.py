@@ -1,4 +1,4 @@
-"""What the fuzzers share: mutations, a look at the memory, and the loop that tries inputs."""
+"""Mutations, a reading of the resident memory, and the loop that tries inputs, for all fuzzers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from random import Random
 from typing import Final
 
 MAX_ERROR_TEXT: Final = 300
-"""Most characters of an error's text, whatever was in the input."""
+"""The most characters of an error's text, for any input."""
 
 MAX_GROWTH: Final = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs."""
+"""The most bytes by which the resident memory may grow after the first tenth of the inputs."""
 
 
 def mutated(
     random: Random, seeds: Sequence[bytes], pieces: Sequence[bytes], *, changes: int = 0
 ) -> bytes:
-    """One of the seeds with some changes.
+    """Return a seed with some changes.
 
     Args:
-        random: Where chance comes from.
-        seeds: Inputs that are right, or nearly so.
-        pieces: Bytes on the edge of what a form allows; a change puts some anywhere.
-        changes: Changes there are in any case; to them come none or a few.
+        random: The source of randomness.
+        seeds: Inputs that are valid, or nearly so.
+        pieces: Bytes at the limits of the format; a change puts some anywhere.
+        changes: The least number of changes; a random number is added.
     """
     data = bytearray(random.choice(seeds))
     for _ in range(changes + int(random.expovariate(1.0))):
@@ -47,25 +47,25 @@ def mutated(
 
 
 def noise(random: Random, most: int = 64) -> bytes:
-    """Bytes that mean nothing."""
+    """Return random bytes."""
     return random.randbytes(int(random.random() * most))
 
 
 def check_text_of(error: Exception) -> None:
-    """See that an error can be shown to anybody."""
+    """Check that an error's text is short, printable and not empty."""
     text = str(error)
     if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
         raise AssertionError(f"the error's text: {text!r}")
 
 
 def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
+    """Return the resident memory of the process in bytes; 0 where `/proc` does not exist."""
     status = Path("/proc/self/statm")
     return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
 
 
 def arguments_of(document: str | None, count: int = 100_000) -> argparse.ArgumentParser:
-    """The options that all have: how many inputs, and which."""
+    """Return a parser with the options that all fuzzers have: `--count` and `--seed`."""
     parser = argparse.ArgumentParser(description=document.splitlines()[0] if document else None)
     parser.add_argument("--count", type=int, default=count, help="inputs to try on each target")
     parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
@@ -79,14 +79,14 @@ def run(
     make: Callable[[Random, int], bytes],
     check: Callable[[Random, bytes], bool],
 ) -> bool:
-    """Try so many inputs; print what came of it, and tell whether all held.
+    """Try a number of inputs, print the result, and return whether the invariant held for all.
 
     Args:
-        name: The target's; it is a part of the seed.
-        count: How many inputs.
-        seed: What to start the generator with.
-        make: Makes the input of a number.
-        check: Takes an input; tells whether it was accepted, raises if the invariant is broken.
+        name: The target's name; it is a part of the seed.
+        count: The number of inputs.
+        seed: The seed of the generator.
+        make: Returns the input of a number.
+        check: Returns whether an input was accepted; raises if the invariant is broken.
     """
     random = Random(f"{name} {seed}")
     started, before, taken = time.perf_counter(), 0, 0

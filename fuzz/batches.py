@@ -1,10 +1,10 @@
-"""Throw random and mutated bytes at batches: at their frames, and at the receiving end.
+"""Send random and mutated bytes to the decoders of batches and to their receiver.
 
-The invariant of a frame: it is read, or refused with `BatchFrameError` with a short text of plain
-characters, and nothing else; what was read is written and read as the same. What was read goes into
-a receiver with room for few partitions and epochs: it remembers no more, and in each epoch, however
-far apart their numbers are, the rows that are handed on have numbers without a gap and without one
-twice, also where it was made anew of what was kept. The process does not grow.
+The invariant of a frame: it is read, or refused with `BatchFrameError` with a short printable text;
+no other error is raised. A frame that was read is written, and read again as the same. It is then
+given to a receiver with room for few partitions and epochs, which remembers no more than that. The
+rows that the receiver hands on in an epoch have consecutive numbers and no duplicates, also after
+the receiver was made anew from its progress. The process does not grow.
 
     python fuzz/batches.py --count 1000000 --seed 1
 """
@@ -60,7 +60,7 @@ ANSWERS: Final = [
 
 
 class Batches:
-    """Frames of batches, and the receiver that takes them in."""
+    """The decoders of batches, and a receiver of decoded batches."""
 
     def __init__(self) -> None:
         self.receiver = BatchReceiver(
@@ -112,7 +112,7 @@ class Batches:
 
 
 def _expected(known: BatchProgress | None, epoch: int) -> int | None:
-    """Return the row that an epoch goes on from; `None`: it has ended, or is forgotten."""
+    """Return the row at which an epoch continues; `None` if it has ended or is forgotten."""
     if known is None or epoch > known.epoch:
         return 0
     if epoch == known.epoch:

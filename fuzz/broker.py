@@ -1,10 +1,10 @@
-"""Throw random and mutated bytes at the decoders of the broker's frames and queries.
+"""Send random and mutated bytes to the decoders of the broker's frames and queries.
 
-Each input is read as a frame of any type and as an ADDRESS, in both dialects, and one more is
-made and read as the text of a query. The invariant: a value, or `BrokerFrameError` (for
-a text: `AddressError`) with a short text of plain characters, and nothing else. What was read
-can be written, and read again as the same. The short ways to an ADDRESS (`locate_address`, and
-a reader that remembers) agree with the long one on every input. The process does not grow.
+Each input is read as a frame of any type and as an ADDRESS, in both dialects. A second input is
+read as the text of a query. The invariant: a value, or `BrokerFrameError` (for a text:
+`AddressError`) with a short printable text; no other error is raised. A value that was read is
+written, and read again as the same. The fast readers of an ADDRESS (`locate_address`, and a reader
+with a cache) agree with the full one on every input. The process does not grow.
 
     python fuzz/broker.py --count 10000000 --seed 1
 """
@@ -80,7 +80,7 @@ TEXTS = [
     b"@multicast @encrypted @no-route=wait %40k=v",
 ]
 
-# Bytes on the edge of what a list, a name or a header allows; a mutation puts some anywhere.
+# Bytes at the limits of a list, a name or a header; a mutation puts some anywhere.
 PIECES = (
     *map(bytes.fromhex, ("00", "01", "7f", "80", "81", "ff", "8000", "8080", "fc", "fc0001")),
     *map(bytes.fromhex, ("ff", "ffffff", "016b00", "016b0176", "016b8176", "0100", "c3", "eda080")),
@@ -104,7 +104,7 @@ PIECES = (
 
 
 def written(frame: BrokerFrame, dialect: Dialect) -> BrokerFrame:
-    """The frame as the dialect writes it: the reference has no null."""
+    """Return the frame as the dialect writes it: the reference has no null."""
     if dialect is Dialect.SPECIFICATION or isinstance(frame, RouteRemove):
         return frame
     if isinstance(frame, BrokerInfo):
@@ -120,7 +120,7 @@ def read_slowly(data: bytes, dialect: Dialect) -> AddressQuery | BrokerFrameErro
 
 
 def check_address(reader: QueryReader, data: bytes, dialect: Dialect) -> AddressQuery | None:
-    """Read an ADDRESS in the short ways; return what it asks for, `None` if it is none."""
+    """Read an ADDRESS with the fast readers; return its query, `None` if it is not an ADDRESS."""
     slowly = read_slowly(data, dialect)
     try:
         found = reader.from_address(data, dialect)
@@ -134,8 +134,8 @@ def check_address(reader: QueryReader, data: bytes, dialect: Dialect) -> Address
 
 
 def check_frame(reader: QueryReader, data: bytes, dialect: Dialect) -> bool:
-    """Read one input in all ways; return whether it is a frame."""
-    # Most inputs are refused because of their type, which needs no second opinion.
+    """Read one input with all readers; return whether it is a frame."""
+    # Most inputs are refused because of their type, so the fast readers are not tried.
     is_address = len(data) >= HEADER_SIZE and data[4] >> 2 == FrameType.ADDRESS
     asked = check_address(reader, data, dialect) if is_address else None
     try:
@@ -155,7 +155,7 @@ def check_frame(reader: QueryReader, data: bytes, dialect: Dialect) -> bool:
 def check_meaning(
     frame: AddressFrame, asked: AddressQuery | None, data: bytes, dialect: Dialect
 ) -> None:
-    """An ADDRESS asks for its tags, can be said as text, and in the other dialect."""
+    """Check that an ADDRESS asks for its tags, has a text, and translates to the other dialect."""
     if not data.endswith(frame.wrapped):
         raise AssertionError("the wrapped metadata is not what was sent")
     spans = locate_address(data, dialect)

@@ -1,10 +1,10 @@
-"""Throw random and mutated bytes at what delivers messages: sessions and datagrams.
+"""Send random and mutated bytes to sessions and to the assembler of datagrams.
 
-The frames of sessions: a frame, or `SessionFrameError` with a short text of plain characters, and
-nothing else; a frame has one form only, so it is written as it was read. What was read is told to
-the state machines of both ends, which are woken some time, and not at once again. Datagrams come
-from several peers, in a time of their own: what is kept of messages that are not whole stays within
-each limit. The process does not grow.
+The decoder of session frames returns a frame, or raises `SessionFrameError` with a short printable
+text. A frame has one form only, so it is written as it was read. It is then given to the state
+machines of both ends. Each has a timer until it is closed, and none is due again at once. Datagrams
+come from several peers, on a simulated clock. The parts of incomplete messages stay within each
+limit. The process does not grow.
 
     python fuzz/delivery.py --count 1000000 --seed 1 --target sessions
 """
@@ -57,13 +57,17 @@ NUMBERS: Final = [
 
 
 class Target(Protocol):
-    """What takes inputs and holds state between them."""
+    """A consumer of inputs that holds state between them."""
 
     seeds: list[bytes]
     pieces: list[bytes]
 
     def check(self, random: Random, data: bytes) -> bool:
-        """Take an input; tell whether it was accepted, raise if the invariant is broken."""
+        """Return whether an input was accepted.
+
+        Raises:
+            AssertionError: The invariant is broken.
+        """
         ...
 
 
@@ -77,7 +81,7 @@ def made(random: Random, target: Target) -> bytes:
 
 
 class Sessions:
-    """Frames of sessions, and the two ends of one that take them in."""
+    """The decoder of session frames, and the two ends of a session."""
 
     def __init__(self) -> None:
         body = encode_message(Message(route("echo"), route("app"), b"hi"))
@@ -123,7 +127,7 @@ class Sessions:
         return True
 
     def feed(self, random: Random, frame: SessionFrame) -> None:
-        """Tell both ends what a worker would tell them of such a frame."""
+        """Give a frame to the end to which a worker would give it."""
         opener, acceptor = self.opener, self.acceptor
         match frame:
             case SessionOpen(_, epoch, _, _):
@@ -145,7 +149,7 @@ class Sessions:
         self.check_ends(random)
 
     def check_ends(self, random: Random) -> None:
-        """Each end is woken some time, and not at once again."""
+        """Check that each end has a timer until it is closed, and none is due at once."""
         opener, acceptor = self.opener, self.acceptor
         for end in (opener, acceptor):
             if random.random() < 0.5:
@@ -166,7 +170,7 @@ LIMITS: Final = DatagramLimits(
 
 
 class Datagrams:
-    """Datagrams of several peers, of whose parts messages are put together."""
+    """Datagrams of several peers, and the assembler of their messages."""
 
     def __init__(self) -> None:
         self.pieces = [

@@ -1,10 +1,10 @@
-"""Throw random and mutated bytes at both readers of segments: that of sealed ones, and recovery.
+"""Send random and mutated bytes to the reader of sealed segments and to recovery.
 
-Most inputs are mutated block by block, with a check that is right again, so that what is behind
-the checks is reached. The invariant of `read_segment`: a segment, or `EventLogError` with a short
-text of plain characters, and nothing else; the same holds for its records as they are looked at.
-That of `recover`: it never raises, and what it keeps, with the footer it says, is a sealed segment.
-What was read is written again and read as the same. The process does not grow.
+Most inputs are mutated block by block and get a new checksum, so that the code behind the checksums
+is reached. The invariant of `read_segment`: a segment, or `EventLogError` with a short printable
+text; no other error is raised. The same holds for each access to its records. The invariant of
+`recover`: it never raises, and the kept bytes with the returned footer are a sealed segment. A
+segment that was read is written, and read again as the same. The process does not grow.
 
     python fuzz/eventlog.py --count 1000000 --seed 1
 """
@@ -84,7 +84,7 @@ def mutated(random: Random, data: bytes) -> bytes:
 
 
 def made(random: Random) -> bytes:
-    """A segment whose blocks were changed, left out, repeated or moved."""
+    """Return a segment with blocks changed, left out, repeated or moved."""
     choice = random.random()
     if choice < 0.02:
         return noise(random)
@@ -111,7 +111,7 @@ def made(random: Random) -> bytes:
 
 
 def again(segment: Segment) -> bytes:
-    """Write what was read, in another order: what is defined first."""
+    """Write a segment that was read in another order: definitions first."""
     parts = [segment.header.serialize()]
     parts += [names_block(segment.names), routes_block(segment.routes)]
     parts += [tagsets_block(segment.tagsets), hops_block(list(segment.hops()))]

@@ -1,9 +1,9 @@
-"""Throw random and mutated bytes at the decoder of the node-to-node wire.
+"""Send random and mutated bytes to the decoder of the node-to-node wire.
 
-Each input is read as the body of a frame and, every `STREAM_EVERY` inputs, as part of a
-stream cut at random places. The invariant: a message, or `MalformedMessage` (for a stream: kept
-as the connection's error), and nothing else. The two readers agree on every input.
-What was read can be written, and read again as the same. The process does not grow.
+Each input is read as the body of a frame and, every `STREAM_EVERY` inputs, as part of a stream cut
+at random places. The invariant: a message, or `MalformedMessage` (for a stream: kept as the
+connection's error); no other error is raised. The two readers agree on every input. A message that
+was read is written, and read again as the same. The process does not grow.
 
     python fuzz/ockam.py --count 10000000 --seed 1
 """
@@ -21,7 +21,7 @@ from onward.protocol.ockam._codec import _decode_any
 
 STREAM_EVERY = 64
 
-# Headers on the edge of what the wire allows; a mutation puts one anywhere.
+# Headers at the limits of the wire; a mutation puts one anywhere.
 HEADERS = (
     *map(bytes.fromhex, ("40", "58ff", "59ffff", "5affffffff", "5bffffffffffffffff", "5f")),
     *map(bytes.fromhex, ("60", "61ff", "7f", "80", "82", "83", "84", "85", "98ff", "99ffff")),
@@ -67,7 +67,7 @@ def check_body(decoder: MessageDecoder, body: bytes) -> bool:
 
 
 def check_stream(random: Random, bodies: list[bytes]) -> None:
-    """Feed the bodies as frames, cut anywhere; a second feed in one piece must agree."""
+    """Feed the bodies as frames, cut anywhere; compare with an uncut feed."""
     stream = bytearray(PREAMBLE)
     for body in bodies:
         stream += len(body).to_bytes(4) + body

@@ -1,10 +1,10 @@
-"""Throw random and mutated bytes at the decoders of payloads.
+"""Send random and mutated bytes to the decoders of payloads.
 
-Each target is one decoder, or several that share their bytes: BARE values, CBOR, JSON, BARE
-strings, what services are sent and answer, error replies, tracing texts and the reports of traces.
-The invariant: a value, or the decoder's documented error (for error replies and tracing texts
-`None`) with a short text of plain characters, and nothing else. What was read can be written, and
-read again as the same. What has one form only is written as it was. The process does not grow.
+Each target is one decoder, or several with a common format: BARE values, CBOR, JSON, BARE strings,
+the requests and responses of services, error replies, tracing texts and trace reports. The
+invariant: a value, or the decoder's documented error (for error replies and tracing texts `None`)
+with a short printable text; no other error is raised. A value that was read is written, and read
+again as the same. A value with only one form is written as it was. The process does not grow.
 
     python fuzz/payloads.py --count 1000000 --seed 1 --target cbor
 """
@@ -61,7 +61,7 @@ from onward.protocol.services import (
     encode_subscription,
 )
 
-# Bytes on the edge of what a form allows; a mutation puts some anywhere.
+# Bytes at the limits of a format; a mutation puts some anywhere.
 NUMBERS = [
     bytes.fromhex(text)
     for text in ("00", "01", "7f", "80", "8000", "8001", "ff", "ff" * 9 + "01", "ff" * 9 + "02")
@@ -86,12 +86,12 @@ JSON_PIECES = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A decoder: what to begin with, what to put in, and what has to hold of any input.
+    """A decoder with its seeds, its mutations and its invariant.
 
     Attributes:
-        seeds: Inputs that are right, or nearly so.
+        seeds: Inputs that are valid, or nearly so.
         pieces: Bytes that a mutation puts anywhere.
-        check: Reads an input, and tells whether it was taken; raises if the invariant is broken.
+        check: Returns whether an input was accepted; raises if the invariant is broken.
     """
 
     seeds: list[bytes]
@@ -106,7 +106,7 @@ def made(random: Random, target: Target) -> bytes:
 
 
 def same(read: object, again: object) -> None:
-    # By their text: a float that is no number is not equal to itself.
+    # Compared by their text, as NaN is not equal to itself.
     if repr(read) != repr(again):
         raise AssertionError(f"{read!r} was written, and {again!r} read again")
 
@@ -115,7 +115,7 @@ def same(read: object, again: object) -> None:
 
 
 def check_bare(data: bytes) -> bool:
-    """The first byte says which values follow; all of them have one form only."""
+    """Read the values that the first byte selects; each of them has only one form."""
     plan, reader = data[0] if data else 0, Reader(data, 1)
     written = data[:1]
     try:
@@ -175,7 +175,7 @@ SERVICE = ServiceInfo("printer", route("1#10.0.0.1:4000 => printer"), {"floor": 
 
 
 def check_services(data: bytes) -> bool:
-    """Read an input as everything that a service is sent or answers."""
+    """Read an input with every decoder of a service's requests and responses."""
     taken = False
     for read, write in SERVICES:
         try:
@@ -232,7 +232,7 @@ def check_error_reply(data: bytes) -> bool:
 
 
 def check_tracing(data: bytes) -> bool:
-    """Read a text, and its mark; put another mark in beside what was there."""
+    """Read a text and its mark; add another mark and check that the other fields are kept."""
     text = data.decode("utf-8", "replace")
     fields = read_tracing(text)
     if fields is None:

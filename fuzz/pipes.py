@@ -1,10 +1,10 @@
-"""Throw random and mutated bytes at pipes: at their frames, and at the two ends.
+"""Send random and mutated bytes to the decoder and the two ends of pipes.
 
-The invariant of a frame: it is read, or refused with `PipeFrameError` with a short text of plain
-characters, and nothing else. It has one form only, so it is written as it was read; a reader that
-remembers routes agrees with one that does not. What was read goes into the state machines of both
-ends, in a time of their own: their windows bound what they hold, and a sender accounts for each
-message, whatever comes. The process does not grow.
+The invariant of a frame: it is read, or refused with `PipeFrameError` with a short printable text;
+no other error is raised. A frame has one form only, so it is written as it was read. A reader with
+a cache of routes agrees with one without. The frame is then given to the state machines of both
+ends, on a simulated clock. Their windows bound the messages they hold, and the sender accounts for
+each message. The process does not grow.
 
     python fuzz/pipes.py --count 1000000 --seed 1
 """
@@ -60,7 +60,7 @@ WINDOW: Final = 8
 WINDOW_BYTES: Final = 64
 FRAME_MESSAGES: Final = 4
 MOST_IN_A_FRAME: Final = 32
-"""Messages that fit into a frame as mutations make them."""
+"""The most messages in a frame that mutations make."""
 
 
 def data_frames() -> list[bytes]:
@@ -101,7 +101,7 @@ FRAMES_OF_BOTH: Final = [
 
 
 class Pipes:
-    """Frames of pipes, and the two ends of one that take them in."""
+    """The decoder of pipe frames, and the two ends of a pipe."""
 
     def __init__(self) -> None:
         self.pieces = NUMBERS
@@ -135,7 +135,7 @@ class Pipes:
         return True
 
     def read(self, data: bytes) -> Frame | None:
-        """Read it with a reader that remembers routes, and with one that does not."""
+        """Read a frame with a cache of routes and without."""
         try:
             frame = self.reader.read(data)
         except PipeFrameError as error:
@@ -154,7 +154,7 @@ class Pipes:
     def check_receiver(self, random: Random, frame: Open | Data | End | Abort) -> None:
         receiver = self.receiver
         if not isinstance(frame, Open) and frame.epoch == EPOCH:
-            frame = replace(frame, epoch=receiver.epoch)  # one that is not confirmed has none
+            frame = replace(frame, epoch=receiver.epoch)  # a pipe without confirmation has no epoch
         receiver.receive(frame, self.now)
         self.settle_receiver()
         if receiver.ready and random.random() < 0.5:
@@ -174,7 +174,7 @@ class Pipes:
         for event in receiver.take_events():
             if not isinstance(event, Overflow) and not 0 < event.first <= event.last:
                 raise AssertionError(f"{event}")
-        # One that is not confirmed takes a frame whole as long as its window is not full.
+        # A receiver without confirmation accepts a whole frame while its window is not full.
         if len(receiver._missed) > WINDOW:
             raise AssertionError(f"{len(receiver._missed)} ranges were missed, over the window")
         most = WINDOW if receiver.mode.confirm else 2 * WINDOW + MOST_IN_A_FRAME

@@ -1,17 +1,17 @@
-"""Throw random and mutated bytes at the RSocket decoders and at a connection.
+"""Send random and mutated bytes to the RSocket decoders and to a connection.
 
 Three targets, each with `--count` inputs:
 
-- *frames*: one input is the bytes of a frame. It is a frame whose every field can be read, or
-  `MalformedFrame`; a SETUP is a `Setup` that is written as it was read, or `InvalidSetup`.
-- *composite*: one input is composite metadata. Reading, finding and finding one of several
-  agree, or all raise `MalformedComposite`; what was read can be written, and is the same.
+- *frames*: one input is the bytes of a frame. Each field can be read, or the decoder raises
+  `MalformedFrame`. A SETUP is a `Setup` that is written as it was read, or `InvalidSetup`.
+- *composite*: one input is composite metadata. The functions that read all entries, find one
+  and find one of several agree, or all raise `MalformedComposite`. Entries are written as read.
 - *connection*: one input is a frame in a stream of bytes that is cut anywhere, fed to a server
-  and relayed to another connection as a broker does. Only documented events come out, a
-  relayed frame differs in its id and in what strict peers refuse, closed streams are forgotten,
-  and what is sent in answer is well-formed. What the destination answers is relayed back.
+  and relayed to another connection as a broker does. Only documented events are emitted. A
+  relayed frame differs in its id and in the bits that strict peers refuse, closed streams are
+  forgotten, and all frames sent are well-formed. The destination's frames are relayed back.
 
-Nothing else is raised, and the process does not grow.
+No other error is raised, and the process does not grow.
 
     python fuzz/rsocket.py --count 10000000 --seed 1
 """
@@ -63,6 +63,7 @@ from onward.protocol.rsocket import (
 )
 
 BATCH = 32
+"""Frames that are fed to a connection as one stream of bytes."""
 
 ALL_FLAGS = IGNORE | METADATA | FOLLOWS | COMPLETE | NEXT
 MEANT: dict[int, int] = {
@@ -75,10 +76,9 @@ MEANT: dict[int, int] = {
     FrameType.PAYLOAD: METADATA | FOLLOWS | COMPLETE | NEXT,
     FrameType.ERROR: 0,
 }
-"""The flags that mean something in a frame of a stream, besides I."""
+"""The flags that have a meaning in a frame of a stream, besides I."""
 FIXED: dict[int, int] = {FrameType.REQUEST_N: 4, FrameType.CANCEL: 0}
-"""Bytes after the header of the frames that have fixed fields only; more are left out."""
-"""Frames that are fed to a connection as one stream of bytes."""
+"""The bytes after the header of frames with fixed fields only; others are not relayed."""
 
 BROKER = "message/x.rsocket.broker.frame.v0"
 ROUTING = "message/x.rsocket.routing.v0"
@@ -122,7 +122,7 @@ EDGES = (b"\0", b"\xff", b"\0\0\0", b"\xff\xff\xff", b"\x80\0\0\0", b"\x7f\xff\x
 
 
 def mutated(random: Random, corpus: list[bytes]) -> bytes:
-    """Return one of the corpus with about two changes, or now and then plain noise."""
+    """Return an input with about two changes, or in one of 20 cases random bytes."""
     roll = random.random
     if roll() < 0.05:
         return random.randbytes(int(roll() * 40))
@@ -157,7 +157,7 @@ FIELDS: dict[int, tuple[str, ...]] = {
 
 
 def with_length(data: bytes) -> bytes:
-    """Put a right length before a body, so that not all inputs end at their length."""
+    """Put the correct length before a body, so that not all inputs end at their length."""
     body = data[3:]
     return len(body).to_bytes(3) + body
 
@@ -225,7 +225,7 @@ def try_composite(random: Random, count: int) -> int:
 
 
 def check_refused(data: bytes, name: bytes) -> None:
-    """Check that finders find what comes before the break, or refuse as well."""
+    """Check that the finders refuse broken metadata, or find an entry before the break."""
     for find in (lambda: find_entry(data, name), lambda: find_one_of(data, 0, len(data))):
         try:
             found = find()
@@ -241,7 +241,7 @@ LIMITS = ConnectionLimits(max_frame=4096, max_streams=4, setup_timeout=1.0)
 
 
 class Relay:
-    """Two connections of a broker: what the first lets through goes out on the second."""
+    """Two connections of a broker: frames that the first accepts are sent on the second."""
 
     def __init__(self) -> None:
         self.front = Connection(Role.SERVER, LIMITS, now=0.0)
@@ -249,7 +249,7 @@ class Relay:
         self.back.receive_data(SETUPS[0], 0.0)
 
     def feed(self, data: bytes) -> int:
-        """Feed a chunk; return how many frames were let through."""
+        """Feed a chunk; return how many frames were accepted."""
         return self.take(self.front.receive_data(data, 0.0))
 
     def take(self, events: list[Event]) -> int:
@@ -271,7 +271,7 @@ class Relay:
             return
         if stream.peer is None:
             if frame.type not in (4, 5, 6, 7):
-                return  # the request could not be passed on
+                return  # the request could not be relayed
             try:
                 stream.peer = self.back.open(frame.type)
                 stream.peer.peer = stream
@@ -283,7 +283,7 @@ class Relay:
         try:
             self.back.relay(onward, frame)
         except LocalProtocolError:
-            # An element needs the destination's credit, which the requester got elsewhere.
+            # An element needs the destination's credit; the requester had another destination's.
             self.back.terminate(onward, ErrorCode.CANCELED)
             self.front.terminate(stream, ErrorCode.CANCELED)
             return
@@ -294,7 +294,7 @@ class Relay:
             raise AssertionError(f"relayed {raw.hex()} as {out.hex()}")
 
     def answer(self, random: Random) -> None:
-        """Have the destination say something on each stream; pass on what is let through."""
+        """Feed a frame from the destination on each stream, and relay it if it is accepted."""
         for stream in list(self.back.streams.values()):
             data = STREAM_FRAMES[int(random.random() * len(STREAM_FRAMES))]
             data = data[:3] + stream.id.to_bytes(4) + data[7:]
@@ -334,7 +334,7 @@ class Relay:
 
 
 def is_relayed(raw: bytes, out: bytes, stream_id: int) -> bool:
-    """Whether a frame is another of a stream, but for its id and what strict peers do not take."""
+    """Whether frames are equal but for the stream id and the bits that strict peers refuse."""
     frame_type, flags = divmod(int.from_bytes(raw[7:9]), 1 << 10)
     out_type, out_flags = divmod(int.from_bytes(out[7:9]), 1 << 10)
     rest = raw[9:][: FIXED.get(frame_type, len(raw))]
@@ -347,13 +347,13 @@ def is_relayed(raw: bytes, out: bytes, stream_id: int) -> bool:
             cleared |= flags & FOLLOWS
         elif not out_flags & NEXT:
             return False
-        may_set = NEXT | COMPLETE  # on the last fragment, as what went before has it
+        may_set = NEXT | COMPLETE  # on the last fragment, as the first fragment has them
     same = out_type == frame_type and out[9:] == rest and flags & ~out_flags == cleared
     return same and not out_flags & ~flags & ~may_set
 
 
 def stream_of_frames(random: Random, number: int) -> bytes:
-    """Return valid frames with a mutated one among twenty, as most of those end it all."""
+    """Return frames of which one in twenty is mutated, as most of those close the connection."""
     roll = random.random
     parts: list[bytes] = []
     for _ in range(number):
@@ -367,7 +367,7 @@ def stream_of_frames(random: Random, number: int) -> bytes:
 
 
 def try_connection(random: Random, count: int) -> int:
-    """Feed `count` frames, whole or not; return how many were let through."""
+    """Feed `count` frames, whole or not; return how many were accepted."""
     accepted = 0
     relay: Relay | None = None
     roll = random.random

@@ -1,9 +1,9 @@
-"""Throw random and mutated text at the reader of topology files.
+"""Send random and mutated text to the reader of topology files.
 
-The seeds are the examples' files and one that has everything. The invariant: a plan, or a
-`TopologyError` that tells, in lines of plain characters and of bounded length and number, what is
-wrong, each with a line of the file; and nothing else. What the plan refers to is in it. The process
-does not grow.
+The seeds are the example files and one file with every feature. The invariant: a plan, or a
+`TopologyError`; no other error is raised. The texts of the problems in the error are printable and
+bounded in length and number, and each has a line of the file. All names that a plan refers to are
+defined in it. The process does not grow.
 
     python fuzz/topology.py --count 100000 --seed 1
 """
@@ -26,7 +26,7 @@ FILE: Final = "t.toml"
 OPTIONS: Final = {name: kind.options for name, kind in KINDS.items()}
 LIMITS: Final = TopologyLimits(problems=10)
 MAX_PROBLEM_TEXT: Final = 400
-"""Characters of one problem, its key included."""
+"""The most characters of one problem, its key included."""
 
 FULL: Final = b"""\
 title = "Two"
@@ -108,7 +108,7 @@ def mutated(random: Random, seeds: list[bytes]) -> bytes:
 
 
 def _move_line(random: Random, data: bytearray, seeds: list[bytes], replace: bool) -> None:
-    """Put a line of some file anywhere: what is not TOML at all teaches little."""
+    """Put a line of some file anywhere: most mutations of bytes are not even TOML."""
     lines = data.split(b"\n")
     place = int(random.random() * len(lines))
     line = random.choice(random.choice(seeds).split(b"\n"))
@@ -142,7 +142,7 @@ def check_problem(problem: Problem, lines: int) -> None:
 
 
 def check_plan(plan: Plan) -> None:
-    """What the parts of a plan refer to is there."""
+    """Check that all names that a plan refers to are defined in it."""
     names = {node.name for node in plan.nodes}
     if not names or len(names) != len(plan.nodes):
         raise AssertionError(f"nodes {names}")
