@@ -1,12 +1,11 @@
-"""What the benchmarks share: arguments, repetition, medians with their noise, JSON.
+"""Arguments, repetition, medians with their noise, and JSON, for all benchmarks.
 
-A figure is the median of several runs. Its noise is the distance from the median to the
-farther quartile, as a fraction of the median: the middle half of the runs lies within it.
-Ratios are made of figures of one and the same run, so that a busy machine slows both sides, and are
-medians of the runs' ratios.
+A figure is the median of several runs. Its noise is the distance from the median to the farther
+quartile, as a fraction of the median: the middle half of the runs lies within it. A ratio is the
+median of the ratios of single runs, as a busy machine slows both sides of a run.
 
-Run a benchmark from the root of the repository: `python benchmarks/hops.py --json`. The
-last line printed is one JSON object; without `--json` only the table before it.
+Run a benchmark from the root of the repository: `python benchmarks/hops.py --json`. With `--json`
+the last line is one JSON object; without it only the table before it is printed.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ __all__ = ["Arguments", "Report", "parse_arguments", "repeat"]
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What was asked for on the command line.
+    """The arguments of a benchmark's command line.
 
     Attributes:
         json: Print the JSON object as the last line.
-        quick: One short run of everything, to see that it works; figures mean nothing.
-        runs: How often everything is run.
+        quick: One short run of everything, as a smoke test; the figures mean nothing.
+        runs: The number of runs.
     """
 
     json: bool
@@ -38,11 +37,11 @@ class Arguments:
 
 
 def parse_arguments(description: str | None, *, runs: int = 5) -> Arguments:
-    """Read the command line of a benchmark.
+    """Parse the command line of a benchmark.
 
     Args:
         description: The benchmark's docstring; its first line is shown by `--help`.
-        runs: How often everything is run by default.
+        runs: The default number of runs.
     """
     first_line = (description or "").strip().partition("\n")[0]
     parser = argparse.ArgumentParser(description=first_line)
@@ -54,7 +53,7 @@ def parse_arguments(description: str | None, *, runs: int = 5) -> Arguments:
 
 
 def repeat(runs: int, once: Callable[[], Mapping[str, float]]) -> dict[str, list[float]]:
-    """Run something several times and collect what each run measured, by name."""
+    """Call a function several times and collect the values of each run by name."""
     collected: dict[str, list[float]] = {}
     for _ in range(runs):
         gc.collect()
@@ -77,7 +76,7 @@ class Report(_report.Report):
 
     Args:
         benchmark: The benchmark's name.
-        arguments: How it was run.
+        arguments: The arguments of its command line.
     """
 
     def __init__(self, benchmark: str, arguments: Arguments) -> None:
@@ -86,7 +85,7 @@ class Report(_report.Report):
         self._measured: dict[str, _report.Figure] = {}
 
     def add(self, measured: Mapping[str, list[float]]) -> None:
-        """Add figures: name to what each run measured. Say the unit in the name."""
+        """Add figures: the values of all runs by name. The name includes the unit."""
         for name, values in measured.items():
             self._measured[name] = _report.Figure(
                 name, statistics.median(values), "", noise(values)
@@ -98,22 +97,22 @@ class Report(_report.Report):
         self.add({name: [a / b for a, b in zip(above, below, strict=True)]})
 
     def at_most(self, name: str, limit: float) -> None:
-        """Say that a figure should be at most this."""
+        """Set an upper limit as the target of a figure."""
         figure = self._take(name)
         self.target(name, figure.value, "", at_most=limit, noise=figure.noise)
 
     def at_least(self, name: str, limit: float) -> None:
-        """Say that a figure should be at least this."""
+        """Set a lower limit as the target of a figure."""
         figure = self._take(name)
         self.target(name, figure.value, "", at_least=limit, noise=figure.noise)
 
     def _take(self, name: str) -> _report.Figure:
-        """Take a figure off the list: with a bound it is a target."""
+        """Remove a figure from the list: with a limit it is a target."""
         figure = self._measured[name]
         self.figures.remove(figure)
         return figure
 
     def print(self, *, as_json: bool | None = None) -> None:
-        """Print a table for people and, if asked for, the JSON object as the last line."""
+        """Print a table and, if configured, the JSON object as the last line."""
         self.noise = max((target.noise or 0.0 for target in self.targets), default=0.0)
         super().print(as_json=self._as_json if as_json is None else as_json)

@@ -1,15 +1,14 @@
-"""The attacks of a hostile soak: each runs in a process of its own, round after round.
+"""The attacks of a hostile soak, each repeated in a process of its own.
 
     python benchmarks/_hostile_attacks.py NAME NODE_PORT BROKER_PORT
 
-All connect to 127.0.0.1 only, and each from an address of its own, as peers of different places
-do. An attack ends with its process, and by itself when the victim is gone for good. That the victim
-closes connections is part of it.
+All connect to 127.0.0.1 only, each from its own source address, as remote peers would. An attack
+ends with its process, or when the victim no longer accepts connections. A connection that the
+victim closes is expected.
 
-What an attack sends is bounded by a number of messages and bytes for each round, or it is a flood
-for a number of seconds, which the sockets' own back-pressure limits: it sends as fast as the victim
-reads, and no faster. Which of both is said where its numbers are. So the attackers' own share of
-two cores is small.
+A round of an attack is bounded by a number of messages and bytes, or it is a flood for a number of
+seconds. A flood is limited by the back-pressure of the sockets: it sends as fast as the victim
+reads. The constants below say which of the two holds. So the attackers use little of two cores.
 """
 
 from __future__ import annotations
@@ -48,40 +47,41 @@ HOST: Final = "127.0.0.1"
 PAUSE: Final = 0.2
 """Seconds between two rounds."""
 TIMEOUT: Final = 5.0
-"""Seconds in which nothing can be sent after which a round is over."""
+"""Seconds without progress in a send, connect or read after which a round ends."""
 HOLD: Final = 5.0
-"""Seconds for which what was taken is held."""
+"""Seconds for which an attack holds its resources."""
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 FRAGMENT: Final = 64 * KIB
 """Bytes of data in a fragment."""
 CASTS: Final = 30
-"""Destinations of a multicast that do not read. A round is 15 MB, twice: once whole, once not."""
+"""Destinations of a multicast that do not read. A round is 15 MB, once whole, once in fragments."""
 CHANNELS: Final = 8
-"""Channels at a time to those of them that do; a flood, limited by the credit for each channel."""
+"""Channels at a time to destinations, half of which read; a flood, limited by their credit."""
 ELEMENTS: Final = (8, 8, 8, 8 * KIB)
-"""Bytes of their elements, in turn."""
+"""Bytes of the elements, in turn."""
 BEGUN: Final = 2000
-"""Requests that a connection begins and does not end, of 1 KiB; a round is eight connections."""
+"""Requests of 1 KiB that a connection begins and does not end; a round is eight connections."""
 DRIPS: Final = 11
-"""Peers of each kind that read too little: 1 byte a second the first, 1 KiB the last."""
+"""Slow readers of each kind: the first reads 1 byte a second, the last 1 KiB."""
 BALLS: Final = 4
-"""Messages to and fro at a time. Each is sent when its answer has come, so the victim sets the
-rate; from 1 KiB to `BALL` it grows by half each time, and a round is `THROWS` of them."""
+"""Messages back and forth at a time. Each is sent after the answer to the one before, so the victim
+sets the rate. From 1 KiB to `BALL` each is half larger than the last; a round is `THROWS` of them.
+"""
 BALL: Final = 4 * MIB
 THROWS: Final = 400
 CIRCLED: Final = 200
 """Messages of 16 KiB that each of eight peers sends in circles; a round is 25 MiB."""
 REACHED: Final = "reached"
-"""What the attack that has the node connect out prints for each connection that came."""
+"""The line that `connect_out` prints for each connection that the node opened."""
 FOLLOWS: Final = 0x80
 """The flag of a frame that is not the last of its fragments."""
 MUCH: Final = 0x7FFF_FFFF
-"""The most credit that can be given."""
+"""The maximum credit."""
 
 
 class Target:
-    """Where to attack, and where from.
+    """The ports of the victim and the source address of the attacker.
 
     Args:
         node: The port of the node.
@@ -103,13 +103,13 @@ class Target:
     def to_broker(
         self, stack: ExitStack, name: str = "", *, say: bool = True, window: int = 0
     ) -> socket.socket:
-        """Open a connection to the broker, as a destination with a name of its own or another.
+        """Open a connection to the broker, as a destination with the given name.
 
         Args:
-            stack: Closes it.
-            name: The service.
+            stack: Closes the connection.
+            name: The service; by default `hostile`.
             say: Whether to send SETUP.
-            window: Bytes that the system takes in before they are read; as it likes by default.
+            window: Bytes of the socket's receive buffer; the system's default if 0.
         """
         opened = self._open(self._broker, stack, window)
         if say:
@@ -117,7 +117,7 @@ class Target:
         return opened
 
     def half_open(self, stack: ExitStack) -> socket.socket:
-        """Open a connection to the node and say nothing."""
+        """Open a connection to the node and send nothing."""
         return self._open(self._node, stack)
 
     def _open(self, port: int, stack: ExitStack, window: int = 0) -> socket.socket:
@@ -134,27 +134,27 @@ class Target:
 def message(
     onward: list[Address], payload: bytes, back: tuple[Address, ...] = (Address(0, b"hostile"),)
 ) -> bytes:
-    """Return a message of the node's wire with its length before it."""
+    """Return a message of the node-to-node wire with its length before it."""
     body = encode_message(Message(tuple(onward), back, payload))
     return len(body).to_bytes(4) + body
 
 
 def asked(service: str, count: int, data: bytes = b"", first: int = 1) -> bytes:
-    """Return so many requests, on streams of their own."""
+    """Return a number of requests, each on a new stream."""
     template = request_frame(service, data)
     ids = b"".join((first + 2 * at).to_bytes(4) for at in range(count))
     return bytes(stamp(template, ids, STREAM_ID))
 
 
 def numbered(written: bytes, stream_id: int) -> bytes:
-    """Return a frame as one of this stream."""
+    """Return a frame with this stream id."""
     changed = bytearray(written)
     changed[STREAM_ID.start : STREAM_ID.stop] = stream_id.to_bytes(4)
     return bytes(changed)
 
 
 def in_fragments(service: str, data: bytes, stream_id: int, kind: int) -> Iterator[bytes]:
-    """Return a multicast in fragments, all but the last one with F."""
+    """Yield a multicast in fragments, all but the last one with F."""
     pieces = [data[at : at + FRAGMENT] for at in range(0, len(data), FRAGMENT)]
     first = bytearray(request_frame(service, pieces[0], Interaction(kind), Routing.MULTICAST))
     first[STREAM_ID.stop : STREAM_ID.stop + 2] = (kind | FOLLOWS).to_bytes(2)
@@ -166,7 +166,7 @@ def in_fragments(service: str, data: bytes, stream_id: int, kind: int) -> Iterat
 
 @contextlib.contextmanager
 def read_by_another(connection: socket.socket) -> Generator[None]:
-    """Read and forget what comes, on another thread, until the connection is closed."""
+    """Read and discard data on another thread until the connection is closed."""
 
     def read() -> None:
         with contextlib.suppress(OSError):
@@ -184,7 +184,7 @@ def read_by_another(connection: socket.socket) -> Generator[None]:
 
 
 def send_as_long_as_it_takes(connection: socket.socket, data: bytes) -> None:
-    """Send until the other end takes no more, or has closed."""
+    """Send until all is sent, the send times out or the connection is closed."""
     with contextlib.suppress(OSError):
         connection.sendall(data)
 
@@ -193,7 +193,7 @@ def send_as_long_as_it_takes(connection: socket.socket, data: bytes) -> None:
 
 
 def connect_out(target: Target) -> None:
-    """Have the node connect to addresses of our choice, by a worker that passes things on."""
+    """Make the node connect to addresses of the attacker's choice through a relay worker."""
     with ExitStack() as stack:
         canary = stack.enter_context(socket.create_server((HOST, 0)))
         canary.settimeout(0.5)
@@ -203,7 +203,7 @@ def connect_out(target: Target) -> None:
         steps = [Address(1, b"%s:%d" % (HOST.encode(), port)), Address(3, b"/tmp/no-such-socket")]
         for step in steps * 20:
             send_as_long_as_it_takes(node, message([relay, step, Address(0, b"x")], b"x"))
-        # The same by the way back of what is sent to the echo.
+        # The same through the return route of a message to the echo.
         body = Message((Address(0, b"echo"),), (steps[0], Address(0, b"x")), b"x")
         coded = encode_message(body)
         send_as_long_as_it_takes(node, len(coded).to_bytes(4) + coded)
@@ -233,7 +233,7 @@ def channels(target: Target) -> None:
     with ExitStack() as stack:
         for at in range(CASTS):
             destination = target.to_broker(stack, "hostile-channel")
-            # More than it can have: on streams that are not there credit says nothing.
+            # Credit beyond the open streams has no effect.
             stack.enter_context(credited(destination, reads=at % 2 > 0))
         time.sleep(PAUSE)
         requester = target.to_broker(stack)
@@ -257,14 +257,14 @@ def channels(target: Target) -> None:
 
 
 def elements_of(stream_id: int, count: int) -> bytes:
-    """Return so many elements of a channel."""
+    """Return a number of elements of a channel."""
     sizes = (ELEMENTS[at % len(ELEMENTS)] for at in range(count))
     return b"".join(frame(stream_id, PAYLOAD_NEXT, bytes(size)) for size in sizes)
 
 
 @contextlib.contextmanager
 def credited(connection: socket.socket, *, reads: bool) -> Generator[None]:
-    """Give all credit for what is opened, on another thread, and read on or stop then."""
+    """Give maximum credit to each channel on another thread, and then read on or stop reading."""
 
     def read() -> None:
         rest, opened = b"", 0
@@ -292,7 +292,7 @@ def credited(connection: socket.socket, *, reads: bool) -> Generator[None]:
 
 
 def unfinished(target: Target) -> None:
-    """Begin requests and messages, and do not end them."""
+    """Send requests and messages without their ends."""
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(read_by_another(target.to_broker(stack, "hostile-begun")))
@@ -347,7 +347,7 @@ def drips(target: Target) -> None:
 
 @contextlib.contextmanager
 def answered(destination: socket.socket, data: bytes) -> Generator[None]:
-    """Answer each request with this, on another thread."""
+    """Answer each request with the data, on another thread."""
 
     def answer() -> None:
         rest = b""
@@ -371,12 +371,12 @@ def answered(destination: socket.socket, data: bytes) -> Generator[None]:
 
 
 def to_and_fro(target: Target) -> None:
-    """Be a second node between which and the victim messages of long routes go, and grow."""
+    """Exchange messages with long routes with the victim, as a second node; each is larger."""
     relays = [Address(0, b"relay"), Address(0, b"forward")] * 15
     onward, back = [*relays, Address(0, b"echo")], (Address(0, b"ball"),) * 32
     with ExitStack() as stack:
         connection = target.to_node(stack)
-        exactly(connection, len(PREAMBLE))  # the victim's own
+        exactly(connection, len(PREAMBLE))  # the victim's preamble
         for _ in range(BALLS):
             connection.sendall(message(onward, bytes(KIB), back))
         for _ in range(THROWS):
@@ -387,7 +387,7 @@ def to_and_fro(target: Target) -> None:
 
 
 def exactly(connection: socket.socket, count: int) -> bytes:
-    """Read so many bytes."""
+    """Read exactly this number of bytes."""
     read = bytearray()
     while len(read) < count:
         more = connection.recv(count - len(read))
@@ -398,7 +398,7 @@ def exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def circles(target: Target) -> None:
-    """Send messages in circles through an exposed relay and a forwarder that it may send to."""
+    """Send messages in circles through an exposed relay and a forwarder."""
     with ExitStack() as stack:
         circle = [Address(0, b"relay"), Address(0, b"forward")] * 31
         data = message([*circle, Address(0, b"echo")], bytes(16 * KIB), ()) * CIRCLED
@@ -415,7 +415,7 @@ def circles(target: Target) -> None:
 
 
 def echo(target: Target) -> None:
-    """Have answers sent that nobody reads."""
+    """Send messages to the echo and read no replies."""
     with ExitStack() as stack:
         peers = [target.to_node(stack) for _ in range(8)]
         data = message([Address(0, b"echo")], bytes(64 * 1024)) * 300
@@ -429,7 +429,7 @@ def echo(target: Target) -> None:
 
 
 def answers(target: Target) -> None:
-    """Have a destination of ours answer with 1 MiB each, and do not read it."""
+    """Request answers of 1 MiB from the attacker's own destination and do not read them."""
     with ExitStack() as stack:
         destination = target.to_broker(stack, "hostile-large")
         time.sleep(PAUSE)
@@ -450,7 +450,7 @@ def answers(target: Target) -> None:
 
 
 def flood_broker(target: Target) -> None:
-    """Keep sending requests that are refused."""
+    """Send requests that are refused."""
     with ExitStack() as stack:
         connection = target.to_broker(stack)
         wrong = stamp(
@@ -466,7 +466,7 @@ def flood_broker(target: Target) -> None:
 
 
 def flood_node(target: Target) -> None:
-    """Keep sending messages to the echo."""
+    """Send messages to the echo."""
     with ExitStack() as stack:
         connection = target.to_node(stack)
         data = message([Address(0, b"echo")], b"x") * 5000
@@ -478,13 +478,13 @@ def flood_node(target: Target) -> None:
 
 
 def long_routes(target: Target) -> None:
-    """Keep sending messages whose routes take longest to read; every other one is unusable."""
+    """Send messages with the routes that are slowest to read; every third one is unusable."""
     with ExitStack() as stack:
         connection = target.to_node(stack)
         routes = [[Address(0, b"%d" % at)] * MAX_ROUTE_LENGTH for at in range(2)]
         usable = b"".join(message(route, b"", tuple(route)) for route in routes)
         longer = encode_message(Message(tuple(routes[0]), (), b""))
-        header = longer[:2] + bytes([longer[2] + 1]) + longer[3:7]  # one address more
+        header = longer[:2] + bytes([longer[2] + 1]) + longer[3:7]  # one address too many
         unusable = header + longer[3:]
         data = (usable + len(unusable).to_bytes(4) + unusable) * 500
         with read_by_another(connection):
@@ -495,7 +495,7 @@ def long_routes(target: Target) -> None:
 
 
 def management(target: Target) -> None:
-    """Fill the table, and keep asking for it."""
+    """Fill the routing table, and query the management service."""
     with ExitStack() as stack:
         for at in range(500):
             target.to_broker(stack, f"hostile-row-{at}")
@@ -511,7 +511,7 @@ def management(target: Target) -> None:
 
 
 def waiting(target: Target) -> None:
-    """Take all the places of those that wait for a destination, with two connections."""
+    """Fill the queue of requests without a destination, with two connections."""
     with ExitStack() as stack:
         peers = [target.to_broker(stack) for _ in range(2)]
         for peer in peers:
@@ -523,7 +523,7 @@ def waiting(target: Target) -> None:
 
 
 def idle(target: Target) -> None:
-    """Take places for connections, and do nothing with them."""
+    """Open thousands of connections and leave them idle."""
     with ExitStack() as stack:
         with contextlib.suppress(OSError):
             for at in range(5500):
@@ -553,8 +553,8 @@ ATTACKS: Final[dict[str, Callable[[Target], None]]] = {
 
 
 def main(name: str, node: int, broker: int) -> None:
-    """Attack round after round."""
-    os.nice(10)  # hostile peers have machines of their own; this one is for the victim first
+    """Repeat the attack."""
+    os.nice(10)  # remote peers would not use the victim's CPU time
     target = Target(node, broker, 60 + list(ATTACKS).index(name))
     failed = 0
     while failed < 100:
@@ -562,7 +562,7 @@ def main(name: str, node: int, broker: int) -> None:
             ATTACKS[name](target)
             failed = 0
         except OSError:
-            failed += 1  # closed by the victim, or turned away
+            failed += 1  # closed or refused by the victim
         time.sleep(PAUSE)
 
 

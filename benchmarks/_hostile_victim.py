@@ -1,6 +1,7 @@
-"""The node and the broker that a hostile soak attacks, in a process of their own.
+"""The node and the broker that a hostile soak attacks, in one process.
 
-It prints where it listens, and answers each line of standard input with what it holds, as JSON.
+The process prints its addresses. It answers each line of standard input with its resources in use,
+as JSON.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from onward.transports.rsocket import RSocketListener
 
 
 class Echo(Worker):
-    """Answers with what it is sent."""
+    """A worker that replies with the payload of each message."""
 
     def handle_message(self, message: Message) -> None:
         self.reply(message, message.payload)
 
 
 class Relay(Worker):
-    """Passes everything on, as far as that is allowed for what comes from outside."""
+    """A worker that forwards each message, subject to the listener's `allow`."""
 
     def handle_message(self, message: Message) -> None:
         self.forward(message)
@@ -48,9 +49,9 @@ class _MallocInfo(ctypes.Structure):
 
 
 def in_use() -> int:
-    """Return the bytes of large objects in use, or 0 where the C library does not tell.
+    """Return the bytes of large objects in use; 0 if the C library does not report them.
 
-    Python takes those of more than 512 bytes from the C library.
+    Python allocates objects of more than 512 bytes with the C library.
     """
     mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)  # glibc 2.33 and later
     if mallinfo is None:
@@ -61,7 +62,7 @@ def in_use() -> int:
 
 
 def held(node: Node, broker: Broker, listener: RSocketListener) -> dict[str, Any]:
-    """Return what is held now, once what is free was given back to the system."""
+    """Return the resources in use, after free memory was returned to the system."""
     gc.collect()
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
@@ -99,7 +100,7 @@ async def serve() -> None:
 
         def answer() -> None:
             if sys.stdin.readline():
-                # The lag first: to collect garbage holds the loop too, and is not the attack's.
+                # Read before the garbage collection, which delays the loop too.
                 said = {"lag": lag.taken(), **held(node, broker, listener)}
                 print(json.dumps(said), flush=True)
                 lag.begin()

@@ -1,4 +1,4 @@
-"""Connections that only sit there, each with a route, and what they cost a broker in memory."""
+"""Idle connections, each with a route, and their cost in a broker's memory."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["SETTLING", "collect_garbage", "idle_connections", "resident_bytes"]
 
 IDLE_SERVICE = "idle"
 SETTLING = 1.0
-"""Seconds a broker is left alone before its memory is read."""
+"""Seconds of idleness before a broker's memory is read."""
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how much memory of a process is in RAM, in bytes."""
+    """Return the resident memory of a process in bytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def collect_garbage(pid: int) -> bool:
-    """Have a JVM collect its garbage; return whether it did.
+    """Make a JVM collect its garbage; return whether it did.
 
-    Only for a JVM: any other process is ended by the signal that jcmd sends.
+    Only for a JVM: the signal that jcmd sends ends any other process.
     """
     jcmd = shutil.which("jcmd")
     if jcmd is None:
@@ -40,10 +40,10 @@ def collect_garbage(pid: int) -> bool:
 
 @contextmanager
 def idle_connections(port: int, count: int) -> Generator[None]:
-    """Hold so many connections open, each registered as a route, and send nothing on them."""
+    """Hold a number of idle connections open, each registered as a route."""
     opened: list[socket.socket] = []
     try:
-        # One by one, so that those are closed that were opened when one fails.
+        # One by one, so that the open ones are closed when one fails.
         opened.extend(connect(port, IDLE_SERVICE) for _ in range(count))
         time.sleep(SETTLING)
         yield

@@ -1,4 +1,4 @@
-"""How late a loop comes to what is due: by the clock, and by what its own thread has computed."""
+"""The lag of an event loop, by the wall clock and by the CPU time of its thread."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any, Final
 __all__ = ["LAGS", "LoopLag"]
 
 EVERY: Final = 0.01
-"""Seconds from one look to the next."""
+"""Seconds between two timers."""
 LAGS: Final = ("lag, worst", "lag, 99%", "lag, worst, own", "lag, 99%, own")
-"""The figures, in milliseconds. What is the loop's own is CPU time of its thread: the rest of a lag
-is time in which the machine ran other processes."""
+"""The figures, in milliseconds. `own` is CPU time of the loop's thread. In the rest of a lag the
+machine ran other processes.
+"""
 
 
 class LoopLag:
-    """The lag of a loop, looked at every 10 ms.
+    """The lag of a loop, measured every 10 ms.
 
     Args:
-        loop: It, on its own thread.
+        loop: The loop; it runs on the calling thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -29,17 +30,17 @@ class LoopLag:
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew."""
+        """Discard the figures and start to measure."""
         self._lags.clear()
         self._own.clear()
         self._look_later()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         self._timer.cancel()
 
     def taken(self) -> dict[str, Any]:
-        """Return the figures since it began, and look no more until it begins again."""
+        """Return the figures since `begin`, and stop measuring."""
         self.stop()
         return dict(zip(LAGS, (*_ends(self._lags), *_ends(self._own)), strict=True))
 

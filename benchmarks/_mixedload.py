@@ -1,15 +1,15 @@
 """A load of raw frames of several kinds, in a closed loop or at a fixed rate.
 
-`_rawload.py` is for frames that are all alike. Here each frame is looked at: that costs this
-process more, and lets it follow streams of many elements, requests without an answer, requests
-that several destinations have, and how long each request took.
+`_rawload.py` is for frames of one kind. Here each frame is parsed. That costs this process more,
+but it can follow streams of many elements, fire-and-forget, multicast, and the time that each
+request took.
 
-A request is *done* when its answer is complete, or, if it has none, when all destinations that
-should have it have it.
+A request is *done* when its answer is complete or, if it has none, when all its destinations have
+received it.
 
-At a fixed rate requests are sent when they are due, however slow the answers, and each counts
-from when it was due, not from when it was sent. So a broker that stalls is charged for all the
-requests that had to wait for it: coordinated omission is left no room.
+At a fixed rate requests are sent when they are due, however slow the answers are. The time of each
+counts from when it was due, not from when it was sent. So a stall of the broker counts for all the
+requests that it delays: there is no coordinated omission.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ELEMENTS = 100
 """Elements of a stream; also the credit its requester gives."""
 
 NUMBER_SIZE = 4
-"""The first bytes of a request's data are its number."""
+"""The size of a request's number, at the start of its data."""
 
 PAYLOAD = 0x2800
 REQUEST_TYPES = {kind & TYPE: kind for kind in Interaction}
@@ -57,18 +57,18 @@ FIRST_STREAM_ID, LAST_STREAM_ID = 1, 0x7FFFFFFF
 
 
 class Refused(RuntimeError):
-    """The broker answered a request with an error, whose code and text this carries."""
+    """An error in answer to a request, with its code and text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is asked for, of how many.
+    """A kind of request, its destinations and its load.
 
     Attributes:
-        name: For people.
+        name: The name in tables.
         interaction: Response, stream of `ELEMENTS`, or fire-and-forget.
-        routing: One destination or all.
-        destinations: How many there are.
+        routing: Unicast or multicast.
+        destinations: The number of destinations.
         size: Bytes of data of a request, of an answer, and of each element.
         in_flight: Requests in flight in a closed loop.
     """
@@ -82,19 +82,19 @@ class Scenario:
 
     @property
     def uniform(self) -> bool:
-        """Whether it is one destination's request/response, as `_rawload.py` has it."""
+        """Whether it is a unicast request/response, the only kind in `_rawload.py`."""
         return self.interaction is Interaction.RESPONSE and self.routing is Routing.UNICAST
 
 
 class Rated(NamedTuple):
-    """A window at a fixed rate: how long each request took, in seconds, and which share failed."""
+    """A window at a fixed rate: the seconds of each request, and the share that failed."""
 
     took: list[float]
     refused: float
 
 
 class _Board:
-    """Which requests of a window are done, and when they were."""
+    """The requests of a window that are done, and the time of each."""
 
     def __init__(self, requests: int, needed: int, *, lenient: bool = False) -> None:
         self.pending = requests
@@ -103,12 +103,12 @@ class _Board:
         self.refused = 0
         self.now = 0.0
         self.fresh = 0
-        """Requests that were done since this was last looked at."""
+        """Requests done since this was last reset."""
         self.done_at = array.array("d", bytes(8 * requests))
         self._missing = array.array("B", bytes([needed]) * requests)
 
     def done(self, number: int) -> None:
-        """Note that a request has its answer, or one more destination has it."""
+        """Count an answer of a request, or its receipt by one more destination."""
         missing = self._missing[number]
         if not missing:
             raise RuntimeError(f"request {number} was answered or taken too often")
@@ -120,11 +120,11 @@ class _Board:
 
 
 class _Peer(ABC):
-    """A connection, with the frames that come over it."""
+    """A connection to the broker, with a buffer in each direction."""
 
     def __init__(self, port: int, name: str) -> None:
         self.socket = connect(port, name)
-        # A broker that reads no more, for we do not read it, must not stop us from reading it.
+        # A blocking send to a broker that does not read would stop us from reading.
         self.socket.setblocking(False)
         self.unsent: deque[memoryview] = deque()
         self._rest = b""
@@ -133,20 +133,20 @@ class _Peer(ABC):
         return self.socket.fileno()
 
     def read(self) -> bytes:
-        """Return what there is, which may end within a frame."""
+        """Return the bytes received, which may end within a frame."""
         chunk = self.socket.recv(RECEIVE_SIZE)
         if not chunk:
             raise RuntimeError("the broker closed the connection")
         return self._rest + chunk
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send what the socket takes now, and keep the rest."""
+        """Send as much as the socket accepts, and keep the rest."""
         self.unsent.append(memoryview(data))
         if len(self.unsent) == 1:
             self.flush()
 
     def flush(self) -> None:
-        """Send what was kept, as far as the socket takes it."""
+        """Send the kept bytes, as far as the socket accepts them."""
         while self.unsent:
             first = self.unsent[0]
             try:
@@ -160,11 +160,11 @@ class _Peer(ABC):
 
     @abstractmethod
     def receive(self, board: _Board) -> None:
-        """Deal with the frames that are there."""
+        """Handle the frames received."""
 
 
 class _Destination(_Peer):
-    """Answers what is asked, at once."""
+    """A destination that answers each request at once."""
 
     def __init__(self, port: int, data: bytes) -> None:
         super().__init__(port, SERVICE)
@@ -207,7 +207,7 @@ class _Destination(_Peer):
 
 
 class _Requester(_Peer):
-    """Sends requests, whose stream ids say which of the window they are."""
+    """A requester; the stream id of a request gives its number in the window."""
 
     def __init__(self, port: int, scenario: Scenario) -> None:
         super().__init__(port, "requester")
@@ -225,7 +225,7 @@ class _Requester(_Peer):
         self._seen = array.array("B")
 
     def prepare(self, requests: int) -> None:
-        """Build the frames of a window of so many requests."""
+        """Build the frames of a window of this number of requests."""
         self._first, self._next = self._next, self._next + 2 * requests
         if self._next > LAST_STREAM_ID:
             raise RuntimeError("this connection has used up its stream ids")
@@ -276,12 +276,12 @@ class MixedLoad:
     _destinations: list[_Destination]
 
     def run(self, requests: int) -> Window:
-        """Keep `in_flight` requests in flight until so many are done.
+        """Keep `in_flight` requests in flight until `requests` are done.
 
         Raises:
             Refused: The broker answered with an error.
-            RuntimeError: A frame is not one expected, a request is done too often, the broker
-                closed a connection, or nothing came for `TIMEOUT`.
+            RuntimeError: A frame is unexpected, a request is done too often, the broker
+                closed a connection, or nothing was received for `TIMEOUT`.
         """
         board = self._start(requests)
         unsent = requests
@@ -300,10 +300,10 @@ class MixedLoad:
         return Window(requests, time.perf_counter() - started)
 
     def run_at(self, rate: float, seconds: float) -> Rated:
-        """Send requests at a rate, for each second, and see how long each takes.
+        """Send `rate` requests a second for some seconds, and measure the time of each.
 
         Raises:
-            RuntimeError: As `run`, but for errors, which are counted.
+            RuntimeError: As in `run`; errors of the broker are only counted.
         """
         requests = max(1, round(rate * seconds))
         board = self._start(requests, lenient=True)
@@ -346,8 +346,8 @@ class MixedLoad:
 def open_mixed_load(port: int, scenario: Scenario) -> Generator[MixedLoad]:
     """Connect a requester and the destinations to the broker at 127.0.0.1:`port`.
 
-    A broker that answers the first requests with errors, say for want of multicast, makes
-    `run` raise. Open it while few files are open: select(2) takes descriptors below 1024.
+    If the broker answers the first requests with errors, such as for lack of multicast, `run`
+    raises. Call this while few files are open: select(2) takes descriptors below 1024.
     """
     peers: list[socket.socket] = []
     try:

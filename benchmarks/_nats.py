@@ -1,7 +1,7 @@
-"""The raw load for nats-server: PUB with an inbox to reply to, and one subscription each side.
+"""The raw load for nats-server: PUB with an inbox for the reply, and one subscription each side.
 
-The same code sends it (`_rawload.py`), and it is as cheap: all lines of a kind have one length,
-for a request's number is written in eight hexadecimal digits, as the last part of its inbox.
+`_rawload.py` sends it, at the same cost. All lines of a kind have one length: the number of a
+request has eight hexadecimal digits and is the last part of its inbox.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SUBSCRIPTION = b"1"
 def nats_shape(data: bytes) -> Shape:
     """Return the shape of a request with a reply, with this data in both directions.
 
-    One requester only: all requesters would share the inbox.
+    For one requester only: several would share the inbox.
     """
     inbox = INBOX + b"0" * DIGITS
     subject = SERVICE.encode()
@@ -49,7 +49,7 @@ def connect(port: int, name: str) -> socket.socket:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     subject = SERVICE.encode() if name == SERVICE else INBOX + b"*"
     connection.sendall(HELLO + b"SUB " + subject + b" " + SUBSCRIPTION + b"\r\nPING\r\n")
-    # Once it has answered the first PING the server measures the way there with one of its own.
+    # After the answer to the first PING the server measures the round trip with a PING of its own.
     received = b""
     while not (b"PONG\r\n" in received and received.endswith(b"PING\r\n")):
         chunk = connection.recv(4096)

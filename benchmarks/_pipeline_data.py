@@ -1,8 +1,8 @@
-"""Traffic for the pipeline's benchmark: seeded, by numpy, in segments as a broker writes them.
+"""Traffic for the pipeline's benchmark: seeded, made with numpy, in segments as of a broker.
 
-Seven hops of ten are requests through a broker, for 120 tag sets of 40 services in three zones,
-half of them with a key to shard by; the other three are of messages, four hops each. For ten hops
-there is a flow. Four brokers record two hours.
+Seven hops of ten are requests through a broker, for 120 tag sets of 40 services in three zones;
+half of the tag sets have a shard key. The other three are of messages, four hops each. There is a
+flow for every ten hops. Four brokers record two hours.
 """
 
 # PySpark, pyarrow and DuckDB are annotated in part, as in the pipeline itself: see pyproject.toml.
@@ -67,7 +67,7 @@ WORKERS: Final = 24
 KEYS: Final = 900_000
 ROUTES_EACH: Final = 25
 TENANTS: Final = 20_000
-"""Distinct tag sets of the frames of many."""
+"""Distinct tag sets of `make_frames` with `many`."""
 
 HOP_RECORD: Final = np.dtype(
     [
@@ -131,14 +131,14 @@ ROUTES: Final = [
 
 @dataclass(frozen=True)
 class Data:
-    """What was made.
+    """The logs made, with their counts.
 
     Attributes:
         log: The directory of logs.
-        hops: Hops in it.
-        flows: Flows in it.
-        segments: Its segments.
-        size: Its bytes.
+        hops: The number of hops.
+        flows: The number of flows.
+        segments: The number of segments.
+        size: The size in bytes.
     """
 
     log: Path
@@ -149,7 +149,7 @@ class Data:
 
 
 def make_logs(folder: Path, rows: int, seed: int = 1) -> Data:
-    """Write the logs of the brokers, with so many hops and a tenth of that in flows."""
+    """Write the logs of the brokers, with this number of hops and a tenth of it in flows."""
     each = rows // BROKERS
     written = flows = segments = size = 0
     for broker in range(BROKERS):
@@ -225,7 +225,7 @@ def _messages(random: np.random.Generator, made: Any) -> None:
     made["hop"] = np.tile(np.arange(4, dtype=np.uint8), traces)
     outcome = np.array([Outcome.FORWARD] * 3 + [Outcome.DELIVER], np.uint8)
     made["outcome"] = np.tile(outcome, traces)
-    # 432 ways: six workers at each of three places, then one of two.
+    # 432 routes: six workers at each of three places, then one of two.
     place = random.integers(0, 6, (traces, 4))
     place[:, 3] %= 2
     made["dest"] = (ORIGINS + SERVICES + 1 + place + 6 * np.arange(4)).ravel()
@@ -268,12 +268,12 @@ def _write(folder: Path, columns: dict[str, Any], files: int = 8) -> None:
 
 
 def make_flows(folder: Path, rows: int, seed: int = 2) -> None:
-    """Write a table `flows` of so many rows, with 90,000 pairs of who sends and who gets."""
+    """Write a table `flows` of this number of rows, with 90,000 pairs of origin and destination."""
     random = np.random.default_rng(seed)
     names, tagsets = _ids(600, "name"), _ids(120, "tagset")
     outcomes = np.array([Outcome.FORWARD, Outcome.DELIVER, Outcome.UNROUTABLE], np.int8)
     frames = random.integers(1, 1000, rows)
-    # As ingest has it: in order of time, a window of ten seconds at a time.
+    # As ingest writes it: in order of time, in windows of ten seconds.
     window = START_US + np.sort(random.integers(0, 12, rows)) * 10_000_000
     dest = random.integers(0, 300, rows)
     _write(
@@ -301,9 +301,9 @@ def _many(tenant: int) -> TagList:
 
 
 def make_frames(folder: Path, rows: int, *, many: bool, seed: int = 3) -> list[Asked]:
-    """Write a table `hops` of requests for few or many tag sets; return what they are.
+    """Write a table `hops` of requests for few or many tag sets; return the tag sets.
 
-    Half of the requests shard by a key.
+    Half of the requests have a shard key.
     """
     random = np.random.default_rng(seed)
     asked = (
@@ -344,7 +344,7 @@ def make_frames(folder: Path, rows: int, *, many: bool, seed: int = 3) -> list[A
 
 
 def make_tables(folder: Path) -> tuple[Path, Path]:
-    """Write a routing table and a candidate for it, which lacks each fiftieth destination."""
+    """Write a routing table and a candidate for it that lacks each fiftieth destination."""
     rows = [
         SnapshotRoute(route_id, f"service-{number // ROUTES_EACH // ZONES}", asked_tags)
         for number, route_id in enumerate(ROUTES)
@@ -369,7 +369,7 @@ def make_postings(folder: Path, routes: int, seed: int = 4) -> None:
     for key, distinct in each.items():
         texts = pa.array([f"{key}-{number}" for number in range(max(1, distinct))])
         values.append(texts.take(pa.array(random.integers(0, max(1, distinct), routes))))
-    # One route's four after the other's.
+    # The four tags of a route are adjacent.
     order = pa.array((np.arange(4) * routes + np.arange(routes)[:, None]).ravel())
     offsets = pa.array(np.arange(0, 4 * routes + 1, 4, dtype=np.int32))
     keys = pa.array(list(each)).take(pa.array(np.tile(np.arange(4), routes)))

@@ -1,7 +1,8 @@
-"""The lanes of the pipeline's benchmark: each question to Spark, and the same to another engine.
+"""The lanes of the pipeline's benchmark: each query on Spark and on another engine.
 
-A lane is run by both, and what they answer must be equal: whole numbers and texts, all of them, in
-any order. Fractions are left out, as they are made of those.
+The answers of both engines must be equal. The comparison covers all columns of whole numbers and
+texts, in any order of rows. Columns of fractions are left out, as they are computed from the
+others.
 """
 
 # PySpark, pyarrow and DuckDB are annotated in part, as in the pipeline itself: see pyproject.toml.
@@ -95,17 +96,17 @@ group by path order by traces desc, path limit 1000
 
 @dataclass
 class Lane:
-    """One question.
+    """A query that is measured and compared.
 
     Attributes:
-        name: What it is called.
-        rows: How many rows it reads.
+        name: The name in tables.
+        rows: The number of rows it reads.
         spark: Runs it on Spark.
-        other: Runs it on the other engine; `None` where none can.
-        beside: What the other engine is called.
-        answer: What Spark answers, to be compared; `None` where `other` has nothing to compare.
-        other_answer: What the other engine answers.
-        target: Million rows a second it should have on Spark, warm; `None`: no target.
+        other: Runs it on the other engine; `None` if none can.
+        beside: The name of the other engine.
+        answer: Returns the answer of Spark; `None` if there is nothing to compare.
+        other_answer: Returns the answer of the other engine.
+        target: Million rows a second on Spark when warm; `None`: no target.
     """
 
     name: str
@@ -120,11 +121,11 @@ class Lane:
 
 @dataclass(frozen=True)
 class Took:
-    """What one run took, in seconds.
+    """The time of one run, in seconds.
 
     Attributes:
-        wall: By the clock on the wall.
-        cores: Of processors, in all processes together: this one, the JVM, its Python.
+        wall: Wall time.
+        cores: CPU time of all processes: this one, the JVM and its Python.
     """
 
     wall: float
@@ -133,12 +134,12 @@ class Took:
 
 @dataclass
 class Timed:
-    """What a lane took: the first time, and each time after it.
+    """The times of a lane: of the first run, and of each later run.
 
     Attributes:
-        cold: On Spark, the first time.
-        warm: On Spark, the times after it.
-        other: On the other engine, the times after its first.
+        cold: The first run on Spark.
+        warm: The later runs on Spark.
+        other: The later runs on the other engine.
     """
 
     cold: Took
@@ -147,9 +148,9 @@ class Timed:
 
 
 def timed(lane: Lane, runs: int) -> Timed:
-    """Run a lane once, then so many times more; the other engine takes turns with Spark.
+    """Run a lane once, then `runs` times; the other engine takes turns with Spark.
 
-    Without any more, the first time stands for them.
+    With `runs` 0 the first run also counts as a later run.
     """
     found = Timed(_took(lane.spark))
     first = None if lane.other is None else _took(lane.other)
@@ -169,10 +170,11 @@ def _took(work: Callable[[], object]) -> Took:
 
 
 def _cores() -> float:
-    """Return the seconds of processors that this process and those below it have had.
+    """Return the CPU seconds of this process and its descendants.
 
-    Those that have ended count with who waited for them: Spark's Python does for its workers, which
-    come and go within a lane. Those that nobody waited for come to this process and stay, ended.
+    The CPU time of an ended process counts for the parent that waited for it. Spark's Python waits
+    for its workers, which start and end within a lane. Orphans stay as ended children of this
+    process.
     """
     _adopt()
     this, total = psutil.Process(), 0.0
@@ -187,10 +189,10 @@ def _cores() -> float:
 
 @functools.cache
 def _adopt() -> None:
-    """Become who gets the processes whose parents have ended, where the system has that.
+    """Make this process the parent of orphaned descendants, on Linux.
 
-    Spark ends its Python when that has been idle for a minute, and with it would go what its
-    workers had of the processors.
+    Spark ends its Python after an idle minute. Without this the CPU time of its workers would be
+    lost.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -200,17 +202,17 @@ _SET_CHILD_SUBREAPER: Final = 36
 
 
 def noop(frame: DataFrame) -> None:
-    """Have Spark make every row, and keep none."""
+    """Make Spark compute every row and keep none."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What both engines answered.
+    """The result of comparing the answers of both engines.
 
     Attributes:
-        rows: How many rows.
-        wrong: What is different; `None` if nothing is.
+        rows: The number of rows.
+        wrong: The difference; `None` if there is none.
     """
 
     rows: int
@@ -218,7 +220,7 @@ class Compared:
 
 
 def compared(lane: Lane) -> Compared | None:
-    """Compare the answers of both engines, where there are two."""
+    """Compare the answers of both engines, if there are two."""
     if lane.answer is None or lane.other_answer is None:
         return None
     answer = lane.answer()
@@ -228,7 +230,7 @@ def compared(lane: Lane) -> Compared | None:
 
 
 def _digest(table: Any) -> str:
-    """Return how many rows there are, and a hash of them in an order of their own."""
+    """Return the number of rows and a hash of them that does not depend on their order."""
     columns = [
         name
         for name in table.column_names
@@ -241,7 +243,7 @@ def _digest(table: Any) -> str:
 
 def _plain(column: Any) -> list[Any]:
     if pa.types.is_timestamp(column.type):
-        # Both say UTC, one of them without saying so.
+        # Both are in UTC, but only one has it in its type.
         column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
     return cast("list[Any]", column.to_pylist())
 
@@ -250,7 +252,7 @@ class Duck:
     """DuckDB over the same files.
 
     Args:
-        threads: How many it may use.
+        threads: The most threads it may use.
         tables: The files of each table.
     """
 
@@ -265,11 +267,11 @@ class Duck:
             )
 
     def run(self, query: str) -> None:
-        """Answer, and keep the answer in a table."""
+        """Run a query, and store the answer in a table."""
         self.connection.execute(f"create or replace temp table answer as {query}")
 
     def answer(self, query: str) -> Any:
-        """Return the answer."""
+        """Run a query, and return the answer."""
         return self.connection.sql(query).to_arrow_table()
 
 
@@ -282,10 +284,10 @@ def lanes_of(spark: SparkSession, folder: Path, threads: int, hops: int, flows: 
 
     Args:
         spark: The session.
-        folder: Where `log` and `flows` are; lakes are made beside them.
-        threads: How many the other engine may use.
-        hops: How many hops the log has.
-        flows: How many rows the table of flows has.
+        folder: The folder of `log` and `flows`; lakes are made in it.
+        threads: The most threads of the other engine.
+        hops: The number of hops in the log.
+        flows: The number of rows in the table of flows.
     """
     log = folder / "log"
     ducks: dict[str, Duck] = {}
@@ -375,7 +377,7 @@ ALONE: Final = "one process"
 
 
 def _ingest_alone(log: Path, out: Path) -> None:
-    """Do by DuckDB what ingest does, in one process and without its promises."""
+    """Ingest with DuckDB in one process, without the guarantees of `ingest`."""
     out.mkdir(exist_ok=True)
     connection = duckdb.connect()
     for number, path in enumerate(sorted(log.rglob("*.seg"))):
@@ -393,7 +395,7 @@ def _ingest_alone(log: Path, out: Path) -> None:
 
 
 def bitmaps_alone(postings: Path) -> dict[tuple[str, str], bytes]:
-    """Make the tag index in one process: lists by DuckDB, bitmaps of them."""
+    """Make the tag index in one process: lists with DuckDB, and bitmaps of them."""
     rows: Any = duckdb.connect().execute(
         "select key, value, list(number order by number) from (select unnest(keys) as key, "
         f"unnest(values) as value, number from '{postings}/*.parquet') group by all"

@@ -1,4 +1,4 @@
-"""The lanes that need more than a question: encode, index, replay and sink."""
+"""The lanes that are more than one query: encode, index, replay and sink."""
 
 # PySpark, pyarrow and DuckDB are annotated in part, as in the pipeline itself: see pyproject.toml.
 # pyright: reportUnknownMemberType=none, reportUnknownVariableType=none
@@ -30,11 +30,11 @@ from onward.protocol.eventlog import Asked, Kind, Outcome, asked_text, tagset_id
 __all__ = ["encode", "index_lane", "replay_lanes", "sink_lane"]
 
 COMPARED: Final = 20_000
-"""Requests that are resolved one by one as well."""
+"""Requests that are also resolved one by one."""
 
 
 class Nowhere:
-    """Takes blocks, and drops them; what it tells of is nothing."""
+    """A segment writer that discards all blocks and reports no losses."""
 
     pending = lost_hops = lost_flows = lost_events = 0
 
@@ -53,7 +53,7 @@ class Nowhere:
 
 
 def encode(hops: int, runs: int) -> list[float]:
-    """Return the nanoseconds of a core that recording a hop takes, for each run."""
+    """Return the CPU nanoseconds of recording a hop, for each run."""
     options = LogOptions(Path("nowhere"), "benchmark", sample_rate=1.0)
     recorder = Recorder(Nowhere(), options, "node", log_id=bytes(16), epoch=1)
     recorder.begin()
@@ -72,7 +72,7 @@ def encode(hops: int, runs: int) -> list[float]:
 
 
 def index_lane(spark: SparkSession, postings: Path, rows: int) -> Lane:
-    """Return the lane of the tag index; what is compared are the bytes of each bitmap."""
+    """Return the lane of the tag index; the bytes of each bitmap are compared."""
     from onward.pipeline.tagindex import build
 
     def made() -> Any:
@@ -105,7 +105,7 @@ def replay_lanes(
     tables: tuple[Path, Path],
     rows: int,
 ) -> list[Lane]:
-    """Return the lanes of replay; what is compared is what moves, is lost and is gained."""
+    """Return the lanes of replay; the counts of moved, lost and gained are compared."""
     return [
         _replay_lane(spark, name, folder / f"frames-{name}", sets, tables, rows)
         for name, sets in asked.items()
@@ -158,7 +158,7 @@ def _replay_lane(
 
 
 def _one_by_one(frames: Path, asked: Sequence[Asked], tables: tuple[Path, Path], part: int) -> Any:
-    """Resolve the first requests one after the other, by the broker's own methods."""
+    """Resolve the first requests one by one with the broker's own methods."""
     columns = ["seq", "epoch", "tagset_id", "shard_hash"]
     table = pq.read_table(frames / "0.parquet", columns=columns).slice(0, part)
     questions = {
@@ -185,7 +185,7 @@ def _one_by_one(frames: Path, asked: Sequence[Asked], tables: tuple[Path, Path],
 
 @contextmanager
 def sink_lane(spark: SparkSession, rows: int) -> Generator[Lane]:
-    """Give the lane of the sink: rows of a hundred bytes, to a node in this process."""
+    """Yield the lane of the sink: rows of a hundred bytes, to a node in this process."""
     taken = [0]
 
     def take(some: tuple[bytes, ...], _batch: BatchRows) -> None:

@@ -1,4 +1,4 @@
-"""What a lane costs for each million rows, beside what it costs in any case: from several sizes."""
+"""The cost of a lane for each million rows and its fixed cost, fitted to several sizes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any, Final
 __all__ = ["PARTS", "Slope", "fit", "slopes"]
 
 PARTS: Final = (0.1, 0.3, 1.0)
-"""Of the rows: the sizes that are measured."""
+"""The measured sizes, as fractions of the rows."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """A straight line through the seconds of processors that a lane took.
+    """A straight line through the CPU seconds of a lane.
 
     Attributes:
-        name: Of the lane.
-        fixed: Seconds at no rows at all.
-        each: Seconds for a million rows more.
-        off: How far the farthest point is from the line, relative to what was measured.
+        name: The lane's name.
+        fixed: Seconds at no rows.
+        each: Seconds for each million rows.
+        off: The distance of the farthest point from the line, relative to its measured value.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Slope:
 
 
 def fit(name: str, points: Sequence[tuple[float, float]]) -> Slope:
-    """Draw the line through points of (million rows, seconds) that is nearest to all, squared."""
+    """Fit a line to points of (million rows, seconds) by least squares."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     line = statistics.linear_regression(xs, ys)
     off = max(abs(line.intercept + line.slope * x - y) / y for x, y in points)
@@ -43,7 +43,7 @@ def fit(name: str, points: Sequence[tuple[float, float]]) -> Slope:
 
 
 def slopes(program: Path, rows: int, options: Sequence[str]) -> list[Slope]:
-    """Run the benchmark at each size, one after the other, each in a process of its own."""
+    """Run the benchmark at each size, one after the other, each in its own process."""
     points: dict[str, list[tuple[float, float]]] = {}
     for part in PARTS:
         command = [sys.executable, str(program), "--json", "--rows", str(int(rows * part))]
@@ -55,7 +55,7 @@ def slopes(program: Path, rows: int, options: Sequence[str]) -> list[Slope]:
 
 
 def _output(command: Sequence[str]) -> str:
-    """Return what a program prints; if this one is ended, end that too, and wait till it is."""
+    """Return the output of a program; on an exception, end the program and wait for its end."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             said, _ = process.communicate()

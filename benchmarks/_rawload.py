@@ -1,16 +1,16 @@
-"""A load of request/response made of raw frames, cheap enough to keep a broker busy.
+"""A load of request/response in raw frames, cheap enough to keep a broker busy.
 
-One destination and a number of requesters, each a socket of its own, all in this process. The
-requesters keep a fixed number of requests in flight; the destination answers each request at
-once. Frames are built before the measured window. All frames of a kind have one length, so a
-chunk of a thousand frames is checked, and answered, by a few slices with a stride: the work for
-a chunk hardly depends on how many frames are in it.
+One destination and a number of requesters, each with its own socket, run in this process. The
+requesters keep a fixed number of requests in flight; the destination answers each request at once.
+Frames are built before the measured window. All frames of a kind have one length, so a chunk of a
+thousand frames is checked and answered with a few strided slices: the work for a chunk hardly
+depends on its number of frames.
 
-What the frames look like is a `Shape`, so that a broker with another protocol gets the same load
-from the same code.
+A `Shape` defines the frames, so that a broker with another protocol gets the same load from the
+same code.
 
-Every answer is checked: its length, type and flags as it comes, and at the end of the window
-that each stream was answered exactly once. An error frame ends the run.
+Every answer is checked: its length, type and flags when it is received, and at the end of the
+window that each stream was answered exactly once. An error frame ends the run.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ DATA = b"x" * 64
 """The data of each request and of each answer."""
 
 TIMEOUT = 20.0
-"""Seconds without any frame after which the run is given up."""
+"""Seconds without any frame after which the run fails."""
 
 RECEIVE_SIZE = 1 << 18
 
 
 class Window(NamedTuple):
-    """What one window saw: how many requests, in how many seconds of wall time."""
+    """The requests of one window, and its wall time in seconds."""
 
     requests: int
     seconds: float
@@ -73,8 +73,8 @@ class Window(NamedTuple):
 class Sent(NamedTuple):
     """A frame as its sender writes it, and as its receiver reads it behind the broker.
 
-    `number` and `arrived_number` are where in them the request's number is. `same` is where
-    every frame that arrives has to be like `arrived`.
+    `number` and `arrived_number` are the positions of the request's number in the two. `same` are
+    the positions at which every frame that is received has to equal `arrived`.
     """
 
     written: bytes
@@ -89,8 +89,8 @@ class Shape:
     """The protocol of a load.
 
     Attributes:
-        request: From the requester to the destination.
-        answer: From the destination to the requester.
+        request: The frame from the requester to the destination.
+        answer: The frame from the destination to the requester.
         numbers: The first number of a request, and the step to the next.
         connect: Opens a connection to a port for a service name, or a requester's name.
         text: Whether numbers are written in hexadecimal digits.
@@ -103,12 +103,12 @@ class Shape:
     text: bool = False
 
     def octets(self, given: array.array[int]) -> bytes:
-        """Return the numbers as they are written."""
+        """Return the encoded numbers."""
         octets = numbers(given).tobytes()
         return octets.hex().encode() if self.text else octets
 
     def read(self, octets: bytes) -> array.array[int]:
-        """Return the numbers that are written so."""
+        """Return the decoded numbers."""
         return numbers(bytes.fromhex(octets.decode()) if self.text else octets)
 
 
@@ -125,12 +125,12 @@ def rsocket_shape(data: bytes = DATA) -> Shape:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time a process has used so far, user and system, of all its threads."""
+    """Return the CPU time of all threads of a process, user and system."""
     try:
-        # The clock of another process: as clock_getcpuclockid(3) numbers it, in nanoseconds.
+        # The CPU clock of a process, as clock_getcpuclockid(3) numbers it, in nanoseconds.
         return time.clock_gettime(~pid << 3 | 2)
     except OSError:
-        # In clock ticks, mostly 10 ms. The name of the command may have spaces in it.
+        # In clock ticks, mostly 10 ms. The name of the command may contain spaces.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -139,7 +139,7 @@ def connect(port: int, name: str) -> socket.socket:
     """Open a connection to a broker and register a route with this service name."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A KEEPALIVE is answered after the frames before it: then the route is set up.
+    # KEEPALIVE is answered after the frames before it, so the route is registered by then.
     position = bytes(8)
     answer = frame(0, KEEPALIVE, position)
     connection.sendall(setup_frame(name) + frame(0, KEEPALIVE_RESPOND, position))
@@ -150,7 +150,7 @@ def connect(port: int, name: str) -> socket.socket:
 
 
 class _Peer:
-    """One connection to the broker, on which all frames received are of one kind."""
+    """A connection to the broker that receives frames of one kind only."""
 
     def __init__(self, port: int, name: str, shape: Shape, expected: Sent) -> None:
         self.socket = shape.connect(port, name)
@@ -159,7 +159,7 @@ class _Peer:
         self._kept = 0
 
     def _receive_frames(self) -> bytes:
-        """Receive what there is and return the whole frames of it."""
+        """Receive data and return its whole frames."""
         chunk = self.socket.recv(RECEIVE_SIZE)
         if not chunk:
             raise RuntimeError("the broker closed the connection")
@@ -180,21 +180,21 @@ class _Peer:
 
 
 class _Destination(_Peer):
-    """Answers every request with the answer's data."""
+    """A destination that answers every request with the answer's data."""
 
     def __init__(self, port: int, shape: Shape) -> None:
         super().__init__(port, SERVICE, shape, shape.request)
         self._answer = shape.answer
 
     def receive(self) -> None:
-        """Answer the requests that are there."""
+        """Answer the requests received."""
         frames = self._receive_frames()
         given = columns(frames, len(self._expected.arrived), self._expected.arrived_number)
         self.socket.sendall(stamp(self._answer.written, given, self._answer.number))
 
 
 class _Requester(_Peer):
-    """Keeps `in_flight` requests in flight until those prepared are answered."""
+    """A requester that keeps `in_flight` requests in flight until all prepared are answered."""
 
     def __init__(self, port: int, name: str, shape: Shape, in_flight: int) -> None:
         super().__init__(port, name, shape, shape.answer)
@@ -209,7 +209,7 @@ class _Requester(_Peer):
         """Requests of the window that are not answered yet."""
 
     def prepare(self, count: int) -> None:
-        """Build the frames of a window of so many requests."""
+        """Build the frames of a window of `count` requests."""
         request = self._shape.request
         end = self._next + self._step * count
         self._numbers = array.array("I", range(self._next, end, self._step))
@@ -224,17 +224,17 @@ class _Requester(_Peer):
         self._send(self._in_flight)
 
     def receive(self) -> None:
-        """Take the answers that are there, and send as many requests."""
+        """Receive answers, and send as many requests."""
         frames = self._receive_frames()
         size = len(self._expected.arrived)
         count = len(frames) // size
-        # Of large frames only the numbers are kept, lest a window be held in memory.
+        # Of large frames only the numbers are kept, to limit the memory of a window.
         self._answers.append(columns(frames, size, self._expected.arrived_number))
         self.pending -= count
         self._send(count)
 
     def check(self) -> None:
-        """Hold the numbers of the answers against those of the requests."""
+        """Compare the numbers of the answers with those of the requests."""
         answered = self._shape.read(b"".join(self._answers))
         if sorted(answered) != self._numbers.tolist():
             raise RuntimeError("a stream was not answered exactly once")
@@ -257,14 +257,14 @@ class Load:
     _selector: selectors.BaseSelector
 
     def run(self, requests: int) -> Window:
-        """Send so many requests and wait for their answers.
+        """Send a number of requests and wait for their answers.
 
         Args:
             requests: At least one for each requester; rounded down to a multiple of them.
 
         Raises:
             RuntimeError: A frame is not the one expected, a stream was not answered exactly
-                once, the broker closed a connection, or nothing came for `TIMEOUT`.
+                once, the broker closed a connection, or nothing was received for `TIMEOUT`.
         """
         share = requests // len(self.requesters)
         for requester in self.requesters:
@@ -288,12 +288,12 @@ class Load:
 def open_load(
     port: int, *, requesters: int, in_flight: int, shape: Shape | None = None
 ) -> Generator[Load]:
-    """Connect a destination and so many requesters to the broker at 127.0.0.1:`port`.
+    """Connect a destination and requesters to the broker at 127.0.0.1:`port`.
 
     Args:
-        port: Of the broker's listener.
-        requesters: How many connections send requests.
-        in_flight: Requests in flight, of all of them together.
+        port: The port of the broker's listener.
+        requesters: The number of connections that send requests.
+        in_flight: Requests in flight of all requesters together.
         shape: The protocol and the data; request/response by RSocket with `DATA` by default.
     """
     shape = shape or rsocket_shape()

@@ -1,7 +1,7 @@
-"""The floor for a broker in Python: frames cut, stream ids patched, passed on, and nothing else.
+"""The least work of a broker in Python: cut frames, replace stream ids and send them on.
 
-It reads no metadata, holds no state machine and knows one destination, the connection that came
-first. KEEPALIVE is answered, SETUP swallowed. It runs on uvloop where that is installed.
+It reads no metadata, has no state machine and knows one destination, the first connection. It
+answers KEEPALIVE and ignores SETUP. It runs on uvloop where that is installed.
 
     python benchmarks/_relay.py      prints `listening rsocket+tcp://127.0.0.1:PORT`
 """
@@ -15,17 +15,17 @@ KEEPALIVE = 0x0C
 
 
 class Relay(asyncio.Protocol):
-    """A connection: the first is the destination, all others request."""
+    """A connection: the first is the destination, all others are requesters."""
 
     destination: ClassVar[Relay | None] = None
     requests: ClassVar[dict[bytes, tuple[Relay, bytes]]] = {}
-    """Stream ids at the destination, with whose request it is and its stream id there."""
+    """Stream ids at the destination, each with its requester and the stream id there."""
     next_stream: ClassVar[int] = 2
 
     transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self.transport = cast(asyncio.Transport, transport)
         self.rest: list[bytes] = []
         self.missing = 0
@@ -94,7 +94,7 @@ async def main() -> None:
 
 
 def start() -> None:
-    """Run on uvloop, where it is installed."""
+    """Run on uvloop where it is installed."""
     try:
         import uvloop
     except ImportError:

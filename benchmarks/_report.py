@@ -1,12 +1,12 @@
-"""What a benchmark prints: a table for people and, last, one JSON object for `run.py`.
+"""The output of a benchmark: a table and, last, one JSON object for `run.py`.
 
     report = Report("hops", noise=0.03)
     report.figure("hop", 0.84, "µs")
     report.target("hop / bare loop", 2.4, "x", at_most=3.0)
     report.print(as_json=arguments.json)
 
-A target is a ratio or a rate measured within one run, so that it means the same on another
-machine. Exactly one of `at_most` and `at_least` is its bound.
+A target is a ratio or a rate measured within one run, so that it means the same on another machine.
+Exactly one of `at_most` and `at_least` is its bound.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Figure:
     """A measured value without a bound.
 
     Attributes:
-        name: What was measured.
+        name: The measured quantity.
         value: The median.
-        unit: Its unit; empty where the name says it.
-        noise: How far the runs scatter, relative to the median, if that is known.
+        unit: The unit; empty if the name includes it.
+        noise: The scatter of the runs, relative to the median; `None` if unknown.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A measured value and the bound it is held against."""
+    """A measured value and its bound."""
 
     name: str
     value: float
@@ -68,11 +68,11 @@ class Report:
     """The figures and targets of one benchmark.
 
     Attributes:
-        benchmark: Its name, that of the file.
-        noise: How far the main figure's runs scatter, relative to their median (0.03 is 3 %).
-        figures: What was measured.
-        targets: What of it has a bound.
-        notes: Where the time goes, when a target is missed.
+        benchmark: The benchmark's name, that of the file.
+        noise: The scatter of the main figure's runs, relative to their median (0.03 is 3 %).
+        figures: The values without a bound.
+        targets: The values with a bound.
+        notes: Explanations of the figures, as of a missed target.
     """
 
     benchmark: str
@@ -112,7 +112,7 @@ class Report:
         self.notes.append(text)
 
     def print(self, *, as_json: bool) -> None:
-        """Print the table; with `as_json`, the object of it as the last line."""
+        """Print the table; with `as_json`, also the JSON object as the last line."""
         print(f"{self.benchmark} (noise {self.noise:.1%})")
         for each in self.figures:
             print(f"  {each}".rstrip())
@@ -124,7 +124,7 @@ class Report:
             print(json.dumps(self.as_object(), ensure_ascii=False))
 
     def as_object(self) -> dict[str, Any]:
-        """Return everything as one JSON-ready object."""
+        """Return the report as one JSON-ready object."""
         return {
             **asdict(self),
             "targets": [{**asdict(each), "met": each.met} for each in self.targets],

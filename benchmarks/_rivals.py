@@ -1,4 +1,4 @@
-"""The brokers that are measured beside each other: each a process with a port on loopback."""
+"""The brokers that are compared: each is a process with a port on loopback."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 HERE = Path(__file__).resolve().parent
 ONWARD, COMPILED, JAVA, NATS, RELAY = "onward", "compiled", "java", "nats", "relay"
 COMPILED_SITE = HERE.parent / "build" / "compiled" / "site"
-"""Where `make compiled` puts Onward as its wheel has it."""
+"""The folder in which `make compiled` installs Onward's wheel."""
 SOURCES = ("protocol", "actors", "transports", "cli")
 
 AS_BROKER = ("broker", "--listen", "rsocket+tcp://127.0.0.1:0")
@@ -46,13 +46,13 @@ NATS_LISTENING = re.compile(r"Listening for client connections on 127\.0\.0\.1:(
 NATS_OPTIONS = 'listen: "127.0.0.1:-1"\nping_interval: "1h"\n'
 """A PING between the messages of the load would break its stride."""
 NATS_PLACES = "/usr/sbin:/usr/local/sbin"
-"""Where Debian's package puts the server, which may not be on a user's path."""
+"""The folder of Debian's package, which may not be on a user's path."""
 ENDING = 10.0
-"""Seconds a broker is given to end before it is killed."""
+"""Seconds for a broker to end before it is killed."""
 
 
 class Missing(Exception):
-    """A rival cannot run on this machine; the text says why."""
+    """A rival that cannot run on this machine, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class Rival:
     """A broker that listens.
 
     Attributes:
-        name: Which one.
-        pid: Its process.
-        port: On 127.0.0.1.
-        shape: Makes the shape of request/response that it understands, for some data.
-        note: What is to be known of it; empty as a rule.
+        name: The name of the broker.
+        pid: Its process id.
+        port: Its port on 127.0.0.1.
+        shape: Returns the shape of request/response in its protocol, for some data.
+        note: A remark for the report; mostly empty.
     """
 
     name: str
@@ -75,21 +75,21 @@ class Rival:
 
 
 class OtherPrograms:
-    """What share of the machine's CPU others use from now on: it spoils latencies first."""
+    """The share of the machine's CPU that other programs use; it spoils latencies first."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._before = self._used()
 
     def share(self) -> float:
-        """Return the share so far, 0 to 1. Children are ours once they have been waited for."""
+        """Return the share so far, 0 to 1. A running child of this process counts as another."""
         passed = (time.monotonic() - self._started) * (os.cpu_count() or 1)
         return max(0.0, self._used() - self._before) / passed
 
     def _used(self) -> float:
         busy = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
         idle, waiting = int(busy[3]), int(busy[4])
-        # The last two are in user and nice already.
+        # The last two are included in user and nice.
         seconds = (sum(map(int, busy[:8])) - idle - waiting) / os.sysconf("SC_CLK_TCK")
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
             usage = resource.getrusage(who)
@@ -99,21 +99,21 @@ class OtherPrograms:
 
 @contextmanager
 def start(name: str) -> Generator[Rival]:
-    """Start a rival, and end it.
+    """Start a rival; end it on exit.
 
     Raises:
-        Missing: It is not on this machine.
-        RuntimeError: It ended without saying where it listens.
+        Missing: It is not installed on this machine.
+        RuntimeError: It ended without printing its address.
     """
     with _STARTERS[name]() as rival:
         yield rival
 
 
 def raise_file_limit(files: int) -> int:
-    """Raise the soft limit of open files for this process and those it starts.
+    """Raise the soft limit of open files for this process and its children.
 
     Returns:
-        The limit now; it may be less than asked for.
+        The limit now; it may be less than requested.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = files if hard == resource.RLIM_INFINITY else min(files, hard)
@@ -125,16 +125,16 @@ def raise_file_limit(files: int) -> int:
 
 @contextmanager
 def onward_at(*wanted: str) -> Generator[tuple[int, tuple[str, ...]]]:
-    """Start Onward's broker with several listeners, and end it.
+    """Start Onward's broker with several listeners; end it on exit.
 
     Args:
-        wanted: Where it listens, each by another scheme; port 0 for any.
+        wanted: The URIs of the listeners, each with another scheme; port 0 for any.
 
     Yields:
-        Its process id, and where it listens.
+        Its process id, and the URIs of its listeners.
 
     Raises:
-        RuntimeError: It ended without saying where it listens.
+        RuntimeError: It ended without printing its addresses.
     """
     command = [*_command(), "broker"]
     for each in wanted:
@@ -147,13 +147,13 @@ def onward_at(*wanted: str) -> Generator[tuple[int, tuple[str, ...]]]:
 def _running(
     command: Sequence[str], listening: re.Pattern[str], environment: Mapping[str, str] | None = None
 ) -> Generator[tuple[int, int]]:
-    """Run a command that prints where it listens; yield its process id and its port."""
+    """Run a command that prints its address; yield its process id and its port."""
     with _started(command, environment) as process:
         yield process.pid, int(_said(process, listening))
 
 
 def _said(process: subprocess.Popen[str], wanted: re.Pattern[str]) -> str:
-    """Return what the next line that has it says."""
+    """Return the group of the next line that matches."""
     for line in process.stdout or ():
         if found := wanted.search(line):
             return found[1]
@@ -164,7 +164,7 @@ def _said(process: subprocess.Popen[str], wanted: re.Pattern[str]) -> str:
 def _started(
     command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> Generator[subprocess.Popen[str]]:
-    """Run a command, with some more in its environment, and end it."""
+    """Run a command with additional environment variables; end it on exit."""
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -183,8 +183,8 @@ def _started(
 
 
 def _command() -> list[str]:
-    """Return the command that is Onward's."""
-    # Another version can be named, say of a second checkout, to compare two.
+    """Return the command of Onward."""
+    # `ONWARD` can name another version, as of a second checkout, to compare two.
     given = os.environ.get("ONWARD")
     return shlex.split(given) if given else [str(Path(sys.executable).with_name("onward"))]
 
@@ -218,7 +218,7 @@ def _compiled() -> Generator[Rival]:
 
 
 def _older_than_sources(built: float) -> str:
-    """Say that what is compiled was made before a source changed, if it was."""
+    """Return a note that the compiled build is older than sources; empty if it is not."""
     root = HERE.parent
     newer = sum(
         path.stat().st_mtime > built for folder in SOURCES for path in (root / folder).rglob("*.py")
@@ -251,7 +251,7 @@ def _nats() -> Generator[Rival]:
 
 @contextmanager
 def _java() -> Generator[Rival]:
-    # The peers of the tests; they are no package that is installed.
+    # The peers of the tests are not an installed package.
     sys.path.insert(0, str(HERE.parent))
     from tests.peers.jvm import JavaMissing, java_broker
 

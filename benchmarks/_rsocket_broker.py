@@ -1,10 +1,11 @@
 """The broker that `broker.py` compares with: request/response with the `rsocket` package only.
 
-It is written to be fast, within what the package offers: its server accepts the connections, a
-ROUTE_SETUP makes a connection's own requester side a destination, and a request is forwarded
-with `request_response`, its payload unchanged. The package's codec, streams and connections do
-all the work; what is added is a dictionary, a cache of the service each ADDRESS names, and a
-larger read buffer than the package's 1 KiB. It runs on uvloop, as Onward's broker does.
+It is written to be fast within the limits of the package. The package's server accepts the
+connections, a ROUTE_SETUP makes a connection's requester side a destination, and a request is
+forwarded with `request_response`, its payload unchanged. The package's codec, streams and
+connections do all the work. The additions are a dictionary, a cache of the service that each
+ADDRESS names, and a larger read buffer than the package's 1 KiB. It runs on uvloop, as Onward's
+broker does.
 
     python benchmarks/_rsocket_broker.py      prints `listening rsocket+tcp://127.0.0.1:PORT`
 """
@@ -32,7 +33,7 @@ positions = itertools.count()
 
 
 class Connection(BaseRequestHandler):  # type: ignore[misc]
-    """The handler of one connection: registers it, and forwards its requests."""
+    """The handler of one connection; it registers the connection and forwards its requests."""
 
     def __init__(self) -> None:
         self.rsocket: Any = None
@@ -58,7 +59,7 @@ class Connection(BaseRequestHandler):  # type: ignore[misc]
 
 @functools.lru_cache(maxsize=1024)
 def service_of(metadata: bytes) -> str:
-    """Return the service that the ADDRESS in composite metadata names, by its only tag."""
+    """Return the service that the ADDRESS in composite metadata names with its only tag."""
     tag = find_broker_frame(metadata)[HEADER_AND_ID_SIZE:]
     return tag[2 : 2 + tag[1]].decode()
 
@@ -86,7 +87,7 @@ async def main() -> None:
 
 
 def start() -> None:
-    """Run on uvloop, where it is installed."""
+    """Run on uvloop where it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a soak asks the broker: does it still hold anything of the requests there were?"""
+"""The checks of a soak that the broker holds nothing of ended requests."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["MANAGEMENT", "Question", "growth", "held_by_requests", "routes_of_th
 
 MANAGEMENT: Final = "onward.management"
 SETTLING: Final = 10.0
-"""Seconds the broker is given to forget what is over."""
+"""Seconds for the broker to release ended requests."""
 AGAIN: Final = 0.1
-"""Seconds from one look to the next."""
+"""Seconds between two checks."""
 WARM_UP, LEAST_WARM_UP = 0.2, 90.0
-"""Share of the run, and seconds, before memory is looked at."""
+"""The share of the run, and the least seconds, before memory is measured."""
 
 
 class Question(Peer):
-    """Asks the broker's management."""
+    """A client of the broker's management service."""
 
     def __init__(self) -> None:
         super().__init__("soak-observer")
@@ -32,7 +32,7 @@ class Question(Peer):
         self._answers: dict[int, asyncio.Future[Any]] = {}
 
     async def ask(self, what: str) -> Any:
-        """Return the answer, read from JSON."""
+        """Return the answer, decoded from JSON."""
         stream_id, self._next = self._next, self._next + 2
         written = bytearray(request_frame(MANAGEMENT, what.encode()))
         written[STREAM_ID.start : STREAM_ID.stop] = stream_id.to_bytes(4)
@@ -48,7 +48,7 @@ class Question(Peer):
             self._answers.pop(stream_id).set_result(json.loads(body))
 
     async def settled(self, look: Callable[[], Awaitable[list[str]]], patience: float) -> list[str]:
-        """Look again and again until nothing is wrong, or for so long; return what is wrong."""
+        """Repeat a check until it finds nothing or time is up; return its findings."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
         while True:
@@ -59,9 +59,9 @@ class Question(Peer):
 
 
 async def held_by_requests(question: Question, patience: float = SETTLING) -> list[str]:
-    """Say what the broker holds of requests, when all have ended and everybody is still there.
+    """Return what the broker holds of requests after all have ended, with all peers connected.
 
-    A stream goes with its connection, so it has to be asked while connections are open.
+    The streams of a connection end with it, so this has to run while connections are open.
     """
 
     async def look() -> list[str]:
@@ -69,13 +69,13 @@ async def held_by_requests(question: Question, patience: float = SETTLING) -> li
         wrong = [
             f"{row['outstanding']} requests outstanding with {row['peer']}"
             for row in rows
-            # The management's own row has the question that is being answered.
+            # The management's own row counts the request in progress.
             if row["service"] != MANAGEMENT and row["outstanding"]
         ]
         figures = await question.ask("statistics")
         if figures["waiting"]:
             wrong.append(f"{figures['waiting']} requests waiting")
-        # One is that of this very question.
+        # One stream is that of this request.
         if figures["streams"] != 1:
             wrong.append(f"{figures['streams'] - 1} streams in the tables")
         return wrong
@@ -84,7 +84,7 @@ async def held_by_requests(question: Question, patience: float = SETTLING) -> li
 
 
 async def routes_of_the_gone(question: Question, patience: float = SETTLING) -> list[str]:
-    """Say which routes are left when all but the question's own connection has closed."""
+    """Return the remaining routes after all connections but that of `question` have closed."""
 
     async def look() -> list[str]:
         rows: list[dict[str, Any]] = await question.ask("routes")
@@ -98,7 +98,7 @@ def growth(memory: Sequence[tuple[float, int]]) -> float:
     """Return the slope of memory after the warm-up, in KiB a minute.
 
     Args:
-        memory: Seconds since the start, and bytes.
+        memory: Pairs of seconds since the start, and bytes.
     """
     if not memory:
         return 0.0

@@ -1,9 +1,9 @@
-"""A destination of a soak, in a process of its own so that it can be killed.
+"""A destination of a soak, in its own process so that it can be killed.
 
     python benchmarks/_soakdestination.py URI SERVICE SEED LEASE
 
-It prints `ready` once it is registered, and then, whenever that has changed, a JSON object: how
-many requests without an answer have come so far, by kind, and what else was wrong.
+It prints `ready` once it is registered. Whenever they have changed it prints its counts as a JSON
+object: the requests without an answer so far, by kind, and other errors.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ __all__: list[str] = []
 
 APPLICATION_ERROR: Final = 0x301
 LONGEST_DELAY: Final = 0.05
-"""In seconds: how long a slow answer takes at most."""
+"""The maximum delay of a late answer, in seconds."""
 REPORTING: Final = 0.2
-"""Seconds from one look at the counts to the next."""
+"""Seconds between two checks of the counts."""
 LEASED, LEASE_TIME = 30, 0.25
-"""Requests of a lease, and seconds between two leases."""
+"""The requests of a lease, and the seconds between two leases."""
 
 RESPONSE, FORGET, STREAM, CHANNEL = (int(each) & TYPE for each in Interaction)
 
 
 @dataclass(slots=True)
 class _Flow:
-    """A stream or a channel this destination answers.
+    """A stream or a channel that this destination answers.
 
     Attributes:
-        data: Of each element.
-        credit: Elements the requester wants.
-        left: Elements to send; of a channel, those that have come and not been answered.
+        data: The data of each element.
+        credit: Elements that the requester has requested.
+        left: Elements to send; of a channel, elements received and not yet answered.
         open: Whether the requester may send more.
-        granted: Elements the requester may send, if it is a channel.
+        granted: Elements that the requester of a channel may send.
     """
 
     data: bytes
@@ -67,11 +67,11 @@ class _Flow:
 
 
 class Destination(Peer):
-    """Answers requests as their data says; a channel with an element for each that comes.
+    """A destination that answers requests as their data says, and each element of a channel.
 
     Args:
-        name: Its service.
-        chance: Decides how late late answers are.
+        name: The service name.
+        chance: The source of random delays.
         lease: Whether it leases its requests.
     """
 
@@ -138,7 +138,7 @@ class Destination(Peer):
     def _on_element(self, stream_id: int, type_and_flags: int) -> None:
         flow = self._flows.get(stream_id)
         if flow is None:
-            return  # cancelled, and the requester's last word was on its way
+            return  # cancelled while the requester's last frame was in transit
         if type_and_flags & NEXT:
             flow.granted -= 1
             flow.left += 1
@@ -160,7 +160,7 @@ class Destination(Peer):
             self.send(frame(stream_id, PAYLOAD_NEXT_COMPLETE, data))
 
     def _go_on(self, stream_id: int) -> None:
-        """Send what is wanted of a stream or a channel, and say what is wanted of the other end."""
+        """Send elements within the credit of the requester, and grant it credit on a channel."""
         if stream_id in self._awaited:
             return
         flow = self._flows[stream_id]
@@ -180,7 +180,7 @@ class Destination(Peer):
             del self._flows[stream_id]
 
     def _count(self, kind: str, marks: bytes) -> None:
-        """Count a request without an answer, by what its first two bytes say of it."""
+        """Count a request without an answer by its kind and its first two bytes."""
         when = "counted " if marks[0] == Fate.COUNT else ""
         self.counts[f"{when}{'multicast ' if marks[1] else ''}{kind}"] += 1
 
@@ -192,12 +192,12 @@ class Destination(Peer):
 
 
 def _data_of(body: bytes) -> bytes:
-    """Return what follows the metadata."""
+    """Return the data after the metadata."""
     return body[3 + int.from_bytes(body[:3]) :]
 
 
 async def main() -> None:
-    """Be a destination until the broker closes the connection."""
+    """Run a destination until the broker closes the connection."""
     uri, name, seed, lease = sys.argv[1:]
     destination = Destination(name, random.Random(seed), lease=lease == "lease")
     await dial(uri, destination)

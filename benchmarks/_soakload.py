@@ -1,4 +1,4 @@
-"""The requesters of a soak: each request's end is awaited, counted and checked."""
+"""The requesters of a soak. The end of each request is awaited, counted and checked."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ __all__ = ["PATIENCE", "RARE", "SERVICE", "Requester", "Tally"]
 
 SERVICE: Final = "soak"
 RARE: Final = "soak-rare"
-"""A service that somebody offers now and then: its requests wait."""
+"""A service that is registered only now and then: its requests wait."""
 USERS: Final = 50
 PATIENCE: Final = 20.0
-"""Seconds after which a request that nobody cancels is overdue. The broker waits 5 for a route."""
+"""Seconds after which a request without an end is overdue. The broker waits 5 for a route."""
 WAITS: Final = (b"reject", b"0.5", b"3")
-"""What a request of the rare service says of that."""
+"""The no-route hints of requests to the rare service."""
 REMEMBERED: Final = 10_000
-"""Streams remembered as ended by us: what comes for them was on its way."""
+"""Streams remembered as ended by the requester: frames for them may be in transit."""
 MOST_ELEMENTS: Final = 60
 SIZES: Final = (8, 8, 8, 64, 1024, 20_000)
 FATES: Final = (Fate.ANSWER,) * 12 + (Fate.ANSWER_LATE,) * 4 + (Fate.FAIL, Fate.FORGET)
 CANCELLED: Final = 0.05
 """Share of the requests that are cancelled though they will be answered."""
 FLAGS: Final = range(7, 9)
-"""Where type and flags are, in a frame with its length before it."""
+"""The positions of type and flags in a frame with its length before it."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of all requests.
+    """The counts of all requests and of their ends.
 
     Attributes:
         sent: Requests that have an end, by kind.
-        ends: By kind and how it ended: `answered`, an error's code, `cancelled` by the
-            requester, or `left`: the requester closed its connection meanwhile.
-        told: Requests without an answer, by kind: what has come of them, destinations say.
-        wrong: What should not have happened.
+        ends: By kind and end: `answered`, an error's code, `cancelled` by the
+            requester, or `left`: the requester closed its connection before.
+        told: Requests without an answer, by kind; destinations count those received.
+        wrong: Errors, by text.
     """
 
     sent: Counter[str] = field(default_factory=Counter[str])
@@ -73,7 +73,7 @@ class Tally:
 
     @property
     def open(self) -> int:
-        """Requests that have not ended."""
+        """The number of requests that have not ended."""
         return self.sent.total() - self.ends.total()
 
 
@@ -83,15 +83,15 @@ class _Call:
 
     Attributes:
         kind: Its kind.
-        data: What it said; each answer has to say the same.
-        due: When it is overdue.
+        data: Its data; each answer has to be equal to it.
+        due: The time after which it is overdue.
         merged: Whether several destinations answer, each with all elements.
-        credit: Elements that may come.
-        left: Elements still to come.
-        flows: Whether credit has to be given.
+        credit: Elements that the destination may send.
+        left: Elements that the destination has yet to send.
+        flows: Whether it is a stream or a channel, which needs credit.
         to_send: Elements of a channel that have not been sent.
-        may_send: How many of them the destination wants.
-        open: Whether the destination waits for more of a channel.
+        may_send: Credit from the destination of a channel.
+        open: Whether the requester's direction of a channel is open.
     """
 
     kind: str
@@ -113,12 +113,12 @@ class _Kind(NamedTuple):
 
 
 class Requester(Peer):
-    """A connection that asks, and may leave at any time.
+    """A connection that sends requests and may close at any time.
 
     Args:
-        name: The service it registers, which nobody asks for.
-        tally: Of all requesters.
-        chance: Decides what is asked.
+        name: The service it registers, which gets no requests.
+        tally: The counts of all requesters.
+        chance: The source of random requests.
     """
 
     def __init__(self, name: str, tally: Tally, chance: random.Random) -> None:
@@ -150,7 +150,7 @@ class Requester(Peer):
         self._weights = [kind.weight for kind in self._kinds]
 
     def ask(self) -> None:
-        """Send a request of some kind, and perhaps cancel it soon."""
+        """Send a request of a random kind, and cancel some of them soon."""
         chance = self._chance
         name, _, make = chance.choices(self._kinds, self._weights)[0]
         merged = name.startswith("multicast")
@@ -180,7 +180,7 @@ class Requester(Peer):
             loop.call_later(chance.uniform(0, 0.2), self._cancel, stream_id)
 
     def tell_counted(self) -> None:
-        """Send one fire-and-forget and one push that destinations count apart."""
+        """Send one fire-and-forget and one push that destinations count separately."""
         data = bytes([Fate.COUNT, 0])
         make = _asks(Interaction.FIRE_AND_FORGET)
         self._tell("counted fire-and-forget", make(data))
@@ -209,14 +209,14 @@ class Requester(Peer):
             self._tally.wrong[f"{call.kind}: frame type {kind >> 10:#x}"] += 1
 
     def overdue(self, now: float) -> list[str]:
-        """Return the kinds of the requests that should have ended."""
+        """Return the kinds of the overdue requests."""
         return [call.kind for call in self._calls.values() if call.due < now]
 
     def on_refused(self, text: str) -> None:
         self._tally.wrong[f"the broker ended a connection: {text}"] += 1
 
     def leave(self) -> None:
-        """Close the connection, with whatever is open on it."""
+        """Close the connection with all its open requests."""
         for stream_id in list(self._calls):
             self._end(stream_id, "left")
         if self._chance.random() < 0.5:
@@ -239,7 +239,7 @@ class Requester(Peer):
         self.send(bytes(stamped))
 
     def _take_id(self, written: bytearray) -> int:
-        """Give a request the next stream id, and return it."""
+        """Stamp a request with the next stream id, and return the id."""
         stream_id, self._next = self._next, self._next + 2
         written[STREAM_ID.start : STREAM_ID.stop] = stream_id.to_bytes(4)
         return stream_id
@@ -260,12 +260,12 @@ class Requester(Peer):
         if not call.merged and (call.left or call.open):
             self._tally.wrong[f"{call.kind}: complete before the last element"] += 1
         if call.open:
-            # All destinations have left; the other direction is for us to end.
+            # All destinations have ended; the requester has to end the other direction.
             self.send(frame(stream_id, PAYLOAD_COMPLETE, b""))
         self._end(stream_id, "answered", remember=call.open)
 
     def _send_elements(self, stream_id: int, call: _Call) -> None:
-        """Send what the destination wants of a channel."""
+        """Send elements of a channel within the credit of the destination."""
         if not call.open:
             return
         while call.may_send and call.to_send:
@@ -279,7 +279,7 @@ class Requester(Peer):
     def _cancel(self, stream_id: int) -> None:
         if call := self._calls.get(stream_id):
             self.send(frame(stream_id, CANCEL, b""))
-            if call.open:  # CANCEL ends but the destination's direction
+            if call.open:  # CANCEL ends only the destination's direction
                 self.send(frame(stream_id, PAYLOAD_COMPLETE, b""))
             self._end(stream_id, "cancelled")
 

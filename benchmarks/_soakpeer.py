@@ -1,4 +1,4 @@
-"""One end of a soak: an RSocket connection of raw frames, by TCP, Unix socket or WebSocket."""
+"""A peer of a soak: an RSocket connection of raw frames over TCP, Unix socket or WebSocket."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from _wire import (
 __all__ = ["CREDIT", "Fate", "Peer", "dial", "open_to"]
 
 CREDIT: Final = 8
-"""Elements that either end of a stream or a channel lets the other send at a time."""
+"""Elements of credit that either end of a stream or a channel grants at a time."""
 
 
 class Fate(IntEnum):
-    """What a destination does with a request; the first byte of its data."""
+    """The treatment of a request by a destination; the first byte of its data."""
 
     ANSWER = ord("a")
     ANSWER_LATE = ord("l")
     FAIL = ord("f")
     FORGET = ord("n")
     COUNT = ord("q")
-    """Of a request without an answer, when nobody leaves: count it apart from the others."""
+    """Of a request without an answer while no peer leaves: count it separately."""
 
 
 class Peer(asyncio.Protocol):
@@ -41,11 +41,11 @@ class Peer(asyncio.Protocol):
 
     Args:
         name: The service name it registers.
-        lease: Whether it says when requests may come.
+        lease: Whether it leases its requests.
 
     Attributes:
-        ready: Done when the broker has taken the route; fails if it closes before.
-        lost: Whether the connection has gone.
+        ready: Done when the broker has registered the route; fails if it closes before.
+        lost: Whether the connection is closed.
     """
 
     transport: asyncio.Transport
@@ -58,7 +58,7 @@ class Peer(asyncio.Protocol):
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self.transport = cast(asyncio.Transport, transport)
         self.send(setup_frame(self.name, lease=self._lease) + frame(0, KEEPALIVE_RESPOND, bytes(8)))
 
@@ -68,7 +68,7 @@ class Peer(asyncio.Protocol):
             self.ready.set_exception(ConnectionError("the broker closed the connection"))
 
     def send(self, data: bytes) -> None:
-        """Write frames, unless the connection has gone."""
+        """Write frames, unless the connection is closed."""
         if not self.lost:
             self.transport.write(data)
 
@@ -89,14 +89,14 @@ class Peer(asyncio.Protocol):
 
     @abstractmethod
     def on_frame(self, kind: int, type_and_flags: int, stream_id: int, body: bytes) -> None:
-        """Take a frame of a stream."""
+        """Handle a frame of a stream."""
 
     def on_push(self, body: bytes) -> None:
-        """Take a metadata push."""
+        """Handle a metadata push."""
         raise AssertionError(f"a metadata push for {self.name}")
 
     def on_refused(self, text: str) -> None:
-        """Take an error of the whole connection."""
+        """Handle an error of the whole connection."""
         raise AssertionError(f"the broker ended a connection: {text}")
 
 
@@ -108,7 +108,7 @@ async def dial(uri: str, peer: _Peer) -> _Peer:
 
     Args:
         uri: `rsocket+tcp://host:port`, `rsocket+ws://host:port` or `rsocket+unix:///path`.
-        peer: Who it is.
+        peer: The protocol of the connection.
     """
     await open_to(uri, peer)
     await peer.ready

@@ -1,6 +1,6 @@
-"""As much of a WebSocket client (RFC 6455) as a peer of raw frames needs.
+"""The part of a WebSocket client (RFC 6455) that a peer of raw frames needs.
 
-Each frame of RSocket is a binary message, without the length that it has before it over TCP.
+Each RSocket frame is a binary message, without the length that precedes it over TCP.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ __all__ = ["WebSocket"]
 BINARY, CLOSE, PING, PONG = 0x82, 0x88, 0x89, 0x8A
 MASKED: Final = 0x80
 NO_MASK: Final = bytes(4)
-"""A client has to mask what it sends. With zeros that changes nothing."""
+"""A client has to mask its frames. A mask of zeros changes nothing."""
 END_OF_HEAD: Final = b"\r\n\r\n"
 
 
 class WebSocket(asyncio.Protocol):
-    """What is between a connection and a protocol that reads and writes frames with lengths.
+    """An adapter between a connection and a protocol of frames with lengths.
 
-    To the protocol it is the transport, as far as that is used.
+    It is the transport of the protocol, with the methods that are used.
 
     Args:
-        protocol: Who gets what comes.
+        protocol: The receiver of the frames.
         host: The server's name.
     """
 
@@ -61,7 +61,7 @@ class WebSocket(asyncio.Protocol):
         self._rest = self._take(data)
 
     def _take(self, data: bytes) -> bytes:
-        """Pass on the whole messages in some bytes, and return the rest."""
+        """Pass the whole messages in the data to the protocol, and return the rest."""
         found = bytearray()
         at = 0
         while len(data) - at >= 2:
@@ -83,18 +83,18 @@ class WebSocket(asyncio.Protocol):
         return data[at:]
 
     def write(self, data: bytes) -> None:
-        """Send whole frames, each in a message of its own."""
+        """Send whole frames, each in its own message."""
         for _, _, start, end in frames_of(data):
             self._send(BINARY, data[start - 6 : end])
 
     def close(self) -> None:
-        """Say so, and close the connection."""
+        """Send a close frame, and close the connection."""
         self._send(CLOSE, b"\x03\xe8")
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close the connection without a word."""
+        """Close the connection without a close frame."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -1,4 +1,4 @@
-"""How brokers are measured beside each other: warm-up, windows in turn, rates, memory."""
+"""The comparison of brokers: warm-up, windows in turn, rates, memory."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from _rivals import JAVA, NATS, RELAY, Rival, start
 __all__ = ["Idle", "Latency", "Samples", "Size", "cpu_costs", "idle_cost", "latencies", "quantile"]
 
 LONGEST = 3
-"""How many times the least warm-up is the most."""
+"""The longest warm-up as a multiple of the shortest."""
 AGREE = 0.05
-"""Two windows whose costs differ by no more have settled."""
+"""The relative difference of the costs of two windows below which a load has settled."""
 PREPARED = 256 * 1024 * 1024
-"""Most bytes of requests built for one window; the windows of large requests are shorter."""
+"""The most bytes of requests for one window; the windows of large requests are shorter."""
 FIRST_REQUESTS = 200
 BARE = (NATS, RELAY)
-"""Those that are measured with request/response to one destination alone."""
+"""Rivals that are measured only with request/response to one destination."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured.
+    """The amount of measurement.
 
     Attributes:
         windows: Windows of each broker, in turn.
         window: Seconds of one.
-        warm_up: Least seconds of load before the first window, for all but Java. Three times as
-            many are the most, if windows do not agree until then, which is said.
-        java_warm_up: The same for Java, the first time it gets any load.
+        warm_up: The least seconds of load before the first window, for all but Java. After three
+            times as many the report notes that the load has not settled.
+        java_warm_up: The same for Java, before its first load.
         java_again: The same for Java, for each other kind of load.
         rate_window: Seconds of a window at a fixed rate.
         idle: Idle connections.
@@ -57,16 +57,16 @@ class Size:
 
 
 class Load(Protocol):
-    """Something that sends requests through a broker."""
+    """A load that sends requests through a broker."""
 
     def run(self, requests: int) -> Window:
-        """Send so many requests and wait for their answers."""
+        """Send a number of requests and wait for their answers."""
         ...
 
 
 @dataclass(slots=True)
 class Samples:
-    """What the windows of one broker measured."""
+    """The values of one broker, one for each window."""
 
     values: list[float] = field(default_factory=list[float])
 
@@ -77,11 +77,11 @@ class Samples:
 
     @property
     def noise(self) -> float:
-        """How far the middle half of the windows scatters, relative to the median."""
+        """The scatter of the middle half of the windows, relative to the median."""
         return noise(self.values)
 
     def over(self, other: Samples) -> float:
-        """Return the ratio of this to another, the median of the ratios of windows in turn."""
+        """Return the median of the ratios of this to another, window by window."""
         return statistics.median(
             mine / its for mine, its in zip(self.values, other.values, strict=True)
         )
@@ -89,7 +89,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """One broker at a fixed rate, in seconds; and the share of requests it answered with errors."""
+    """One broker at a fixed rate: quantiles in seconds, and the share of requests that failed."""
 
     p50: Samples = field(default_factory=Samples)
     p99: Samples = field(default_factory=Samples)
@@ -106,11 +106,11 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """What idle connections cost a broker.
+    """The cost of idle connections in a broker.
 
     Attributes:
         each: Bytes of memory for each.
-        request: Seconds of CPU for a request to another destination meanwhile, by window.
+        request: CPU seconds of a request to another destination meanwhile, by window.
     """
 
     each: float
@@ -118,7 +118,7 @@ class Idle:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the value that so large a share of the values, in order, does not exceed."""
+    """Return the value that this share of the ordered values does not exceed."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
@@ -129,14 +129,14 @@ def cpu_costs(
 
     Args:
         scenario: The load.
-        rivals: The brokers; those that have no such load are left out.
-        size: How much.
+        rivals: The brokers; those that do not support the load are left out.
+        size: The amount of measurement.
         warm: The brokers that have had load; those measured are added.
-        report: Where it is noted that a broker was not warm.
+        report: The report that notes a broker that did not settle.
 
     Raises:
         Refused: A broker answered the load with an error.
-        RuntimeError: A broker did not do as asked.
+        RuntimeError: A broker sent an unexpected frame, closed a connection or stopped answering.
     """
     costs: dict[str, Samples] = {}
     with ExitStack() as stack:
@@ -166,10 +166,10 @@ def latencies(
     size: Size,
     report: Report,
 ) -> list[tuple[float, float, Mapping[str, Latency]]]:
-    """Measure how long requests take at rates that are shares of the slowest broker's best.
+    """Measure the time of requests at rates that are shares of the slowest broker's maximum.
 
     Returns:
-        For each share the rate, in requests for each second, and the brokers.
+        For each share the rate, in requests a second, and the brokers.
     """
     found: list[tuple[float, float, Mapping[str, Latency]]] = []
     with ExitStack() as stack:
@@ -191,7 +191,7 @@ def latencies(
 
 
 def idle_cost(name: str, scenario: Scenario, size: Size, report: Report) -> Idle:
-    """Start a broker afresh and measure it with many connections on which nothing happens."""
+    """Start a new broker and measure it with many idle connections."""
     with start(name) as rival, _open(rival, scenario) as load:
         load.run(FIRST_REQUESTS)
         before = _memory(rival, report)
@@ -209,7 +209,7 @@ def idle_cost(name: str, scenario: Scenario, size: Size, report: Report) -> Idle
 
 @contextmanager
 def _open(rival: Rival, scenario: Scenario) -> Generator[Load]:
-    """Connect the cheapest load there is for this."""
+    """Connect the cheapest load for a scenario."""
     if scenario.uniform:
         shape = rival.shape(b"x" * scenario.size)
         with open_load(
@@ -224,9 +224,9 @@ def _open(rival: Rival, scenario: Scenario) -> Generator[Load]:
 def _settle(
     rival: Rival, load: Load, scenario: Scenario, size: Size, warm: set[str], report: Report
 ) -> float:
-    """Run a load until its cost changes no more; return its requests for each second.
+    """Run a load until its cost is stable; return its requests a second.
 
-    If that is not so after `LONGEST` times the least warm-up, that is noted.
+    If the cost is not stable after `LONGEST` times the least warm-up, the report notes that.
     """
     least = size.warm_up
     if rival.name == JAVA:

@@ -1,8 +1,8 @@
-"""Frames of raw loads, put together from the RSocket and broker specifications.
+"""Frames of raw loads, built from the RSocket and broker specifications.
 
-Not with Onward's codec: the load must not change when the codec does. Each function returns
-a frame with its length before it, as it goes over TCP; the stream id is where `STREAM_ID` says.
-The broker frames are in the dialect that the Java broker speaks too, in composite metadata.
+They do not use Onward's codec, as the load must not change with the codec. Each function returns a
+frame with its length before it, as over TCP; the stream id is at `STREAM_ID`. The broker frames are
+in composite metadata, in the dialect of the Java broker.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ SERVICE_NAME: Final = 0x81
 SHARD_KEY: Final = bytes([0x9B])
 STICKY_ROUTE_KEY: Final = bytes([0x9D])
 NO_ROUTE: Final = bytes([0xFC, 0, 1])
-"""Onward's own key, number 1 of those of a broker: what to do while nobody offers the service."""
+"""Onward's key 1 of a broker: the policy for requests to a service without a destination."""
 FOLLOWS: Final = 0x80
-"""In the length of a value: another pair follows."""
+"""A bit in the length of a value: another pair follows."""
 
 # Frame type (6 bits) and flags (10 bits), RSocket 1.0, "Frame Types".
 SETUP_WITH_METADATA: Final = 0x0500
@@ -67,15 +67,15 @@ PAYLOAD_COMPLETE: Final = 0x2840
 PAYLOAD_NEXT: Final = 0x2820
 PAYLOAD_NEXT_COMPLETE: Final = 0x2860
 TYPE: Final = 0xFC00
-"""The bits that say the type."""
+"""The bits of the frame type."""
 COMPLETE: Final = 0x0040
 NEXT: Final = 0x0020
 
 STREAM_ID: Final = range(3, 7)
-"""Where the stream id is, in a frame with its length before it."""
+"""The positions of the stream id in a frame with its length before it."""
 
 SELDOM: Final = 600_000
-"""In milliseconds: the broker is to wait so long for KEEPALIVE, which the load does not send."""
+"""Milliseconds for which the broker waits for KEEPALIVE, which the load does not send."""
 
 _HEAD: Final = struct.Struct(">BHIH")
 
@@ -90,7 +90,7 @@ class Interaction(IntEnum):
 
 
 class Routing(IntEnum):
-    """The flag of an ADDRESS that says who is to have the request."""
+    """The flag of an ADDRESS that selects the kind of routing."""
 
     UNICAST = 0x80
     MULTICAST = 0x40
@@ -98,12 +98,12 @@ class Routing(IntEnum):
 
 
 class Hint(NamedTuple):
-    """An entry of the metadata list of an ADDRESS, and the routing it goes with.
+    """An entry of the metadata list of an ADDRESS, and its kind of routing.
 
     Attributes:
-        key: As it is on the wire.
-        value: Likewise; with a tag of this name if there is one.
-        routing: Who is to have the request.
+        key: The encoded key.
+        value: The encoded value; with a tag, the name of the tag.
+        routing: The kind of routing.
     """
 
     key: bytes
@@ -147,9 +147,9 @@ def request_frame(
     Args:
         service: The service name, the only tag of the ADDRESS.
         data: The request's data.
-        interaction: What is asked for.
-        routing: Whether one or all destinations are to have it.
-        elements: The first credit, if it is a stream or a channel.
+        interaction: The interaction of the request.
+        routing: The kind of routing.
+        elements: The initial credit of a stream or a channel.
     """
     metadata = _address(service, routing)
     flows = interaction in (Interaction.STREAM, Interaction.CHANNEL)
@@ -164,7 +164,7 @@ def push_frame(service: str, data: bytes, routing: Routing = Routing.UNICAST) ->
 
 
 def lease_frame(milliseconds: int, requests: int) -> bytes:
-    """Return LEASE: so many requests may be sent within this time."""
+    """Return LEASE for a number of requests within a time."""
     return frame(0, LEASE, struct.pack(">II", milliseconds, requests))
 
 
@@ -174,7 +174,7 @@ def hinted_frame(service: str, data: bytes, hint: Hint, tag: str = "") -> bytes:
     Args:
         service: The service name.
         data: The request's data.
-        hint: In the metadata list of the ADDRESS.
+        hint: The entry of the metadata list of the ADDRESS.
         tag: The value of the tag that the hint names; none by default.
     """
     name = service.encode()
@@ -194,9 +194,9 @@ def element_frame(data: bytes, *, complete: bool) -> bytes:
 
 
 def frames_of(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Take whole frames apart: type and flags, stream id, where the body begins and ends.
+    """Parse whole frames: yield type and flags, stream id, start and end of the body.
 
-    What follows the last whole frame is left alone.
+    Bytes after the last whole frame are ignored.
     """
     position, size, unpack = 0, len(data), _HEAD.unpack_from
     while size - position >= _HEAD.size:
@@ -209,12 +209,12 @@ def frames_of(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def stamp(template: bytes, octets: bytes, places: range) -> bytearray:
-    """Repeat a frame, with other octets in each at the same places.
+    """Repeat a frame, with other octets in each at the same positions.
 
     Args:
         template: The frame.
-        octets: For each repetition as many as there are places.
-        places: Where in the frame they go.
+        octets: As many octets for each repetition as there are positions.
+        places: The positions in the frame.
     """
     size, width = len(template), len(places)
     written = bytearray(template * (len(octets) // width))
@@ -224,7 +224,7 @@ def stamp(template: bytes, octets: bytes, places: range) -> bytearray:
 
 
 def columns(frames: bytes, size: int, places: range) -> bytes:
-    """Return what is at these places in each of the frames, which are all of one size."""
+    """Return the octets at these positions of each frame; all frames have the same size."""
     width = len(places)
     octets = bytearray(len(frames) // size * width)
     for place, offset in enumerate(places):
@@ -233,7 +233,7 @@ def columns(frames: bytes, size: int, places: range) -> bytes:
 
 
 def numbers(octets: bytes | array.array[int]) -> array.array[int]:
-    """Turn numbers of 32 bits from or to the order of the wire."""
+    """Convert numbers of 32 bits from or to the byte order of the wire."""
     turned = array.array("I", octets) if isinstance(octets, bytes) else octets[:]
     if sys.byteorder == "little":
         turned.byteswap()
