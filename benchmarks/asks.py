@@ -1,9 +1,9 @@
-"""A request from one worker to another, awaited, against Pykka's `ask`.
+"""An awaited request from one worker to another, against Pykka's `ask`.
 
-- *onward*: a worker's coroutine handler awaits `self.request` again and again; the other
-  worker replies. The request carries routes and a timeout, as it always does.
-- *pykka*: an actor on a thread asks an actor on another thread again and again, blocking,
-  with the same timeout, and hands over the same message.
+- *onward*: a worker's coroutine handler awaits `self.request` repeatedly; the other
+  worker replies. The request carries routes and a timeout, as always.
+- *pykka*: an actor on a thread asks an actor on another thread repeatedly, blocking,
+  with the same timeout, and passes the same message.
 
 Target: at least 4 times as many requests a second.
 """
@@ -41,7 +41,7 @@ class Asking(Worker):
 
 
 async def onward(count: int) -> float:
-    """Return microseconds for each request between workers."""
+    """Return the microseconds of a request between workers."""
     async with Node() as node:
         node.spawn(Echo, address="echo")
         node.spawn(Asking, address="asking")
@@ -68,7 +68,7 @@ class PykkaAsking(pykka.ThreadingActor):
 
 
 def pykka_threads(count: int) -> float:
-    """Return microseconds for each `ask` between Pykka's actors."""
+    """Return the microseconds of an `ask` between Pykka's actors."""
     asking = PykkaAsking.start(PykkaEcho.start())
     took: int = asking.ask(count, block=True)
     pykka.ActorRegistry.stop_all()

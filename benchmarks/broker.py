@@ -1,17 +1,17 @@
-"""Requests through the broker process, for each second of CPU time that process uses.
+"""Requests through the broker process, for each second of its CPU time.
 
-A load of raw frames (`_rawload.py`) keeps 64 requests of request/response in flight, each with
-64 bytes of data and composite metadata with a unicast ADDRESS; one connection requests, one
+A load of raw frames (`_rawload.py`) keeps 64 requests of request/response in flight, each with 64
+bytes of data and composite metadata with a unicast ADDRESS. One connection sends requests, one
 answers. The same load, in the same run and in turn, goes through a broker made of the `rsocket`
 package's server and requester (`_rsocket_broker.py`).
 
-Targets: at least 150,000 requests for a CPU second of the broker, and at least 5 times those of
-the comparison. CPU time is that of the broker's process alone, so the load's own cost does not
-count; what else runs on the machine counts a little, through the caches. Medians repeat to
-within 5 % on a quiet machine.
+Targets: at least 150,000 requests for a CPU second of the broker, and at least 5 times those of the
+comparison. CPU time is that of the broker's process alone, so the load's own cost does not count.
+Other programs have a small effect, through the caches. Medians repeat to within 5 % on a quiet
+machine.
 
-A figure without a target is the same 64 requests spread over eight connections, which leaves
-the broker fewer frames to handle in one go.
+A figure without a target is the same 64 requests over eight connections, with fewer frames in each
+chunk that the broker reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TARGET_RATE = 150_000
 TARGET_RATIO = 5
 
 PROFILED = 16
-"""Functions shown when a target is missed."""
+"""Functions printed when a target is missed."""
 
 ONWARD = [
     str(Path(sys.executable).with_name("onward")),
@@ -51,7 +51,7 @@ LISTENING = "listening rsocket+tcp://127.0.0.1:"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: windows, and requests for each."""
+    """The number of windows, and the requests of each."""
 
     windows: int
     onward: int
@@ -64,10 +64,10 @@ QUICK = Size(windows=1, onward=40_000, comparison=2_000)
 
 @contextmanager
 def broker(command: Sequence[str]) -> Generator[tuple[int, int]]:
-    """Start a broker, yield its process id and its port, and end it.
+    """Start a broker, yield its process id and its port, and end it on exit.
 
     Raises:
-        RuntimeError: It ended without saying where it listens.
+        RuntimeError: It ended without printing its address.
     """
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -82,13 +82,13 @@ def broker(command: Sequence[str]) -> Generator[tuple[int, int]]:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Return half the spread of the values, relative to their median."""
+    """Return half the range of the values, relative to their median."""
     return (max(values) - min(values)) / 2 / median(values)
 
 
 @dataclass(slots=True)
 class Rates:
-    """Requests for each CPU second of a broker, and for each second by the clock, by window."""
+    """Requests for each CPU second of a broker, and for each second of wall time, by window."""
 
     cpu: list[float] = field(default_factory=list[float])
     clock: list[float] = field(default_factory=list[float])
@@ -102,7 +102,7 @@ class Rates:
 
 
 def compare(size: Size) -> tuple[Rates, Rates]:
-    """Measure both brokers in turn, window by window; return ours and the comparison's."""
+    """Measure both brokers in turn, window by window; return the rates of Onward and the other."""
     ours, theirs = Rates(), Rates()
     with (
         broker(ONWARD) as (our_pid, our_port),
@@ -119,7 +119,7 @@ def compare(size: Size) -> tuple[Rates, Rates]:
 
 
 def measure_spread_out(size: Size) -> Rates:
-    """Measure our broker with the same load on eight connections."""
+    """Measure Onward's broker with the same load on eight connections."""
     rates = Rates()
     with (
         broker(ONWARD) as (pid, port),
@@ -132,7 +132,7 @@ def measure_spread_out(size: Size) -> Rates:
 
 
 def where_time_goes(requests: int) -> list[str]:
-    """Run our broker under a profiler; return the functions that take most, one a line."""
+    """Run Onward's broker under a profiler; return the functions with most time, one a line."""
     with TemporaryDirectory() as folder:
         written = Path(folder, "profile")
         command = [sys.executable, "-m", "cProfile", "-o", str(written), *ONWARD]
@@ -152,7 +152,7 @@ def where_time_goes(requests: int) -> list[str]:
 
 
 def report_on(ours: Rates, theirs: Rates, spread_out: Rates) -> Report:
-    """Sum up the windows: medians, and the ratio of each pair of windows."""
+    """Report the medians of the windows, and the ratio of each pair of windows."""
     per_cpu_second = median(ours.cpu)
     ratio = median(our / their for our, their in zip(ours.cpu, theirs.cpu, strict=True))
     report = Report("broker", noise=spread(ours.cpu))
@@ -168,7 +168,7 @@ def report_on(ours: Rates, theirs: Rates, spread_out: Rates) -> Report:
 
 
 def main() -> None:
-    """Run the benchmark as the command line says."""
+    """Run the benchmark with the arguments of the command line."""
     parser = argparse.ArgumentParser(description="Requests through the broker.")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--quick", action="store_true", help="only show that it runs")

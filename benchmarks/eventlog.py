@@ -1,31 +1,31 @@
-"""What the event log costs: a recorded hop, one that is not sampled, a count, and a broker's CPU.
+"""The cost of the event log: of a hop, recorded or not sampled, a count, and a broker's CPU.
 
-All of it is the code that a broker runs, on a log that is written to a disk:
+All of it is the code of a broker, with a log on a disk:
 
-- *hop*: `Recorder.hop` with everything: the clock, packing, and full blocks handed to a writer that
-  writes them to a disk. With the look-up of who sent it and who has it, and without;
-- *message's hop*: `MessageLog.record`, which is that and all that is recorded of a message, but
-  for reading its mark;
-- *sampling decision*: how much longer `Node.send` takes with a log than without for a message that
-  is not sampled, with nobody who carries it. Between workers there is not even that;
-- *request not sampled*: what the routing thread does for a request through a broker that has no
-  record of its own: `OriginLog.received` and what the log adds to `Exchange.end`. The decision is
-  in there, but most of it is counting, which is never sampled: that it came, that it was handed
-  over, and how it ended, with the bytes, for its origin, kind, tags and destination;
-- *request with a trace*: the same for a request that brought a Zipkin trace id, which decides
-  by a hash, and is not sampled either;
-- *request sampled*: the same for one that brought an id by which it is: its hop is in there;
+- *hop*: `Recorder.hop` with the clock, packing, and a writer that writes full blocks to a disk.
+  With the look-up of origin and destination, and without;
+- *message's hop*: `MessageLog.record`: the hop and all else that is recorded of a message, except
+  for the parsing of its mark;
+- *sampling decision*: the extra time of `Node.send` with a log for a message that is not sampled,
+  in a node that carries no messages. Between workers there is not even that;
+- *request not sampled*: the work of the routing thread for a request through a broker that has no
+  record of its own: `OriginLog.received` and the part of the log in `Exchange.end`. It includes the
+  decision, but most of it is counting, which is never sampled: the arrival, the delivery and the
+  end of the request, with the bytes, by origin, kind, tags and destination;
+- *request with a trace*: the same for a request with a Zipkin trace id, which decides by a hash,
+  and is not sampled either;
+- *request sampled*: the same with a trace id that is sampled: it includes the hop;
 - *broker*: the CPU time of a request through `onward broker`, with an event log at the
   default sampling and without, window by window in turn, for several pairs of brokers. Windows are
-  short and many: what else the machine does is the same for two of them that follow each other, or
-  it is left out by the median.
+  short and many: other load on the machine is the same for two consecutive windows, or the median
+  leaves it out.
 
-The bare operations beside them, in the same run: `struct.pack_into` of the same record, and an
-addition to an attribute. Noise as in `_harness`.
+The bare operations, in the same run, are `struct.pack_into` of the same record, and an addition to
+an attribute. Noise as in `_harness`.
 
-Targets: a recorded hop at most 400 ns, the decision at most 50 ns, and a broker's request at most
-1.03 times as dear. What a request's counters cost is reported and has no target of its own: the
-last one bounds it.
+Targets: a recorded hop at most 400 ns, the decision at most 50 ns, and at most 1.03 times the CPU
+time of a broker's request. The cost of a request's counters is reported without a target: the last
+one bounds it.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ MESSAGE, DELIVER = int(Kind.MESSAGE), int(Outcome.DELIVER)
 RESPONSE = int(FrameType.REQUEST_RESPONSE)
 TAGS = 32
 FAR = 1 << 29
-"""A count that is not come to, and that is added to as fast as one that is."""
+"""A count that is not reached, and is as fast to add to as one that is."""
 PARTS = 20
-"""How many times messages are sent with a log and without, in turn: the difference is small."""
+"""How often messages are sent with a log and without, in turn: the difference is small."""
 NOT_SAMPLED = 0xFEDCBA9876543210
 SAMPLED = next(each for each in range(1 << 16) if sampled(each, threshold_of(0.01)))
 
 
 class Held:
-    """Something with a number, as requests and their counters are."""
+    """An object with a number, like requests and their counters."""
 
     __slots__ = ("left",)
 
@@ -73,7 +73,7 @@ class Held:
 
 
 class Relayed(Exchange):
-    """A request that a connection has taken, without the connection."""
+    """A request as of a connection, without the connection."""
 
     __slots__ = ()
 
@@ -88,14 +88,14 @@ class Relayed(Exchange):
 
 
 class Sleeper(Worker):
-    """A destination that is never asked."""
+    """A destination without requests."""
 
     def handle_message(self, message: Message) -> None:
-        """Do nothing."""
+        """Ignore the message."""
 
 
 async def destination() -> tuple[Ask, BrokerRoute]:
-    """Return what a request asks for, and a destination for it, as a broker has them."""
+    """Return a request's query and a destination for it, as a broker has them."""
     async with Node("bench") as node:
         broker = await Broker.attach(node)
         await node.start(Sleeper, address="sleeper")
@@ -106,20 +106,20 @@ async def destination() -> tuple[Ask, BrokerRoute]:
 
 
 def timed(work: Callable[[int], None], count: int) -> float:
-    """Return the nanoseconds of CPU time for each of so many."""
+    """Return the nanoseconds of CPU time for each of `count` repetitions."""
     began = time.thread_time_ns()
     work(count)
     return (time.thread_time_ns() - began) / count
 
 
 def loop(count: int) -> None:
-    """Do nothing so many times: what the loop around the others costs."""
+    """Run an empty loop: the overhead of the other loops."""
     for _ in range(count):
         pass
 
 
 def pack(count: int) -> None:
-    """Pack a record so many times."""
+    """Pack `count` records."""
     block = bytearray(64 * 1024)
     into = HOP.pack_into
     for number in range(count):
@@ -127,14 +127,14 @@ def pack(count: int) -> None:
 
 
 def add(count: int) -> None:
-    """Add to an attribute so many times."""
+    """Add to an attribute `count` times."""
     held = Held()
     for _ in range(count):
         held.left -= 1
 
 
 def requests(recorder: Recorder, count: int) -> dict[str, float]:
-    """Have so many requests counted; return nanoseconds for each, without what ends them anyway."""
+    """Record `count` requests; return nanoseconds for each, less the bare `Exchange.end`."""
     ask, route = asyncio.run(destination())
     request = Relayed(64)
     came = recorder.requests.origin("front").received
@@ -165,14 +165,14 @@ def requests(recorder: Recorder, count: int) -> dict[str, float]:
 
 
 class Silent(Node):
-    """A node that carries nothing: what is left of `send` is what comes before."""
+    """A node that carries nothing, so that only the rest of `send` is measured."""
 
     def carry(self, message: Message) -> None:
-        """Do nothing."""
+        """Ignore the message."""
 
 
 async def decision(recorder: Recorder, count: int) -> float:
-    """Send so many messages with a log and without, in turn; return the nanoseconds between."""
+    """Send messages with a log and without, in turn; return the difference in nanoseconds."""
     more: list[float] = []
     left = recorder.left
     async with Silent("bench") as node:
@@ -193,7 +193,7 @@ async def decision(recorder: Recorder, count: int) -> float:
 
 
 def recorded(count: int) -> dict[str, float]:
-    """Record so many of each on a real disk; return nanoseconds for each."""
+    """Record `count` hops of each kind on a real disk; return nanoseconds for each."""
     with tempfile.TemporaryDirectory() as folder:
         options = LogOptions(
             Path(folder), "bench", max_pending=1 << 30, max_foreign_per_second=1 << 30
@@ -244,8 +244,8 @@ def recorded(count: int) -> dict[str, float]:
 def broker_cost(pairs: int, windows: int, requests: int) -> tuple[list[float], list[float]]:
     """Return the CPU seconds of a request, with an event log and without, by window.
 
-    Two brokers that do the same differ by a few percent as long as they run: so there are several
-    pairs of them, one after the other.
+    Two equal brokers differ by a few percent as long as they run. So several pairs of them are
+    measured, one after the other.
     """
     with_log: list[float] = []
     without: list[float] = []
@@ -262,7 +262,7 @@ def broker_cost(pairs: int, windows: int, requests: int) -> tuple[list[float], l
                 load.run(requests // 5)
                 for number in range(windows):
                     lanes = [(with_log, log_load, log_pid), (without, load, pid)]
-                    # Whoever is first has the warmer machine, or the colder one.
+                    # The order alternates, as the first may have an advantage or a disadvantage.
                     for figures, each, process in lanes if number % 2 else reversed(lanes):
                         before = cpu_seconds(process)
                         each.run(requests)

@@ -1,21 +1,20 @@
 """A forwarding hop between workers, against the bare operations and against Pykka's threads.
 
-Every hop rewrites both routes: the worker takes itself off the onward route and puts itself
-on the return route. 100 messages are on their way at any time, each along ten workers; the
-worker at the end sends it off again until enough have arrived. These take the same
-messages the same way in every run:
+Every hop changes both routes: the worker removes its address from the onward route and puts it on
+the return route. 100 messages are in transit at any time, each along ten workers. The worker at the
+end sends it again until enough have arrived. The messages and their routes are the same in:
 
 - *onward*: `Worker.forward`;
-- *bare*: what no router can do without, in one loop with nothing around it: a dictionary
-  look-up, a deque append and popleft, a method call, two tuple edits;
-- *pykka*: `pykka.ThreadingActor`s that rewrite the routes in the same way, look the next
+- *bare*: the operations that every router needs, in one loop: a dictionary look-up, a deque
+  append and popleft, a method call, two tuple edits;
+- *pykka*: `pykka.ThreadingActor`s that change the routes in the same way, look the next
   actor up in a dictionary of refs and `tell` it;
-- *ockam*: ten workers of the Ockam Rust crates in a process of their own, as the program of
-  `tests/peers/rust` has it (`ONWARD_OCKAM_PEER` names it; else this is left out). Its threads
-  share the work, so what is compared is CPU time, not the time that passes.
+- *ockam*: ten workers of the Ockam Rust crates in a process of their own, the program of
+  `tests/peers/rust` (`ONWARD_OCKAM_PEER` names it; else this is left out). Its threads
+  share the work, so CPU time is compared, not wall time.
 
-Targets: a hop costs at most 3 times the bare operations and at most a fifth of Pykka's, and no
-more CPU time than Ockam's.
+Targets: a hop costs at most 3 times the bare operations and at most a fifth of Pykka's, and no more
+CPU time than Ockam's.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ HOPS = 10
 """Workers that forward each message."""
 
 IN_FLIGHT = 100
-"""Messages on their way at any time."""
+"""Messages in transit at any time."""
 
 RING: Route = tuple(Address(0, b"w%d" % hop) for hop in range(HOPS))
 END = Address(0, b"end")
@@ -47,7 +46,7 @@ ONWARD: Route = (*RING, END)
 
 
 def bare(count: int) -> float:
-    """Take so many messages along without a router; return nanoseconds for each hop."""
+    """Move `count` messages along without a router; return nanoseconds for each hop."""
 
     class Plain:
         def __init__(self) -> None:
@@ -97,7 +96,7 @@ class End(Worker):
 
 
 async def onward(count: int) -> tuple[float, float]:
-    """Take so many messages along workers; return nanoseconds for each hop, and those of CPU."""
+    """Send `count` messages along workers; return wall and CPU nanoseconds for each hop."""
     finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     async with Node() as node:
         for address in RING:
@@ -112,7 +111,7 @@ async def onward(count: int) -> tuple[float, float]:
 
 
 def pykka_threads(count: int) -> float:
-    """Take so many messages along Pykka's actors; return nanoseconds for each hop."""
+    """Send `count` messages along Pykka's actors; return nanoseconds for each hop."""
     table: dict[Address, pykka.ActorRef[Any]] = {}
     finished = threading.Event()
 
@@ -140,15 +139,15 @@ def pykka_threads(count: int) -> float:
     finished.wait()
     took = time.perf_counter_ns() - began
     for address in ONWARD:
-        # In order: each has handled what was still on its way before the next one stops.
+        # In order: each has handled the messages in transit before the next one stops.
         table[address].stop()
     return took / (count * HOPS)
 
 
 def ockam(program: str, count: int) -> float:
-    """Have so many messages taken along Ockam's workers; return nanoseconds of CPU for each hop.
+    """Send `count` messages along Ockam's workers; return nanoseconds of CPU for each hop.
 
-    The program's clock moves in hundredths of a second, so it is given more to do.
+    The program's clock has a resolution of a hundredth of a second, so it gets more messages.
     """
     command = [program, "hops", str(count)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

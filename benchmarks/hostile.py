@@ -1,26 +1,26 @@
-"""A node and a broker under attack, with honest clients beside: are those served, does it end well?
+"""A soak of a node and a broker under attack: service for honest clients, and cleanup afterwards.
 
-In processes of their own, and all at once: messages that have the node connect out, 15 MB to 30
-destinations that do not read, whole and in fragments, channels to as many, fragments that are begun
-and kept, peers of an echo, requesters and destinations that do not read or read a few bytes a
-second, messages that go in circles or to and fro over long routes and grow, floods from one
-connection to the node, also of routes that take long to read, and to the broker, questions to the
-management about a table full of routes, requests that take the places of those that wait, and
-connections that say no more than SETUP, or nothing. Everything is on this machine, over 127.0.0.1.
+The attacks run at once, each in its own process: messages that make the node connect out; 15 MB to
+30 destinations that do not read, whole and in fragments; channels to as many; fragments without an
+end; peers of an echo, requesters and destinations that do not read or read a few bytes a second;
+messages in circles, or back and forth over long routes and growing; floods from one connection to
+the node, also with slow routes, and to the broker; queries to the management service about a full
+table of routes; requests that fill the queue for destinations; and connections that send only
+SETUP, or nothing. All connections are over 127.0.0.1.
 
 Honest clients send a request to the node and one to the broker every 50 ms, the latter to a
-destination of their own. Held, and the exit status is 1 if one is not:
+destination of their own. The exit status is 1 if one of these checks fails:
 
-- Each honest request is answered, with the right data, and none waits longer than `WORST`; half of
-  them wait no longer than `USUAL`.
-- The memory of the process stays below `HIGHEST`. What it holds in objects afterwards is what it
-  held before, but for `KEPT`: tables and caches that have a limit.
-- Nothing that was exposed connects out for a peer.
-- When the attackers have gone, so have their descriptors, routes, streams, waiting requests,
+- Each honest request is answered with the right data within `WORST` seconds, and half of them
+  within `USUAL`.
+- The memory of the process stays below `HIGHEST`. Its objects afterwards take no more memory than
+  before, except for `KEPT`: tables and caches with a limit.
+- No exposed worker connects out for a peer.
+- After the attackers have ended, so have their descriptors, routes, streams, waiting requests,
   workers and tasks.
 
-How late the attacked loop, and that of the honest clients, came to what was due is printed beside:
-by the clock, and in CPU time of its own thread. What the former has more is the machine's part.
+The lag of the attacked loop and of the honest clients' loop is printed as well, by wall clock and
+in CPU time of the loop's thread. The difference of the two is time of other processes.
 
     python benchmarks/hostile.py --minutes 10
 """
@@ -56,19 +56,19 @@ SERVICE: Final = "honest"
 KEPT_IN_RAM: Final = 64.0
 """Most memory that it may have more of afterwards, in MiB, where objects cannot be measured."""
 EVERY: Final = 0.05
-"""Seconds from one honest request to the next."""
+"""Seconds between two honest requests."""
 PATIENCE: Final = 30.0
 """Seconds after which a request counts as not answered."""
 WORST: Final = 5.0
-"""Most seconds that an honest request may take."""
+"""The most seconds of an honest request."""
 USUAL: Final = 0.5
-"""Most seconds that half of them may take."""
+"""The most seconds of half of the honest requests."""
 HIGHEST: Final = 1024.0
-"""Most memory of the attacked process, in MiB."""
+"""The most memory of the attacked process, in MiB."""
 KEPT: Final = {"small objects": 100_000, "large objects": 8 * 1024 * 1024}
-"""What it may hold more of afterwards: objects of at most 512 bytes, and bytes of larger ones."""
+"""The allowed growth afterwards: objects of at most 512 bytes, and bytes of larger objects."""
 SETTLING: Final = 60.0
-"""Seconds that the attacked process is given to let go of everything."""
+"""Seconds for the attacked process to release everything."""
 FILES: Final = 20_000
 ERROR: Final = 0x2C00
 PAYLOAD: Final = 0x2800
@@ -76,12 +76,12 @@ PAYLOAD: Final = 0x2800
 
 @dataclass(slots=True)
 class Honest:
-    """What became of honest requests of one kind.
+    """A client that sends honest requests of one kind, with their results.
 
     Attributes:
-        name: What was asked.
-        times: How long each answer took, in seconds.
-        failed: Why others were not answered.
+        name: The kind of request.
+        times: The seconds of each answered request.
+        failed: The error of each other request.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Honest:
     async def keep_asking(
         self, ask: Callable[[bytes], Awaitable[bytes]], over: asyncio.Event
     ) -> None:
-        """Send requests until it is over, each whether or not those before are answered."""
+        """Send requests until the event is set, whether or not earlier ones are answered."""
         asking: set[asyncio.Task[None]] = set()
         number = 0
         while not over.is_set():
@@ -107,7 +107,7 @@ class Honest:
         try:
             async with asyncio.timeout(PATIENCE):
                 answer = await ask(data)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the request has failed
+        except Exception as error:  # noqa: BLE001 - every error is a failed request
             self.failed.append(f"{type(error).__name__}: {error}")
             return
         self.times.append(time.perf_counter() - began)
@@ -126,7 +126,7 @@ class Honest:
 
 
 class _Destination(Peer):
-    """Answers each request with the data it came with."""
+    """A destination that answers each request with its own data."""
 
     def on_frame(self, kind: int, type_and_flags: int, stream_id: int, body: bytes) -> None:
         metadata = 3 + int.from_bytes(body[:3])
@@ -134,7 +134,7 @@ class _Destination(Peer):
 
 
 class _Requester(Peer):
-    """Asks, and awaits the answers."""
+    """A requester that awaits the answers."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -142,7 +142,7 @@ class _Requester(Peer):
         self._answers: dict[int, asyncio.Future[bytes]] = {}
 
     async def ask(self, data: bytes) -> bytes:
-        """Return the answer."""
+        """Send a request, and return the answer."""
         stream_id, self._next = self._next, self._next + 2
         written = bytearray(request_frame(SERVICE, data))
         written[STREAM_ID.start : STREAM_ID.stop] = stream_id.to_bytes(4)
@@ -172,9 +172,9 @@ class Victim:
     """The attacked process.
 
     Attributes:
-        process: It.
-        node: Where the node listens: `host:port`.
-        broker: The same of the broker.
+        process: The process.
+        node: The address of the node: `host:port`.
+        broker: The address of the broker: `host:port`.
         highest: The most memory it had, in bytes.
     """
 
@@ -185,7 +185,7 @@ class Victim:
 
     @classmethod
     async def start(cls) -> Victim:
-        """Start one."""
+        """Start the process."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, str(HERE / "_hostile_victim.py"), stdin=PIPE, stdout=PIPE
         )
@@ -193,7 +193,7 @@ class Victim:
         return cls(process, *(where[each].rpartition("//")[2] for each in ("node", "broker")))
 
     async def held(self) -> dict[str, Any]:
-        """Return what it holds now, with its descriptors and its memory."""
+        """Return the resources of the process, with its descriptors and its memory."""
         if self.process.stdin is None:
             raise AssertionError("it has a standard input")
         self.process.stdin.write(b"\n")
@@ -202,13 +202,13 @@ class Victim:
         return {**said, "descriptors": files, "memory": resident_bytes(self.process.pid)}
 
     async def watch(self, over: asyncio.Event) -> None:
-        """Note the most memory until it is over."""
+        """Measure the most memory until the event is set."""
         while not over.is_set():
             self.highest = max(self.highest, resident_bytes(self.process.pid))
             await asyncio.sleep(EVERY)
 
     async def close(self) -> None:
-        """End it."""
+        """End the process."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
@@ -220,7 +220,7 @@ class Victim:
 
 
 def descriptors(pid: int) -> int:
-    """Return how many files and sockets a process has open."""
+    """Return the number of files and sockets that a process has open."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
@@ -237,11 +237,11 @@ COUNTED: Final = (
     *("tasks", "workers", "requests", "routes", "waiting", "waiting bytes"),
     *("connections", "streams", "descriptors"),
 )
-"""What has to be as it was, once the attackers have gone."""
+"""The resources that have to be released after the attackers have ended."""
 
 
 async def settled(victim: Victim, before: dict[str, Any]) -> dict[str, Any]:
-    """Return what is held once that is no more than before, or when the time for that is over."""
+    """Return the resources when they are no more than before, or after `SETTLING` seconds."""
     deadline = time.monotonic() + SETTLING
     while True:
         after = await victim.held()
@@ -261,7 +261,7 @@ async def attack(name: str, victim: Victim) -> Process:
 
 
 async def run(minutes: float, names: list[str]) -> Report:
-    """Attack for so long, and report."""
+    """Attack for a time, and report."""
     victim = await Victim.start()
     over = asyncio.Event()
     to_node, to_broker = (
@@ -315,7 +315,7 @@ async def run(minutes: float, names: list[str]) -> Report:
     report.target("memory, highest", victim.highest / mebibyte, "MiB", at_most=HIGHEST)
     for each, most in KEPT.items():
         report.target(f"{each}, more afterwards", after[each] - before[each], "", at_most=most)
-    # What the allocators keep of the peak: a block that is used pins the MiB that it lies in.
+    # The allocators keep part of the peak: a block in use pins the MiB around it.
     resident = (after["memory"] - before["memory"]) / mebibyte
     if before["large objects"]:
         report.figure("memory in RAM, more afterwards", resident, "MiB")
@@ -328,7 +328,7 @@ async def run(minutes: float, names: list[str]) -> Report:
 def summarize(
     report: Report, before: dict[str, Any], during: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Add what was held before, in the attack, and afterwards."""
+    """Add the resources before, in the attack, and afterwards."""
     for each in COUNTED:
         report.figure(f"{each}, before", before[each], "")
         report.figure(f"{each}, attacked", during[each], "")
@@ -338,7 +338,7 @@ def summarize(
 
 
 async def _end(attackers: list[Process]) -> int:
-    """End the attacks, and return how often the victim has connected out for one."""
+    """End the attacks, and return the number of connections that the victim opened for them."""
     reached = 0
     for process in attackers:
         if process.returncode is None:
@@ -351,7 +351,7 @@ async def _end(attackers: list[Process]) -> int:
 
 
 def main() -> int:
-    """Attack as the command line says, and return the exit status."""
+    """Attack with the arguments of the command line, and return the exit status."""
     parser = argparse.ArgumentParser(description="A node and a broker under attack.")
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
     parser.add_argument(

@@ -1,32 +1,33 @@
-"""The pipeline on Spark, lane by lane, and another engine beside it at the same question.
+"""The pipeline on Spark, lane by lane, compared with another engine on the same query.
 
-Ten million hops (`--rows`) of seeded traffic, and a million flows, are written as event logs; then
+Ten million hops (`--rows`) of seeded traffic, and a million flows, are written as event logs. The
+lanes are:
 
 - *encode*: a hop recorded, on one core;
-- *ingest*: the logs into a lake, each event once; beside it one process that writes Parquet by
-  DuckDB, without any promise;
-- *scan*: the logs read by the data source; beside it one process without Spark;
-- *matrix*, *latency*, *hot keys*, *paths*: reports of the lake; DuckDB beside, on the same files;
-  *matrix, whole* and *latency, whole* ask for the sum of all minutes and tag sets;
-- *index*: the tag index of a quarter as many routes with four tags each; beside it DuckDB and
+- *ingest*: the logs into a lake, each event once; compared with one process that writes Parquet
+  with DuckDB, without any guarantee;
+- *scan*: the logs read by the data source; compared with one process without Spark;
+- *matrix*, *latency*, *hot keys*, *paths*: reports of the lake; compared with DuckDB on the same
+  files; *matrix, whole* and *latency, whole* return the sum of all minutes and tag sets;
+- *index*: the tag index of a quarter as many routes with four tags each; compared with DuckDB and
   bitmaps in one process;
 - *replay*: a fifth as many requests, resolved with two tables and two shard methods, for 120 tag
-  sets and for 20,000; beside it the broker's resolver called in a loop, on a part of them;
+  sets and for 20,000; compared with the broker's resolver in a loop, on a part of them;
 - *sink*: a fifth as many rows sent as messages to a node, 500 to a message.
 
-Where two engines answer one question, the answers are compared, and a difference fails the
-benchmark. The first run of a lane is *cold*: a command runs each once, so it always pays that. Then
-come `--runs` more, in turns with the other engine; figures are their medians. All of it, Spark, its
-Python and the other engine, has the cores of the machine. *Core time* is that of processors, in all
-processes together; it says nearly the same when other work has the machine.
+If two engines run one query, their answers are compared, and a difference fails the benchmark. The
+first run of a lane is *cold*: a command runs each lane once, so it always has that cost. `--runs`
+more follow, in turns with the other engine; figures are their medians. Spark, its Python and the
+other engine use all cores of the machine. *Core time* is the CPU time of all processes together;
+other load on the machine hardly changes it.
 
-Targets, in million rows a second and warm, are what prototypes did on two cores that were idle,
-less 30 %; of encoding, 400 ns. They say little where other work has the machine: the ratio to the
-other engine is what to look at. Prototypes counted 100,000 groups of the matrix and one histogram
-for each destination. Of ten million rows here the matrix has 180,000, the histogram of latencies,
-by minute and tag set, 1.2 million, and of 3.1 million requests with a key there are 2.7 million
-keys by hour and tag set. The lanes named *whole* ask what prototypes were asked: 90,000 and 11,000
-groups.
+Targets, in million rows a second when warm, are the figures of prototypes on two idle cores, less
+30 %; of encoding, 400 ns. With other load on the machine they mean little, and the ratio to the
+other engine is the better figure. Prototypes counted 100,000 groups of the matrix and one histogram
+for each destination. Of ten million rows here the matrix has 180,000 groups and the histogram of
+latencies, by minute and tag set, 1.2 million. The 3.1 million requests with a key have 2.7 million
+keys by hour and tag set. The lanes named *whole* have the groups of the prototypes: 90,000 and
+11,000.
 """
 
 from __future__ import annotations
@@ -65,12 +66,13 @@ LANES: Final = (
 )
 QUICK_ROWS: Final = 2000
 QUICK_LANES: Final = ("encode", "ingest", "scan", "hot keys")
-"""The way into the lake, and one report out of it. All of the lanes take a minute however few the
-rows are: Spark compiles for each anew."""
+"""Ingest, and one report of the lake. All lanes take a minute, however few the rows are: Spark
+compiles for each anew.
+"""
 
 
 def missing() -> str | None:
-    """Say what keeps Spark from running here; `None` if nothing does."""
+    """Return the reason why Spark cannot run here; `None` if it can."""
     for name in NEEDED:
         try:
             importlib.metadata.version(name)
@@ -86,22 +88,22 @@ def missing() -> str | None:
 
 
 def noise(values: list[float]) -> float:
-    """Return the distance from the median to what is farthest, relative to the median."""
+    """Return the distance from the median to the farthest value, relative to the median."""
     middle = statistics.median(values)
     return max(abs(value - middle) for value in values) / middle if middle else 0.0
 
 
 def say(text: str) -> None:
-    """Tell on standard error how far it is: a run takes minutes."""
+    """Print progress on standard error: a run takes minutes."""
     print(f"pipeline: {text}", file=sys.stderr, flush=True)
 
 
 class Lanes:
-    """Runs the lanes and writes down what they took.
+    """A runner of lanes that records their times.
 
     Attributes:
         found: Seconds of each lane, for the JSON object.
-        wrong: Answers that are different.
+        wrong: Differences between answers.
     """
 
     def __init__(self, report: Report, runs: int) -> None:
@@ -145,7 +147,7 @@ class Lanes:
 
 
 def chosen(text: str) -> tuple[str, ...]:
-    """Return the lanes that are named by how they begin, with commas between; all if none is.
+    """Return the lanes with these prefixes, separated by commas; all lanes if there are none.
 
     Raises:
         SystemExit: There is no such lane.
@@ -190,7 +192,7 @@ def measure(report: Report, rows: int, runs: int, folder: Path, only: tuple[str,
             if wanted(lane.name):
                 lanes.run(lane)
             elif lane.name == "ingest":
-                lane.spark()  # the others read the lake that it makes
+                lane.spark()  # the other lanes read the lake that it makes
         if wanted("index"):
             lanes.run(index_lane(spark, folder / "postings", rows // 4 * 4))
         if wanted("replay"):
@@ -212,7 +214,7 @@ def measure(report: Report, rows: int, runs: int, folder: Path, only: tuple[str,
 
 
 def show_slopes(options: argparse.Namespace) -> int:
-    """Print what each lane costs in any case, and for each million rows."""
+    """Print the fixed cost of each lane, and its cost for each million rows."""
     from _pipeline_slopes import slopes
 
     given = ["--runs", str(options.runs), "--only", options.only]
@@ -226,7 +228,7 @@ def show_slopes(options: argparse.Namespace) -> int:
 
 
 def end_in_order() -> None:
-    """Have SIGTERM end this as an exception does, so that what was made is removed."""
+    """Make SIGTERM end this process with an exception, so that temporary data is removed."""
 
     def end(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,21 +1,20 @@
-"""Ordered, confirmed delivery over three TCP hops of which one loses, against raw sends.
+"""Ordered, confirmed delivery over three TCP hops, one with losses, against raw sends.
 
-Four nodes of one process, joined by three real loopback connections; on the second node a forwarder
-loses one message in a hundred in each direction, from a seed. The same worker sends the same
+Four nodes in one process are joined by three real loopback connections. A forwarder on the second
+node loses one message in a hundred in each direction, from a seed. The same worker sends the same
 messages to the same worker, as many at a time as there is room for:
 
-- *raw*: straight along the route. What is lost is lost.
-- *pipe*: through a `PipeSender`, along the same route, and out of a `PipeReceiver`. All arrive, in
-  order, once: the benchmark checks it. To the forwarder a frame is one message, so it loses whole
-  frames: of up to 128 messages, or 16 KiB. It loses confirmations too.
-- *one a frame*: a pipe with one message in each frame, as when messages come one by one. Then
-  nothing is gained by sending several together, and each costs a frame and its share of a
-  confirmation; a window of 512 messages keeps them from filling the links.
+- *raw*: directly along the route. Lost messages stay lost.
+- *pipe*: through a `PipeSender`, along the same route, and out of a `PipeReceiver`. The benchmark
+  checks that all arrive, in order, once. To the forwarder a frame is one message, so it loses whole
+  frames of up to 128 messages, or 16 KiB. It loses confirmations too.
+- *one a frame*: a pipe with one message in each frame, as when messages are sent one by one. Each
+  message costs a frame and its share of a confirmation; a window of 512 messages keeps them from
+  filling the links.
 
 Messages have 64 bytes, 1 KiB and 4 KiB. A run is timed from the first send until the last message
-has come (of raw ones, or is lost).
-Target: with messages of 64 bytes a pipe has at least half the messages per second of raw sends in
-the same run. The other figures have no target; they are there to be seen.
+has arrived (or, of raw ones, is lost). Target: with messages of 64 bytes a pipe has at least half
+the messages per second of raw sends in the same run. The other figures have no target.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from onward.protocol.pipes import PipeOptions
 LOSS = 0.01
 SEED = 7
 RAW_IN_FLIGHT = 800
-"""Less than a link's mailbox holds: raw sends that come too fast would be refused."""
+"""Less than the mailbox of a link: raw sends beyond it would be refused."""
 PIPE_IN_FLIGHT = 4096
-"""More than a pipe's window: there is always something to send."""
+"""More than a pipe's window: there is always a message to send."""
 SIZES = {"64 B": (64, 60_000), "1 KiB": (1024, 20_000), "4 KiB": (4096, 10_000)}
-"""The sizes of messages, and how many are sent."""
+"""The sizes of messages, and the number sent."""
 SINGLE = PipeOptions(frame_messages=1, window=512)
 
 
@@ -51,7 +50,7 @@ BACK = Address(0, b"back")
 
 
 class Progress:
-    """What has come, and what is known to be lost."""
+    """The counts of messages that have arrived or are lost."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -69,7 +68,7 @@ class Progress:
             self.awake.set()
 
     async def until(self, count: int) -> None:
-        """Wait until so many have come or are lost."""
+        """Wait until `count` messages have arrived or are lost."""
         self.wakes_at = count
         while self.count + self.lost < count:
             self.awake.clear()
@@ -77,7 +76,7 @@ class Progress:
 
 
 class Lossy(Worker):
-    """Forwards to a link and, at its other address, what comes back, and loses some of both."""
+    """A worker that forwards to a link, and back from its other address, and loses some of both."""
 
     def __init__(self, onward: Address, progress: Progress | None, loss: float) -> None:
         super().__init__()
@@ -100,7 +99,7 @@ class Lossy(Worker):
 
 
 class Sink(Worker):
-    """Takes the messages."""
+    """A worker that counts the messages."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
@@ -112,7 +111,7 @@ class Sink(Worker):
 
 @dataclass(frozen=True)
 class Way:
-    """A node to send from, and the route over three hops to the node that has the sink."""
+    """The first node, the last node, and the route over three hops between them."""
 
     node: Node
     far: Node
@@ -121,7 +120,7 @@ class Way:
 
 @asynccontextmanager
 async def three_hops(progress: Progress | None) -> AsyncGenerator[Way]:
-    """Join four nodes; the second one loses some of what goes on."""
+    """Join four nodes; the second one loses some messages."""
     async with AsyncExitStack() as stack:
         nodes = [await stack.enter_async_context(Node(name)) for name in "abcd"]
         links: list[Address] = []
@@ -138,7 +137,7 @@ async def three_hops(progress: Progress | None) -> AsyncGenerator[Way]:
 async def send_all(
     node: Node, onward: Route, count: int, size: int, progress: Progress, most: int
 ) -> float:
-    """Send so many, with as many in flight as may be; return the messages per second."""
+    """Send `count` messages with at most `most` in flight; return the messages per second."""
     filling = bytes(size - 4)
     began = time.perf_counter()
     send, sent = node.route, 0
@@ -180,7 +179,7 @@ async def piped(count: int, size: int, options: PipeOptions) -> tuple[float, flo
 
 
 def once(part: int) -> dict[str, float]:
-    """Measure all, one after the other, with one message of so many."""
+    """Measure all kinds, one after the other, with the number of messages divided by `part`."""
     measured: dict[str, float] = {}
     kinds = {f"pipe, {name}": (name, PipeOptions()) for name in SIZES}
     kinds["one a frame, 64 B"] = "64 B", SINGLE

@@ -1,18 +1,18 @@
 """Routes found by tags: a million routes of six tags each, and the queries for them.
 
 Each route is read from a ROUTE_SETUP, so that no two share an object, and has a service (1,000
-different ones), a region (16), a zone (64), a cluster (256), a version (20) and its route id.
-A look-up asks for service, region and zone.
+different ones), a region (16), a zone (64), a cluster (256), a version (20) and its route id. A
+query has a service, a region and a zone.
 
-- *cold*: queries never asked before. *repeated*: from the bytes of an ADDRESS to the tuple of
-  candidates, for a few hundred queries asked in turn.
-- *frequent tags*: cold queries of three tags of which none is rare. It has no target and shows
-  the worst kind: three bitmaps of tens of thousands of routes each.
-- The comparison is the plain way: a dictionary of sets, intersected from the smallest on.
+- *cold*: new queries. *repeated*: from the bytes of an ADDRESS to the tuple of candidates, for a
+  few hundred queries in turn.
+- *frequent tags*: cold queries of three frequent tags, without a target. This is the worst case:
+  three bitmaps of tens of thousands of routes each.
+- The comparison is the plain method: a dictionary of sets, intersected from the smallest on.
 
-Targets: 20 µs cold, 1 µs repeated, 50,000 registrations per second. Times are CPU times, so
-what else runs on the machine counts a little, through the caches; medians repeat to within
-10 %. The full size takes about a minute and 2 GiB.
+Targets: 20 µs cold, 1 µs repeated, 50,000 registrations per second. Times are CPU times, so other
+programs have only a small effect, through the caches; medians repeat to within 10 %. The full size
+takes about a minute and 2 GiB.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ FREQUENT_KEYS = (WellKnownKey.REGION, WellKnownKey.ZONE, WellKnownKey.VERSION)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: routes, rounds of each kind, look-ups and changes in a round."""
+    """The number of routes, rounds of each kind, look-ups and changes in a round."""
 
     routes: int
     rounds: int
@@ -91,7 +91,7 @@ class Measured:
 
 
 class PlainIndex:
-    """What one would write first: a set of routes for each tag."""
+    """A set of routes for each tag: the plain method of the comparison."""
 
     def __init__(self) -> None:
         self.routes: dict[Tag, set[int]] = {}
@@ -130,7 +130,7 @@ def remove_all(table: RoutingTable[None], frames: Iterable[RouteSetup], timestam
 
 
 def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
+    """Return the resident memory of the process in bytes; 0 where `/proc` does not exist."""
     gc.collect()
     status = Path("/proc/self/statm")
     return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
@@ -159,7 +159,7 @@ def register(table: RoutingTable[None], frames: Iterable[RouteSetup], timestamp:
 
 
 def queries(random: Random, keys: Sequence[WellKnownKey], count: int) -> list[Query]:
-    """Return different queries, each drawn anew."""
+    """Return different random queries."""
     made: dict[Query, None] = {}
     while len(made) < count:
         made[tag_set(draw(random, key) for key in keys)] = None
@@ -167,7 +167,7 @@ def queries(random: Random, keys: Sequence[WellKnownKey], count: int) -> list[Qu
 
 
 def fill(size: Size, random: Random) -> tuple[RoutingTable[None], Measured, float]:
-    """Register all routes; return the table, the seconds a route took, and its bytes."""
+    """Register all routes; return the table, the seconds of a route, and its bytes."""
     table = RoutingTable[None]()
     before = resident()
     rounds: list[float] = []
@@ -204,7 +204,7 @@ def repeated(table: RoutingTable[None], hot: list[Query], size: Size) -> Measure
 
 
 def change(table: RoutingTable[None], size: Size, random: Random) -> tuple[Measured, Measured]:
-    """Re-register with other tags, then remove, with as many answers kept as there can be."""
+    """Re-register with other tags, then remove, with the cache of answers full."""
     for query in queries(random, QUERY_KEYS, min(MAX_CACHED_QUERIES, size.routes)):
         table.count(query)
     replaced: list[float] = []
@@ -219,7 +219,7 @@ def change(table: RoutingTable[None], size: Size, random: Random) -> tuple[Measu
 def compare(
     tags: Sequence[tuple[int, TagList]], batches: Iterable[list[Query]]
 ) -> tuple[PlainIndex, float, float, Measured]:
-    """Do the same with plain sets: seconds and bytes for a route, seconds for a look-up."""
+    """Measure plain sets: seconds and bytes for a route, seconds for a look-up."""
     plain = PlainIndex()
     before = resident()
 
@@ -234,7 +234,7 @@ def compare(
 
 
 def bare(plain: PlainIndex, batches: Iterable[list[Query]]) -> Measured:
-    """Time the ANDs of a look-up and nothing else, on freshly made bitmaps of the same routes."""
+    """Time only the ANDs of a look-up, on new bitmaps of the same routes."""
     rounds: list[float] = []
     for batch in batches:
         tags = {tag for query in batch for tag in query}

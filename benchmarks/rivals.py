@@ -1,20 +1,20 @@
-"""Onward's broker beside the Java broker, nats-server and a bare relay: CPU, latency, memory.
+"""Onward's broker against the Java broker, nats-server and a bare relay: CPU, latency, memory.
 
 All get the same load of raw frames in the same run and in turn (`_rawload.py`, `_mixedload.py`;
 nats-server an equal one of its own protocol). The Java broker, rsocket-broker 0.3.0, has the JVM's
-own defaults and is warmed up until two windows agree within 5 %, for at least ten seconds; if
-they do not within thirty, it is measured all the same, and a line at the end says so. The
-bare relay (`_relay.py`) patches stream ids and does nothing else: no broker in Python on this
-loop can cost less. What is not on the machine is left out, and it is said why.
+own defaults and is warmed up until two windows agree within 5 %, for at least ten seconds. If they
+do not within thirty, it is measured all the same, and a note at the end reports that. The bare
+relay (`_relay.py`) replaces stream ids and does nothing else: no broker in Python on this loop can
+cost less. A broker that is not on the machine is left out, with a note.
 
-*CPU* is that of the broker's process, all its threads, for each request. *Latency* is measured
-at a fixed rate in an open loop, the same for both brokers: shares of what the slower one manages.
-*Memory* is what so many idle connections, each a route, add to a freshly started broker.
+*CPU* is the CPU time of all threads of the broker's process, for each request. *Latency* is
+measured at a fixed rate in an open loop, the same for both brokers: shares of the slower one's
+maximum. *Memory* is the growth of a newly started broker with many idle connections, each a route.
 
-Targets: 1.5 times the requests of the Java broker for each CPU second, as many as nats-server
-at 64 in flight, a p99 no worse than Java's, no request refused at rates that all manage, at most
-20 KiB for an idle connection and half of Java's. They are held by pure Python and, where `make
-compiled` has been run, by the compiled build as well: `onward` and `compiled` in the table.
+Targets: 1.5 times the requests of the Java broker for each CPU second, as many as nats-server at 64
+in flight, a p99 no worse than Java's, no request refused at rates that all sustain, at most 20 KiB
+for an idle connection and half of Java's. They apply to pure Python and, if `make compiled` has
+been run, to the compiled build as well: `onward` and `compiled` in the table.
 """
 
 from __future__ import annotations
@@ -76,45 +76,45 @@ SCENARIOS = [
     Scenario("response, 1 in flight", in_flight=1),
     Scenario("response, 512 in flight", in_flight=512),
     Scenario("response of 1 KiB", size=1024),
-    # More in flight would be more than sockets hold: the load would wait for itself.
+    # More in flight would fill the sockets: the load would wait for itself.
     Scenario("response of 64 KiB, 8 in flight", size=64 * 1024, in_flight=8),
     Scenario(f"stream of {ELEMENTS}, 16 in flight", Interaction.STREAM, in_flight=16),
     Scenario("fire-and-forget", Interaction.FIRE_AND_FORGET),
     *MULTICAST,
 ]
 SHARES = {STANDARD: (0.25, 0.5)}
-"""The rates for latency, as shares of the slower broker's best; one for each other scenario."""
+"""The rates for latency, as shares of the slower broker's maximum; one for each other scenario."""
 OTHER_SHARES = (0.5,)
 
 FILES = 12_000
 QUIET = 0.05
-"""Share of the machine's CPU that other programs may use without spoiling latencies."""
+"""The share of the machine's CPU that other programs may use without spoiling latencies."""
 CPU_RATIO, NATS_RATIO, P99_RATIO = 1.5, 1.0, 1.0
 REFUSED = 0.0
-"""In percent: at rates that both brokers manage no request is to fail."""
+"""In percent: at rates that both brokers sustain no request may fail."""
 IDLE_LIMIT, IDLE_RATIO = 20 * 1024, 0.5
 COLUMNS = (ONWARD, COMPILED, JAVA, NATS, RELAY)
 RIVALS = COLUMNS[1:]
 OURS = (ONWARD, COMPILED)
 BROKERS = (*OURS, JAVA)
-"""Those that all kinds of load go through, and whose latencies and memory are measured."""
+"""The brokers that support all kinds of load; their latencies and memory are measured."""
 
 Costs = Mapping[str, Samples]
 
 
 class Table:
-    """The lines for people."""
+    """The printed table."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def cpu_heading(self) -> None:
-        """Say what the columns of `cpu` are."""
+        """Print the heading of the lines of `cpu`."""
         line = f"{'CPU for a request, in µs':<36}{ONWARD:>9}{'':>6}"
         self._add(line + "".join(f"{name:>9}{'':>6}{'ratio':>7}" for name in RIVALS))
 
     def cpu(self, name: str, costs: Costs) -> None:
-        """Show what a request costs; ratios are how many more one has from us for a CPU second."""
+        """Print the CPU time of a request; a ratio is the rival's time to Onward's."""
         line = f"  {name:<34}"
         for column in COLUMNS:
             cost = costs.get(column)
@@ -125,14 +125,14 @@ class Table:
         self._add(line)
 
     def latency_heading(self) -> None:
-        """Say what the columns of `latency` are."""
+        """Print the heading of the lines of `latency`."""
         line = f"{'latency, in µs, at requests/s':<46}"
         for name in BROKERS:
             line += f"{name + ' p50':>13}{'p99':>8}{'':>6}{'p99.9':>8}{'':>6}"
         self._add(f"{line}{'p99 ratio':>10}")
 
     def latency(self, name: str, rate: float, found: Mapping[str, Latency]) -> None:
-        """Show how long requests take at a rate; the ratio is of pure Python to Java."""
+        """Print the latencies at a rate; the ratio is of pure Python to Java."""
         line = f"  {name:<34}{rate:>10,.0f}"
         for broker in BROKERS:
             if (latency := found.get(broker)) is None:
@@ -148,7 +148,7 @@ class Table:
         self._add(line)
 
     def idle(self, count: int, found: Mapping[str, Idle]) -> None:
-        """Show what idle connections cost."""
+        """Print the cost of idle connections."""
         self._add(f"{count:,} idle connections")
         for name, idle in found.items():
             self._add(
@@ -162,7 +162,7 @@ class Table:
 
 
 def start_all(names: Sequence[str], stack: ExitStack, report: Report) -> list[Rival]:
-    """Start the brokers there are, and note why the others are not."""
+    """Start the available brokers, and note why others are left out."""
     rivals: list[Rival] = []
     for name in names:
         try:
@@ -180,9 +180,9 @@ def start_all(names: Sequence[str], stack: ExitStack, report: Report) -> list[Ri
 def measure_cpu(
     rivals: Sequence[Rival], size: Size, table: Table, report: Report
 ) -> list[Scenario]:
-    """Measure every scenario's CPU, hold it against the rivals', and return what there was.
+    """Measure and compare the CPU time of every scenario; return the scenarios measured.
 
-    A routing that a broker refuses, as one of another version may, is left out.
+    Scenarios with a routing that a broker refuses, as another version may, are left out.
     """
     table.cpu_heading()
     warm: set[str] = set()
@@ -221,12 +221,12 @@ def measure_latency(
     table: Table,
     report: Report,
 ) -> None:
-    """Measure each scenario's latency, and hold p99 against Java's."""
+    """Measure each scenario's latency, and compare p99 with Java's."""
     table.latency_heading()
     compared = [rival for rival in rivals if rival.name in BROKERS]
     for scenario in scenarios:
         if scenario.uniform and scenario.in_flight != STANDARD.in_flight and scenario.size == 64:
-            continue  # a rate says how many are in flight
+            continue  # at a fixed rate the number in flight follows from the rate
         shares = SHARES.get(scenario, OTHER_SHARES)
         for share, rate, found in latencies(scenario, compared, shares, size, report):
             label = scenario.name.partition(",")[0] if scenario.uniform else scenario.name
@@ -252,7 +252,7 @@ def measure_latency(
 
 
 def measure_idle(names: Sequence[str], size: Size, table: Table, report: Report) -> None:
-    """Measure idle connections with brokers of their own."""
+    """Measure idle connections with newly started brokers."""
     found = {name: idle_cost(name, STANDARD, size, report) for name in names}
     table.idle(size.idle, found)
     for name, idle in found.items():
@@ -274,7 +274,7 @@ def measure_idle(names: Sequence[str], size: Size, table: Table, report: Report)
 
 
 def named(label: str, name: str) -> str:
-    """Say of which of ours a figure is."""
+    """Return the label of a figure, with the name of the build unless it is pure Python."""
     return label if name == ONWARD else f"{name}, {label}"
 
 
@@ -284,7 +284,7 @@ def hold(report: Report, name: str, ratio: float, at_least: float) -> None:
 
 
 def main() -> None:
-    """Run the benchmark as the command line says."""
+    """Run the benchmark with the arguments of the command line."""
     parser = argparse.ArgumentParser(description="The broker beside its rivals.")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--quick", action="store_true", help="only show that it runs; no Java")

@@ -1,10 +1,10 @@
 """Run every benchmark of this folder and sum up the targets: `python benchmarks/run.py`.
 
-A benchmark is any `*.py` here that does not start with an underscore, but for `soak.py` and
-`hostile.py`, which run until they are told that it is enough. It takes `--json`, and
-`--quick` for a run that only shows that it works (its figures mean nothing). The last line it
-prints is the JSON object of `_report.Report`. The status is non-zero if a benchmark fails to
-run; a missed target is a figure to read, not a failure, unless `--strict` is given.
+A benchmark is any `*.py` here that does not start with an underscore, except `soak.py` and
+`hostile.py`, which run for a given time. It accepts `--json`, and `--quick` for a run that only
+shows that it works (its figures mean nothing). The last line of its output is the JSON object of
+`_report.Report`. The status is non-zero if a benchmark fails to run. A missed target is a failure
+only with `--strict`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ NO_BENCHMARKS = ("run", "soak", "hostile")
 
 
 def benchmarks(names: Sequence[str]) -> list[Path]:
-    """Find the benchmarks, or those of the names given.
+    """Find all benchmarks, or those with the given names.
 
     Raises:
-        SystemExit: There is none of that name.
+        SystemExit: There is no benchmark of that name.
     """
     found = {
         file.stem: file
@@ -40,7 +40,7 @@ def benchmarks(names: Sequence[str]) -> list[Path]:
 
 
 def run(file: Path, options: Sequence[str]) -> dict[str, Any] | None:
-    """Run one benchmark, pass its table on, and return its JSON object.
+    """Run one benchmark, print its table, and return its JSON object.
 
     Returns:
         `None` if it failed or did not end with an object.
@@ -64,7 +64,7 @@ def run(file: Path, options: Sequence[str]) -> dict[str, Any] | None:
 
 
 def targets(result: dict[str, Any]) -> Iterator[Target]:
-    """Read the targets of a benchmark's JSON object."""
+    """Parse the targets of a benchmark's JSON object."""
     for each in result["targets"]:
         yield Target(**{name: value for name, value in each.items() if name != "met"})
 

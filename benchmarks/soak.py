@@ -1,25 +1,25 @@
-"""A long run with everything that comes and goes: does each request end, and does memory stay?
+"""A soak of a broker with peers that join and leave: requests that end, and flat memory.
 
 Requesters send requests of all kinds and routings (response, stream, channel, fire-and-forget,
-metadata push; unicast, shard, sticky, multicast; some wait for a service that is seldom there),
-cancel some, and leave while others are open. Destinations are processes of their own, which
-answer, answer late, fail, or say nothing, every third with leases; they are killed (-9) or leave,
-and new ones come. All of them come by TCP, WebSocket and Unix socket in turn. What happens is
-drawn from a seed; when exactly it happens is up to the machine.
+metadata push; unicast, shard, sticky, multicast; some wait for a service that is rarely
+registered), cancel some, and leave while others are open. Destinations are processes of their own,
+which answer, answer late, fail, or do not answer, every third with leases. They are killed (-9) or
+terminated, and new ones start. All connect by TCP, WebSocket and Unix socket in turn. The events
+are drawn from a seed; their exact times depend on the machine.
 
-Held, and the exit status is 1 if one is not:
+The exit status is 1 if one of these checks fails:
 
-- Each request ends: requests sent = answers + errors + those cancelled or left by us. What is
-  not cancelled ends within 20 s; nothing comes for a stream that has ended; no element without
-  credit, in either direction, no request without a lease, and no other data than those sent.
-- No more requests without an answer come out than went in. At the end, when nobody leaves or is
-  killed any more, as many come out as go in.
-- Nothing is left in the broker when all requests have ended, while everybody is still there: no
-  stream in the table of any connection, no request outstanding with a route, none waiting. And
-  then, when all have left, no route of any of them.
+- Each request ends: requests sent = answers + errors + those cancelled or left by the requester.
+  A request that is not cancelled ends within 20 s. There is no frame for an ended stream, no
+  element without credit in either direction, no request without a lease, and no changed data.
+- No more requests without an answer arrive than were sent. At the end, when no peer leaves or is
+  killed any more, all of them arrive.
+- After all requests have ended, and while all peers are connected, the broker holds no stream in
+  the table of any connection, no outstanding request of a route, and no waiting request. After all
+  peers have left, it holds none of their routes.
 - Memory is flat: after a fifth of the time (at least 90 s) it grows by at most 64 KiB a minute.
-  A run of less than eight minutes says nothing about it, and is not held to it: in the first
-  minutes the broker still fills its caches and the allocator its arenas.
+  A run of less than eight minutes has no such check: in the first minutes the broker still fills
+  its caches and the allocator its arenas.
 
     python benchmarks/soak.py --minutes 10 --seed 1
 """
@@ -50,27 +50,27 @@ from _soakpeer import dial
 
 DESTINATIONS, REQUESTERS = 4, 12
 TICK = 0.02
-"""Seconds from one round of requests to the next."""
+"""Seconds between two rounds of requests."""
 ASKS = 12
 """Requests of a round."""
 SECONDS_TO_LEAVE = 0.5
-"""Mean time from one requester's leaving to the next one's."""
+"""Mean seconds between two requesters that leave."""
 SECONDS_TO_DIE = 2.0
-"""The same of destinations; and how long the rare service is there, or not."""
+"""The same for destinations, and for the rare service to be registered, or not."""
 LEASING = 3
-"""One in so many destinations has leases."""
+"""One destination in this many has leases."""
 COUNTED = 200
-"""Requests of each kind without an answer that are sent when nobody leaves."""
+"""Requests of each kind without an answer that are sent while no peer leaves."""
 LEAST_MINUTES = 8.0
-"""A shorter run says nothing about memory."""
+"""The least minutes for a check of memory."""
 GROWTH = 64.0
-"""Most growth of the broker's memory, in KiB a minute."""
+"""The most growth of the broker's memory, in KiB a minute."""
 FILES = 4096
 
 
 @dataclass(slots=True)
 class Destination:
-    """A destination's process, what it says has come, and the task that reads that."""
+    """The process of a destination, its last counts, and the task that reads them."""
 
     process: Process
     counts: Counter[str]
@@ -79,14 +79,14 @@ class Destination:
 
 @dataclass(slots=True)
 class Soak:
-    """A run: who is there, and what was seen.
+    """A run, with its peers and its counts.
 
     Attributes:
-        pid: The broker's process.
-        uris: Where it listens; who comes takes them in turn.
-        chance: Decides everything that is not decided by time.
-        tally: What became of the requests.
-        received: Requests without an answer that destinations which have gone said came, by kind.
+        pid: The broker's process id.
+        uris: The URIs of its listeners, which peers use in turn.
+        chance: The source of everything random.
+        tally: The counts of the requests.
+        received: Requests without an answer as counted by ended destinations, by kind.
         memory: Seconds since the start, and the broker's memory in bytes.
     """
 
@@ -107,7 +107,7 @@ class Soak:
     _turns: itertools.count[int] = field(default_factory=itertools.count)
 
     async def run(self, seconds: float) -> None:
-        """Come and go for so long, then let what is open end."""
+        """Start and end peers for a time, then let the open requests end."""
         for _ in range(DESTINATIONS):
             await self._add_destination()
         for _ in range(REQUESTERS):
@@ -137,7 +137,7 @@ class Soak:
         self._look_for_overdue()
 
     async def count_what_is_not_answered(self) -> list[str]:
-        """Send requests without an answer while nobody leaves: each has to arrive."""
+        """Send requests without an answer while no peer leaves; return the wrong counts."""
         for _ in range(COUNTED):
             self.chance.choice(self._requesters).tell_counted()
             await asyncio.sleep(TICK / 2)
@@ -159,7 +159,7 @@ class Soak:
         return wrong
 
     async def leftovers(self, question: Question) -> list[str]:
-        """Say what the broker holds, first with everybody there, then with everybody gone."""
+        """Return what the broker holds with all peers connected, and after all have left."""
         wrong = await held_by_requests(question)
         for requester in self._requesters:
             requester.leave()
@@ -205,7 +205,7 @@ class Soak:
             await self._add_destination()
 
     async def _offer_now_and_then(self) -> None:
-        """Offer the rare service for a while, and then not."""
+        """Register the rare service for a time, and then not, in turn."""
         while await self._pause(SECONDS_TO_DIE):
             self._rare.append(await self._start_destination(RARE))
             await self._pause(SECONDS_TO_DIE)
@@ -245,7 +245,7 @@ class Soak:
             destination.process.send_signal(how)
         await destination.process.wait()
         await destination.reading
-        # What it said last; what came to it after that nobody knows.
+        # The last counts; requests received after them are not known.
         self.received += destination.counts
         destination.counts.clear()
 
@@ -254,7 +254,7 @@ class Soak:
 
 
 async def _read_counts(output: asyncio.StreamReader, counts: Counter[str]) -> None:
-    """Keep the last that a destination says."""
+    """Keep the last counts that a destination printed."""
     async for line in output:
         if line.endswith(b"}\n"):
             counts.clear()
@@ -262,7 +262,7 @@ async def _read_counts(output: asyncio.StreamReader, counts: Counter[str]) -> No
 
 
 def summary(soak: Soak, wrong: Sequence[str], minutes: float) -> Report:
-    """Sum up a run."""
+    """Return the report of a run."""
     report = Report("soak")
     tally = soak.tally
     report.figure("requesters that left", soak.left, "")
@@ -291,7 +291,7 @@ def summary(soak: Soak, wrong: Sequence[str], minutes: float) -> Report:
 
 
 async def run(pid: int, uris: Sequence[str], minutes: float, seed: int) -> Report:
-    """Soak a broker."""
+    """Run the soak against a broker."""
     soak = Soak(pid, uris, random.Random(seed))
     try:
         await soak.run(minutes * 60)
@@ -305,7 +305,7 @@ async def run(pid: int, uris: Sequence[str], minutes: float, seed: int) -> Repor
 
 
 def main() -> int:
-    """Soak as the command line says, and return the exit status."""
+    """Run the soak with the arguments of the command line, and return the exit status."""
     parser = argparse.ArgumentParser(description="A long run with everything coming and going.")
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn (default 1)")

@@ -1,17 +1,17 @@
 """Node-to-node echo over loopback TCP, against bare asyncio echoing the same bytes.
 
-Client and server are two processes on the same loop class; each frame has a length of four
-bytes, two routes and a payload of 64 bytes.
+Client and server are two processes on the same loop class; each frame has a length of four bytes,
+two routes and a payload of 64 bytes.
 
-- *onward*: a worker sends to a worker of another node by a link, and gets its answers.
+- *onward*: a worker sends to a worker of another node over a link, and gets its replies.
 - *bare*: an `asyncio.Protocol` that splits frames by their length and writes back all frames of
-  one read in one write; it looks at nothing in them. The fastest way to write it.
-- *streams*: the same with `StreamReader.readexactly` and `StreamWriter.write`. The usual way.
+  one read in one write, without parsing them. This is the fastest program.
+- *streams*: the same with `StreamReader.readexactly` and `StreamWriter.write`, as is usual.
 
-*Pipelined* keeps 256 messages in flight; its figure is CPU of both processes for each message
-there and back. *One at a time* sends each message when the answer to the one before has come; its
-figure is the time from one to the next. *Awaited* is the same from a coroutine: `node.request`,
-with its mailbox, random address and timeout, against a future.
+*Pipelined* keeps 256 messages in flight; its figure is CPU of both processes for each message and
+its reply. *One at a time* sends each message after the reply to the one before; its figure is the
+time between two messages. *Awaited* is the same from a coroutine: `node.request`, with its mailbox,
+random address and timeout, against a future.
 
 Targets: pipelined at most 5 times the CPU of *bare*, one at a time at most 1.5 times its time.
 """
@@ -42,7 +42,7 @@ FRAME = len(BODY).to_bytes(4) + BODY
 
 
 def run(work: Awaitable[T]) -> T:
-    """Run to the end on the loop that nodes use."""
+    """Run an awaitable to its end on the loop class of nodes."""
     loop = new_event_loop()
     try:
         return loop.run_until_complete(work)
@@ -64,7 +64,7 @@ class Relay(Worker):
 
 
 class Frames(asyncio.Protocol):
-    """Splits what comes into frames by their length."""
+    """A protocol that splits the data received into frames by their length."""
 
     transport: asyncio.Transport
 
@@ -72,7 +72,7 @@ class Frames(asyncio.Protocol):
         self.rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
@@ -91,7 +91,7 @@ class Frames(asyncio.Protocol):
             self.frames_received(bodies)
 
     def frames_received(self, bodies: list[bytes]) -> None:
-        """Echo."""
+        """Echo the frames."""
         self.transport.write(b"".join([len(body).to_bytes(4) + body for body in bodies]))
 
 
@@ -105,7 +105,7 @@ async def echo_streams(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 
 async def serve(kind: str) -> None:
-    """Serve until standard input ends; each line of it is answered with the CPU used."""
+    """Serve until standard input ends; answer each of its lines with the CPU time used."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
 
@@ -133,7 +133,7 @@ async def serve(kind: str) -> None:
 
 
 class Server:
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     def __init__(self, kind: str) -> None:
         self._process = subprocess.Popen(
@@ -145,7 +145,7 @@ class Server:
         self.port = int(self._read())
 
     def cpu(self) -> float:
-        """Seconds of CPU it has used."""
+        """Return the CPU seconds that the server has used."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -166,7 +166,7 @@ class Client:
     """A client of one server; the two methods run on its connection."""
 
     async def pipelined(self, count: int, in_flight: int) -> None:
-        """Send `count` messages, so many at a time, and wait for all answers."""
+        """Send `count` messages, `in_flight` at a time, and wait for all answers."""
         raise NotImplementedError
 
     async def one_at_a_time(self, count: int) -> None:
@@ -175,7 +175,7 @@ class Client:
 
 
 class Pump(Worker):
-    """Keeps a number of messages in flight."""
+    """A worker that keeps a number of messages in flight."""
 
     def __init__(
         self, link: Address, count: int, in_flight: int, done: asyncio.Future[None]
@@ -228,7 +228,7 @@ class BareClient(Client, Frames):
         self.done: asyncio.Future[None] | None = None
 
     def frames_received(self, bodies: list[bytes]) -> None:
-        """Count the answers, and send as many messages, made like any others."""
+        """Count the answers, and send as many messages, each built anew."""
         self.due -= len(bodies)
         more = min(len(bodies), self.left)
         if more:
@@ -278,7 +278,7 @@ class StreamsClient(Client):
 
 
 async def measure(client: Client, server: Server, count: int) -> dict[str, float]:
-    """Return the microseconds of one run, by what they are."""
+    """Return the microseconds of one run, by kind."""
     await client.pipelined(count // 10, IN_FLIGHT)
     cpu = server.cpu(), time.process_time()
     await client.pipelined(count, IN_FLIGHT)
@@ -320,7 +320,7 @@ async def once(servers: dict[str, Server], count: int) -> dict[str, float]:
 
 
 async def parts(count: int) -> dict[str, float]:
-    """Return the CPU microseconds of what makes up a pipelined message, measured alone."""
+    """Return the CPU microseconds of the parts of a pipelined message, each measured alone."""
     message = Message(route("echo"), (Address(0, b"a" * 32),), PAYLOAD)
     ours, theirs = WireConnection(), WireConnection(own=Address(0, b"b" * 32))
     theirs.receive_data(ours.data_to_send())

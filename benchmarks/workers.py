@@ -1,9 +1,9 @@
-"""How much an idle worker takes, and how many can be started in a second.
+"""The memory of an idle worker, and the number of workers started in a second.
 
-100,000 workers are spawned on one node, each with a random address of its own, and one
-message is sent to the last one to see that they run. Memory is what the process's resident set
-has grown by; it includes the table and everything else the node keeps for them. Each run is a
-process of its own, as an interpreter does not give its memory back.
+100,000 workers are spawned on one node, each with a random address of its own, and one message is
+sent to the last one to check that they run. Memory is the growth of the process's resident set; it
+includes the table and everything else the node keeps for the workers. Each run has its own process,
+as an interpreter does not return its memory.
 
 Targets: at most 1.5 KiB for each worker, at least 50,000 started each second.
 """
@@ -29,14 +29,14 @@ class Idle(Worker):
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process has in use."""
+    """Return the resident memory of this process in bytes."""
     import psutil
 
     return int(psutil.Process().memory_info().rss)
 
 
 async def measure(count: int) -> dict[str, float]:
-    """Start and stop so many workers."""
+    """Start and stop a number of workers."""
     async with Node() as node:
         await node.request((node.spawn(Idle),), b"?")
         gc.collect()
