@@ -26,7 +26,7 @@ __all__ = ["Node"]
 
 _LIMITS: Final = NodeLimits()
 
-EXPOSED_WITHIN: Final = 1.0
+EXPOSED_WITHIN: Final = 3.0
 """Seconds after which an exposed address without a worker is logged."""
 
 LAST_SHARE: Final = 0.25

@@ -121,6 +121,9 @@ class Server:
             return await self.peers.get()
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is not None and not self._server.is_serving():
+            writer.transport.abort()  # accepted just before the end
+            return
         peer = Peer(reader, writer)
         self._all.append(peer)
         self.peers.put_nowait(peer)
