@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
 from _wire import (
@@ -165,15 +165,9 @@ def in_fragments(service: str, data: bytes, stream_id: int, kind: int) -> Iterat
 
 
 @contextlib.contextmanager
-def read_by_another(connection: socket.socket) -> Generator[None]:
-    """Read and discard data on another thread until the connection is closed."""
-
-    def read() -> None:
-        with contextlib.suppress(OSError):
-            while connection.recv(MIB):
-                pass
-
-    thread = threading.Thread(target=read, daemon=True)
+def on_a_thread(work: Callable[[], None], connection: socket.socket) -> Generator[None]:
+    """Run the work that reads a connection on another thread, until the connection is closed."""
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
         yield
@@ -181,6 +175,17 @@ def read_by_another(connection: socket.socket) -> Generator[None]:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
         thread.join(TIMEOUT)
+
+
+def read_by_another(connection: socket.socket) -> AbstractContextManager[None]:
+    """Read and discard data on another thread until the connection is closed."""
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while connection.recv(MIB):
+                pass
+
+    return on_a_thread(read, connection)
 
 
 def send_as_long_as_it_takes(connection: socket.socket, data: bytes) -> None:
@@ -262,8 +267,7 @@ def elements_of(stream_id: int, count: int) -> bytes:
     return b"".join(frame(stream_id, PAYLOAD_NEXT, bytes(size)) for size in sizes)
 
 
-@contextlib.contextmanager
-def credited(connection: socket.socket, *, reads: bool) -> Generator[None]:
+def credited(connection: socket.socket, *, reads: bool) -> AbstractContextManager[None]:
     """Give maximum credit to each channel on another thread, and then read on or stop reading."""
 
     def read() -> None:
@@ -281,14 +285,7 @@ def credited(connection: socket.socket, *, reads: bool) -> Generator[None]:
                         connection.sendall(frame(stream_id, REQUEST_N, MUCH.to_bytes(4)))
                 rest = rest[end:]
 
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
-        thread.join(TIMEOUT)
+    return on_a_thread(read, connection)
 
 
 def unfinished(target: Target) -> None:
@@ -345,8 +342,7 @@ def drips(target: Target) -> None:
             time.sleep(1)
 
 
-@contextlib.contextmanager
-def answered(destination: socket.socket, data: bytes) -> Generator[None]:
+def answered(destination: socket.socket, data: bytes) -> AbstractContextManager[None]:
     """Answer each request with the data, on another thread."""
 
     def answer() -> None:
@@ -360,14 +356,7 @@ def answered(destination: socket.socket, data: bytes) -> Generator[None]:
                 rest = rest[end:]
 
     destination.settimeout(4 * HOLD)
-    thread = threading.Thread(target=answer, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            destination.shutdown(socket.SHUT_RDWR)
-        thread.join(TIMEOUT)
+    return on_a_thread(answer, destination)
 
 
 def to_and_fro(target: Target) -> None:
