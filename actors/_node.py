@@ -26,7 +26,7 @@ __all__ = ["Node"]
 
 _LIMITS: Final = NodeLimits()
 
-EXPOSED_WITHIN: Final = 3.0
+EXPOSED_WITHIN: Final = 1.0
 """Seconds after which an exposed address without a worker is logged."""
 
 LAST_SHARE: Final = 0.25
@@ -326,7 +326,12 @@ class Node(Workers):
             lifecycle.logger.warning(text, self.name, shown(uri), shown(names))
 
     def _missing(self, exposed: frozenset[Address]) -> list[Address]:
-        return sorted(each for each in exposed if each.type == LOCAL and not self.has(each))
+        expected = self._exposures.expected
+        return sorted(
+            each
+            for each in exposed
+            if each.type == LOCAL and each not in expected and not self.has(each)
+        )
 
     def _note(self, at: Address, places: set[Address]) -> None:
         with self.lock:

@@ -19,16 +19,18 @@ class Exposures:
         limit: Most addresses exposed at one link or listener.
 
     Attributes:
+        expected: The addresses of workers that are known to start later.
         error_replies: The links, and listeners of links, that error replies may cross.
         listeners: The listeners, for which an exposure applies to all their links.
     """
 
-    __slots__ = ("_at", "_limit", "_where", "error_replies", "listeners")
+    __slots__ = ("_at", "_limit", "_where", "error_replies", "expected", "listeners")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._at: dict[Address, set[Address]] = {}
         self._where: dict[Address, set[Address]] = {}
+        self.expected: frozenset[Address] = frozenset()
         self.error_replies: set[Address] = set()
         self.listeners: set[Address] = set()
 

@@ -377,3 +377,24 @@ async def test_a_network_that_cannot_make_a_node() -> None:
         with pytest.raises(ValueError, match="far"):
             await Topology.start(read(SIMULATED), network=network)
         assert await network.node("near")
+
+
+@virtual_time
+async def test_no_worker_that_starts_late_is_taken_for_a_misspelt_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plan = read(TWO)
+    far = RunningNode(plan, "far", factories(plan))
+    await far.open()
+    try:
+        await far.listen()
+        await asyncio.sleep(5)  # another node of the topology takes its time to start
+        assert not caplog.records
+        await far.start_workers()
+        await far.node.listen("memory://topology-later", expose=["echo", "ehco"])
+        await asyncio.sleep(5)
+        assert [each.getMessage() for each in caplog.records] == [
+            "node 'far' exposes addresses at memory://topology-later that no worker has: 0#ehco"
+        ]
+    finally:
+        await far.stop()

@@ -204,7 +204,7 @@ async def test_an_exposed_address_that_no_worker_has_is_logged(
         await b.listen("memory://well", expose=["echo"])
         b.spawn(Echo, address="echo")
         await a.connect("memory://misspelt", expose=["nobody"])
-        await asyncio.sleep(4)
+        await asyncio.sleep(2)
         await b.listen("memory://too-late-to-tell", expose=["nobody"])
     assert [record.getMessage() for record in caplog.records] == [
         "node 'b' exposes addresses at memory://misspelt that no worker has: 0#ehco, 0#more",
