@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
+import onward
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("actors", "cli", "pipeline", "protocol", "transports")
+ROOT_PACKAGE = {"onward": "package"}
 PLUGINS = {"pyspark_onward": "pipeline/pyspark_onward"}
 """Packages that others find by a name that is not below ours, and where they are."""
 
@@ -32,9 +35,12 @@ def test_pyproject_lists_every_package(config: dict[str, Any]) -> None:
         for init in (ROOT / folder).rglob("__init__.py")
         if str(init.parent.relative_to(ROOT)) not in PLUGINS.values()
     }
-    assert set(config["tool"]["setuptools"]["packages"]) == found | set(PLUGINS)
+    assert set(config["tool"]["setuptools"]["packages"]) == found | {"onward"} | set(PLUGINS)
     mapping = config["tool"]["setuptools"]["package-dir"]
-    assert mapping == {f"onward.{folder}": folder for folder in FOLDERS} | PLUGINS
+    folders = {f"onward.{folder}": folder for folder in FOLDERS}
+    assert mapping == ROOT_PACKAGE | folders | PLUGINS
+    # The compiled build copies the folders in this order, each into the one before it.
+    assert next(iter(mapping)) == "onward"
 
 
 def test_every_module_belongs_to_a_package() -> None:
@@ -54,8 +60,19 @@ def test_type_checkers_find_the_folder(folder: str) -> None:
     assert (ROOT / folder / "py.typed").exists()
 
 
-def test_installed_version_is_that_of_pyproject(config: dict[str, Any]) -> None:
-    assert importlib.metadata.version("onward") == config["project"]["version"]
+def test_type_checkers_find_the_package_of_all_folders() -> None:
+    for name in ("__init__.py", "py.typed"):
+        assert (ROOT / ".types" / "onward" / name).resolve() == ROOT / "package" / name
+
+
+def test_installed_version_is_that_of_the_package() -> None:
+    assert importlib.metadata.version("onward") == onward.__version__
+
+
+def test_the_package_of_all_folders_imports_none_of_them() -> None:
+    program = "import sys, onward; print([each for each in sys.modules if 'onward.' in each])"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert done.stdout.strip() == b"[]"
 
 
 @pytest.mark.parametrize("group", ["console_scripts", "onward.transports", "onward.address_types"])
@@ -78,7 +95,7 @@ def test_wheel_holds_onward_and_nothing_else(config: dict[str, Any], tmp_path: P
     tree.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
-    for folder in (*FOLDERS, "tests", "examples"):
+    for folder in (*FOLDERS, "package", "tests", "examples"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.pyc"))
 
     program = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
@@ -92,30 +109,32 @@ def test_wheel_holds_onward_and_nothing_else(config: dict[str, Any], tmp_path: P
         archive.extractall(tmp_path / "site")
     sources = {
         _in_wheel(str(file.relative_to(ROOT)))
-        for folder in FOLDERS
+        for folder in (*FOLDERS, "package")
         for pattern in ("*.py", "py.typed")
         for file in (ROOT / folder).rglob(pattern)
     }
     assert files == sources
 
     # Imported from the wheel, not from the folders of this repository.
-    where = "import onward.{0}, sys; sys.stdout.write(onward.{0}.__file__)"
+    where = "import onward.protocol as it; print(it.__file__, onward.__version__, sep='\\n')"
     imported = subprocess.run(
-        [sys.executable, "-c", where.format("protocol")],
-        cwd=tmp_path,
+        [sys.executable, "-c", f"import onward; {where}"],
+        cwd=ROOT,
         env={"PYTHONPATH": str(tmp_path / "site")},
         check=True,
         capture_output=True,
         text=True,
     )
-    assert Path(imported.stdout).is_relative_to(tmp_path / "site")
+    file, version = imported.stdout.splitlines()
+    assert Path(file).is_relative_to(tmp_path / "site")
+    assert wheel.name == f"onward-{version}-py3-none-any.whl"
 
 
 def _in_wheel(path: str) -> str:
     for name, folder in PLUGINS.items():
         if path.startswith(folder + "/"):
             return name + path.removeprefix(folder)
-    return f"onward/{path}"
+    return f"onward/{path.removeprefix('package/')}"
 
 
 def test_dependencies_have_bounds_that_pip_reads(config: dict[str, Any]) -> None:
