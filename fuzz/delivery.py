@@ -32,17 +32,17 @@ from onward.protocol.ockam import (
 from onward.protocol.sessions import (
     Acceptor,
     Close,
-    Closed,
-    Data as SessionData,
+    CloseAck,
     Frame as SessionFrame,
     LivenessOptions,
-    Open as SessionOpen,
-    Opened as SessionOpened,
     Opener,
+    OpenSession,
     Ping,
     Pong,
-    Refused,
+    SessionData,
     SessionFrameError,
+    SessionOpened,
+    SessionRefused,
     SessionState,
     decode_frame as decode_session_frame,
     encode_frame as encode_session_frame,
@@ -89,15 +89,15 @@ class Sessions:
         self.seeds = [
             encode_session_frame(frame)
             for frame in (
-                SessionOpen(ID, 1, 10_000),
+                OpenSession(ID, 1, 10_000),
                 SessionOpened(ID, 1, EPOCH),
-                Refused(ID, 1, final=True, reason="too many sessions"),
+                SessionRefused(ID, 1, final=True, reason="too many sessions"),
                 Ping(EPOCH, 1, 7),
                 Pong(EPOCH, 1, 7),
                 SessionData(EPOCH, body),
                 SessionData(EPOCH, b""),
                 Close(EPOCH, "döne"),
-                Closed(EPOCH),
+                CloseAck(EPOCH),
             )
         ]
         self.now = 0.0
@@ -130,11 +130,11 @@ class Sessions:
         """Give a frame to the end to which a worker would give it."""
         opener, acceptor = self.opener, self.acceptor
         match frame:
-            case SessionOpen(_, epoch, _, _):
+            case OpenSession(_, epoch, _, _):
                 acceptor.opened(self.now, epoch)
             case SessionOpened(_, epoch, _):
                 opener.opened(self.now, epoch)
-            case Refused(_, epoch, _, reason):
+            case SessionRefused(_, epoch, _, reason):
                 opener.failed(self.now, epoch, reason)
             case Ping(_, epoch, _):
                 acceptor.heard(self.now, epoch)
@@ -142,7 +142,7 @@ class Sessions:
                 opener.heard()
             case Close(_, reason):
                 random.choice((opener, acceptor)).told(reason)
-            case Closed():
+            case CloseAck():
                 random.choice((opener, acceptor)).acked()
             case SessionData():
                 random.choice((opener, acceptor)).close(self.now, "done")

@@ -22,27 +22,27 @@ from onward.protocol import Context, Message, route
 from onward.protocol.pipes import (
     Abort,
     Confirm,
-    Data,
     End,
     Ended,
     Frame,
-    FrameReader,
     Hello,
     Mode,
-    Open,
-    Opened,
+    OpenPipe,
     Ordering,
-    Overflow,
+    PipeData,
     PipeFrameError,
+    PipeFrameReader,
+    PipeOpened,
     PipeOptions,
     PipeReceiverOptions,
+    PipeRefusal,
+    PipeRefused,
     Receiver,
-    Refusal,
-    Refused,
     Sender,
     SenderState,
     Unknown,
     Welcome,
+    WindowOverflow,
     decode_frame,
     encode_frame,
     frame_identity,
@@ -75,7 +75,7 @@ def data_frames() -> list[bytes]:
         for number in range(FRAME_MESSAGES)
     )
     return [
-        encode_frame(Data(ID, EPOCH, Mode(ordering), base, first, messages[:count]))
+        encode_frame(PipeData(ID, EPOCH, Mode(ordering), base, first, messages[:count]))
         for ordering in Ordering
         for base, first, count in ((1, 1, 1), (1, 2, 3), (3, 7, 2), (1, 12, 4), (9, 9, 0))
     ]
@@ -84,8 +84,8 @@ def data_frames() -> list[bytes]:
 FRAMES_OF_BOTH: Final = [
     encode_frame(frame)
     for frame in (
-        Open(ID, Mode()),
-        Opened(ID, EPOCH, 5, 100, 20_000),
+        OpenPipe(ID, Mode()),
+        PipeOpened(ID, EPOCH, 5, 100, 20_000),
         Confirm(ID, EPOCH, 3, ((5, 5), (7, 9)), ((2, 3),)),
         Confirm(ID, EPOCH, 2),
         End(ID, EPOCH, Mode(), 9),
@@ -95,7 +95,7 @@ FRAMES_OF_BOTH: Final = [
         Unknown(ID, EPOCH),
         Hello(ID, 1000),
         Welcome(ID, 300),
-        Refused(ID, Refusal.FULL),
+        PipeRefused(ID, PipeRefusal.FULL),
     )
 ]
 
@@ -106,7 +106,7 @@ class Pipes:
     def __init__(self) -> None:
         self.pieces = NUMBERS
         self.seeds = [*data_frames(), *FRAMES_OF_BOTH]
-        self.reader = FrameReader()
+        self.reader = PipeFrameReader()
         self.now = 0.0
         self.receiver = self.new_receiver(Mode())
         self.sender = self.new_sender()
@@ -127,7 +127,7 @@ class Pipes:
         frame = self.read(data)
         if frame is None:
             return False
-        if isinstance(frame, Open | Data | End | Abort):
+        if isinstance(frame, OpenPipe | PipeData | End | Abort):
             if frame.identity == ID:
                 self.check_receiver(random, frame)
         else:
@@ -151,9 +151,9 @@ class Pipes:
             raise AssertionError("it has two identities")
         return frame
 
-    def check_receiver(self, random: Random, frame: Open | Data | End | Abort) -> None:
+    def check_receiver(self, random: Random, frame: OpenPipe | PipeData | End | Abort) -> None:
         receiver = self.receiver
-        if not isinstance(frame, Open) and frame.epoch == EPOCH:
+        if not isinstance(frame, OpenPipe) and frame.epoch == EPOCH:
             frame = replace(frame, epoch=receiver.epoch)  # a pipe without confirmation has no epoch
         receiver.receive(frame, self.now)
         self.settle_receiver()
@@ -172,7 +172,7 @@ class Pipes:
         for answer in receiver.answers(self.now):
             decode_frame(answer)
         for event in receiver.take_events():
-            if not isinstance(event, Overflow) and not 0 < event.first <= event.last:
+            if not isinstance(event, WindowOverflow) and not 0 < event.first <= event.last:
                 raise AssertionError(f"{event}")
         # A receiver without confirmation accepts a whole frame while its window is not full.
         if len(receiver._missed) > WINDOW:

@@ -13,12 +13,12 @@ from ...protocol.pipes import (
     Ended,
     Gap,
     Hello,
-    Opened,
     PipeClosed,
+    PipeOpened,
     PipeOptions,
     PipeReceiverOptions,
+    PipeRefused,
     Receiver,
-    Refused,
     Unknown,
     Welcome,
     encode_frame,
@@ -127,14 +127,16 @@ class ChannelPeer(Worker):
             return
         if self._keeping is not None:
             self._keeping.heard(self.node.now)
-        if isinstance(frame, Opened | Confirm | Ended | Unknown):
+        if isinstance(frame, PipeOpened | Confirm | Ended | Unknown):
             self._sending.receive(frame)
-        elif isinstance(frame, Hello | Welcome | Refused) and frame.identity == self._channel_id:
+        elif (
+            isinstance(frame, Hello | Welcome | PipeRefused) and frame.identity == self._channel_id
+        ):
             self._shake_hands(frame, message)
         else:
             receiving.receive(frame, message)
 
-    def _shake_hands(self, frame: Hello | Welcome | Refused, message: Message) -> None:
+    def _shake_hands(self, frame: Hello | Welcome | PipeRefused, message: Message) -> None:
         welcome = self.welcome
         if isinstance(frame, Hello):
             self.greet(message[1])

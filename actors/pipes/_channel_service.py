@@ -8,7 +8,7 @@ from typing import Final
 
 from ...protocol import Address, Message, OnwardError, Route
 from ...protocol.options import check_value
-from ...protocol.pipes import FrameReader, Gap, Hello, Refusal, Refused, encode_frame
+from ...protocol.pipes import Gap, Hello, PipeFrameReader, PipeRefusal, PipeRefused, encode_frame
 from .._errors import LimitReached
 from .._worker import Worker
 from ..access._guard import AccessLike
@@ -88,7 +88,7 @@ class PipeChannelService(Worker):
         self._options = options
         self._on_channel = on_channel
         self._on_gap = on_gap
-        self._reader = FrameReader()
+        self._reader = PipeFrameReader()
         self._budget = Budget(options.held_bytes)
         self._channels: dict[bytes, _Answering] = {}
         self._peers = Counter[Address]()
@@ -117,10 +117,10 @@ class PipeChannelService(Worker):
     def _make(self, hello: Hello, back: Route) -> None:
         options = self._options
         if len(self._channels) >= options.channels:
-            self._refuse(hello, back, Refusal.FULL)
+            self._refuse(hello, back, PipeRefusal.FULL)
             raise LimitReached("channels", options.channels)
         if self._peers[back[0]] >= options.channels_per_peer:
-            self._refuse(hello, back, Refusal.PEER_FULL)
+            self._refuse(hello, back, PipeRefusal.PEER_FULL)
             raise LimitReached("channels_per_peer", options.channels_per_peer)
         made = _Answering(
             hello, back, options, self._budget, self._on_gap, self._access, self._is_over
@@ -131,8 +131,8 @@ class PipeChannelService(Worker):
         if self._on_channel is not None:
             self._on_channel(address)
 
-    def _refuse(self, hello: Hello, back: Route, reason: Refusal) -> None:
-        frame = encode_frame(Refused(hello.identity, reason))
+    def _refuse(self, hello: Hello, back: Route, reason: PipeRefusal) -> None:
+        frame = encode_frame(PipeRefused(hello.identity, reason))
         self.node.carry_or_bury(Message(back, (self.address,), frame, self.address))
 
     def _is_over(self, identity: bytes) -> None:

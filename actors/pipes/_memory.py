@@ -9,12 +9,12 @@ from ...protocol import Context, Message
 from ...protocol.pipes import (
     IDENTITY_SIZE,
     Abort,
-    Data,
     End,
     Frame,
     Mode,
-    Open,
+    OpenPipe,
     Ordering,
+    PipeData,
     Receiver,
 )
 
@@ -39,7 +39,11 @@ def outside_of(message: Message) -> Context | None:
 
 def mode_of(frame: Frame) -> Mode | None:
     """Return the mode of a frame that may open a pipe, or `None` for one that may not."""
-    if isinstance(frame, Open) or (isinstance(frame, Data | End) and not frame.mode.confirm):
+    if isinstance(frame, OpenPipe):
+        return frame.mode
+    if isinstance(frame, PipeData | End) and not frame.mode.confirm:
+        isinstance(frame, PipeData | End) and not frame.mode.confirm
+    ):
         return frame.mode
     return None
 
@@ -94,7 +98,7 @@ class Retired:
         """Forget a pipe, because it goes on."""
         self._known.pop(identity, None)
 
-    def begin(self, frame: Open | Data | End | Abort) -> int | None:
+    def begin(self, frame: OpenPipe | PipeData | End | Abort) -> int | None:
         """Return the message number at which a frame opens a pipe that is not open.
 
         Returns:
@@ -103,19 +107,19 @@ class Retired:
         if mode_of(frame) is None:
             return None
         begin, is_over = self._known.get(frame.identity, (1, False))
-        if is_over or (isinstance(frame, Data) and begin > 1 and not self._left(frame, begin)):
+        if is_over or (isinstance(frame, PipeData) and begin > 1 and not self._left(frame, begin)):
             return None
         return begin
 
-    def lost(self, frame: Open | Data | End | Abort) -> tuple[Message, ...]:
+    def lost(self, frame: OpenPipe | PipeData | End | Abort) -> tuple[Message, ...]:
         """Return the messages of a frame that opens no pipe and that no other report covers."""
-        if not isinstance(frame, Data) or frame.mode.confirm:
+        if not isinstance(frame, PipeData) or frame.mode.confirm:
             return ()
         begin, _ = self._known.get(frame.identity, (1, False))
         return self._left(frame, begin)
 
     @staticmethod
-    def _left(frame: Data, begin: int) -> tuple[Message, ...]:
+    def _left(frame: PipeData, begin: int) -> tuple[Message, ...]:
         """Return a frame's messages from a number on; unordered messages have no numbers."""
         if frame.mode.ordering is Ordering.NONE:
             return frame.messages

@@ -21,15 +21,15 @@ from ...protocol import (
 from ...protocol.pipes import (
     NO_EPOCH,
     Abort,
-    Data,
     End,
     Frame,
-    FrameReader,
     Gap,
-    Open,
+    OpenPipe,
     Ordering,
     PipeClosed,
+    PipeData,
     PipeFrameError,
+    PipeFrameReader,
     PipeReceiverOptions,
     Receiver,
     ReceiverState,
@@ -147,7 +147,7 @@ class Receiving:
         self._options = options
         self._on_gap = on_gap
         self._on_closed = on_closed
-        self._reader = FrameReader(worker.address, trace)
+        self._reader = PipeFrameReader(worker.address, trace)
         self._retired = Retired(MAX_RETIRED) if retired is None else retired
         self._budget = budget
         self._counted = 0  # of the budget
@@ -173,7 +173,7 @@ class Receiving:
 
     def receive(self, frame: Frame, message: Message) -> None:
         """Process a frame of a sender, and hand on the messages that are ready."""
-        if not isinstance(frame, Open | Data | End | Abort):
+        if not isinstance(frame, OpenPipe | PipeData | End | Abort):
             self.strangers += 1
             return
         now = self._worker.node.loop.time()
@@ -188,7 +188,7 @@ class Receiving:
         if context is not None and (outside := context[4]) is not None:
             # The other node chose all the routes in the frame.
             self._outside = Context(outside=Outside(MAX_ROUTE_LENGTH, outside.allows))
-        if self._budget is not None and isinstance(frame, Data):
+        if self._budget is not None and isinstance(frame, PipeData):
             frame = self._within(self._budget, machine, frame)
         machine.receive(frame, now)
         if machine.ready and self._retry is None:
@@ -198,7 +198,7 @@ class Receiving:
             self._posted = True
             self._worker._placed.post(self)
 
-    def _within(self, budget: Budget, machine: Receiver, frame: Data) -> Data:
+    def _within(self, budget: Budget, machine: Receiver, frame: PipeData) -> PipeData:
         """Return the frame, without its messages if the budget is used up."""
         early = frame.mode.ordering is Ordering.STRICT and frame.first > machine.next_number
         # Half is kept for messages in order: those held back wait for them.
@@ -219,7 +219,7 @@ class Receiving:
         self._posted = False
         self._settle()
 
-    def _opened(self, frame: Open | Data | End | Abort, now: float) -> Receiver | None:
+    def _opened(self, frame: OpenPipe | PipeData | End | Abort, now: float) -> Receiver | None:
         """Return a receiver for a pipe that is not open, if this frame opens one."""
         mode, begin = mode_of(frame), self._retired.begin(frame)
         if mode is None or begin is None:
@@ -233,7 +233,7 @@ class Receiving:
         self.machine = Receiver(self._options, frame.identity, epoch, mode, now, begin)
         return self.machine
 
-    def _answer_stranger(self, frame: Open | Data | End | Abort, message: Message) -> None:
+    def _answer_stranger(self, frame: OpenPipe | PipeData | End | Abort, message: Message) -> None:
         self.strangers += 1
         answer = answer_to_stranger(frame)
         if answer is not None and message[1]:

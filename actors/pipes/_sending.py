@@ -11,14 +11,14 @@ from ...protocol import Message, OnwardError, Route
 from ...protocol.options import check_timeout
 from ...protocol.pipes import (
     Broken,
-    Data,
     Frame,
-    FrameReader,
     Missed,
     Overdue,
     PipeBroken,
     PipeClosed,
+    PipeData,
     PipeFrameError,
+    PipeFrameReader,
     PipeMissed,
     PipeOptions,
     Sender,
@@ -273,7 +273,7 @@ class Sending:
     def _lose_frame(self, frame: bytes, error: OnwardError) -> None:
         """Report the messages of a frame that could not be sent and is not sent again."""
         sent = None if self.machine.confirmed_mode else decode_frame(frame)
-        if isinstance(sent, Data):
+        if isinstance(sent, PipeData):
             self.machine.unsent += len(sent.messages)
             for message in sent.messages:
                 self._worker.node.lose(message, error)
@@ -325,7 +325,7 @@ class AckReceiver(Worker):
     def __init__(self, sending: Sending) -> None:
         super().__init__()
         self._sending = sending
-        self._reader = FrameReader()
+        self._reader = PipeFrameReader()
 
     def handle_message(self, message: Message) -> None:
         """Process a frame."""

@@ -11,15 +11,15 @@ from ...protocol import Address, Message, OnwardError
 from ...protocol.options import Count, Size, check_options, check_value
 from ...protocol.pipes import (
     Abort,
-    Data,
     End,
-    FrameReader,
     Gap,
-    Open,
+    OpenPipe,
     PipeClosed,
+    PipeData,
+    PipeFrameReader,
     PipeReceiverOptions,
-    Refusal,
-    Refused,
+    PipeRefusal,
+    PipeRefused,
     answer_to_stranger,
     encode_frame,
     frame_identity,
@@ -101,7 +101,7 @@ class PipeService(Worker):
         self._peers = Counter[Address | None]()
         self._retired = Retired(options.retired)
         self._budget = Budget(options.held_bytes)
-        self._reader = FrameReader()
+        self._reader = PipeFrameReader()
 
     @property
     def receivers(self) -> dict[bytes, Address]:
@@ -124,7 +124,7 @@ class PipeService(Worker):
 
     def _made(self, identity: bytes, message: Message) -> Address | None:
         frame = self._reader.read(message[2])
-        if not isinstance(frame, Open | Data | End | Abort):
+        if not isinstance(frame, OpenPipe | PipeData | End | Abort):
             self.node.dead_letter(message, PipeClosed.reason)
             return None
         if self._retired.begin(frame) is None:
@@ -135,10 +135,10 @@ class PipeService(Worker):
         peer = message[1][0] if message[1] else None
         options = self._options
         if len(self._receivers) >= options.receivers:
-            self._answer(message, encode_frame(Refused(identity, Refusal.FULL)))
+            self._answer(message, encode_frame(PipeRefused(identity, PipeRefusal.FULL)))
             raise LimitReached("receivers", options.receivers)
         if self._peers[peer] >= options.receivers_per_peer:
-            self._answer(message, encode_frame(Refused(identity, Refusal.PEER_FULL)))
+            self._answer(message, encode_frame(PipeRefused(identity, PipeRefusal.PEER_FULL)))
             raise LimitReached("receivers_per_peer", options.receivers_per_peer)
         made = PipeReceiver(options.receiver, on_gap=self._on_gap, on_closed=self._closed)
         made._retired, made._budget = self._retired, self._budget

@@ -18,13 +18,13 @@ from ...protocol.options import check_value
 from ...protocol.sessions import (
     Action,
     Frame,
-    Open,
-    Opened,
     Opener,
+    OpenSession,
     Ping,
     Pong,
-    Refused,
     SessionFrameError,
+    SessionOpened,
+    SessionRefused,
     SessionState,
     encode_frame,
 )
@@ -134,7 +134,7 @@ class SessionClient(SessionEnd):
     def _open(self, way: Route, epoch: int) -> None:
         self._trying = way[:-1]
         interval = max(1, round(self._options.liveness.ping_interval * 1000))
-        frame = Open(self._session, epoch, interval)
+        frame = OpenSession(self._session, epoch, interval)
         try:
             self._route_now(Message(way, (self._inner,), encode_frame(frame), self.address))
         except OnwardError as error:
@@ -155,16 +155,16 @@ class SessionClient(SessionEnd):
             super()._take_frame(message)
 
     def _take(self, frame: Frame, message: Message) -> None:
-        if isinstance(frame, Opened):
+        if isinstance(frame, SessionOpened):
             self._opened(frame, message)
-        elif isinstance(frame, Refused):
+        elif isinstance(frame, SessionRefused):
             self._was_refused(frame, message)
         elif isinstance(frame, Pong):
             self._answered(frame, message)
         else:
             raise SessionFrameError(f"{type(frame).__name__} to the opening end")
 
-    def _opened(self, frame: Opened, message: Message) -> None:
+    def _opened(self, frame: SessionOpened, message: Message) -> None:
         if not message.return_route:
             raise SessionFrameError("a handshake's answer without a return route")
         known = self._token
@@ -185,7 +185,7 @@ class SessionClient(SessionEnd):
         self._watch_link(message.return_route[0])
         self._act(actions)
 
-    def _was_refused(self, frame: Refused, message: Message) -> None:
+    def _was_refused(self, frame: SessionRefused, message: Message) -> None:
         if frame.session != self._session or frame.epoch != self._opener.epoch:
             self._too_late(message)
         elif frame.final:

@@ -31,9 +31,9 @@ from ...protocol.ockam import decode_message, encode_message
 from ...protocol.sessions import (
     Action,
     Close,
-    Closed,
-    Data,
+    CloseAck,
     Frame,
+    SessionData,
     SessionFrameError,
     SessionState,
     decode_frame,
@@ -134,7 +134,7 @@ class SessionEnd(LivenessWorker):
     def _transmit(self, message: Message) -> None:
         onward, back, payload, _, context = message
         body = encode_message(Message(onward[1:], back, payload))
-        frame = encode_frame(Data(self._token, body))
+        frame = encode_frame(SessionData(self._token, body))
         self.node.check_payload(frame)
         if context is not None and context.outside is not None:
             # The route is this end's. The other node's part is in the frame, and the other end
@@ -192,17 +192,17 @@ class SessionEnd(LivenessWorker):
             if len(message[0]) > 1:
                 raise SessionFrameError("it is for an address behind this end")
             frame = decode_frame(message.payload)
-            if isinstance(frame, Data | Close | Closed) and frame.token != self._token:
+            if isinstance(frame, SessionData | Close | CloseAck) and frame.token != self._token:
                 self._too_late(message)
-            elif isinstance(frame, Data):
+            elif isinstance(frame, SessionData):
                 if self.state >= SessionState.CLOSING:
                     self._too_late(message)
                     return
                 self._deliver(decode_message(frame.body), message)
             elif isinstance(frame, Close):
-                self._answer(message, Closed(self._token))
+                self._answer(message, CloseAck(self._token))
                 self._act(self._machine.told(frame.reason))
-            elif isinstance(frame, Closed):
+            elif isinstance(frame, CloseAck):
                 self._act(self._machine.acked())
             else:
                 self._take(frame, message)

@@ -13,12 +13,12 @@ from ...protocol.sessions import (
     VERSION,
     Acceptor,
     Frame,
-    Open,
-    Opened,
+    OpenSession,
     Ping,
     Pong,
-    Refused,
     SessionFrameError,
+    SessionOpened,
+    SessionRefused,
     decode_frame,
     encode_frame,
 )
@@ -68,14 +68,14 @@ class AcceptedSession(SessionEnd):
         return self._session
 
     def _take(self, frame: Frame, message: Message) -> None:
-        if isinstance(frame, Open):
+        if isinstance(frame, OpenSession):
             self._opened(frame, message)
         elif isinstance(frame, Ping):
             self._pinged(frame, message)
         else:
             raise SessionFrameError(f"{type(frame).__name__} to the accepting end")
 
-    def _opened(self, frame: Open, message: Message) -> None:
+    def _opened(self, frame: OpenSession, message: Message) -> None:
         before = self._acceptor.epoch
         actions = self._acceptor.opened(self._now(), frame.epoch)
         if actions is None or frame.session != self._session:
@@ -84,7 +84,7 @@ class AcceptedSession(SessionEnd):
         if frame.epoch > before:
             self._way = message.return_route
             self._watch_link(message.return_route[0])
-        self._send(self._way, Opened(self._session, frame.epoch, self._token))
+        self._send(self._way, SessionOpened(self._session, frame.epoch, self._token))
         self._act(actions)
 
     def _pinged(self, frame: Ping, message: Message) -> None:
@@ -167,7 +167,11 @@ class SessionService(Worker):
         """Pass a handshake to the end of its session, which is started if need be."""
         try:
             frame = decode_frame(message.payload)
-            if not isinstance(frame, Open) or not message.return_route or len(message[0]) > 1:
+            if (
+                not isinstance(frame, OpenSession)
+                or not message.return_route
+                or len(message[0]) > 1
+            ):
                 raise SessionFrameError("not a handshake")
         except SessionFrameError:
             self._bad += 1
@@ -184,7 +188,7 @@ class SessionService(Worker):
         except OnwardError as error:
             self.node.dead_letter(message, error)
 
-    def _refusal(self, frame: Open, message: Message) -> tuple[bool, str] | None:
+    def _refusal(self, frame: OpenSession, message: Message) -> tuple[bool, str] | None:
         if frame.version != VERSION:
             return True, f"version {frame.version} is not spoken here"
         if frame.session in self._closed:
@@ -202,14 +206,14 @@ class SessionService(Worker):
             _logger.exception("the access control of %s failed; it denies", self.address)
             return False
 
-    def _refuse(self, frame: Open, message: Message, final: bool, reason: str) -> None:
-        answer = encode_frame(Refused(frame.session, frame.epoch, final, reason))
+    def _refuse(self, frame: OpenSession, message: Message, final: bool, reason: str) -> None:
+        answer = encode_frame(SessionRefused(frame.session, frame.epoch, final, reason))
         try:
             self.reply(message, answer)
         except OnwardError as error:
             self.node.dead_letter(message, error)
 
-    def _begin(self, frame: Open) -> AcceptedSession:
+    def _begin(self, frame: OpenSession) -> AcceptedSession:
         session, node = self._options.session, self.node
         interval = min(max(frame.interval / 1000, _SHORTEST), self._options.max_interval)
         options = replace(session, liveness=replace(session.liveness, ping_interval=interval))

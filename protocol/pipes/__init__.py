@@ -13,24 +13,24 @@ for frame in sender.frames(now):
 """
 
 from ._errors import PipeBroken, PipeClosed, PipeFrameError, PipeFull, PipeMissed
-from ._frame_reader import FrameReader, decode_frame, frame_identity
+from ._frame_reader import PipeFrameReader, decode_frame, frame_identity
 from ._frames import (
     EPOCH_SIZE,
     IDENTITY_SIZE,
     NO_EPOCH,
     Abort,
     Confirm,
-    Data,
     End,
     Ended,
     Frame,
     Hello,
-    Kind,
-    Open,
-    Opened,
+    OpenPipe,
+    PipeData,
+    PipeFrameKind,
+    PipeOpened,
+    PipeRefusal,
+    PipeRefused,
     Ranges,
-    Refusal,
-    Refused,
     Unknown,
     Welcome,
     encode_frame,
@@ -38,10 +38,10 @@ from ._frames import (
 )
 from ._options import MAX_WINDOW, Mode, Ordering, PipeOptions, PipeReceiverOptions
 from ._receiver import Receiver
-from ._receiver_events import Gap, Overflow, ReceiverEvent, answer_to_stranger
+from ._receiver_events import Gap, ReceiverEvent, WindowOverflow, answer_to_stranger
 from ._round_trip import RoundTrip
 from ._sender import Sender
-from ._sender_events import Broken, Closed, Missed, Overdue, SenderEvent
+from ._sender_events import Broken, Missed, Overdue, SenderClosed, SenderEvent
 from ._states import RECEIVER, SENDER, ReceiverInput, ReceiverState, SenderInput, SenderState
 
 __all__ = [
@@ -53,44 +53,44 @@ __all__ = [
     "SENDER",
     "Abort",
     "Broken",
-    "Closed",
     "Confirm",
-    "Data",
     "End",
     "Ended",
     "Frame",
-    "FrameReader",
     "Gap",
     "Hello",
-    "Kind",
     "Missed",
     "Mode",
-    "Open",
-    "Opened",
+    "OpenPipe",
     "Ordering",
     "Overdue",
-    "Overflow",
     "PipeBroken",
     "PipeClosed",
+    "PipeData",
     "PipeFrameError",
+    "PipeFrameKind",
+    "PipeFrameReader",
     "PipeFull",
     "PipeMissed",
+    "PipeOpened",
     "PipeOptions",
     "PipeReceiverOptions",
+    "PipeRefusal",
+    "PipeRefused",
     "Ranges",
     "Receiver",
     "ReceiverEvent",
     "ReceiverInput",
     "ReceiverState",
-    "Refusal",
-    "Refused",
     "RoundTrip",
     "Sender",
+    "SenderClosed",
     "SenderEvent",
     "SenderInput",
     "SenderState",
     "Unknown",
     "Welcome",
+    "WindowOverflow",
     "answer_to_stranger",
     "decode_frame",
     "encode_frame",

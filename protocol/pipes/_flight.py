@@ -7,13 +7,13 @@ from typing import Final
 from .._message import Message
 from ._round_trip import RoundTrip
 
-__all__ = ["Flight", "Segment"]
+__all__ = ["Flight", "SentFrame"]
 
 _OVERTAKEN_BY: Final = 3
 """Frames that were sent later and have arrived, after which one that has not is lost."""
 
 
-class Segment:
+class SentFrame:
     """Messages that were sent in one frame, and will be again if it is lost."""
 
     __slots__ = ("body", "first", "last", "messages", "order", "received", "sends", "sent_at")
@@ -45,7 +45,7 @@ class Flight:
 
     def __init__(self, round_trip: RoundTrip) -> None:
         self._round_trip = round_trip
-        self._flying: dict[int, Segment] = {}
+        self._flying: dict[int, SentFrame] = {}
         self._order = 0
         self._newest = 0  # the latest order known to have arrived
         self.lost_at: float | None = None
@@ -53,7 +53,7 @@ class Flight:
     def __len__(self) -> int:
         return len(self._flying)
 
-    def take_off(self, segment: Segment, now: float) -> None:
+    def take_off(self, segment: SentFrame, now: float) -> None:
         """Record that a segment is sent now."""
         self._order += 1
         segment.order = self._order
@@ -61,7 +61,7 @@ class Flight:
         segment.sends += 1
         self._flying[segment.order] = segment
 
-    def arrived(self, segment: Segment, now: float) -> None:
+    def arrived(self, segment: SentFrame, now: float) -> None:
         """Record the arrival of a segment at the receiver."""
         del self._flying[segment.order]
         passed = now - segment.sent_at
@@ -72,11 +72,11 @@ class Flight:
         if segment.order > self._newest:
             self._newest = segment.order
 
-    def take_lost(self, now: float) -> list[Segment]:
+    def take_lost(self, now: float) -> list[SentFrame]:
         """Remove and return the segments that later frames have overtaken."""
         self.lost_at = None
         overtaken = self._round_trip.overtaken()
-        lost: list[Segment] = []
+        lost: list[SentFrame] = []
         for segment in self._flying.values():
             if segment.order >= self._newest:
                 break
@@ -89,7 +89,7 @@ class Flight:
             del self._flying[segment.order]
         return lost
 
-    def take_oldest(self) -> Segment | None:
+    def take_oldest(self) -> SentFrame | None:
         """Remove and return the segment sent first, if there is one."""
         segment = next(iter(self._flying.values()), None)
         if segment is not None:

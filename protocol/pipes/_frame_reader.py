@@ -19,28 +19,28 @@ from ._frames import (
     VERSION,
     Abort,
     Confirm,
-    Data,
     End,
     Ended,
     Frame,
     Hello,
-    Kind,
-    Open,
-    Opened,
+    OpenPipe,
+    PipeData,
+    PipeFrameKind,
+    PipeOpened,
+    PipeRefusal,
+    PipeRefused,
     Ranges,
-    Refusal,
-    Refused,
     Unknown,
     Welcome,
 )
 from ._options import MAX_WINDOW, Mode
 
-__all__ = ["FrameReader", "decode_frame", "frame_identity"]
+__all__ = ["PipeFrameReader", "decode_frame", "frame_identity"]
 
 _SMALLEST_MESSAGE: Final = 7  # length, count, type, length, a byte, count, length
 
 
-class FrameReader:
+class PipeFrameReader:
     """Reads frames, and remembers the routes it read last.
 
     At 256 pairs of routes, or 256 KiB of them, it forgets all.
@@ -133,7 +133,7 @@ def decode_frame(frame: bytes) -> Frame:
     Raises:
         PipeFrameError: It is none.
     """
-    return FrameReader().read(frame)
+    return PipeFrameReader().read(frame)
 
 
 def frame_identity(frame: bytes) -> bytes:
@@ -174,10 +174,10 @@ def _read_tracing(reader: Reader) -> str:
         raise PipeFrameError("a tracing text that is no UTF-8") from None
 
 
-def _read_reason(reader: Reader) -> Refusal:
+def _read_reason(reader: Reader) -> PipeRefusal:
     number = reader.uint()
     try:
-        return Refusal(number)
+        return PipeRefusal(number)
     except ValueError:
         raise PipeFrameError(f"there is no reason {number}") from None
 
@@ -213,17 +213,17 @@ def _read_ranges(reader: Reader, end: int) -> Ranges:
     return tuple(found)
 
 
-def _read_data(self: FrameReader, data: bytes, reader: Reader, identity: bytes) -> Data:
+def _read_data(self: PipeFrameReader, data: bytes, reader: Reader, identity: bytes) -> PipeData:
     epoch, mode = _take(data, reader, EPOCH_SIZE), _read_mode(reader)
     base, first, count = reader.uint(), reader.uint(), reader.uint()
     if not 0 < base <= first:
         raise PipeFrameError(f"messages from {first} on, of those from {base} on")
     began = reader.position
     messages = self.messages(data, reader, count)
-    return Data(identity, epoch, mode, base, first, messages, reader.position - began)
+    return PipeData(identity, epoch, mode, base, first, messages, reader.position - began)
 
 
-def _read_confirm(_: FrameReader, data: bytes, reader: Reader, identity: bytes) -> Confirm:
+def _read_confirm(_: PipeFrameReader, data: bytes, reader: Reader, identity: bytes) -> Confirm:
     epoch, done = _take(data, reader, EPOCH_SIZE), reader.uint()
     received = _read_ranges(reader, done)
     missed = _read_ranges(reader, 0)
@@ -232,26 +232,32 @@ def _read_confirm(_: FrameReader, data: bytes, reader: Reader, identity: bytes) 
     return Confirm(identity, epoch, done, received, missed)
 
 
-_Read: TypeAlias = Callable[[FrameReader, bytes, Reader, bytes], Frame]
+_Read: TypeAlias = Callable[[PipeFrameReader, bytes, Reader, bytes], Frame]
 
 _READERS: Final[dict[int, _Read]] = {
-    Kind.OPEN: lambda _, __, reader, identity: Open(identity, _read_mode(reader)),
-    Kind.OPENED: lambda _, data, reader, identity: Opened(
+    PipeFrameKind.OPEN: lambda _, __, reader, identity: OpenPipe(identity, _read_mode(reader)),
+    PipeFrameKind.OPENED: lambda _, data, reader, identity: PipeOpened(
         identity, _take(data, reader, EPOCH_SIZE), reader.uint(), reader.uint(), reader.uint()
     ),
-    Kind.DATA: _read_data,
-    Kind.CONFIRM: _read_confirm,
-    Kind.END: lambda _, data, reader, identity: End(
+    PipeFrameKind.DATA: _read_data,
+    PipeFrameKind.CONFIRM: _read_confirm,
+    PipeFrameKind.END: lambda _, data, reader, identity: End(
         identity, _take(data, reader, EPOCH_SIZE), _read_mode(reader), reader.uint()
     ),
-    Kind.ENDED: lambda _, data, reader, identity: Ended(identity, _take(data, reader, EPOCH_SIZE)),
-    Kind.ABORT: lambda _, data, reader, identity: Abort(identity, _take(data, reader, EPOCH_SIZE)),
-    Kind.UNKNOWN: lambda _, data, reader, identity: Unknown(
+    PipeFrameKind.ENDED: lambda _, data, reader, identity: Ended(
         identity, _take(data, reader, EPOCH_SIZE)
     ),
-    Kind.HELLO: lambda _, __, reader, identity: Hello(identity, reader.uint()),
-    Kind.WELCOME: lambda _, __, reader, identity: Welcome(identity, reader.uint()),
-    Kind.REFUSED: lambda _, __, reader, identity: Refused(identity, _read_reason(reader)),
+    PipeFrameKind.ABORT: lambda _, data, reader, identity: Abort(
+        identity, _take(data, reader, EPOCH_SIZE)
+    ),
+    PipeFrameKind.UNKNOWN: lambda _, data, reader, identity: Unknown(
+        identity, _take(data, reader, EPOCH_SIZE)
+    ),
+    PipeFrameKind.HELLO: lambda _, __, reader, identity: Hello(identity, reader.uint()),
+    PipeFrameKind.WELCOME: lambda _, __, reader, identity: Welcome(identity, reader.uint()),
+    PipeFrameKind.REFUSED: lambda _, __, reader, identity: PipeRefused(
+        identity, _read_reason(reader)
+    ),
 }
 
 _MODES: Final = {number: Mode.of(number) for number in (0, 1, 2, 4, 5, 6)}

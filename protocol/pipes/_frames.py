@@ -66,17 +66,17 @@ __all__ = [
     "VERSION",
     "Abort",
     "Confirm",
-    "Data",
     "End",
     "Ended",
     "Frame",
     "Hello",
-    "Kind",
-    "Open",
-    "Opened",
+    "OpenPipe",
+    "PipeData",
+    "PipeFrameKind",
+    "PipeOpened",
+    "PipeRefusal",
+    "PipeRefused",
     "Ranges",
-    "Refusal",
-    "Refused",
     "RouteWriter",
     "Unknown",
     "Welcome",
@@ -105,7 +105,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Ranges of numbers in ascending order, not touching: first and last of each."""
 
 
-class Kind(IntEnum):
+class PipeFrameKind(IntEnum):
     """The kind of a frame; its second byte."""
 
     OPEN = 1
@@ -121,7 +121,7 @@ class Kind(IntEnum):
     REFUSED = 11
 
 
-class Refusal(IntEnum):
+class PipeRefusal(IntEnum):
     """The reason for refusing a pipe or channel."""
 
     FULL = 1
@@ -132,7 +132,7 @@ class Refusal(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenPipe:
     """A sender asks for a pipe to be opened."""
 
     identity: bytes
@@ -140,7 +140,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class PipeOpened:
     """A receiver has opened a pipe.
 
     It says how much it takes, in messages and bytes, and after how many milliseconds without a word
@@ -155,7 +155,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class PipeData:
     """Messages of a pipe, numbered from `first` on. Without any it asks for a confirmation.
 
     `size` is how many bytes the messages are in the frame; 0 in one that was not read from bytes.
@@ -232,15 +232,25 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class PipeRefused:
     """A pipe or a channel is not opened."""
 
     identity: bytes
-    reason: Refusal
+    reason: PipeRefusal
 
 
 Frame: TypeAlias = (
-    Open | Opened | Data | Confirm | End | Ended | Abort | Unknown | Hello | Welcome | Refused
+    OpenPipe
+    | PipeOpened
+    | PipeData
+    | Confirm
+    | End
+    | Ended
+    | Abort
+    | Unknown
+    | Hello
+    | Welcome
+    | PipeRefused
 )
 """Any frame."""
 
@@ -327,7 +337,7 @@ def encode_messages(
     """Write a `DATA` frame of messages that are written already, one after the other."""
     return b"".join(
         (
-            _head(Kind.DATA, identity),
+            _head(PipeFrameKind.DATA, identity),
             epoch,
             encode_uint(mode.number),
             encode_uint(base),
@@ -341,37 +351,37 @@ def encode_messages(
 def encode_frame(frame: Frame) -> bytes:
     """Write a frame."""
     match frame:
-        case Open(identity, mode):
-            return _head(Kind.OPEN, identity) + encode_uint(mode.number)
-        case Opened(identity, epoch, window, size, idle):
-            head = _head(Kind.OPENED, identity) + epoch
+        case OpenPipe(identity, mode):
+            return _head(PipeFrameKind.OPEN, identity) + encode_uint(mode.number)
+        case PipeOpened(identity, epoch, window, size, idle):
+            head = _head(PipeFrameKind.OPENED, identity) + epoch
             return head + encode_uint(window) + encode_uint(size) + encode_uint(idle)
-        case Data(identity, epoch, mode, base, first, messages):
+        case PipeData(identity, epoch, mode, base, first, messages):
             write = RouteWriter().write
             body = [write(each) + encode_data(each[2]) for each in messages]
             return encode_messages(
                 identity, epoch, mode, base, first, len(messages), b"".join(body)
             )
         case Confirm(identity, epoch, done, received, missed):
-            head = _head(Kind.CONFIRM, identity) + epoch + encode_uint(done)
+            head = _head(PipeFrameKind.CONFIRM, identity) + epoch + encode_uint(done)
             return head + _encode_ranges(received, done) + _encode_ranges(missed, 0)
         case End(identity, epoch, mode, last):
-            head = _head(Kind.END, identity)
+            head = _head(PipeFrameKind.END, identity)
             return head + epoch + encode_uint(mode.number) + encode_uint(last)
         case Ended(identity, epoch):
-            return _head(Kind.ENDED, identity) + epoch
+            return _head(PipeFrameKind.ENDED, identity) + epoch
         case Abort(identity, epoch):
-            return _head(Kind.ABORT, identity) + epoch
+            return _head(PipeFrameKind.ABORT, identity) + epoch
         case Unknown(identity, epoch):
-            return _head(Kind.UNKNOWN, identity) + epoch
-        case Refused(identity, reason):
-            return _head(Kind.REFUSED, identity) + encode_uint(reason)
+            return _head(PipeFrameKind.UNKNOWN, identity) + epoch
+        case PipeRefused(identity, reason):
+            return _head(PipeFrameKind.REFUSED, identity) + encode_uint(reason)
         case _:
-            kind = Kind.HELLO if isinstance(frame, Hello) else Kind.WELCOME
+            kind = PipeFrameKind.HELLO if isinstance(frame, Hello) else PipeFrameKind.WELCOME
             return _head(kind, frame.identity) + encode_uint(frame.idle)
 
 
-def _head(kind: Kind, identity: bytes) -> bytes:
+def _head(kind: PipeFrameKind, identity: bytes) -> bytes:
     return bytes((VERSION, kind)) + identity
 
 

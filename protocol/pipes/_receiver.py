@@ -32,18 +32,18 @@ from ._frames import (
     NO_EPOCH,
     Abort,
     Confirm,
-    Data,
     End,
     Ended,
-    Open,
-    Opened,
+    OpenPipe,
+    PipeData,
+    PipeOpened,
     Ranges,
     encode_frame,
     message_size,
 )
 from ._missed import MAX_RANGES, MissedNumbers, ranges_of
 from ._options import Mode, Ordering, PipeReceiverOptions
-from ._receiver_events import Gap, Overflow, ReceiverEvent, answer_to_stranger
+from ._receiver_events import Gap, ReceiverEvent, WindowOverflow, answer_to_stranger
 from ._states import RECEIVER, ReceiverInput, ReceiverState
 
 __all__ = ["Receiver"]
@@ -132,18 +132,18 @@ class Receiver:
 
     # --- what the sender says -------------------------------------------------------------------
 
-    def receive(self, frame: Open | Data | End | Abort, now: float) -> None:
+    def receive(self, frame: OpenPipe | PipeData | End | Abort, now: float) -> None:
         """Receive a frame of the sender with this pipe's identity.
 
         A frame of another epoch is answered with `Unknown`: it was for an earlier receiver.
         """
-        if isinstance(frame, Open):
+        if isinstance(frame, OpenPipe):
             self._open(now)
         elif frame.epoch != self.epoch or self.state is ReceiverState.CLOSED:
             answer = answer_to_stranger(frame)
             if answer is not None:
                 self._answers.append(answer)
-        elif isinstance(frame, Data):
+        elif isinstance(frame, PipeData):
             self._data(frame, now)
         elif isinstance(frame, End):
             self.over = True
@@ -162,11 +162,11 @@ class Receiver:
     def _open(self, now: float) -> None:
         options = self._options
         idle = max(1, int(1000 * options.idle_timeout))
-        opened = Opened(self.identity, self.epoch, options.window, options.window_bytes, idle)
+        opened = PipeOpened(self.identity, self.epoch, options.window, options.window_bytes, idle)
         self._answers.append(encode_frame(opened))
         self._heard(now)
 
-    def _data(self, frame: Data, now: float) -> None:
+    def _data(self, frame: PipeData, now: float) -> None:
         self._heard(now)
         if self._missed:
             self._missed.heard(frame.base)
@@ -187,7 +187,7 @@ class Receiver:
         if self._gap_at is None:
             self._watch_gap(now)
 
-    def _takes_any(self, frame: Data) -> bool:
+    def _takes_any(self, frame: PipeData) -> bool:
         """Whether any message of a frame may be taken."""
         options, messages = self._options, frame.messages
         if self.mode.confirm:
@@ -201,11 +201,11 @@ class Receiver:
         self.refuse_frame(frame)  # a whole window is ready and not handed on
         return False
 
-    def refuse_frame(self, frame: Data) -> None:
+    def refuse_frame(self, frame: PipeData) -> None:
         """Count the messages of a frame as beyond the window; what does not come again is lost."""
         self.beyond += len(frame.messages)
         if not self.mode.confirm:
-            self._events.append(Overflow(frame.messages))
+            self._events.append(WindowOverflow(frame.messages))
 
     def _take(self, first: int, messages: tuple[Message, ...]) -> None:
         ordering = self.mode.ordering

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from .._message import Message
-from ._frames import Abort, Data, End, Ended, Open, Unknown, encode_frame
+from ._frames import Abort, End, Ended, OpenPipe, PipeData, Unknown, encode_frame
 
-__all__ = ["Gap", "Overflow", "ReceiverEvent", "answer_to_stranger"]
+__all__ = ["Gap", "ReceiverEvent", "WindowOverflow", "answer_to_stranger"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +28,23 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Overflow:
+class WindowOverflow:
     """Messages of a pipe that is not confirmed came while the window was full, and are lost."""
 
     messages: tuple[Message, ...]
 
 
-ReceiverEvent: TypeAlias = Gap | Overflow
+ReceiverEvent: TypeAlias = Gap | WindowOverflow
 """An event of a receiver."""
 
 
-def answer_to_stranger(frame: Open | Data | End | Abort) -> bytes | None:
+def answer_to_stranger(frame: OpenPipe | PipeData | End | Abort) -> bytes | None:
     """Return what a receiver answers to a frame of a pipe that is not known or over, if anything.
 
     The end of a pipe that is not confirmed is known to have come: nothing else is asked.
     """
     if isinstance(frame, End) and not frame.mode.confirm:
         return encode_frame(Ended(frame.identity, frame.epoch))
-    if isinstance(frame, Data | End) and frame.mode.confirm:
+    if isinstance(frame, PipeData | End) and frame.mode.confirm:
         return encode_frame(Unknown(frame.identity, frame.epoch))
     return None

@@ -26,7 +26,7 @@ from .._message import Message
 from .._words import counted
 from ..bare import encode_data
 from ._errors import PipeClosed, PipeFull
-from ._flight import Flight, Segment
+from ._flight import Flight, SentFrame
 from ._frames import (
     NO_EPOCH,
     Abort,
@@ -34,10 +34,10 @@ from ._frames import (
     End,
     Ended,
     Frame,
-    Open,
-    Opened,
-    Refusal,
-    Refused,
+    OpenPipe,
+    PipeOpened,
+    PipeRefusal,
+    PipeRefused,
     RouteWriter,
     Unknown,
     encode_frame,
@@ -45,7 +45,7 @@ from ._frames import (
 )
 from ._options import PipeOptions
 from ._round_trip import RoundTrip
-from ._sender_events import Broken, Closed, Missed, Overdue, SenderEvent
+from ._sender_events import Broken, Missed, Overdue, SenderClosed, SenderEvent
 from ._states import SENDER, SenderInput, SenderState
 
 __all__ = ["Sender"]
@@ -57,8 +57,8 @@ _PLAIN_END_TRIES: Final = 3
 """The same for an unconfirmed pipe: there may be no receiver, and nothing is promised."""
 
 _REFUSALS: Final = {
-    Refusal.FULL: "the receiver has as many pipes as it may",
-    Refusal.PEER_FULL: "the receiver has as many pipes of this peer as one may have",
+    PipeRefusal.FULL: "the receiver has as many pipes as it may",
+    PipeRefusal.PEER_FULL: "the receiver has as many pipes of this peer as one may have",
 }
 
 
@@ -114,7 +114,7 @@ class Sender:
         self._next = 1
         self._done = 0
         self._bytes = 0  # of the segments
-        self._segments: deque[Segment] = deque()
+        self._segments: deque[SentFrame] = deque()
         self._flight = Flight(self.round_trip)
         self._keep_alive = self._options.keep_alive
         self._again_at: float | None = None
@@ -241,7 +241,7 @@ class Sender:
         """Receive a frame of the receiver. Frames of another pipe are counted and ignored."""
         if frame.identity != self._identity:
             self.stale += 1
-        elif isinstance(frame, Opened) and not self._opened:
+        elif isinstance(frame, PipeOpened) and not self._opened:
             self._epoch = frame.epoch
             self._opened = True
             self._window = max(1, min(self._window, frame.window))
@@ -250,7 +250,7 @@ class Sender:
             self._move(SenderInput.OPENED)
             self._heard(now)
             self._after(now)
-        elif isinstance(frame, Refused) and not (self._opened and self._mode.confirm):
+        elif isinstance(frame, PipeRefused) and not (self._opened and self._mode.confirm):
             if self.state is not SenderState.ENDING:
                 self._break(_REFUSALS[frame.reason], keep_queue=False)
             self._move(SenderInput.REFUSED)
@@ -337,7 +337,7 @@ class Sender:
     def _send_again(self, now: float) -> None:
         """Send again the frames that should have been answered by now."""
         if not self._opened:
-            self._out.append(encode_frame(Open(self._identity, self._mode)))
+            self._out.append(encode_frame(OpenPipe(self._identity, self._mode)))
             self._arm(now)
         elif self.state is SenderState.ENDING:
             if self.round_trip.backoff > (_END_TRIES if self._mode.confirm else _PLAIN_END_TRIES):
@@ -368,7 +368,7 @@ class Sender:
         self._identity = self._new_identity()
         if self._mode.confirm:
             self._move(SenderInput.SEND)
-            self._out.append(encode_frame(Open(self._identity, self._mode)))
+            self._out.append(encode_frame(OpenPipe(self._identity, self._mode)))
             self._arm(now)
         else:
             self._move(SenderInput.START)
@@ -414,14 +414,14 @@ class Sender:
         self._next += len(messages)
         self.frames_sent += 1
         if self._mode.confirm:
-            segment = Segment(first, messages, body)
+            segment = SentFrame(first, messages, body)
             self._segments.append(segment)
             self._bytes += len(body)
             self._transmit(segment, now)
         else:
             self._emit(first, len(messages), body)
 
-    def _transmit(self, segment: Segment, now: float) -> None:
+    def _transmit(self, segment: SentFrame, now: float) -> None:
         if segment.sends:
             self.resent += 1
         self._flight.take_off(segment, now)
@@ -495,7 +495,7 @@ class Sender:
         state = SENDER.get((self.state, given), self.state)
         if state is SenderState.CLOSED and self.state is not state:
             self._forget()
-            self._events.append(Closed())
+            self._events.append(SenderClosed())
         self.state = state
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from .._message import Message
 
-__all__ = ["Broken", "Closed", "Missed", "Overdue", "SenderEvent"]
+__all__ = ["Broken", "Missed", "Overdue", "SenderClosed", "SenderEvent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class SenderClosed:
     """The sender is done; nothing more comes of it."""
 
 
-SenderEvent: TypeAlias = Missed | Overdue | Broken | Closed
+SenderEvent: TypeAlias = Missed | Overdue | Broken | SenderClosed
 """An event of a sender."""

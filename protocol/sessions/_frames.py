@@ -20,16 +20,16 @@ __all__ = [
     "MAX_REASON",
     "VERSION",
     "Close",
-    "Closed",
-    "Data",
+    "CloseAck",
     "Frame",
     "FrameKind",
-    "Open",
-    "Opened",
+    "OpenSession",
     "Ping",
     "Pong",
-    "Refused",
+    "SessionData",
     "SessionFrameError",
+    "SessionOpened",
+    "SessionRefused",
     "decode_frame",
     "encode_frame",
 ]
@@ -73,7 +73,7 @@ class SessionFrameError(ProtocolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenSession:
     """Asks a service for a session, or for the one there is to come by a new way.
 
     Attributes:
@@ -90,7 +90,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SessionOpened:
     """Says that there is a session.
 
     Attributes:
@@ -106,7 +106,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class SessionRefused:
     """Says that there will be none.
 
     Attributes:
@@ -153,7 +153,7 @@ class Pong:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class SessionData:
     """A message through the session.
 
     Attributes:
@@ -179,7 +179,7 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class CloseAck:
     """Confirms a close.
 
     Attributes:
@@ -189,7 +189,9 @@ class Closed:
     token: bytes
 
 
-Frame: TypeAlias = Open | Opened | Refused | Ping | Pong | Data | Close | Closed
+Frame: TypeAlias = (
+    OpenSession | SessionOpened | SessionRefused | Ping | Pong | SessionData | Close | CloseAck
+)
 """Any of them."""
 
 
@@ -200,17 +202,17 @@ def encode_frame(frame: Frame) -> bytes:
         BareError: A number is out of range.
     """
     match frame:
-        case Data(token, body):
+        case SessionData(token, body):
             return b"".join((_DATA, encode_data(token), body))
         case Ping(token, epoch, number):
             return _head(FrameKind.PING, token, epoch, number)
         case Pong(token, epoch, number):
             return _head(FrameKind.PONG, token, epoch, number)
-        case Open(session, epoch, interval, version):
+        case OpenSession(session, epoch, interval, version):
             return _head(FrameKind.OPEN, session, epoch, interval, version)
-        case Opened(session, epoch, token):
+        case SessionOpened(session, epoch, token):
             return _head(FrameKind.OPENED, session, epoch) + encode_data(token)
-        case Refused(session, epoch, final, reason):
+        case SessionRefused(session, epoch, final, reason):
             return _head(FrameKind.REFUSED, session, epoch, int(final)) + _text(reason)
         case Close(token, reason):
             return _head(FrameKind.CLOSE, token) + _text(reason)
@@ -238,7 +240,7 @@ def decode_frame(data: bytes) -> Frame:
     reader = Reader(data)
     try:
         frame = _read(reader, data)
-        if not isinstance(frame, Data):
+        if not isinstance(frame, SessionData):
             reader.finish()
     except BareError as error:
         raise SessionFrameError(error.reason) from None
@@ -249,21 +251,21 @@ def _read(reader: Reader, data: bytes) -> Frame:
     kind = reader.uint()
     identity = _identity(reader)
     if kind == FrameKind.DATA:
-        return Data(identity, data[reader.position :])
+        return SessionData(identity, data[reader.position :])
     if kind == FrameKind.PING:
         return Ping(identity, reader.uint(), reader.uint())
     if kind == FrameKind.PONG:
         return Pong(identity, reader.uint(), reader.uint())
     if kind == FrameKind.OPEN:
-        return Open(identity, reader.uint(), reader.uint(), reader.uint())
+        return OpenSession(identity, reader.uint(), reader.uint(), reader.uint())
     if kind == FrameKind.OPENED:
-        return Opened(identity, reader.uint(), _identity(reader))
+        return SessionOpened(identity, reader.uint(), _identity(reader))
     if kind == FrameKind.REFUSED:
-        return Refused(identity, reader.uint(), _flag(reader), _reason(reader))
+        return SessionRefused(identity, reader.uint(), _flag(reader), _reason(reader))
     if kind == FrameKind.CLOSE:
         return Close(identity, _reason(reader))
     if kind == FrameKind.CLOSED:
-        return Closed(identity)
+        return CloseAck(identity)
     raise SessionFrameError(f"{kind} is no kind of frame")
 
 

@@ -17,8 +17,8 @@ from onward.protocol import Address, Message, RouteLike, address, route
 from onward.protocol.bare import Reader, encode_uint
 from onward.protocol.sessions import (
     LivenessOptions,
-    Open,
-    Opened,
+    OpenSession,
+    SessionOpened,
     SessionState,
     decode_frame,
     encode_frame,
@@ -78,12 +78,12 @@ async def test_the_handshake_is_sent_when_the_client_starts() -> None:
         session = await SessionClient.on(node, "session", "service")
         message = await service.next()
         frame = decode_frame(message.payload)
-        assert isinstance(frame, Open)
+        assert isinstance(frame, OpenSession)
         assert (frame.epoch, session.state) == (1, SessionState.ESTABLISHING)
         assert message.onward_route == route("service")
 
         # And the answer makes it a session.
-        service.reply(message, encode_frame(Opened(frame.session, frame.epoch, b"token")))
+        service.reply(message, encode_frame(SessionOpened(frame.session, frame.epoch, b"token")))
         await session.until_up()
 
 
@@ -91,9 +91,9 @@ async def test_the_handshake_is_sent_when_the_client_starts() -> None:
 async def test_the_service_answers_a_handshake() -> None:
     async with Node() as node:
         await node.start(SessionService, address="sessions")
-        answer = await node.request("sessions", encode_frame(Open(b"session", 1, 10_000)))
+        answer = await node.request("sessions", encode_frame(OpenSession(b"session", 1, 10_000)))
         frame = decode_frame(answer.payload)
-        assert isinstance(frame, Opened)
+        assert isinstance(frame, SessionOpened)
         assert (frame.session, frame.epoch) == (b"session", 1)
 
 

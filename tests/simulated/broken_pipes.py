@@ -15,8 +15,8 @@ from onward.protocol.pipes import (
     NO_EPOCH,
     Confirm,
     Frame,
-    FrameReader,
-    Opened,
+    PipeFrameReader,
+    PipeOpened,
     PipeReceiverOptions,
     Receiver,
     Sender,
@@ -63,8 +63,8 @@ class SaysItHasRoom(Receiver):
 
     def _open(self, now: float) -> None:
         super()._open(now)
-        answer = FrameReader().read(self._answers.pop())
-        assert isinstance(answer, Opened)
+        answer = PipeFrameReader().read(self._answers.pop())
+        assert isinstance(answer, PipeOpened)
         self._answers.append(encode_frame(replace(answer, window=MAX_WINDOW)))
 
 
@@ -136,7 +136,7 @@ class NeverSaysUnknown(Receiving):
     __slots__ = ()
 
     def _send(self, route: Route, frame: bytes) -> None:
-        if not isinstance(FrameReader().read(frame), Unknown):
+        if not isinstance(PipeFrameReader().read(frame), Unknown):
             super()._send(route, frame)
 
 

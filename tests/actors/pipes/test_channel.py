@@ -16,8 +16,8 @@ from onward.protocol.pipes import (
     PipeBroken,
     PipeClosed,
     PipeOptions,
-    Refusal,
-    Refused,
+    PipeRefusal,
+    PipeRefused,
     Welcome,
     encode_frame,
 )
@@ -140,7 +140,7 @@ async def test_a_service_answers_once_more_and_keeps_its_limit() -> None:
         await back.count(3)
         assert back.payloads == [
             *[encode_frame(Welcome(bytes(16), 300_000))] * 2,
-            encode_frame(Refused(b"x" * 16, Refusal.FULL)),
+            encode_frame(PipeRefused(b"x" * 16, PipeRefusal.FULL)),
         ]
         assert made == list(service.channels)
         await asyncio.sleep(1)

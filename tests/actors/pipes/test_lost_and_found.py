@@ -14,17 +14,17 @@ from onward.actors.testing import Probe, virtual_time
 from onward.protocol import Address, Context, Message, route
 from onward.protocol.pipes import (
     Broken,
-    Data,
     Gap,
     Missed,
     Mode,
-    Open,
-    Opened,
+    OpenPipe,
     Ordering,
+    PipeData,
+    PipeOpened,
     PipeOptions,
     PipeReceiverOptions,
-    Refusal,
-    Refused,
+    PipeRefusal,
+    PipeRefused,
     decode_frame,
     encode_frame,
 )
@@ -229,12 +229,12 @@ async def test_a_service_says_that_it_is_full_and_keeps_places_for_others() -> N
         service = PipeService(PipeServiceOptions(receivers=3, receivers_per_peer=2))
         await node.start(lambda: service, address="pipes")
         for number in range(3):
-            frame = encode_frame(Open(bytes([number]) * 16, Mode()))
+            frame = encode_frame(OpenPipe(bytes([number]) * 16, Mode()))
             node.send("pipes", frame, return_route="back")
         await back.count(3)
         refused, *opened = [decode_frame(each) for each in back.payloads]
-        assert [type(each) for each in opened] == [Opened, Opened]
-        assert refused == Refused(bytes([2]) * 16, Refusal.PEER_FULL)
+        assert [type(each) for each in opened] == [PipeOpened, PipeOpened]
+        assert refused == PipeRefused(bytes([2]) * 16, PipeRefusal.PEER_FULL)
         broken: list[Broken] = []
         senders = [PipeSender("pipes", on_broken=broken.append) for _ in range(2)]
         for number, sender in enumerate(senders):
@@ -307,6 +307,6 @@ async def test_a_service_loses_late_frames_aloud() -> None:
         (identity,) = service.receivers
         await sender.end()
         late = tuple(Message(to, (), payload) for payload in (b"1", b"2"))
-        node.send("pipes", encode_frame(Data(identity, bytes(8), plain, 1, 1, late)))
+        node.send("pipes", encode_frame(PipeData(identity, bytes(8), plain, 1, 1, late)))
         await asyncio.sleep(0.1)
         assert [each.message.payload for each in node.dead_letters.recent] == [b"2"]

@@ -20,15 +20,15 @@ from onward.protocol.pipes import (
     NO_EPOCH,
     Abort,
     Confirm,
-    Data,
     End,
     Ended,
     Gap,
     Hello,
     Missed,
     Mode,
-    Open,
+    OpenPipe,
     Ordering,
+    PipeData,
     PipeOptions,
     PipeReceiverOptions,
     Unknown,
@@ -61,7 +61,7 @@ def _same(sender: PipeSender) -> PipeSender:
 def data(*payloads: bytes, first: int = 1, identity: bytes = ID, mode: Mode = PLAIN) -> bytes:
     to = route("probe")
     messages = tuple(Message(to, (), payload) for payload in payloads)
-    return encode_frame(Data(identity, NO_EPOCH, mode, first, first, messages))
+    return encode_frame(PipeData(identity, NO_EPOCH, mode, first, first, messages))
 
 
 @virtual_time
@@ -143,7 +143,7 @@ async def test_a_pipe_opened_later_takes_the_place_of_the_one_before() -> None:
         node.send("out", data(b"4", b"5", first=4))  # over
         await asyncio.sleep(0.1)
         assert [each.message.payload for each in node.dead_letters.recent] == [b"5"]
-        node.send("out", encode_frame(Open(ID, Mode())), return_route="back")
+        node.send("out", encode_frame(OpenPipe(ID, Mode())), return_route="back")
         node.send("out", encode_frame(End(ID, EPOCH, Mode(), 4)), return_route="back")
         node.send("out", encode_frame(Abort(ID, EPOCH)), return_route="back")
         node.send("out", encode_frame(Hello(ID, 1000)), return_route="back")
@@ -273,7 +273,7 @@ async def test_a_service_answers_for_pipes_it_does_not_know() -> None:
     async with Node() as node:
         back = await Probe.on(node, "back")
         await node.start(PipeService, address="pipes")
-        unknown = encode_frame(Data(ID, EPOCH, Mode(), 1, 1, ()))
+        unknown = encode_frame(PipeData(ID, EPOCH, Mode(), 1, 1, ()))
         node.send("pipes", unknown, return_route="back")
         node.send("pipes", unknown)
         node.send("pipes", encode_frame(Confirm(ID, EPOCH, 1)), return_route="back")

@@ -33,15 +33,15 @@ from onward.protocol import (
 from onward.protocol.ockam import decode_message, encode_message
 from onward.protocol.sessions import (
     Close,
-    Closed,
-    Data,
+    CloseAck,
     Frame,
     LivenessOptions,
-    Open,
-    Opened,
+    OpenSession,
     Ping,
     Pong,
-    Refused,
+    SessionData,
+    SessionOpened,
+    SessionRefused,
     SessionState,
     decode_frame,
     encode_frame,
@@ -73,9 +73,9 @@ class Service:
     def send(self, frame: Frame) -> None:
         self.probe.send(self.back, encode_frame(frame))
 
-    async def open(self) -> Open:
-        frame: Open = await self.until(Open)
-        self.send(Opened(frame.session, frame.epoch, self.token))
+    async def open(self) -> OpenSession:
+        frame: OpenSession = await self.until(OpenSession)
+        self.send(SessionOpened(frame.session, frame.epoch, self.token))
         await sleep(0.01)
         return frame
 
@@ -95,11 +95,11 @@ async def test_a_message_and_its_answer() -> None:
         assert (opened.epoch, opened.interval, session.state) == (1, 1000, SessionState.UP)
         asker = await Probe.on(node, "asker")
         asker.send("s => echo => more", b"hi")
-        frame = await service.until(Data)
+        frame = await service.until(SessionData)
         message = decode_message(frame.body)
         assert message.onward_route == route("echo => more")
         assert message.return_route == route("asker")
-        service.send(Data(b"token", encode_message(message.reply(b"HI"))))
+        service.send(SessionData(b"token", encode_message(message.reply(b"HI"))))
         answer = await asker.next()
         assert (answer.payload, answer.return_route) == (b"HI", route("s => echo"))
         assert answer.source == session.address
@@ -136,7 +136,7 @@ async def test_what_is_sent_while_it_is_down_is_kept_in_order() -> None:
         assert session.statistics().kept == 150
         await service.open()
         for number in range(150):
-            frame: Data = await service.until(Data)
+            frame: SessionData = await service.until(SessionData)
             assert decode_message(frame.body).payload == bytes([number])
         assert session.statistics().kept == 0
 
@@ -164,7 +164,7 @@ async def test_while_down_it_may_refuse() -> None:
             await node.request("s => echo", b"1")
         await service.open()
         node.send("s => echo", b"2")
-        assert isinstance(await service.until(Data), Data)
+        assert isinstance(await service.until(SessionData), SessionData)
 
 
 @virtual_time
@@ -213,10 +213,10 @@ async def test_a_message_finds_that_the_first_step_is_gone() -> None:
         session = await SessionClient.on(
             node, "s", "77#x => sessions", options=SessionOptions(liveness=TIMES)
         )
-        opened = await service.until(Open)
+        opened = await service.until(OpenSession)
         service.probe.send(
             service.back,
-            encode_frame(Opened(opened.session, 1, b"token")),
+            encode_frame(SessionOpened(opened.session, 1, b"token")),
             return_route="77#x => gone",
         )
         await sleep(0.01)
@@ -226,10 +226,10 @@ async def test_a_message_finds_that_the_first_step_is_gone() -> None:
         assert session.cause == "the first hop of the route is gone"
         assert session.statistics().kept == 1
         # It is up again with something kept, which then finds the same.
-        opened = await service.until(Open)
+        opened = await service.until(OpenSession)
         service.probe.send(
             service.back,
-            encode_frame(Opened(opened.session, opened.epoch, b"token")),
+            encode_frame(SessionOpened(opened.session, opened.epoch, b"token")),
             return_route="77#x => gone",
         )
         await sleep(0.01)
@@ -251,7 +251,9 @@ async def test_kept_messages_wait_for_room_behind_the_session() -> None:
         await service.open()
         await sleep(2)
         frames = [decode_frame(each) for each in service.probe.payloads]
-        bodies = [decode_message(each.body).payload for each in frames if isinstance(each, Data)]
+        bodies = [
+            decode_message(each.body).payload for each in frames if isinstance(each, SessionData)
+        ]
         assert bodies == [bytes([number]) for number in range(50)]
         assert session.statistics().given_back == 0
 
@@ -263,7 +265,7 @@ async def test_a_kept_message_that_cannot_be_sent_is_given_back() -> None:
         node.send("s => echo", bytes(node.limits.payload))
         node.send("s => echo", b"small")
         await service.open()
-        await service.until(Data)
+        await service.until(SessionData)
         assert (session.statistics().given_back, session.statistics().sent) == (1, 1)
 
 
@@ -273,7 +275,7 @@ async def test_requests_that_the_other_end_took_with_it_are_in_doubt() -> None:
         _, service = await begin(node)
         await service.open()
         waiting = node.loop.create_task(node.request("s => echo", b"hi"))
-        await service.until(Data)
+        await service.until(SessionData)
         await sleep(5)  # no ping is answered
         service.token = b"another"
         await service.open()
@@ -287,7 +289,7 @@ async def test_it_closes_and_is_told() -> None:
         session, service = await begin(node)
         await service.open()
         waiting = node.loop.create_task(node.request("s => echo", b"hi"))
-        await service.until(Data)
+        await service.until(SessionData)
         closing = node.loop.create_task(session.close("done"))
         assert await service.until(Close) == Close(b"token", "done")
         assert await service.until(Close) == Close(b"token", "done")  # told again
@@ -295,8 +297,8 @@ async def test_it_closes_and_is_told() -> None:
             await node.request("s => echo", b"hi")
         with pytest.raises(SessionClosed, match="done"):
             await session.until_up()
-        service.send(Data(b"token", encode_message(Message(route("x"), (), b""))))
-        service.send(Closed(b"token"))
+        service.send(SessionData(b"token", encode_message(Message(route("x"), (), b""))))
+        service.send(CloseAck(b"token"))
         await closing
         with pytest.raises(SessionLost):
             await waiting
@@ -320,12 +322,12 @@ async def test_the_other_end_closes() -> None:
         node.send("s => echo", b"hi")
         service.send(Close(b"other", "not this one"))
         service.send(Close(b"token", "maintenance"))
-        assert await service.until(Closed) == Closed(b"token")
+        assert await service.until(CloseAck) == CloseAck(b"token")
         service.send(Close(b"token", "maintenance"))
-        assert await service.until(Closed) == Closed(b"token")
+        assert await service.until(CloseAck) == CloseAck(b"token")
         assert closed == ["", "maintenance"]
         assert await session.until_closed() == "maintenance"
-        service.send(Opened(opened.session, 1, b"token"))
+        service.send(SessionOpened(opened.session, 1, b"token"))
         await sleep(5)
         assert not node.has("s")
 
@@ -334,7 +336,7 @@ async def test_the_other_end_closes() -> None:
 async def test_a_session_that_was_never_up_has_nobody_to_tell() -> None:
     async with Node() as node:
         session, service = await begin(node)
-        await service.until(Open)
+        await service.until(OpenSession)
         await sleep(2)
         assert session.downs == 1
         node.send("s => echo", b"hi")
@@ -364,13 +366,13 @@ async def test_a_worker_that_is_stopped_tells_once() -> None:
 async def test_refusals() -> None:
     async with Node() as node:
         session, service = await begin(node)
-        asked: Open = await service.until(Open)
-        service.send(Refused(asked.session, 7, final=True, reason="of another handshake"))
-        service.send(Refused(asked.session, 1, final=False, reason="too many sessions"))
+        asked: OpenSession = await service.until(OpenSession)
+        service.send(SessionRefused(asked.session, 7, final=True, reason="of another handshake"))
+        service.send(SessionRefused(asked.session, 1, final=False, reason="too many sessions"))
         await sleep(0.01)
         assert (session.state, session.cause) == (SessionState.DOWN, "too many sessions")
-        asked = await service.until(Open)
-        service.send(Refused(asked.session, 2, final=True, reason="denied"))
+        asked = await service.until(OpenSession)
+        service.send(SessionRefused(asked.session, 2, final=True, reason="denied"))
         assert await session.until_closed() == "denied"
 
 
@@ -378,13 +380,13 @@ async def test_refusals() -> None:
 async def test_handshakes_that_are_late_or_of_another_session() -> None:
     async with Node() as node:
         session, service = await begin(node)
-        asked: Open = await service.until(Open)
-        service.send(Opened(b"other", 1, b"token"))
-        service.send(Opened(asked.session, 2, b"token"))
+        asked: OpenSession = await service.until(OpenSession)
+        service.send(SessionOpened(b"other", 1, b"token"))
+        service.send(SessionOpened(asked.session, 2, b"token"))
         await sleep(0.01)
         assert session.state is SessionState.ESTABLISHING
-        service.send(Opened(asked.session, 1, b"token"))
-        service.send(Opened(asked.session, 1, b"twice"))
+        service.send(SessionOpened(asked.session, 1, b"token"))
+        service.send(SessionOpened(asked.session, 1, b"twice"))
         await sleep(0.01)
         assert (session.state, session.statistics().late) == (SessionState.UP, 3)
 
@@ -395,12 +397,12 @@ async def test_what_is_no_frame_is_counted() -> None:
         session, service = await begin(node)
         asked = await service.open()
         service.probe.send(service.back, b"\xff")
-        service.probe.send([*service.back, "behind"], encode_frame(Closed(b"token")))
+        service.probe.send([*service.back, "behind"], encode_frame(CloseAck(b"token")))
         service.probe.send(
-            service.back, encode_frame(Opened(asked.session, 1, b"token")), return_route=()
+            service.back, encode_frame(SessionOpened(asked.session, 1, b"token")), return_route=()
         )
         service.send(asked)
-        service.send(Data(b"token", b"no message"))
+        service.send(SessionData(b"token", b"no message"))
         await sleep(0.1)
         assert session.statistics().bad == 5
         assert node.dead_letters.by_reason == {BAD_FRAME: 5}
@@ -417,7 +419,7 @@ async def test_what_comes_out_is_exposed_or_a_way_back() -> None:
 
         def come(onward: str, *back: str) -> None:
             message = Message(route(onward), route(*back), b"hi")
-            service.send(Data(b"token", encode_message(message)))
+            service.send(SessionData(b"token", encode_message(message)))
 
         come("open => further", "there")
         come("hidden")
@@ -427,7 +429,7 @@ async def test_what_comes_out_is_exposed_or_a_way_back() -> None:
         assert message.onward_route == route("open => further")
         assert message.return_route == route("s => there")
         hidden.send("s => there", b"answer me")
-        await service.until(Data)
+        await service.until(SessionData)
         come("hidden")
         await hidden.next()
         await node.stop_worker("open")
@@ -450,7 +452,7 @@ async def test_the_word_of_a_node_on_the_way_is_taken() -> None:
 
     async with Node() as node:
         session, service = await begin(node)
-        await service.until(Open)
+        await service.until(OpenSession)
         node.route(error(service.probe.address, certain=False))
         node.route(error(service.probe.address)._replace(payload=b"nonsense"))
         await sleep(0.01)

@@ -21,14 +21,14 @@ from onward.actors.testing import Probe
 from onward.protocol import Address, Message, RouteLike, route
 from onward.protocol.sessions import (
     Close,
-    Closed,
+    CloseAck,
     Frame,
     LivenessOptions,
-    Open,
-    Opened,
+    OpenSession,
     Ping,
     Pong,
-    Refused,
+    SessionOpened,
+    SessionRefused,
     SessionState,
     decode_frame,
     encode_frame,
@@ -68,7 +68,7 @@ class Opening:
         return decode_frame(message.payload)
 
     async def open(self, session: bytes, epoch: int = 1, interval: int = 1000) -> Frame:
-        self.send("sessions", Open(session, epoch, interval))
+        self.send("sessions", OpenSession(session, epoch, interval))
         return await self.next()
 
 
@@ -113,7 +113,7 @@ async def test_the_hooks_of_the_service_see_each_session() -> None:
         await node.start(lambda: service, address="sessions")
         opening = await Opening.on(node)
         opened = await opening.open(b"s")
-        assert isinstance(opened, Opened)
+        assert isinstance(opened, SessionOpened)
         await sleep(5)
         opening.send(opening.end, Ping(opened.token, 1, 9))
         assert await opening.next() == Pong(opened.token, 1, 9)
@@ -128,7 +128,7 @@ async def test_the_hooks_of_the_service_see_each_session() -> None:
         assert (service.statistics().forgotten, service.sessions) == (1, ())
         # Forgotten is not over: it may begin anew.
         again = await opening.open(b"s", 2)
-        assert isinstance(again, Opened)
+        assert isinstance(again, SessionOpened)
         assert again.token != opened.token
 
 
@@ -138,10 +138,10 @@ async def test_a_later_handshake_brings_another_way_and_an_older_one_does_not() 
         service = await serve(node)
         one, two = await Opening.on(node, "one"), await Opening.on(node, "two")
         first = await one.open(b"s", 2)
-        assert isinstance(first, Opened)
+        assert isinstance(first, SessionOpened)
         assert await two.open(b"s", 3) == replace(first, epoch=3)
-        one.send("sessions", Open(b"s", 2, 1000))  # late
-        one.send("sessions", Open(b"s", 3, 1000))  # a duplicate, by whatever way
+        one.send("sessions", OpenSession(b"s", 2, 1000))  # late
+        one.send("sessions", OpenSession(b"s", 3, 1000))  # a duplicate, by whatever way
         await sleep(0.1)
         assert (len(one.probe.messages), len(two.probe.messages)) == (1, 2)
         (end,) = service.sessions
@@ -164,17 +164,17 @@ async def test_frames_that_are_not_for_it() -> None:
         service = await serve(node)
         opening = await Opening.on(node)
         opened = await opening.open(b"s")
-        assert isinstance(opened, Opened)
+        assert isinstance(opened, SessionOpened)
         (end,) = service.sessions
         opening.send(opening.end, Ping(b"other", 1, 1))
         opening.send(opening.end, Ping(opened.token, 2, 1))
-        opening.send(opening.end, Open(b"other", 1, 1000))
+        opening.send(opening.end, OpenSession(b"other", 1, 1000))
         opening.send(opening.end, Pong(opened.token, 1, 1))
         await sleep(0.1)
         assert (end.statistics().late, end.statistics().bad) == (3, 1)
-        node.send("sessions", encode_frame(Open(b"t", 1, 1000)))  # no way back
-        opening.send("sessions => behind", Open(b"t", 1, 1000))
-        opening.send("sessions", Closed(b"t"))
+        node.send("sessions", encode_frame(OpenSession(b"t", 1, 1000)))  # no way back
+        opening.send("sessions => behind", OpenSession(b"t", 1, 1000))
+        opening.send("sessions", CloseAck(b"t"))
         opening.probe.send("sessions", b"")
         await sleep(0.1)
         assert service.statistics().bad == 4
@@ -188,11 +188,11 @@ async def test_a_session_that_is_over_does_not_begin_again() -> None:
         opening = await Opening.on(node)
         for session in (b"s", b"t"):
             opened = await opening.open(session)
-            assert isinstance(opened, Opened)
+            assert isinstance(opened, SessionOpened)
             opening.send(opening.end, Close(opened.token, "done"))
-            assert await opening.next() == Closed(opened.token)
-        assert await opening.open(b"t", 2) == Refused(b"t", 2, True, "the session is over")
-        assert isinstance(await opening.open(b"s", 2), Opened)  # it is remembered no more
+            assert await opening.next() == CloseAck(opened.token)
+        assert await opening.open(b"t", 2) == SessionRefused(b"t", 2, True, "the session is over")
+        assert isinstance(await opening.open(b"s", 2), SessionOpened)  # it is remembered no more
         assert (service.statistics().closed, service.statistics().refused) == (2, 1)
 
 
@@ -208,13 +208,13 @@ async def test_who_may_not_how_many_may_and_what_is_not_spoken() -> None:
         await node.start(lambda: service, address="sessions")
         for name in ("stranger", "broken"):
             opening = await Opening.on(node, name)
-            assert await opening.open(b"s") == Refused(b"s", 1, True, "denied")
+            assert await opening.open(b"s") == SessionRefused(b"s", 1, True, "denied")
         friend = await Opening.on(node)
-        assert isinstance(await friend.open(b"s"), Opened)
-        assert await friend.open(b"t") == Refused(b"t", 1, False, "too many sessions")
-        friend.send("sessions", Open(b"u", 1, 1000, version=2))
-        assert await friend.next() == Refused(b"u", 1, True, "version 2 is not spoken here")
-        friend.probe.send("sessions", encode_frame(Open(b"v", 1, 1)), return_route="gone")
+        assert isinstance(await friend.open(b"s"), SessionOpened)
+        assert await friend.open(b"t") == SessionRefused(b"t", 1, False, "too many sessions")
+        friend.send("sessions", OpenSession(b"u", 1, 1000, version=2))
+        assert await friend.next() == SessionRefused(b"u", 1, True, "version 2 is not spoken here")
+        friend.probe.send("sessions", encode_frame(OpenSession(b"v", 1, 1)), return_route="gone")
         await sleep(0.1)
         assert service.statistics().refused == 5
         assert node.dead_letters.by_reason == {"no such worker": 1}
@@ -245,7 +245,7 @@ async def test_a_handshake_that_cannot_be_handed_on_is_a_dead_letter() -> None:
         (end,) = service.sessions
         service._ends[b"s"] = end
         node.remove_address(end._inner)
-        opening.send("sessions", Open(b"s", 2, 1000))
+        opening.send("sessions", OpenSession(b"s", 2, 1000))
         await sleep(0.1)
         assert node.dead_letters.by_reason == {"no such worker": 1}
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from onward.protocol import Address, Message
 from onward.protocol.pipes import (
     Broken,
-    Closed,
-    Data,
     End,
-    FrameReader,
     Gap,
     Missed,
-    Open,
+    OpenPipe,
     Overdue,
-    Overflow,
+    PipeData,
+    PipeFrameReader,
     PipeOptions,
     PipeReceiverOptions,
     Receiver,
     ReceiverState,
     Sender,
+    SenderClosed,
+    WindowOverflow,
 )
 
 TO = (Address(0, b"printer"),)
@@ -111,7 +111,7 @@ class Pair:
                     self.after_sender()
                 case Overdue(messages):
                     self.overdue += map(number_of, messages)
-                case Closed():
+                case SenderClosed():
                     self.closed += 1
 
     def after_receiver(self, receiver: Receiver) -> None:
@@ -128,7 +128,7 @@ class Pair:
             match event:
                 case Gap(first, last):
                     self.gaps.append((first, last))
-                case Overflow(messages):
+                case WindowOverflow(messages):
                     self.overflow += map(number_of, messages)
 
     def make_room(self, room: int) -> None:
@@ -143,15 +143,15 @@ class Pair:
         self.retired.clear()
 
     def arrive(self, to_receiver: bool, data: bytes) -> None:
-        frame = FrameReader().read(data)
+        frame = PipeFrameReader().read(data)
         if not to_receiver:
             self.sender.receive(frame, self.now)
             self.after_sender()
             return
         receiver = self.receiver
         if receiver is None or receiver.identity != frame.identity:
-            opens = isinstance(frame, Open) or (
-                isinstance(frame, Data | End) and not frame.mode.confirm
+            opens = isinstance(frame, OpenPipe) or (
+                isinstance(frame, PipeData | End) and not frame.mode.confirm
             )
             if not opens or frame.identity in self.retired:
                 stranger = Receiver(

@@ -10,19 +10,19 @@ from onward.protocol.pipes import (
     MAX_WINDOW,
     Abort,
     Confirm,
-    Data,
     End,
     Ended,
     Frame,
-    FrameReader,
     Hello,
     Mode,
-    Open,
-    Opened,
+    OpenPipe,
     Ordering,
+    PipeData,
     PipeFrameError,
-    Refusal,
-    Refused,
+    PipeFrameReader,
+    PipeOpened,
+    PipeRefusal,
+    PipeRefused,
     Unknown,
     Welcome,
     decode_frame,
@@ -37,16 +37,18 @@ EPOCH = b"epoch!!!"
 STRICT = Mode()
 HEAD = ID.hex()
 FRAMES: list[tuple[Frame, str]] = [
-    (Open(ID, STRICT), f"01 01 {HEAD} 06"),
-    (Open(ID, Mode(Ordering.NONE, False)), f"01 01 {HEAD} 00"),
-    (Opened(ID, EPOCH, 300, 5, 1000), f"01 02 {HEAD} {EPOCH.hex()} ac02 05 e807"),
-    (Data(ID, EPOCH, STRICT, 3, 7, ()), f"01 03 {HEAD} {EPOCH.hex()} 06 03 07 00"),
+    (OpenPipe(ID, STRICT), f"01 01 {HEAD} 06"),
+    (OpenPipe(ID, Mode(Ordering.NONE, False)), f"01 01 {HEAD} 00"),
+    (PipeOpened(ID, EPOCH, 300, 5, 1000), f"01 02 {HEAD} {EPOCH.hex()} ac02 05 e807"),
+    (PipeData(ID, EPOCH, STRICT, 3, 7, ()), f"01 03 {HEAD} {EPOCH.hex()} 06 03 07 00"),
     (
-        Data(ID, EPOCH, STRICT, 1, 1, (Message(route("me"), route("me"), b"HI"),)),
+        PipeData(ID, EPOCH, STRICT, 1, 1, (Message(route("me"), route("me"), b"HI"),)),
         f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 01 0a 01 00 02 6d65 01 00 02 6d65 02 4849",
     ),
     (
-        Data(ID, EPOCH, STRICT, 1, 1, (Message(route("me"), (), b"", None, Context(trace="é")),)),
+        PipeData(
+            ID, EPOCH, STRICT, 1, 1, (Message(route("me"), (), b"", None, Context(trace="é")),)
+        ),
         f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 01 09 01 00 02 6d65 00 02 c3a9 00",
     ),
     (Confirm(ID, EPOCH, 5), f"01 04 {HEAD} {EPOCH.hex()} 05 00 00"),
@@ -60,8 +62,8 @@ FRAMES: list[tuple[Frame, str]] = [
     (Unknown(ID, EPOCH), f"01 08 {HEAD} {EPOCH.hex()}"),
     (Hello(ID, 9), f"01 09 {HEAD} 09"),
     (Welcome(ID, 300), f"01 0a {HEAD} ac02"),
-    (Refused(ID, Refusal.FULL), f"01 0b {HEAD} 01"),
-    (Refused(ID, Refusal.PEER_FULL), f"01 0b {HEAD} 02"),
+    (PipeRefused(ID, PipeRefusal.FULL), f"01 0b {HEAD} 01"),
+    (PipeRefused(ID, PipeRefusal.PEER_FULL), f"01 0b {HEAD} 02"),
 ]
 
 
@@ -133,39 +135,39 @@ def test_long_routes_and_payloads_have_longer_lengths() -> None:
         Message((long, long), (long,), b""),
         Message((long,), (), b"p" * 127),
     )
-    frame = Data(ID, EPOCH, STRICT, 1, 1, messages)
+    frame = PipeData(ID, EPOCH, STRICT, 1, 1, messages)
     assert decode_frame(encode_frame(frame)) == frame
 
 
 def test_what_is_read_has_the_source_and_the_trace_it_should() -> None:
     me, inner = Address(0, b"me"), Address(0, b"inner")
-    reader = FrameReader(me, inner)
+    reader = PipeFrameReader(me, inner)
     sent = Message(route("echo"), route("app"), b"hi")
-    data = encode_frame(Data(ID, EPOCH, STRICT, 1, 1, (sent, sent)))
+    data = encode_frame(PipeData(ID, EPOCH, STRICT, 1, 1, (sent, sent)))
     read = reader.read(data)
-    assert isinstance(read, Data)
+    assert isinstance(read, PipeData)
     assert read.messages == (Message(route("echo"), (inner, *route("app")), b"hi", me),) * 2
 
 
 def test_routes_are_remembered_as_far_as_they_may_be() -> None:
-    writer, reader = RouteWriter(), FrameReader()
+    writer, reader = RouteWriter(), PipeFrameReader()
     for number in range(600):
         to = (Address(0, b"%d" % number),)
         sent = Message(to, (), b"")
         assert writer.write(sent) == writer.write(sent)
-        frame = Data(ID, EPOCH, STRICT, 1, 1, (sent,))
+        frame = PipeData(ID, EPOCH, STRICT, 1, 1, (sent,))
         assert reader.read(encode_frame(frame)) == frame
     assert len(writer._known) <= 256
     assert len(reader._known) <= 256
 
 
 def test_long_routes_are_not_all_remembered() -> None:
-    writer, reader = RouteWriter(), FrameReader()
+    writer, reader = RouteWriter(), PipeFrameReader()
     for number in range(100):
         to = (Address(0, b"%03d" % number + b"x" * 1000),) * 10
         sent = Message(to, (), b"")
         writer.write(sent)
-        reader.read(encode_frame(Data(ID, EPOCH, STRICT, 1, 1, (sent,))))
+        reader.read(encode_frame(PipeData(ID, EPOCH, STRICT, 1, 1, (sent,))))
     assert sum(map(len, writer._known.values())) <= 256 * 1024
     assert sum(map(len, reader._known)) <= 256 * 1024
     assert 0 < len(reader._known) < 30
@@ -213,10 +215,10 @@ messages = st.builds(
 
 @given(st.lists(messages, max_size=5).map(tuple), st.integers(1, 2**40))
 def test_whatever_is_written_is_read(sent: tuple[Message, ...], first: int) -> None:
-    frame = Data(ID, EPOCH, STRICT, 1, first, sent)
+    frame = PipeData(ID, EPOCH, STRICT, 1, first, sent)
     read = decode_frame(encode_frame(frame))
     assert read == frame
-    assert isinstance(read, Data)
+    assert isinstance(read, PipeData)
     assert read.size == sum(map(message_size, sent))
 
 

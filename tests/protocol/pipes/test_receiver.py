@@ -11,21 +11,21 @@ from onward.protocol.pipes import (
     RECEIVER,
     Abort,
     Confirm,
-    Data,
     End,
     Ended,
     Gap,
     Mode,
-    Open,
-    Opened,
+    OpenPipe,
     Ordering,
-    Overflow,
+    PipeData,
+    PipeOpened,
     PipeOptions,
     PipeReceiverOptions,
     Receiver,
     ReceiverInput,
     ReceiverState,
     Unknown,
+    WindowOverflow,
     decode_frame,
 )
 from tests.protocol.pipes.pairs import Pair, Way, message, number_of
@@ -41,7 +41,7 @@ class Made(Receiver):
     def data(self, *numbers: int, base: int = 1, now: float = 0.0, size: int = 0) -> None:
         frame_messages = tuple(message(number, size) for number in numbers)
         first = numbers[0] if numbers else 1_000_000
-        self.receive(Data(ID, self.epoch, self.mode, base, first, frame_messages), now)
+        self.receive(PipeData(ID, self.epoch, self.mode, base, first, frame_messages), now)
 
     def took(self, count: int | None = None) -> list[int]:
         """Hand on what is ready, or so many of it."""
@@ -70,8 +70,8 @@ def confirm(done: int, received: object = (), missed: object = ()) -> Confirm:
 def test_opening_is_answered_each_time() -> None:
     receiver = make(window=7, window_bytes=9)
     for _ in range(2):
-        receiver.receive(Open(ID, receiver.mode), 0.0)
-        assert receiver.said() == [Opened(ID, EPOCH, 7, 9, 300_000)]
+        receiver.receive(OpenPipe(ID, receiver.mode), 0.0)
+        assert receiver.said() == [PipeOpened(ID, EPOCH, 7, 9, 300_000)]
 
 
 def test_in_order_messages_are_ready_at_once_and_confirmed_a_little_later() -> None:
@@ -213,7 +213,9 @@ def test_the_routes_count_as_bytes() -> None:
     far = (Address(0, b"x" * 1000),) * 30
     receiver = make(window_bytes=100_000)
     for number in range(2, 50):
-        receiver.receive(Data(ID, EPOCH, receiver.mode, 1, number, (Message(far, far, b""),)), 0.0)
+        receiver.receive(
+            PipeData(ID, EPOCH, receiver.mode, 1, number, (Message(far, far, b""),)), 0.0
+        )
     assert receiver.held == 1
     assert 60_000 < receiver.held_bytes < 61_000
     receiver.data(1)
@@ -303,7 +305,7 @@ def test_unconfirmed_without_an_order_all_goes_on() -> None:
     assert receiver.took() == [5, 6, 5]
     receiver.data(1, 2, 3)
     receiver.data(4, 5)
-    assert [type(each) for each in receiver.take_events()] == [Overflow]
+    assert [type(each) for each in receiver.take_events()] == [WindowOverflow]
     assert receiver.took() == [1, 2, 3]
     receiver.data()
     assert receiver.said(100.0) == []
@@ -427,14 +429,14 @@ def test_what_is_refused_is_a_gap_too() -> None:
 def test_a_frame_that_is_refused_is_lost_if_it_does_not_come_again() -> None:
     for mode, events in ((Mode(), 0), (Mode(confirm=False), 1)):
         receiver = Made(PipeReceiverOptions(), ID, EPOCH, mode, 0.0)
-        receiver.refuse_frame(Data(ID, EPOCH, mode, 1, 1, (message(1),)))
+        receiver.refuse_frame(PipeData(ID, EPOCH, mode, 1, 1, (message(1),)))
         assert receiver.beyond == 1
         assert len(receiver.take_events()) == events
 
 
 def test_frames_of_another_epoch_are_unknown() -> None:
     receiver = make()
-    receiver.receive(Data(ID, b"another!", receiver.mode, 1, 1, (message(1),)), 0.0)
+    receiver.receive(PipeData(ID, b"another!", receiver.mode, 1, 1, (message(1),)), 0.0)
     assert receiver.took() == []
     assert receiver.said() == [Unknown(ID, b"another!")]
 

@@ -11,24 +11,24 @@ from onward.protocol.pipes import (
     NO_EPOCH,
     SENDER,
     Broken,
-    Closed,
     Confirm,
-    Data,
     End,
     Ended,
     Missed,
-    Open,
-    Opened,
+    OpenPipe,
     Ordering,
     Overdue,
     PipeClosed,
+    PipeData,
     PipeFull,
+    PipeOpened,
     PipeOptions,
     PipeReceiverOptions,
+    PipeRefusal,
+    PipeRefused,
     ReceiverState,
-    Refusal,
-    Refused,
     Sender,
+    SenderClosed,
     SenderInput,
     SenderState,
     Unknown,
@@ -56,14 +56,14 @@ def frames(sender: Sender, now: float = 0.0) -> list[object]:
 def opened(sender: Sender, now: float = 0.0, window: int = 1000) -> bytes:
     """Have it open a pipe; return the identity."""
     (first,) = frames(sender, now)
-    assert isinstance(first, Open)
-    sender.receive(Opened(first.identity, EPOCH, window, 1_000_000, 300_000), now)
+    assert isinstance(first, OpenPipe)
+    sender.receive(PipeOpened(first.identity, EPOCH, window, 1_000_000, 300_000), now)
     return first.identity
 
 
 def numbers(found: list[object]) -> list[tuple[int, int]]:
     """First number and count of each DATA frame."""
-    return [(each.first, len(each.messages)) for each in found if isinstance(each, Data)]
+    return [(each.first, len(each.messages)) for each in found if isinstance(each, PipeData)]
 
 
 def test_nothing_is_sent_before_there_is_something() -> None:
@@ -295,7 +295,7 @@ def test_frames_that_are_not_for_it_change_nothing() -> None:
     frames(sender, 0.0)
     sender.receive(Confirm(identity, EPOCH, 2), 0.1)
     for stale in (
-        Opened(identity, b"another!", 1, 1, 1),
+        PipeOpened(identity, b"another!", 1, 1, 1),
         Confirm(identity, EPOCH, 1),
         Confirm(identity, EPOCH, 9),
         Confirm(identity, b"another!", 3),
@@ -339,7 +339,7 @@ def test_the_end_is_told_and_told_again() -> None:
     assert frames(sender, at) == [End(identity, EPOCH, PipeOptions().mode, 1)]
     sender.end(at)
     sender.receive(Ended(identity, EPOCH), at)
-    assert sender.take_events() == [Closed()]
+    assert sender.take_events() == [SenderClosed()]
     assert sender.state is SenderState.CLOSED
     assert sender.timer() is None
     sender.abort()
@@ -358,13 +358,13 @@ def test_an_end_that_nobody_confirms_is_an_end_too(heard: bool) -> None:
         sender.receive(Unknown(identity, EPOCH), 0.2)
     else:
         sender.handle_timer(1000.0)
-    assert sender.take_events() == [Closed()]
+    assert sender.take_events() == [SenderClosed()]
 
 
 def test_the_end_of_a_pipe_that_was_never_used() -> None:
     sender = make()
     sender.end(0.0)
-    assert sender.take_events() == [Closed()]
+    assert sender.take_events() == [SenderClosed()]
     assert frames(sender) == []
 
 
@@ -379,7 +379,7 @@ def test_the_end_while_the_receiver_restarts() -> None:
     again = opened(sender, 0.1)
     assert numbers(frames(sender, 0.1)) == [(1, 1)]
     sender.receive(Unknown(again, EPOCH), 0.2)
-    assert isinstance(sender.take_events()[-1], Closed)
+    assert isinstance(sender.take_events()[-1], SenderClosed)
     assert sender.in_doubt == 2
 
 
@@ -393,7 +393,7 @@ def test_the_end_is_given_up_with_what_is_in_doubt() -> None:
     broken, closed = sender.take_events()
     assert isinstance(broken, Broken)
     assert len(broken.in_doubt) == 1
-    assert closed == Closed()
+    assert closed == SenderClosed()
 
 
 def test_breaking_a_pipe_reports_what_was_in_it() -> None:
@@ -406,12 +406,12 @@ def test_breaking_a_pipe_reports_what_was_in_it() -> None:
     broken, closed = sender.take_events()
     assert isinstance(broken, Broken)
     assert (len(broken.in_doubt), len(broken.unsent)) == (1, 1)
-    assert closed == Closed()
+    assert closed == SenderClosed()
     (abort,) = frames(sender, 0.0)
     assert getattr(abort, "identity", b"") == identity
     unused = make()
     unused.abort()
-    assert unused.take_events() == [Closed()]
+    assert unused.take_events() == [SenderClosed()]
     assert frames(unused) == []
 
 
@@ -428,13 +428,13 @@ def test_a_pipe_that_is_not_confirmed_just_numbers() -> None:
     assert sender.take_events() == []
     sender.receive(Confirm(end.identity, NO_EPOCH, 3), 0.0)  # not what it asks for
     sender.receive(Ended(end.identity, NO_EPOCH), 0.0)
-    assert sender.take_events() == [Closed()]
+    assert sender.take_events() == [SenderClosed()]
     assert (sender.stale, sender.confirmed) == (1, 0)
     unsent = make(confirm=False)
     unsent.send(message(1))
     unsent.end(0.0)
     found = frames(unsent)
-    assert [type(each) for each in found] == [Data, End]
+    assert [type(each) for each in found] == [PipeData, End]
 
 
 def test_the_end_of_what_is_not_confirmed_is_told_a_few_times() -> None:
@@ -445,8 +445,8 @@ def test_the_end_of_what_is_not_confirmed_is_told_a_few_times() -> None:
     while (at := sender.timer()) is not None:
         sender.handle_timer(at)
         found += frames(sender, at)
-    assert [type(each) for each in found] == [Data, End, End, End, End]
-    assert sender.take_events() == [Closed()]
+    assert [type(each) for each in found] == [PipeData, End, End, End, End]
+    assert sender.take_events() == [SenderClosed()]
 
 
 @pytest.mark.parametrize("confirm", [True, False])
@@ -461,28 +461,28 @@ def test_the_end_of_an_unused_pipe_is_told_if_it_has_to_be(confirm: bool) -> Non
     assert pair.receiver.over
 
 
-@pytest.mark.parametrize("reason", Refusal)
-def test_a_pipe_that_is_refused_is_over_at_once(reason: Refusal) -> None:
+@pytest.mark.parametrize("reason", PipeRefusal)
+def test_a_pipe_that_is_refused_is_over_at_once(reason: PipeRefusal) -> None:
     sender = make()
     sender.send(message(1))
     (first,) = frames(sender)
-    assert isinstance(first, Open)
-    sender.receive(Refused(first.identity, reason), 0.0)
+    assert isinstance(first, OpenPipe)
+    sender.receive(PipeRefused(first.identity, reason), 0.0)
     (broken,) = sender.take_events()
     assert isinstance(broken, Broken)
     assert broken.why.startswith("the receiver has as many pipes")
     assert (sender.state, len(broken.unsent)) == (SenderState.IDLE, 1)
     sender.send(message(2))
     identity = opened(sender)
-    sender.receive(Refused(identity, reason), 0.0)  # it has been opened: nobody says so
+    sender.receive(PipeRefused(identity, reason), 0.0)  # it has been opened: nobody says so
     assert (sender.state, sender.stale) == (SenderState.OPEN, 1)
     ending = make(confirm=False)
     ending.send(message(1))
     ending.end(0.0)
     _, end = frames(ending)
     assert isinstance(end, End)
-    ending.receive(Refused(end.identity, reason), 0.0)
-    assert ending.take_events() == [Closed()]
+    ending.receive(PipeRefused(end.identity, reason), 0.0)
+    assert ending.take_events() == [SenderClosed()]
 
 
 def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
@@ -491,7 +491,7 @@ def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
         sender.send(Message(TO, (), number.to_bytes(4), None, Context(deadline)))
     identity = opened(sender, 2.0)
     (sent,) = frames(sender, 2.0)
-    assert isinstance(sent, Data)
+    assert isinstance(sent, PipeData)
     assert [number_of(each) for each in sent.messages] == [2, 3]
     (late,) = sender.take_events()
     assert isinstance(late, Overdue)
@@ -508,8 +508,8 @@ def test_the_receiver_says_how_often_it_is_to_be_asked() -> None:
         sender = make()
         sender.send(message(1))
         (first,) = frames(sender)
-        assert isinstance(first, Open)
-        sender.receive(Opened(first.identity, EPOCH, 10, 1000, idle), 0.0)
+        assert isinstance(first, OpenPipe)
+        sender.receive(PipeOpened(first.identity, EPOCH, 10, 1000, idle), 0.0)
         frames(sender)
         sender.receive(Confirm(first.identity, EPOCH, 1), 0.0)
         assert sender.timer() == asked

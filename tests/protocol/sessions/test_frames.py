@@ -8,15 +8,15 @@ from onward.protocol.sessions import (
     MAX_IDENTITY,
     MAX_REASON,
     Close,
-    Closed,
-    Data,
+    CloseAck,
     Frame,
-    Open,
-    Opened,
+    OpenSession,
     Ping,
     Pong,
-    Refused,
+    SessionData,
     SessionFrameError,
+    SessionOpened,
+    SessionRefused,
     decode_frame,
     encode_frame,
 )
@@ -25,14 +25,14 @@ IDENTITY = st.binary(min_size=1, max_size=MAX_IDENTITY)
 NUMBER = st.integers(0, 2**64 - 1)
 REASON = st.text(st.characters(codec="utf-8"), max_size=MAX_REASON)
 FRAME: st.SearchStrategy[Frame] = st.one_of(
-    st.builds(Open, IDENTITY, NUMBER, NUMBER, NUMBER),
-    st.builds(Opened, IDENTITY, NUMBER, IDENTITY),
-    st.builds(Refused, IDENTITY, NUMBER, st.booleans(), REASON),
+    st.builds(OpenSession, IDENTITY, NUMBER, NUMBER, NUMBER),
+    st.builds(SessionOpened, IDENTITY, NUMBER, IDENTITY),
+    st.builds(SessionRefused, IDENTITY, NUMBER, st.booleans(), REASON),
     st.builds(Ping, IDENTITY, NUMBER, NUMBER),
     st.builds(Pong, IDENTITY, NUMBER, NUMBER),
-    st.builds(Data, IDENTITY, st.binary()),
+    st.builds(SessionData, IDENTITY, st.binary()),
     st.builds(Close, IDENTITY, REASON),
-    st.builds(Closed, IDENTITY),
+    st.builds(CloseAck, IDENTITY),
 )
 
 
@@ -41,7 +41,7 @@ def test_reading_is_the_inverse_of_writing(frame: Frame) -> None:
     assert decode_frame(encode_frame(frame)) == frame
 
 
-@given(FRAME.filter(lambda frame: not isinstance(frame, Data)), st.binary(min_size=1))
+@given(FRAME.filter(lambda frame: not isinstance(frame, SessionData)), st.binary(min_size=1))
 def test_a_frame_cut_short_or_with_something_behind_it_is_none(frame: Frame, more: bytes) -> None:
     data = encode_frame(frame)
     for cut in [data[:at] for at in range(len(data))] + [data + more]:
@@ -79,5 +79,7 @@ def test_a_long_reason_is_cut() -> None:
 
 
 def test_the_bytes_are_these() -> None:
-    assert encode_frame(Open(b"ab", 1, 10_000)).hex() == "01 02 6162 01 904e 01".replace(" ", "")
-    assert encode_frame(Data(b"ab", b"body")) == b"\6\2abbody"
+    assert encode_frame(OpenSession(b"ab", 1, 10_000)).hex() == "01 02 6162 01 904e 01".replace(
+        " ", ""
+    )
+    assert encode_frame(SessionData(b"ab", b"body")) == b"\6\2abbody"
