@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from ..protocol.topology import LinkPlan, NodePlan, Plan
+from ..protocol.topology import LinkPlan, NodePlan, TopologyPlan
 from ._layers import Cell, Layers, arrange
 
 __all__ = [
@@ -128,13 +128,13 @@ class Picture:
     height: float = 0.0
 
 
-def lay_out(plan: Plan) -> Picture:
+def lay_out(plan: TopologyPlan) -> Picture:
     """Return the layout of a plan."""
     return _LayOut(plan).picture
 
 
 class _LayOut:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TopologyPlan) -> None:
         self.picture = Picture(plan.title)
         self._boxes = {node.name: _box(node) for node in plan.nodes}
         self._links: list[LinkPlan] = []
@@ -315,7 +315,7 @@ def _sized(box: Box) -> Box:
     return box
 
 
-def _link_text(plan: Plan, link: LinkPlan) -> str:
+def _link_text(plan: TopologyPlan, link: LinkPlan) -> str:
     uri = link.uri or next(each.uri for each in plan.listeners if each.id == link.to_listener)
     return f"{_name(str(link.address))} · {uri.partition('://')[0]}"
 

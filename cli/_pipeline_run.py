@@ -222,7 +222,7 @@ def replay(arguments: argparse.Namespace) -> None:
         arguments, ("--table", arguments.table), ("--candidate", arguments.candidate)
     )
     with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
-        from ..pipeline.jobs import Gates, Methods, run_replay
+        from ..pipeline.jobs import Gates, ReplayMethods, run_replay
 
         opened = _open(lake, arguments.day, progress)
         done = run_replay(
@@ -231,7 +231,7 @@ def replay(arguments: argparse.Namespace) -> None:
             arguments.day,
             arguments.table,
             arguments.candidate,
-            methods=Methods(
+            methods=ReplayMethods(
                 arguments.shard_old,
                 arguments.shard_new,
                 arguments.method_old,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..protocol.topology import Plan
+from ..protocol.topology import TopologyPlan
 from ._picture import HEAD, MARGIN, PADDING, ROW, Box, Picture, lay_out, points, shortened
 from ._svg_page import escaped, page
 
@@ -23,7 +23,7 @@ text{fill:#e2e8f0}.kind,.uri{fill:#94a3b8}.page{fill:#0f172a}.box{fill:#1e293b;s
 .tip{fill:#7fb7d9}}"""
 
 
-def draw(plan: Plan) -> str:
+def draw(plan: TopologyPlan) -> str:
     """Draw a topology. The same plan gives the same text."""
     return "\n".join(_svg(lay_out(plan))) + "\n"
 

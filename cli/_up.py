@@ -11,7 +11,7 @@ from typing import Final
 
 from ..actors import Node
 from ..actors.topology import KINDS, Outcome, Topology, read
-from ..protocol.topology import Plan, TopologyError, TopologyLimits
+from ..protocol.topology import TopologyError, TopologyLimits, TopologyPlan
 from ._arguments import Commands, add_log, seconds, set_up_log
 from ._event_log import add_event_log, attach, check_event_log
 from ._run import Interrupted, Stop, run
@@ -110,7 +110,7 @@ def _command(arguments: argparse.Namespace) -> None:
         raise _unusable(error) from error
 
 
-def _check_words(plan: Plan, arguments: argparse.Namespace) -> None:
+def _check_words(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     """Check that the options of the command and the file go together.
 
     Raises:
@@ -128,7 +128,7 @@ def _check_words(plan: Plan, arguments: argparse.Namespace) -> None:
         raise CommandError("the file has no requests to make; say --for SECONDS", Status.USAGE)
 
 
-def read_file(name: str) -> Plan:
+def read_file(name: str) -> TopologyPlan:
     """Return the plan of a topology file.
 
     Raises:
@@ -178,7 +178,7 @@ def _kinds() -> str:
 # --- in this process ------------------------------------------------------------------------
 
 
-async def _in_process(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> None:
+async def _in_process(stop: Stop, plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     try:
         # A start that is interrupted stops the parts started before.
         async def opened(node: Node) -> None:
@@ -219,7 +219,7 @@ def judge(outcomes: Iterable[Outcome]) -> None:
 # --- simulated ------------------------------------------------------------------------------
 
 
-def _simulate(plan: Plan, arguments: argparse.Namespace) -> None:
+def _simulate(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     # A slow import; the other ways to run go without.
     from ..transports.simulated import Faults, SimulatedNetwork, simulate
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..actors.topology import RunningNode, factories
 from ..protocol import OnwardError
-from ..protocol.topology import Plan
+from ..protocol.topology import TopologyPlan
 from ._event_log import attach
 from ._run import Interrupted, Stop, run
 from ._show import printable
@@ -21,7 +21,7 @@ PATIENCE: Final = 30.0
 """Seconds for which a node that runs alone waits for each node it has links to."""
 
 
-def run_node(plan: Plan, arguments: argparse.Namespace) -> None:
+def run_node(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     """Run one node until it is asked to stop.
 
     Raises:
@@ -41,7 +41,7 @@ def run_node(plan: Plan, arguments: argparse.Namespace) -> None:
 
 async def lead(
     stop: Stop,
-    plan: Plan,
+    plan: TopologyPlan,
     name: str,
     steps: Steps,
     arguments: argparse.Namespace | None = None,
@@ -70,7 +70,7 @@ async def lead(
 
 
 class _Led:
-    def __init__(self, plan: Plan, name: str, arguments: argparse.Namespace | None) -> None:
+    def __init__(self, plan: TopologyPlan, name: str, arguments: argparse.Namespace | None) -> None:
         self._arguments = arguments
         self._plan = plan
         self._name = name
@@ -118,7 +118,7 @@ class _Led:
             await self._running.stop()
 
 
-async def _alone(stop: Stop, plan: Plan, name: str, arguments: argparse.Namespace) -> None:
+async def _alone(stop: Stop, plan: TopologyPlan, name: str, arguments: argparse.Namespace) -> None:
     uris = {each.id: each.uri for each in plan.listeners if each.is_fixed}
     running = RunningNode(plan, name, factories(plan, nodes=[name]))
     try:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final, TextIO
 
 from ..actors.topology import Outcome
-from ..protocol.topology import Plan, RequestPlan
+from ..protocol.topology import RequestPlan, TopologyPlan
 from ._event_log import words as event_log_words
 from ._run import Interrupted, Stop, run
 from ._show import printable
@@ -33,7 +33,7 @@ MAX_LINE: Final = 65536
 """Most bytes of a line of a node's output; a longer one is cut into several."""
 
 
-def run_processes(plan: Plan, arguments: argparse.Namespace) -> None:
+def run_processes(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     """Run all nodes until one fails or the command is asked to stop.
 
     Raises:
@@ -51,7 +51,7 @@ def run_processes(plan: Plan, arguments: argparse.Namespace) -> None:
     run(lambda stop: _run(stop, plan, arguments))
 
 
-async def _run(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> None:
+async def _run(stop: Stop, plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix=FOLDER) as directory:
         children = _Children(plan, arguments, directory)
         try:
@@ -186,7 +186,7 @@ class _Child:
 class _Children:
     """All nodes of a topology as processes."""
 
-    def __init__(self, plan: Plan, arguments: argparse.Namespace, directory: str) -> None:
+    def __init__(self, plan: TopologyPlan, arguments: argparse.Namespace, directory: str) -> None:
         self._plan = plan
         self._arguments = arguments
         self._directory = directory

@@ -19,14 +19,14 @@ from _fuzzing import arguments_of, check_text_of, mutated, run
 from pyroaring import BitMap64
 
 from onward.protocol.batches import (
-    Batch,
     BatchAnswer,
     BatchFrameError,
     BatchOptions,
     BatchProgress,
     BatchReceiver,
+    BatchStatus,
     Reason,
-    Status,
+    RowBatch,
     decode_answer,
     decode_batch,
     encode_answer,
@@ -44,7 +44,7 @@ PIECES: Final = [
 ] + [bytes.fromhex(text) for text in ("9affffffff", "a0", "c0", "f4", "f5", "ff", "1b" + "f" * 16)]
 
 SEEDS: Final = [
-    encode_batch(Batch("q", partition, epoch, first, rows, last, to))
+    encode_batch(RowBatch("q", partition, epoch, first, rows, last, to))
     for partition in (0, 1, 9)
     for epoch in (0, 1, 2, 5, 600, 1 << 40, 3 << 40, 5 << 40)
     for first in (0, 1, 3)
@@ -52,10 +52,10 @@ SEEDS: Final = [
     for last in (False, True)
     for to in ("", "other")
 ]
-SEEDS.append(encode_batch(Batch("q", 0, 0, 1, (), True)))
+SEEDS.append(encode_batch(RowBatch("q", 0, 0, 1, (), True)))
 ANSWERS: Final = [
-    encode_answer(BatchAnswer(Status.ACCEPTED, 300)),
-    encode_answer(BatchAnswer(Status.REFUSED, 3, Reason.GAP)),
+    encode_answer(BatchAnswer(BatchStatus.ACCEPTED, 300)),
+    encode_answer(BatchAnswer(BatchStatus.REFUSED, 3, Reason.GAP)),
 ]
 
 
@@ -90,7 +90,7 @@ class Batches:
         if decode_answer(encode_answer(answer)) != answer:
             raise AssertionError(f"{answer} is written otherwise")
 
-    def check_receiver(self, random: Random, batch: Batch) -> None:
+    def check_receiver(self, random: Random, batch: RowBatch) -> None:
         receiver = self.receiver
         key = batch.query, batch.to, batch.partition
         before = {(each.query, each.to, each.partition): each for each in receiver.progress}

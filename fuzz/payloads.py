@@ -39,15 +39,15 @@ from onward.protocol import (
     with_trace_mark,
     write_tracing,
 )
-from onward.protocol.bare import BareError, Reader, encode_data, encode_string, encode_uint
+from onward.protocol.bare import BareError, BareReader, encode_data, encode_string, encode_uint
 from onward.protocol.payloads import BARE_STRING, CBOR, JSON, Codec, PayloadError
 from onward.protocol.services import (
     ApiRequest,
     ApiResponse,
     Method,
+    ResponseStatus,
     ServiceError,
     ServiceInfo,
-    Status,
     decode_metadata,
     decode_request,
     decode_response,
@@ -116,7 +116,7 @@ def same(read: object, again: object) -> None:
 
 def check_bare(data: bytes) -> bool:
     """Read the values that the first byte selects; each of them has only one form."""
-    plan, reader = data[0] if data else 0, Reader(data, 1)
+    plan, reader = data[0] if data else 0, BareReader(data, 1)
     written = data[:1]
     try:
         for _ in range(plan & 3):
@@ -209,8 +209,8 @@ def service_seeds() -> list[bytes]:
         request,
         request[1:] if request[0] < 0x80 else request[2:],
         encode_request(ApiRequest(0, "", Method.GET)),
-        encode_response(ApiResponse(8, 7, Status.OK, body)),
-        encode_response(ApiResponse(8, 7, Status.NOT_FOUND)),
+        encode_response(ApiResponse(8, 7, ResponseStatus.OK, body)),
+        encode_response(ApiResponse(8, 7, ResponseStatus.NOT_FOUND)),
         body,
         encode_services([SERVICE, SERVICE]),
         encode_metadata({"floor": b"2", "colour": b"yes"}),

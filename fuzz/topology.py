@@ -20,7 +20,13 @@ from typing import Final
 from _fuzzing import MAX_GROWTH, resident
 
 from onward.actors.topology import KINDS
-from onward.protocol.topology import Plan, Problem, TopologyError, TopologyLimits, read_topology
+from onward.protocol.topology import (
+    Problem,
+    TopologyError,
+    TopologyLimits,
+    TopologyPlan,
+    read_topology,
+)
 
 FILE: Final = "t.toml"
 OPTIONS: Final = {name: kind.options for name, kind in KINDS.items()}
@@ -141,7 +147,7 @@ def check_problem(problem: Problem, lines: int) -> None:
         raise AssertionError(f"{problem.file}:{problem.line} of {lines} lines")
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: TopologyPlan) -> None:
     """Check that all names that a plan refers to are defined in it."""
     names = {node.name for node in plan.nodes}
     if not names or len(names) != len(plan.nodes):

@@ -15,7 +15,7 @@ from typing import Final
 
 from ._address import LOCAL, MAX_ADDRESS_VALUE, Address
 from ._message import Message
-from .bare import BareError, Reader, encode_data, encode_string, encode_uint
+from .bare import BareError, BareReader, encode_data, encode_string, encode_uint
 
 __all__ = [
     "ERROR_SOURCE",
@@ -88,7 +88,7 @@ def read_error_reply(message: Message) -> ErrorReply | None:
     payload = message[2]
     if not is_error_reply(message) or len(payload) > _MAX_PAYLOAD:
         return None
-    reader = Reader(payload)
+    reader = BareReader(payload)
     try:
         version, reason = reader.uint(), reader.string()
         kind, value, certain = reader.uint(), reader.data(), reader.uint()

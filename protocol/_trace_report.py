@@ -23,7 +23,7 @@ from cbor2 import dumps
 
 from ._address import Address, Route
 from ._errors import MalformedMessage
-from .ockam._cbor import Reader
+from .ockam._cbor import CborReader
 
 __all__ = [
     "MAX_HOP_NAME",
@@ -160,7 +160,7 @@ def decode_hop_report(payload: bytes) -> HopReport:
     return report
 
 
-class _ReportReader(Reader):
+class _ReportReader(CborReader):
     """A reader for the items that routed messages do not have."""
 
     __slots__ = ()

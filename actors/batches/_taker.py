@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from ...protocol.batches import (
-    Batch,
     BatchAnswer,
     BatchFrameError,
     BatchOptions,
@@ -20,6 +19,7 @@ from ...protocol.batches import (
     BatchRows,
     BatchTooBig,
     Reason,
+    RowBatch,
     decode_batch,
     encode_answer,
 )
@@ -115,7 +115,7 @@ class BatchTaker:
         task.add_done_callback(partial(self._done, size))
         return encode_answer(await asyncio.shield(task))
 
-    def _read(self, payload: bytes) -> Batch | BatchAnswer:
+    def _read(self, payload: bytes) -> RowBatch | BatchAnswer:
         options = self._receiver.options
         try:
             batch = decode_batch(payload, max_rows=options.max_rows, max_bytes=options.max_bytes)
@@ -132,7 +132,7 @@ class BatchTaker:
         self._bytes -= size
         self._tasks.discard(task)
 
-    async def _in_turn(self, batch: Batch) -> BatchAnswer:
+    async def _in_turn(self, batch: RowBatch) -> BatchAnswer:
         key = batch.query, batch.to, batch.partition
         turn = self._turns.get(key)
         if turn is None:
@@ -146,7 +146,7 @@ class BatchTaker:
             if not turn.users:
                 del self._turns[key]
 
-    async def _hand_on(self, batch: Batch) -> BatchAnswer:
+    async def _hand_on(self, batch: RowBatch) -> BatchAnswer:
         found = self._receiver.receive(batch)
         if isinstance(found, BatchAnswer):
             return found

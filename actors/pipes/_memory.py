@@ -39,9 +39,7 @@ def outside_of(message: Message) -> Context | None:
 
 def mode_of(frame: Frame) -> Mode | None:
     """Return the mode of a frame that may open a pipe, or `None` for one that may not."""
-    if isinstance(frame, OpenPipe):
-        return frame.mode
-    if isinstance(frame, PipeData | End) and not frame.mode.confirm:
+    if isinstance(frame, OpenPipe) or (
         isinstance(frame, PipeData | End) and not frame.mode.confirm
     ):
         return frame.mode

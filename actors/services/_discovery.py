@@ -18,8 +18,8 @@ from ...protocol.options import check_value
 from ...protocol.services import (
     ApiRequest,
     Method,
+    ResponseStatus,
     ServiceInfo,
-    Status,
     check_name,
     decode_metadata,
     encode_services,
@@ -80,42 +80,46 @@ class DiscoveryService(Service):
     def _handle(self, message: Message) -> None:
         self._serve(message, self._do)
 
-    def _do(self, request: ApiRequest, message: Message) -> tuple[Status, bytes]:
+    def _do(self, request: ApiRequest, message: Message) -> tuple[ResponseStatus, bytes]:
         if request.method is Method.GET:
             return self._get(request.path)
         if request.method is Method.PUT:
             return self._put(request, message.return_route)
         if request.method is Method.DELETE:
             return self._delete(request.path, message.return_route)
-        return Status.METHOD_NOT_ALLOWED, b""
+        return ResponseStatus.METHOD_NOT_ALLOWED, b""
 
-    def _get(self, name: str) -> tuple[Status, bytes]:
+    def _get(self, name: str) -> tuple[ResponseStatus, bytes]:
         if not name:
             known = islice(self.services.values(), self._options.max_listed)
-            return Status.OK, encode_services(list(known))
+            return ResponseStatus.OK, encode_services(list(known))
         info = self._known(name)
-        return (Status.NOT_FOUND, b"") if info is None else (Status.OK, encode_services(info))
+        return (
+            (ResponseStatus.NOT_FOUND, b"")
+            if info is None
+            else (ResponseStatus.OK, encode_services(info))
+        )
 
     def _known(self, name: str) -> ServiceInfo | None:
         info, until = self._services.get(name, (None, 0.0))
         return info if until > self._now() else None
 
-    def _put(self, request: ApiRequest, route: Route) -> tuple[Status, bytes]:
+    def _put(self, request: ApiRequest, route: Route) -> tuple[ResponseStatus, bytes]:
         name = check_name(request.path, "a service's name")
         info = ServiceInfo(name, route, decode_metadata(request.body))
         known = self._known(name)
         if known is not None and not self._options.takeover and self._has_owner(known, route):
             self.refused += 1
-            return Status.CONFLICT, b""
+            return ResponseStatus.CONFLICT, b""
         if name not in self._services and len(self._services) >= self._options.max_services:
             self.refused += 1
-            return Status.CONFLICT, b""
+            return ResponseStatus.CONFLICT, b""
         if not self._expose(route[0]):
             self.refused += 1
-            return Status.CONFLICT, b""
+            return ResponseStatus.CONFLICT, b""
         self._drop(name)  # to keep the order: least recently announced first
         self._services[name] = info, self._now() + self._expire_after
-        return Status.OK, b""
+        return ResponseStatus.OK, b""
 
     def _has_owner(self, known: ServiceInfo, route: Route) -> bool:
         """Whether an entry belongs to another announcer that is still there."""
@@ -150,14 +154,14 @@ class DiscoveryService(Service):
         if not self._exposed[first]:
             self._hide(first)
 
-    def _delete(self, name: str, route: Route) -> tuple[Status, bytes]:
+    def _delete(self, name: str, route: Route) -> tuple[ResponseStatus, bytes]:
         info = self._known(name)
         if info is None:
-            return Status.NOT_FOUND, b""
+            return ResponseStatus.NOT_FOUND, b""
         if not _same_way(info.route, route):
-            return Status.FORBIDDEN, b""
+            return ResponseStatus.FORBIDDEN, b""
         self._drop(name)
-        return Status.OK, b""
+        return ResponseStatus.OK, b""
 
     def _sweep(self) -> None:
         now = self._now()

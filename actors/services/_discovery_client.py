@@ -14,9 +14,9 @@ from ...protocol.services import (
     ApiRequest,
     ApiResponse,
     Method,
+    ResponseStatus,
     ServiceError,
     ServiceInfo,
-    Status,
     check_name,
     decode_response,
     decode_service,
@@ -68,7 +68,7 @@ class DiscoveryClient:
             DeliveryError: As `Node.request`.
         """
         answer = await self._ask(check_name(name, "a service's name"))
-        if answer.status is Status.NOT_FOUND:
+        if answer.status is ResponseStatus.NOT_FOUND:
             return None
         return self._reachable(decode_service(self._body(answer)))
 
@@ -92,7 +92,7 @@ class DiscoveryClient:
         return response
 
     def _body(self, answer: ApiResponse) -> bytes:
-        if answer.status is not Status.OK:
+        if answer.status is not ResponseStatus.OK:
             raise RequestRefused(self._way[-1], answer.status)
         return answer.body
 
@@ -221,7 +221,7 @@ class Announcer(Worker):
             return False
         if response.to > self._number:
             return False
-        if response.status is Status.OK:
+        if response.status is ResponseStatus.OK:
             self.announced += 1
             self._known.set()
         else:

@@ -12,7 +12,7 @@ DeliveryError
 from __future__ import annotations
 
 from ...protocol import NotDelivered
-from ...protocol.services import Status
+from ...protocol.services import ResponseStatus
 
 __all__ = ["RelayClosed", "RelayDown", "RequestRefused"]
 
@@ -38,6 +38,6 @@ class RequestRefused(NotDelivered):
 
     reason = "refused by the service"
 
-    def __init__(self, target: object, status: Status) -> None:
+    def __init__(self, target: object, status: ResponseStatus) -> None:
         super().__init__(target, f"{status.value} {status.name.lower().replace('_', ' ')}")
         self.status = status

@@ -34,8 +34,8 @@ from ...protocol.services import (
     STATIC_FORWARDING_API,
     ApiRequest,
     Method,
+    ResponseStatus,
     ServiceError,
-    Status,
     check_name,
     decode_text,
     named_address,
@@ -257,20 +257,20 @@ class RelayService(Service):
 
     # --- the API ------------------------------------------------------------------------
 
-    def _ask(self, request: ApiRequest, message: Message) -> tuple[Status, bytes]:
+    def _ask(self, request: ApiRequest, message: Message) -> tuple[ResponseStatus, bytes]:
         if request.method is Method.GET and not request.path:
-            return Status.OK, CBOR.encode([self._name(each) for each in self._relays])
+            return ResponseStatus.OK, CBOR.encode([self._name(each) for each in self._relays])
         if request.method is not Method.DELETE:
-            return Status.METHOD_NOT_ALLOWED, b""
+            return ResponseStatus.METHOD_NOT_ALLOWED, b""
         for address, relay in self._relays.items():
             if self._name(address) == request.path:
                 # The owner's requests come along the same return route. The first address of it is
                 # set by this node's link.
                 if relay.stored[:-1] != message.return_route[:-1]:
-                    return Status.FORBIDDEN, b""
+                    return ResponseStatus.FORBIDDEN, b""
                 self._drop(address)
-                return Status.OK, b""
-        return Status.NOT_FOUND, b""
+                return ResponseStatus.OK, b""
+        return ResponseStatus.NOT_FOUND, b""
 
 
 class StaticRelayService(RelayService):

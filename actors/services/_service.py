@@ -11,8 +11,8 @@ from ...protocol import Message, OnwardError, ProtocolError
 from ...protocol.services import (
     ApiRequest,
     ApiResponse,
+    ResponseStatus,
     ServiceError,
-    Status,
     decode_request,
     encode_response,
 )
@@ -95,7 +95,7 @@ class Service(Worker):
             self.node.dead_letter(message, error)
 
     def _serve(
-        self, message: Message, do: Callable[[ApiRequest, Message], tuple[Status, bytes]]
+        self, message: Message, do: Callable[[ApiRequest, Message], tuple[ResponseStatus, bytes]]
     ) -> None:
         """Answer a request of the API.
 
@@ -106,7 +106,7 @@ class Service(Worker):
         try:
             status, body = do(request, message)
         except ProtocolError:
-            status, body = Status.BAD_REQUEST, b""
+            status, body = ResponseStatus.BAD_REQUEST, b""
         # A response has a number of its own, which no other message refers to.
         response = ApiResponse(request.number, request.number, status, body)
         self._answer(message, encode_response(response))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...protocol import OnwardError
-from ...protocol.topology import Place
+from ...protocol.topology import Position
 
 __all__ = ["TopologyFailed"]
 
@@ -18,7 +18,7 @@ class TopologyFailed(OnwardError):
         reason: The reason.
     """
 
-    def __init__(self, place: Place, reason: str) -> None:
+    def __init__(self, place: Position, reason: str) -> None:
         super().__init__(place, reason)
         self.place = place
         self.reason = reason

@@ -11,11 +11,11 @@ from typing import Any, Final, cast
 from ...protocol import Address
 from ...protocol.topology import (
     MailboxPlan,
-    Plan,
     Problem,
     SupervisionPlan,
     TopologyError,
     TopologyLimits,
+    TopologyPlan,
     TransportOptions,
     WorkerPlan,
     read_topology,
@@ -41,7 +41,7 @@ def read(
     kinds: Mapping[str, Kind] = KINDS,
     transports: TransportOptions = transport_options,
     limits: TopologyLimits = _LIMITS,
-) -> Plan:
+) -> TopologyPlan:
     """Read a topology file, for the given kinds of workers and transports.
 
     Args:
@@ -60,7 +60,7 @@ def read(
 
 
 def factories(
-    plan: Plan, *, kinds: Mapping[str, Kind] = KINDS, nodes: Iterable[str] | None = None
+    plan: TopologyPlan, *, kinds: Mapping[str, Kind] = KINDS, nodes: Iterable[str] | None = None
 ) -> Factories:
     """Return the factories of a plan's workers; this imports their classes.
 

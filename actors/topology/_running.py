@@ -19,7 +19,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ...protocol import Address, DeliveryError, LinkDown, OnwardError
-from ...protocol.topology import LinkPlan, ListenerPlan, OptionValue, Place, Plan, RequestPlan
+from ...protocol.topology import (
+    LinkPlan,
+    ListenerPlan,
+    OptionValue,
+    Position,
+    RequestPlan,
+    TopologyPlan,
+)
 from .._node import Node
 from ..tracing import HopTracer
 from ._errors import TopologyFailed
@@ -75,7 +82,7 @@ class RunningNode:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: TopologyPlan,
         name: str,
         factories: Factories,
         *,
@@ -255,7 +262,7 @@ class RunningNode:
         await self.node.stop(timeout=timeout)
 
 
-def _failed(place: Place, what: str, error: Exception) -> TopologyFailed:
+def _failed(place: Position, what: str, error: Exception) -> TopologyFailed:
     told = str(error) or type(error).__name__
     return TopologyFailed(place, f"{what}: {told}")
 

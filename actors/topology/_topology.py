@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Protocol, Self
 
-from ...protocol.topology import Plan
+from ...protocol.topology import TopologyPlan
 from .._node import Node
 from ._kinds import KINDS, Kind
 from ._load import Factories, factories
@@ -44,7 +44,7 @@ class Topology:
         uris: The URIs of the listeners, by `ListenerPlan.id`.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TopologyPlan) -> None:
         self.plan = plan
         self.uris: dict[str, str] = {}
         self._running: dict[str, RunningNode] = {}
@@ -53,7 +53,7 @@ class Topology:
     @classmethod
     async def start(
         cls,
-        plan: Plan,
+        plan: TopologyPlan,
         *,
         kinds: Mapping[str, Kind] = KINDS,
         network: Network | None = None,

@@ -21,7 +21,7 @@ from .._refused import spark_refusals
 from .._schema import LAKE_TABLES, PARTITIONS
 from ._files import LOCK_SECONDS, locked, sync_folders
 from ._lake import Lake, once
-from ._parts import LakeFiles, Part
+from ._parts import BatchFolder, LakeFiles
 
 __all__ = ["FILE_BYTES", "CompactSummary", "compact"]
 
@@ -104,14 +104,14 @@ class _Sizes:
         self.files = 0
         self.bytes = 0
 
-    def add(self, parts: Sequence[Part]) -> None:
+    def add(self, parts: Sequence[BatchFolder]) -> None:
         for part in parts:
             for size in _sizes(part):
                 self.files += 1
                 self.bytes += size
 
 
-def _sizes(part: Part) -> Iterator[int]:
+def _sizes(part: BatchFolder) -> Iterator[int]:
     return (file.stat().st_size for file in part.path.glob("*.parquet"))
 
 
@@ -123,7 +123,7 @@ def _rewrite(
     spark: SparkSession,
     files: LakeFiles,
     day: date | None,
-    parts: dict[str, list[Part]],
+    parts: dict[str, list[BatchFolder]],
     tell: Callable[[str], None],
 ) -> None:
     had = files.compacted(day)
@@ -142,7 +142,7 @@ def _rewrite(
     tell(f"compacted {day or 'tables'}: marked")
 
 
-def _merge(spark: SparkSession, table: str, parts: Sequence[Part], into: Path) -> None:
+def _merge(spark: SparkSession, table: str, parts: Sequence[BatchFolder], into: Path) -> None:
     frame = spark.read.schema(LAKE_TABLES[table]).parquet(*(str(part.path) for part in parts))
     if table in _KEYS:
         frame = once(frame, _KEYS[table])

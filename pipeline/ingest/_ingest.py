@@ -28,9 +28,9 @@ from .._errors import CheckpointLost, LakeLost, NeedsClassic, PipelineError, kno
 from ..source import register
 from ._acks import acknowledge
 from ._files import LOCK_SECONDS, locked, refusals, remove_unnamed
-from ._opening import Opened, check_apart, open_lake
+from ._opening import OpenLake, check_apart, open_lake
 from ._parts import LakeFiles
-from ._plan import Batch, SegmentRow, plan, unfolded
+from ._plan import BatchPlan, SegmentRow, plan, unfolded
 from ._state import LakeState
 from ._tables import TableWriter
 
@@ -210,7 +210,7 @@ class _Sink:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: OpenLake,
         log: Path,
         lake: Path,
         checkpoint: Path,
@@ -309,7 +309,7 @@ class _Sink:
         frame = reader.option("skipCorrupt", "true").option("segments", paths).load(str(self._log))
         return frame.toArrow().to_pylist() if rows else rows
 
-    def _count(self, batch: Batch, late: int, dropped: int) -> None:
+    def _count(self, batch: BatchPlan, late: int, dropped: int) -> None:
         had = self.summary
         self.summary = IngestSummary(
             # Spark makes an empty batch of an empty log.

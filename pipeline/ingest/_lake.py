@@ -16,7 +16,7 @@ from .._refused import spark_refusals
 from .._schema import LAKE_TABLES, PARTITIONS, REPORT_TABLES
 from ._files import LOCK_SECONDS, MARKER, locked, read_json, refusals, write_json
 from ._kept import thin
-from ._parts import KEPT_TABLE, LakeFiles, Part
+from ._parts import KEPT_TABLE, BatchFolder, LakeFiles
 from ._state import LakeState
 
 __all__ = ["FORMAT", "Dropped", "Lake", "once"]
@@ -199,7 +199,9 @@ class Lake:
             return _within(frame, *_WHEN[name], since, until)
         return frame
 
-    def _between(self, name: str, since: datetime | None, until: datetime | None) -> Sequence[Part]:
+    def _between(
+        self, name: str, since: datetime | None, until: datetime | None
+    ) -> Sequence[BatchFolder]:
         first = None if since is None else since.astimezone(UTC).date()
         last = None if until is None else until.astimezone(UTC).date()
         return self._files.parts(name, first, last)

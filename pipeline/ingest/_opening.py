@@ -24,13 +24,13 @@ from ._files import MARKER, UNNAMED, read_json, refusals, write_json
 from ._lake import FORMAT
 from ._parts import LakeFiles
 
-__all__ = ["Opened", "check_apart", "open_lake"]
+__all__ = ["OpenLake", "check_apart", "open_lake"]
 
 _CHECKPOINT = "onward.json"
 _OURS = (MARKER, "_write.lock", "_ingest.lock", f".{MARKER}{UNNAMED}")
 
 
-class Opened:
+class OpenLake:
     """A lake and its checkpoint.
 
     Attributes:
@@ -43,7 +43,7 @@ class Opened:
         self.base = base
 
 
-def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
+def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> OpenLake:
     """Check that lake and checkpoint belong together, and create either if missing.
 
     Args:
@@ -82,7 +82,7 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
             files.check_commits()
         _write(lake, MARKER, plain)
         _write(checkpoint, _CHECKPOINT, {"lake": query, "base": base})
-        return Opened(query, base)
+        return OpenLake(query, base)
     if theirs.get("lake") != query:
         raise OtherQuery(str(checkpoint), str(lake))
     if theirs.get("base") != base:
@@ -93,7 +93,7 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
     ended = base + _last_of(checkpoint)
     if ended > max(state.batch, base - 1):
         raise LakeLost(str(lake), str(checkpoint), state.batch, ended + 1)
-    return Opened(query, base)
+    return OpenLake(query, base)
 
 
 def _last_of(checkpoint: Path) -> int:

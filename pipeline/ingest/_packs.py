@@ -20,7 +20,7 @@ from .._schema import LAKE_TABLES, PARTITIONS
 from ..source import arrow_schema, columns_of, decode_batches, load_segment
 from ._files import check_shared
 from ._kept import kept_rows
-from ._parquet import PartFiles, Place, Written
+from ._parquet import PartFiles, Partition, Written
 
 __all__ = ["SUMMARY", "TIMES", "Job", "write_pack", "write_packs"]
 
@@ -99,7 +99,7 @@ def write_pack(job: Job, number: int) -> Any:
     return _told(files.written, pack.dropped)
 
 
-def _told(written: Iterable[Written], dropped: Mapping[Place, int]) -> Any:
+def _told(written: Iterable[Written], dropped: Mapping[Partition, int]) -> Any:
     files = [(each.place, each.path, each.rows) for each in written]
     left_out = [(place, None, count) for place, count in dropped.items()]
     rows = [
@@ -113,7 +113,7 @@ class _Pack:
     """The writer of one pack, which takes its segments one by one."""
 
     def __init__(self, job: Job, files: PartFiles) -> None:
-        self.dropped = Counter[Place]()
+        self.dropped = Counter[Partition]()
         self._job = job
         self._files = files
         # Bounded by the bytes of a pack; a task has one pack.
@@ -131,23 +131,23 @@ class _Pack:
     def end(self) -> None:
         for table, batches in self._few.items():
             if batches:
-                self._files.add(Place(table), _once(batches, _DIMENSIONS[table][1]))
+                self._files.add(Partition(table), _once(batches, _DIMENSIONS[table][1]))
 
     def _events(self, table: str, rows: Any) -> None:
         job, hourly = self._job, "hour" in PARTITIONS[table]
         unit = _HOUR if hourly else _DAY
         for number, part in split(rows, TIMES[table], unit):
             day = _FIRST_DAY + timedelta(microseconds=number * unit)
-            place = Place(table, day, number % 24 if hourly else None)
+            place = Partition(table, day, number % 24 if hourly else None)
             if day in job.dropped:
                 kept = kept_rows(table, part)
-                self.dropped[Place(table, day)] += part.num_rows - kept.num_rows
+                self.dropped[Partition(table, day)] += part.num_rows - kept.num_rows
                 if kept.num_rows:
                     self._files.add(place, kept)
                 continue
             self._files.add(place, part)
             if job.closed is not None and day <= job.closed:
-                self._files.add(Place("late", day), _late(table, day, part))
+                self._files.add(Partition("late", day), _late(table, day, part))
 
 
 def split(rows: Any, column: str, unit: int) -> Iterator[tuple[int, Any]]:

@@ -28,7 +28,7 @@ __all__ = [
     "HELD_BYTES",
     "OPEN_FILES",
     "PartFiles",
-    "Place",
+    "Partition",
     "Written",
     "alone",
     "name_files",
@@ -57,7 +57,7 @@ _PLAIN: Final = frozenset({"trace_id", "shard_hash"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Partition:
     """A partition of a table.
 
     Attributes:
@@ -81,7 +81,7 @@ class Written:
         rows: The number of rows.
     """
 
-    place: Place
+    place: Partition
     path: str
     rows: int
 
@@ -102,8 +102,8 @@ class PartFiles:
         self._pack = pack
         self._attempt = uuid4().hex
         # In the order they were last written to.
-        self._open: dict[Place, _File] = {}
-        self._begun = Counter[Place]()
+        self._open: dict[Partition, _File] = {}
+        self._begun = Counter[Partition]()
         self._held = 0
 
     def __enter__(self) -> PartFiles:
@@ -124,7 +124,7 @@ class PartFiles:
             self._abandon()
             raise
 
-    def add(self, place: Place, rows: Any) -> None:
+    def add(self, place: Partition, rows: Any) -> None:
         """Add a `pyarrow.RecordBatch`, which is buffered until a row group is full.
 
         Raises:
@@ -145,7 +145,7 @@ class PartFiles:
         for each in self.written:
             _remove(self._lake / each.path)
 
-    def _begin(self, place: Place, schema: Any) -> _File:
+    def _begin(self, place: Partition, schema: Any) -> _File:
         if len(self._open) >= OPEN_FILES:
             self._end(next(iter(self._open)))
         folder = folder_of(place.table, self._batch, place.day, place.hour)
@@ -153,7 +153,7 @@ class PartFiles:
         self._begun[place] += 1
         return _File(self._lake, f"{folder}/{name}", schema)
 
-    def _end(self, place: Place) -> None:
+    def _end(self, place: Partition) -> None:
         file = self._open[place]
         self._held -= file.flush()
         file.close()

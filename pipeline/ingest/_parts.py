@@ -28,7 +28,15 @@ from .._schema import LAKE_TABLES, PARTITIONS
 from ._files import read_json, refusals, remove_unnamed, write_json
 from ._state import LakeState
 
-__all__ = ["KEPT_COMMITS", "KEPT_TABLE", "SWEPT_BATCHES", "LakeFiles", "Part", "Swept", "folder_of"]
+__all__ = [
+    "KEPT_COMMITS",
+    "KEPT_TABLE",
+    "SWEPT_BATCHES",
+    "BatchFolder",
+    "LakeFiles",
+    "Swept",
+    "folder_of",
+]
 
 KEPT_COMMITS: Final = 100
 """Commits that are kept; each includes the ones before it."""
@@ -46,7 +54,7 @@ _UNDATED: Final = "tables"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BatchFolder:
     """The folder of one batch in a table.
 
     Attributes:
@@ -212,14 +220,14 @@ class LakeFiles:
 
     def parts(
         self, table: str, since: date | None = None, through: date | None = None
-    ) -> list[Part]:
+    ) -> list[BatchFolder]:
         """Return the folders of a table that count, sorted."""
         found = [part for part, counts in self._judged(table, since, through) if counts]
         return sorted(found, key=lambda part: part.path)
 
     def _judged(
         self, table: str, since: date | None = None, through: date | None = None
-    ) -> Iterator[tuple[Part, bool]]:
+    ) -> Iterator[tuple[BatchFolder, bool]]:
         """Yield all folders of a table, and whether they count."""
         last = self.state().batch
         dropped = self.dropped()
@@ -238,12 +246,12 @@ class LakeFiles:
 
     def all_parts(
         self, table: str, since: date | None = None, through: date | None = None
-    ) -> Iterator[Part]:
+    ) -> Iterator[BatchFolder]:
         """Yield all folders of a table, whether they count or not."""
         root = self.path / table
         columns = PARTITIONS[table]
         if columns[0] != "date":
-            yield from (Part(path, int(value)) for value, path in _folders(root, "batch"))
+            yield from (BatchFolder(path, int(value)) for value, path in _folders(root, "batch"))
             return
         for text, folder in _folders(root, "date"):
             day = date.fromisoformat(text)
@@ -252,10 +260,10 @@ class LakeFiles:
             if "hour" in columns:
                 for hour, within in _folders(folder, "hour"):
                     for value, path in _folders(within, "batch"):
-                        yield Part(path, int(value), day, int(hour))
+                        yield BatchFolder(path, int(value), day, int(hour))
             else:
                 yield from (
-                    Part(path, int(value), day) for value, path in _folders(folder, "batch")
+                    BatchFolder(path, int(value), day) for value, path in _folders(folder, "batch")
                 )
 
     def days(self) -> list[date]:
@@ -311,7 +319,7 @@ def _remove(folder: Path) -> None:
             return
 
 
-def _counts(part: Part, compacted: tuple[int, int] | None, last: int) -> bool:
+def _counts(part: BatchFolder, compacted: tuple[int, int] | None, last: int) -> bool:
     if compacted is None:
         return 0 <= part.batch <= last
     batch, upto = compacted

@@ -14,14 +14,14 @@ from ..source import arrow_schema, columns_of
 from ._parts import LakeFiles
 from ._state import BrokerState, LakeState, Skipped, add_range, microseconds
 
-__all__ = ["Batch", "SegmentRow", "plan", "unfolded"]
+__all__ = ["BatchPlan", "SegmentRow", "plan", "unfolded"]
 
 SegmentRow = Mapping[str, Any]
 """A row of the source's table `segments`."""
 
 
 @dataclass(slots=True)
-class Batch:
+class BatchPlan:
     """The plan of a batch.
 
     Attributes:
@@ -45,7 +45,7 @@ def plan(
     rows: Sequence[SegmentRow],
     state: LakeState,
     looks: Mapping[str, tuple[int, int]] = MappingProxyType({}),
-) -> Batch:
+) -> BatchPlan:
     """Compare the segments of a batch with the state of the lake.
 
     Args:
@@ -58,7 +58,7 @@ def plan(
         DuplicateBroker: A segment is of another log than the broker's others.
         SegmentDamaged: The lake has some of a segment's events, but not all.
     """
-    batch = Batch(brokers=dict(state.brokers))
+    batch = BatchPlan(brokers=dict(state.brokers))
     for row in sorted(rows, key=lambda row: (row["broker"], row["epoch"], row["first_seq"])):
         name, log_id = row["broker"], row["log_id"] or ""
         broker = batch.brokers.get(name) or BrokerState(log_id, 0, "")

@@ -19,9 +19,9 @@ from .._schema import LAKE_TABLES
 from ..source import arrow_schema, columns_of, pack
 from ._files import refusals, remove_unnamed, sync_folders
 from ._packs import SUMMARY, Job, write_packs
-from ._parquet import Place, Written, name_files, write_file
+from ._parquet import Partition, Written, name_files, write_file
 from ._parts import LakeFiles, folder_of
-from ._plan import Batch
+from ._plan import BatchPlan
 from ._state import BrokerState
 
 __all__ = ["Added", "TableWriter", "packs_of"]
@@ -71,7 +71,7 @@ class TableWriter:
         self._tell = tell
         self.folders: set[Path] = set()
 
-    def write(self, batch: Batch, closed: date | None) -> Added:
+    def write(self, batch: BatchPlan, closed: date | None) -> Added:
         """Write all tables but `completeness`.
 
         Raises:
@@ -118,7 +118,7 @@ class TableWriter:
 
     # --- packs ----------------------------------------------------------------------------
 
-    def _write_packs(self, batch: Batch, closed: date | None, added: Added) -> None:
+    def _write_packs(self, batch: BatchPlan, closed: date | None, added: Added) -> None:
         counts = {table: batch.total(column) for table, column in _COUNTS.items()}
         said = ", ".join(f"{count} {table}" for table, count in counts.items())
         self._tell(f"writing {said} of {len(batch.rows)} segments")
@@ -128,7 +128,7 @@ class TableWriter:
         job = Job(self._log, path, self._number, closed, dropped, packs)
         rows: list[dict[str, Any]] = packs_of(self._spark, job).toArrow().to_pylist()
         written = [
-            Written(Place(row["table"], row["day"]), row["path"], row["rows"])
+            Written(Partition(row["table"], row["day"]), row["path"], row["rows"])
             for row in rows
             if row["path"] is not None
         ]

@@ -2,8 +2,8 @@
 
 from ._audit import run_audit
 from ._index import LogsOf, run_index, run_index_of_log, run_verify
-from ._progress import Progress, Silent, Stage, stage
-from ._replay import Gates, Methods, Rehearsed, run_replay
+from ._progress import JobStage, Progress, Silent, stage
+from ._replay import Gates, Rehearsed, ReplayMethods, run_replay
 from ._reports import AUDIT_AHEAD, AUDIT_DAYS, EVENT_DAYS, REPORTS, Day, bounds
 from ._run import FORMATS, Format, Reported, names_of, replay_tables, run_report
 from ._tables import MAX_SHOWN, Shown, flattened, shown
@@ -19,15 +19,15 @@ __all__ = [
     "Day",
     "Format",
     "Gates",
+    "JobStage",
     "LogsOf",
-    "Methods",
     "NotUtc",
     "Progress",
     "Rehearsed",
+    "ReplayMethods",
     "Reported",
     "Shown",
     "Silent",
-    "Stage",
     "bounds",
     "flattened",
     "in_utc",

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Protocol
 
-__all__ = ["Progress", "Silent", "Stage", "stage"]
+__all__ = ["JobStage", "Progress", "Silent", "stage"]
 
 
 class Progress(Protocol):
@@ -31,7 +31,7 @@ class Silent:
         """Discard the result of a stage."""
 
 
-class Stage:
+class JobStage:
     """One stage of a job; `says` sets its result."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class Stage:
 
 
 @contextmanager
-def stage(progress: Progress, name: str) -> Generator[Stage]:
+def stage(progress: Progress, name: str) -> Generator[JobStage]:
     """Run a stage; a stage that raises is not reported as done."""
     progress.begin(name)
-    current = Stage()
+    current = JobStage()
     yield current
     progress.done(name, current.text)

@@ -23,11 +23,11 @@ from ._utc import in_utc
 if TYPE_CHECKING:
     from ..ingest import Lake
 
-__all__ = ["Gates", "Methods", "Rehearsed", "run_replay"]
+__all__ = ["Gates", "Rehearsed", "ReplayMethods", "run_replay"]
 
 
 @dataclass(frozen=True, slots=True)
-class Methods:
+class ReplayMethods:
     """The methods for requests that name none; `None` is the default, or no change."""
 
     shard_old: str | None = None
@@ -69,7 +69,7 @@ def run_replay(
     table: str | Path,
     candidate: str | Path,
     *,
-    methods: Methods | None = None,
+    methods: ReplayMethods | None = None,
     gates: Gates | None = None,
     brokers: Collection[str] = (),
     out: str | Path | None = None,
@@ -93,7 +93,7 @@ def run_replay(
         PipelineError: The lake or a table cannot be read, the lake has no log of a broker, or a
             method is not installed.
     """
-    told, chosen, limits = progress or Silent(), methods or Methods(), gates or Gates()
+    told, chosen, limits = progress or Silent(), methods or ReplayMethods(), gates or Gates()
     around = Day(spark, lake, day)
     hops = around.table("hops")
     if brokers:
@@ -132,7 +132,7 @@ def run_replay(
 
 
 def _about(
-    table: str | Path, candidate: str | Path, methods: Methods, brokers: Collection[str]
+    table: str | Path, candidate: str | Path, methods: ReplayMethods, brokers: Collection[str]
 ) -> str:
     """Return the description of a rehearsal, a sentence."""
     said = (

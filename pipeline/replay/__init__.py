@@ -14,10 +14,10 @@ with replay(spark, hops, tagsets, "now.onwx", "then.onwx", shard_new="jump") as 
 from ._gates import MIN_SAMPLES_EACH, GateFailed, ReplayTotals, check_gates
 from ._memo import MAX_PART_BYTES, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_SETS
 from ._questions import MethodSet, Question, read_question
-from ._rehearsal import Plan, Rehearsal
+from ._rehearsal import Rehearsal, RehearsalPlan
 from ._replay import MAX_SENT_BYTES, MAX_SENT_SETS, ReplayResult, frames_of, replay
 from ._resolver import Resolver, Standing
-from ._tables import MAX_TABLES, Table, open_table
+from ._tables import MAX_TABLES, OpenTable, open_table
 from ._turns import turn_of
 
 __all__ = [
@@ -30,14 +30,14 @@ __all__ = [
     "MIN_SAMPLES_EACH",
     "GateFailed",
     "MethodSet",
-    "Plan",
+    "OpenTable",
     "Question",
     "Rehearsal",
+    "RehearsalPlan",
     "ReplayResult",
     "ReplayTotals",
     "Resolver",
     "Standing",
-    "Table",
     "check_gates",
     "frames_of",
     "open_table",

@@ -11,8 +11,8 @@ import pyarrow as pa
 from ...protocol import AddressError
 from ._placing import Places
 from ._questions import ASKED, read_question
-from ._sides import Answer, Side
-from ._sums import Batch, Ints
+from ._sides import Candidates, TableResolver
+from ._sums import FrameBatch, Ints
 
 __all__ = ["MAX_PART_BYTES", "MAX_REMEMBERED_BYTES", "MAX_REMEMBERED_SETS", "Memo", "Pair", "Said"]
 
@@ -31,7 +31,7 @@ divided into parts of at least one tag set."""
 SET_BYTES: Final = 1_500
 """Bytes of the rest of an answer: the tags and a few objects."""
 
-Pair: TypeAlias = tuple[Answer, Answer] | None
+Pair: TypeAlias = tuple[Candidates, Candidates] | None
 """The answers of both sides for a tag set; `None` if it cannot be read."""
 
 Words: TypeAlias = tuple[str | None, ...]
@@ -55,7 +55,7 @@ class Memo:
         bytes: The size of the remembered answers, as `MAX_REMEMBERED_BYTES` counts it.
     """
 
-    def __init__(self, old: Side, new: Side) -> None:
+    def __init__(self, old: TableResolver, new: TableResolver) -> None:
         self._old = old
         self._new = new
         self._kept: OrderedDict[int, Pair] = OrderedDict()
@@ -66,7 +66,7 @@ class Memo:
         return len(self._kept)
 
     def parts(
-        self, ids: Ints, first: Places, source: Batch | Said
+        self, ids: Ints, first: Places, source: FrameBatch | Said
     ) -> Iterator[tuple[int, list[Pair]]]:
         """Yield the answers for the tag sets of a batch, in parts of up to `MAX_PART_BYTES`.
 
@@ -103,7 +103,7 @@ class Memo:
         if found:
             yield begin, found
 
-    def _said(self, ids: Ints, first: Places, source: Batch | Said) -> dict[int, Words]:
+    def _said(self, ids: Ints, first: Places, source: FrameBatch | Said) -> dict[int, Words]:
         """Return the columns `ASKED` of the tag sets that are not remembered."""
         listed = ids.tolist()
         missing = [at for at, each in enumerate(listed) if each not in self._kept]

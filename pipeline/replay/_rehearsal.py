@@ -14,12 +14,12 @@ from ...protocol.eventlog import Flag
 from ._memo import Memo, Pair, Said
 from ._placing import Places
 from ._questions import ASKED, Code, MethodSet, Question, is_own
-from ._sides import Answer, Side
-from ._sums import Batch, Ints, Routed, Sums
+from ._sides import Candidates, TableResolver
+from ._sums import FrameBatch, Ints, Routed, Sums
 from ._tables import open_table
 from ._turns import Keys, turns_of
 
-__all__ = ["FRAMES", "Plan", "Rehearsal"]
+__all__ = ["FRAMES", "Rehearsal", "RehearsalPlan"]
 
 FRAMES: Final = (
     "tagset_id",
@@ -38,7 +38,7 @@ _BY_KEY: Final = int(Flag.STICKY)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RehearsalPlan:
     """The tables and methods to compare; sent to the executors.
 
     Attributes:
@@ -71,14 +71,16 @@ class Rehearsal:
         BadMethod: A method is not installed here.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self.old: Final = Side(open_table(plan.table), MethodSet(plan.method_old, plan.shard_old))
-        self.new: Final = Side(
+    def __init__(self, plan: RehearsalPlan) -> None:
+        self.old: Final = TableResolver(
+            open_table(plan.table), MethodSet(plan.method_old, plan.shard_old)
+        )
+        self.new: Final = TableResolver(
             open_table(plan.candidate), MethodSet(plan.method_new, plan.shard_new)
         )
         self.memo: Final = Memo(self.old, self.new)
 
-    def sums(self, batch: Batch, said: Said | None = None) -> Iterator[Batch]:
+    def sums(self, batch: FrameBatch, said: Said | None = None) -> Iterator[FrameBatch]:
         """Resolve the frames of a batch, and yield the sums in one part or more.
 
         Args:
@@ -98,7 +100,9 @@ class Rehearsal:
             rows = order[ends[begin - 1] if begin else 0 : ends[end - 1]]
             yield self._part(ids[begin:end], inverse[rows] - begin, answers, batch.take(rows))
 
-    def _part(self, ids: Ints, group: Places, answers: list[Pair], frames: Batch) -> Batch:
+    def _part(
+        self, ids: Ints, group: Places, answers: list[Pair], frames: FrameBatch
+    ) -> FrameBatch:
         sizes = np.bincount(group, minlength=len(ids))
         known = np.array([each is not None for each in answers], np.bool_)
         own = np.array(
@@ -115,7 +119,7 @@ class Rehearsal:
         self._multicasts(resolved, made)
         return made.batch()
 
-    def _keys(self, frames: Batch, shards: npt.NDArray[np.bool_]) -> Keys:
+    def _keys(self, frames: FrameBatch, shards: npt.NDArray[np.bool_]) -> Keys:
         turns = turns_of(_ints(frames, "epoch"), _ints(frames, "seq"))
         hashes = _ints(frames, "shard_hash").view(np.uint64)
         sticky = (_ints(frames, "flags") & _BY_KEY) != 0
@@ -148,8 +152,8 @@ class Rehearsal:
 
     @staticmethod
     def _routed(
-        side: Side,
-        answers: list[Answer | None],
+        side: TableResolver,
+        answers: list[Candidates | None],
         keep: npt.NDArray[np.bool_],
         sizes: Places,
         keys: Keys,
@@ -187,6 +191,6 @@ def _is_shard(question: Question) -> bool:
     return question.routing is RoutingType.SHARD
 
 
-def _ints(batch: Batch, name: str) -> Ints:
+def _ints(batch: FrameBatch, name: str) -> Ints:
     column: Ints = batch.column(name).to_numpy(zero_copy_only=False)
     return column.astype(np.int64, copy=False)

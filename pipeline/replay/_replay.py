@@ -17,8 +17,8 @@ from .._schema import REPORT_TABLES
 from ._gates import MIN_SAMPLES_EACH, ReplayTotals
 from ._memo import Said
 from ._questions import ASKED, MethodSet
-from ._rehearsal import Plan, Rehearsal
-from ._sums import SUMS, Batch
+from ._rehearsal import Rehearsal, RehearsalPlan
+from ._sums import SUMS, FrameBatch
 from ._tables import open_table, shown_path
 
 __all__ = ["MAX_SENT_BYTES", "MAX_SENT_SETS", "ReplayResult", "frames_of", "replay"]
@@ -120,7 +120,7 @@ def replay(
             that of Spark's job; see `known_error`.
         BadMethod: A method is not installed.
     """
-    plan = Plan(
+    plan = RehearsalPlan(
         shown_path(table),
         shown_path(candidate),
         shard_old,
@@ -218,7 +218,9 @@ def frames_of(hops: DataFrame, tagsets: DataFrame | None = None) -> DataFrame:
     return frames.join(sf.broadcast(asked), "tagset_id", "left")
 
 
-def _rehearse(plan: Plan, said: Said | None, batches: Iterator[Batch]) -> Iterator[Batch]:
+def _rehearse(
+    plan: RehearsalPlan, said: Said | None, batches: Iterator[FrameBatch]
+) -> Iterator[FrameBatch]:
     rehearsal = _rehearsal(plan)
     for batch in batches:
         if batch.num_rows:
@@ -228,7 +230,7 @@ def _rehearse(plan: Plan, said: Said | None, batches: Iterator[Batch]) -> Iterat
 _last: tuple[tuple[object, ...], Rehearsal] | None = None
 
 
-def _rehearsal(plan: Plan) -> Rehearsal:
+def _rehearsal(plan: RehearsalPlan) -> Rehearsal:
     """Return the rehearsal of this process, which is kept for the next task with the same plan.
 
     A replaced file of a table makes a new rehearsal.

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from ...protocol.broker import RoutingType
 from ._questions import Code, MethodSet, Question
-from ._tables import Numbers, Table
+from ._tables import Numbers, OpenTable
 from ._turns import fraction, next_turn
 
 __all__ = ["Placer", "Resolver", "Standing", "weighted_place"]
@@ -46,7 +46,7 @@ class Resolver:
         methods: The methods of this side.
     """
 
-    def __init__(self, table: Table, methods: MethodSet) -> None:
+    def __init__(self, table: OpenTable, methods: MethodSet) -> None:
         self._table: Final = table
         self._methods: Final = methods
 

@@ -22,10 +22,10 @@ from ._placing import (
 )
 from ._questions import Code, MethodSet, Question
 from ._resolver import Resolver
-from ._tables import Numbers, Table
+from ._tables import Numbers, OpenTable
 from ._turns import Keys
 
-__all__ = ["Answer", "Placed", "Side"]
+__all__ = ["Candidates", "Placed", "TableResolver"]
 
 SMALL: Final = 16
 """Frames from which a group is scored by itself."""
@@ -42,7 +42,7 @@ _WORK: Final = {Code.ALL: 200, Code.RENDEZVOUS: 40}
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class Candidates:
     """The candidates for a tag set and the method that chooses among them.
 
     Attributes:
@@ -86,7 +86,7 @@ class Placed:
     failed: npt.NDArray[np.bool_]
 
 
-class Side:
+class TableResolver:
     """A resolver of groups of frames with one table and its methods.
 
     Args:
@@ -94,16 +94,16 @@ class Side:
         methods: The methods of this side.
     """
 
-    def __init__(self, table: Table, methods: MethodSet) -> None:
+    def __init__(self, table: OpenTable, methods: MethodSet) -> None:
         self.table: Final = table
         self.methods: Final = methods
         self._resolver: Final = Resolver(table, methods)
 
-    def answer(self, question: Question) -> Answer:
+    def answer(self, question: Question) -> Candidates:
         """Return the candidates and the method for a question."""
-        return Answer(question, self.methods.code(question), self.table.resolve(question.query))
+        return Candidates(question, self.methods.code(question), self.table.resolve(question.query))
 
-    def place(self, answers: Sequence[Answer], sizes: Places, keys: Keys) -> Placed:
+    def place(self, answers: Sequence[Candidates], sizes: Places, keys: Keys) -> Placed:
         """Return the candidate that gets each frame.
 
         Args:
@@ -127,7 +127,7 @@ class Side:
         return Placed(places, self._looked_up(answers, many, group, places), failed)
 
     def _placed(
-        self, code: Code, answers: Sequence[Answer], group: Places, many: Places, keys: Keys
+        self, code: Code, answers: Sequence[Candidates], group: Places, many: Places, keys: Keys
     ) -> Places:
         if code is Code.REMAINDER:
             return remainder(keys, many[group])
@@ -153,7 +153,7 @@ class Side:
             placed[rows] = self._together(chosen, lengths, keys[rows])
         return placed
 
-    def _alone(self, code: Code, answer: Answer, keys: Keys) -> Places:
+    def _alone(self, code: Code, answer: Candidates, keys: Keys) -> Places:
         """Place the frames of one group."""
         numbers = answer.numbers
         if code is Code.RENDEZVOUS:
@@ -169,7 +169,7 @@ class Side:
         return weighted(keys, answer.kept)
 
     def _by_plug_in(
-        self, answers: Sequence[Answer], group: Places, keys: Keys
+        self, answers: Sequence[Candidates], group: Places, keys: Keys
     ) -> tuple[Places, npt.NDArray[np.bool_]]:
         """Return the place of each frame, and whether the plug-in failed on it."""
         placed, failed = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
@@ -180,7 +180,7 @@ class Side:
             placed[row], failed[row] = answer.kept(key)
         return placed, failed
 
-    def _together(self, answers: Sequence[Answer], sizes: Places, keys: Keys) -> Places:
+    def _together(self, answers: Sequence[Candidates], sizes: Places, keys: Keys) -> Places:
         """Place the frames of many small groups by score."""
         many = np.fromiter((len(each.numbers) for each in answers), np.int64, len(answers))
         starts = np.cumsum(many) - many
@@ -191,7 +191,7 @@ class Side:
 
     @staticmethod
     def _looked_up(
-        answers: Sequence[Answer], many: Places, group: Places, places: Places
+        answers: Sequence[Candidates], many: Places, group: Places, places: Places
     ) -> Numbers:
         """Return the numbers of the candidates at these places."""
         numbers = np.empty(len(places), np.uint32)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ._placing import Places
 
-__all__ = ["SUMS", "Batch", "Ints", "Routed", "Sums"]
+__all__ = ["SUMS", "FrameBatch", "Ints", "Routed", "Sums"]
 
 SUMS: Final = (
     "tagset_id bigint, route_id bigint, frames bigint, moved bigint, lost bigint, gained bigint,"
@@ -22,7 +22,7 @@ SUMS: Final = (
 
 _COLUMNS: Final = tuple(column.split()[0] for column in SUMS.split(","))
 Ints = npt.NDArray[np.int64]
-Batch = Any
+FrameBatch = Any
 """A `pyarrow.RecordBatch`, which has no annotations."""
 
 
@@ -46,7 +46,7 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Routes:
+class _RouteSums:
     """The frames of some tag sets for each route.
 
     Attributes:
@@ -81,7 +81,7 @@ class Sums:
         self._delivered = weights * ended_well
         self._frames = _by_group(group, weights, len(ids))
         self._whole = {name: np.zeros(len(ids), np.int64) for name in _COLUMNS[2:]}
-        self._routes: list[_Routes] = []
+        self._routes: list[_RouteSums] = []
 
     def total(self, known: npt.NDArray[np.bool_], own: npt.NDArray[np.bool_]) -> None:
         """Count the frames of each tag set, and separately those that are not resolved.
@@ -140,9 +140,9 @@ class Sums:
     def _add(self, side: str, group: Ints, keys: Ints, frames: Ints) -> None:
         none = np.zeros(len(keys), np.int64)
         old, new = (frames, none) if side == "old" else (none, frames)
-        self._routes.append(_Routes(group, keys, old, new))
+        self._routes.append(_RouteSums(group, keys, old, new))
 
-    def batch(self) -> Batch:
+    def batch(self) -> FrameBatch:
         """Return the sums as rows."""
         count, routes = len(self._ids), _merged(self._routes)
         columns = {
@@ -161,7 +161,7 @@ class Sums:
         return pa.RecordBatch.from_arrays(arrays, names=list(_COLUMNS))
 
 
-def _merged(some: list[_Routes]) -> _Routes:
+def _merged(some: list[_RouteSums]) -> _RouteSums:
     """Merge the rows of both sides for each route of a tag set: most routes are on both."""
     group, keys, old, new = (
         np.concatenate([np.empty(0, np.int64), *columns])
@@ -173,11 +173,11 @@ def _merged(some: list[_Routes]) -> _Routes:
         )
     )
     if not len(keys):
-        return _Routes(group, keys, old, new)
+        return _RouteSums(group, keys, old, new)
     order = np.lexsort((keys, group))
     group, keys = group[order], keys[order]
     begins = np.flatnonzero(np.concatenate([[True], (np.diff(group) != 0) | (np.diff(keys) != 0)]))
-    return _Routes(
+    return _RouteSums(
         group[begins],
         keys[begins],
         np.add.reduceat(old[order], begins),

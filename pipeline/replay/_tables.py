@@ -16,7 +16,7 @@ from ...protocol.broker import MAX_WEIGHT, Query, Snapshot, SnapshotError, read_
 from ...protocol.eventlog import route_key
 from .._errors import TableUnreadable
 
-__all__ = ["MAX_TABLES", "Numbers", "Table", "open_table", "shown_path"]
+__all__ = ["MAX_TABLES", "Numbers", "OpenTable", "open_table", "shown_path"]
 
 MAX_TABLES: Final = 4
 """Tables that one process keeps open; the least recently used is closed."""
@@ -30,10 +30,10 @@ MAPPED: Final = b"ONWX"
 Numbers: TypeAlias = npt.NDArray[np.uint32]
 """Numbers of routes in a table, in the order of the route ids."""
 
-_opened: OrderedDict[tuple[str, int, int], Table] = OrderedDict()
+_opened: OrderedDict[tuple[str, int, int], OpenTable] = OrderedDict()
 
 
-class Table:
+class OpenTable:
     """An open table.
 
     It keeps the hashes of each route id, 25 bytes a route: the route's id in the lake, and the two
@@ -105,7 +105,7 @@ class Table:
         return np.minimum(np.array(said, np.float64), MAX_WEIGHT)
 
 
-def open_table(path: str) -> Table:
+def open_table(path: str) -> OpenTable:
     """Return a table, and open it unless it is open and the file is unchanged.
 
     Args:
@@ -120,7 +120,7 @@ def open_table(path: str) -> Table:
         key = str(file), status.st_mtime_ns, status.st_size
         table = _opened.get(key)
         if table is None:
-            table = _opened[key] = Table(read_snapshot(_contents(file)))
+            table = _opened[key] = OpenTable(read_snapshot(_contents(file)))
     except OSError as error:
         raise TableUnreadable(path, error.strerror or str(error)) from None
     except SnapshotError as error:

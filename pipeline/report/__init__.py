@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._page import Broker, Page, Totals
+from ._page import LogCompleteness, Page, Totals
 from ._page_audit import Audit, AuditRow, Hole
-from ._page_requests import Burn, Demand, DemandRow, Latency, Line, Matrix
+from ._page_requests import Burn, Demand, DemandRow, Latency, LatencyLine, Matrix
 from ._page_routes import (
     Anomalies,
     AnomalyRow,
@@ -36,7 +36,6 @@ __all__ = [
     "AnomalyRow",
     "Audit",
     "AuditRow",
-    "Broker",
     "Burn",
     "Churn",
     "ChurnRow",
@@ -45,7 +44,8 @@ __all__ = [
     "Hole",
     "HotKey",
     "Latency",
-    "Line",
+    "LatencyLine",
+    "LogCompleteness",
     "Matrix",
     "Names",
     "Page",

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, functions as sf
 from ...protocol.eventlog import Kind, Outcome
 from ._collect_more import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
 from ._names import Names
-from ._page import Broker, Page, Totals
+from ._page import LogCompleteness, Page, Totals
 from ._page_audit import Audit, AuditRow, Hole
-from ._page_requests import Latency, Line, Matrix
+from ._page_requests import Latency, LatencyLine, Matrix
 from ._page_routes import Replay
 from ._text import utc
 
@@ -145,11 +145,11 @@ def _asked(report: DataFrame) -> DataFrame:
     return report.filter(sf.col("tagset_id") != 0)
 
 
-def _brokers(table: DataFrame) -> tuple[tuple[Broker, ...], int]:
+def _brokers(table: DataFrame) -> tuple[tuple[LogCompleteness, ...], int]:
     rows = table.orderBy(sf.desc("missing"), "broker").limit(MAX_LOGS).collect()
     count = len(rows) if len(rows) < MAX_LOGS else table.count()
     brokers = tuple(
-        Broker(
+        LogCompleteness(
             row.broker,
             row.sealed_through and utc(row.sealed_through),
             row.segments or 0,
@@ -283,8 +283,8 @@ def _quantiles(sources: Sources, histogram: DataFrame, start: Any) -> list[Any]:
     return list(sources.quantiles(merged).orderBy("dest_node", "minute").collect())
 
 
-def _line(dest: str, day: Any, rows: list[Any]) -> Line:
-    return Line(
+def _line(dest: str, day: Any, rows: list[Any]) -> LatencyLine:
+    return LatencyLine(
         dest,
         tuple(utc(row.minute) for row in rows),
         tuple(row.n for row in rows),

@@ -14,11 +14,11 @@ from ._page_audit import Audit
 from ._page_requests import Burn, Demand, Latency, Matrix
 from ._page_routes import Anomalies, Churn, Replay, Shards
 
-__all__ = ["Broker", "Page", "Totals"]
+__all__ = ["LogCompleteness", "Page", "Totals"]
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class LogCompleteness:
     """The completeness of the log of one broker or node.
 
     Attributes:
@@ -76,7 +76,7 @@ class Page:
     """
 
     day: date
-    brokers: tuple[Broker, ...] = ()
+    brokers: tuple[LogCompleteness, ...] = ()
     totals: Totals = Totals()
     more_brokers: int = 0
     closed: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-__all__ = ["Burn", "Demand", "DemandRow", "Latency", "Line", "Matrix"]
+__all__ = ["Burn", "Demand", "DemandRow", "Latency", "LatencyLine", "Matrix"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Matrix:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LatencyLine:
     """The latency of one destination over the day, in microseconds.
 
     Attributes:
@@ -64,7 +64,7 @@ class Latency:
         more: The number of destinations that are not shown.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[LatencyLine, ...]
     minutes: int
     more: int = 0
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any, Final
 
-from ._page_requests import Burn, Demand, Latency, Line, Matrix
+from ._page_requests import Burn, Demand, Latency, LatencyLine, Matrix
 from ._plots import (
     LEGEND,
     Figure,
@@ -184,7 +184,7 @@ def _ms(microseconds: float) -> float:
     return max(microseconds, 1.0) / 1000
 
 
-def _range_hover(line: Line, index: int, words: str) -> str:
+def _range_hover(line: LatencyLine, index: int, words: str) -> str:
     return (
         f"{plain(line.dest)}<br>{words} of {amount(line.day[0])} within "
         f"<b>{duration(line.day[index])}</b>"

@@ -12,7 +12,7 @@ import heapq
 from random import random
 from typing import Final
 
-__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Flow"]
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "BatchWindow"]
 
 FIRST_PAUSE: Final = 0.05
 """The longest first pause for a receiver that does not keep up, in seconds. Each further pause is
@@ -23,7 +23,7 @@ LONGEST_PAUSE: Final = 1.0
 once."""
 
 
-class Flow:
+class BatchWindow:
     """A window that admits batches, lower numbers first: `enter`, send, then `leave`.
 
     Args:

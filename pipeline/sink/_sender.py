@@ -9,8 +9,8 @@ A batch that overtakes the previous one is refused by the receiver (`GAP`) and s
 that one. A receiver that refuses a batch although all before it were taken has forgotten them, or
 is another one: the task fails, and is repeated from its first row.
 
-A receiver that does not keep up is no failure: see `Flow`. A task waits for it up to `timeout`
-after the last batch that was taken; `retries` counts other failures.
+A receiver that does not keep up is no failure: see `BatchWindow`. A task waits for it up to
+`timeout` after the last batch that was taken; `retries` counts other failures.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from ...protocol import (
     RequestTimeout,
 )
 from ...protocol.batches import (
-    Batch,
     BatchAnswer,
+    BatchStatus,
     BatchTooBig,
     Reason,
-    Status,
+    RowBatch,
     decode_answer,
     encode_batch,
 )
 from ...transports.client import RequestRejected
 from ._errors import RowRefused, RowsInDoubt, RowsNotDelivered, SinkError
-from ._flow import Flow
+from ._flow import BatchWindow
 from ._options import SinkOptions
-from ._ways import Way
+from ._ways import BatchConnection
 
-__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Sender"]
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "RowSender"]
 
 FIRST_PAUSE: Final = 0.05
 """The pause before the first retry of a failed batch, in seconds; each further one is doubled."""
@@ -76,14 +76,14 @@ class _Stream:
 
     def __init__(self, to: str, window: int) -> None:
         self.to = to
-        self.flow = Flow(window)
+        self.flow = BatchWindow(window)
         self.first = 0
         self.rows: list[bytes] = []
         self.size = 0
         self.previous: asyncio.Task[None] | None = None
 
 
-class Sender:
+class RowSender:
     """A sender of one task's rows: `add` them, then `finish`; `cancel` after an error.
 
     Args:
@@ -99,7 +99,9 @@ class Sender:
         duplicates: Rows of batches that had been taken whole before this task sent them.
     """
 
-    def __init__(self, way: Way, options: SinkOptions, partition: int, attempt: int) -> None:
+    def __init__(
+        self, way: BatchConnection, options: SinkOptions, partition: int, attempt: int
+    ) -> None:
         self.rows = 0
         self.batches = 0
         self.again = 0
@@ -190,7 +192,7 @@ class Sender:
         await self._window.acquire()
         self._check()
         options = self._options
-        batch = Batch(
+        batch = RowBatch(
             options.id,
             self._partition,
             options.epoch,
@@ -226,7 +228,7 @@ class Sender:
     async def _deliver(
         self,
         stream: _Stream,
-        batch: Batch,
+        batch: RowBatch,
         payload: bytes,
         previous: asyncio.Task[None] | None,
         number: int,
@@ -242,7 +244,7 @@ class Sender:
                 answer = decode_answer(await self._way.ask(batch.to, payload))
                 if answer.done:
                     flow.progress()
-                    if answer.status is Status.DUPLICATE and not doubt:
+                    if answer.status is BatchStatus.DUPLICATE and not doubt:
                         self.duplicates += len(batch.rows)
                     return
                 slow = answer.reason is Reason.BUSY
@@ -277,7 +279,7 @@ class Sender:
                 await asyncio.sleep(min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE))
                 tries += 1
 
-    def _trouble(self, batch: Batch, answer: BatchAnswer) -> str:
+    def _trouble(self, batch: RowBatch, answer: BatchAnswer) -> str:
         """Return the reason for which a refused batch is worth a retry.
 
         Raises:
@@ -294,7 +296,7 @@ class Sender:
             )
         raise RowRefused(f"{self._rows(batch)} were refused: {_HOPELESS[reason]}")
 
-    def _given_up(self, batch: Batch, trouble: str, asked: int, *, doubt: bool) -> SinkError:
+    def _given_up(self, batch: RowBatch, trouble: str, asked: int, *, doubt: bool) -> SinkError:
         kind, what = (
             (RowsInDoubt, "may or may not have been taken")
             if doubt
@@ -306,7 +308,7 @@ class Sender:
             "what it has taken, and takes the rest"
         )
 
-    def _rows(self, batch: Batch) -> str:
+    def _rows(self, batch: RowBatch) -> str:
         if not batch.rows:
             rows = f"the end, after {batch.first} rows,"
         elif len(batch.rows) == 1:

@@ -15,13 +15,13 @@ from ...protocol.broker import RoutingType, parse_address_query
 from ...transports.client import Client, ClientOptions, connect
 from ._options import SinkOptions
 
-__all__ = ["STICKS", "Way", "open_way"]
+__all__ = ["STICKS", "BatchConnection", "open_way"]
 
 STICKS: Final = "onward.batch"
 """The tag by which all batches of a task for one query stick to one destination."""
 
 
-class Way(ABC):
+class BatchConnection(ABC):
     """A connection over which batches are sent."""
 
     @abstractmethod
@@ -43,7 +43,7 @@ class Way(ABC):
         """
 
 
-class NodeWay(Way):
+class NodeWay(BatchConnection):
     """A connection to a node; destinations are routes from it."""
 
     def __init__(self, node: Node, link: Address, timeout: float) -> None:
@@ -62,7 +62,7 @@ class NodeWay(Way):
         return (await self._node.request(route, payload, timeout=self._timeout)).payload
 
 
-class BrokerWay(Way):
+class BrokerWay(BatchConnection):
     """A connection to a broker; destinations are tag queries.
 
     A receiver recognises only the batches that it has taken itself. So a query gets a sticky key
@@ -93,7 +93,7 @@ class BrokerWay(Way):
 
 
 @asynccontextmanager
-async def open_way(options: SinkOptions, partition: int) -> AsyncGenerator[Way]:
+async def open_way(options: SinkOptions, partition: int) -> AsyncGenerator[BatchConnection]:
     """Open the connection of a task, and close it at the end.
 
     Raises:

@@ -17,7 +17,7 @@ from ...protocol import NotDelivered
 from .._errors import BadOption
 from ._errors import RowRefused, RowsNotDelivered
 from ._options import SinkOptions, read_options
-from ._sender import Sender
+from ._sender import RowSender
 from ._ways import open_way
 
 __all__ = ["BatchWriter", "SentRows"]
@@ -115,7 +115,7 @@ async def _send_all(
                 f"no row of partition {partition} was sent: {error}. Executors must reach "
                 f"{options.uri}"
             ) from None
-        sender = Sender(way, options, partition, attempt)
+        sender = RowSender(way, options, partition, attempt)
         stack.push_async_callback(sender.cancel)
         while batch is not None:
             following = asyncio.ensure_future(_next(batches))
@@ -134,7 +134,7 @@ async def _next(batches: Iterator[RecordBatch]) -> RecordBatch | None:
             return found
 
 
-async def _add(sender: Sender, options: SinkOptions, partition: int, batch: RecordBatch) -> None:
+async def _add(sender: RowSender, options: SinkOptions, partition: int, batch: RecordBatch) -> None:
     payloads = _payloads(sender, options, partition, batch)
     if options.destination is not None:
         await sender.add(options.destination, payloads)
@@ -152,7 +152,7 @@ async def _add(sender: Sender, options: SinkOptions, partition: int, batch: Reco
 
 
 def _payloads(
-    sender: Sender, options: SinkOptions, partition: int, batch: RecordBatch
+    sender: RowSender, options: SinkOptions, partition: int, batch: RecordBatch
 ) -> list[bytes]:
     import pyarrow as pa
 
@@ -164,7 +164,7 @@ def _payloads(
     return payloads
 
 
-def _refuse_nulls(sender: Sender, partition: int, name: str, column: Any) -> None:
+def _refuse_nulls(sender: RowSender, partition: int, name: str, column: Any) -> None:
     if column.null_count:
         at = column.is_null().to_pylist().index(True)
         raise RowRefused(

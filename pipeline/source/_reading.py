@@ -32,7 +32,7 @@ from ._decode import decode_batches
 from ._listing import SegmentInfo, describe, refusal
 from ._options import Options, columns_of
 
-__all__ = ["MAX_FILES", "PACK_BYTES", "Segments", "load_segment", "pack", "read_partition"]
+__all__ = ["MAX_FILES", "PACK_BYTES", "SegmentPaths", "load_segment", "pack", "read_partition"]
 
 PACK_BYTES: Final = 32 * 1024 * 1024
 """Bytes of small segments that one task reads; a larger segment is a task of its own."""
@@ -58,7 +58,7 @@ _HEADER_START: Final = 12
 _NUMBERS: Final[Mapping[str, str]] = {"seq": "bigint"}
 
 
-class Segments(InputPartition):
+class SegmentPaths(InputPartition):
     """A partition: the paths of segments, relative to the directory of logs."""
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -66,25 +66,25 @@ class Segments(InputPartition):
         self.paths = tuple(paths)
 
 
-def pack(infos: Sequence[tuple[str, int]], *, ends_only: bool) -> list[Segments]:
+def pack(infos: Sequence[tuple[str, int]], *, ends_only: bool) -> list[SegmentPaths]:
     """Return partitions of segments, in order.
 
     Args:
         infos: Path and size in bytes of each segment.
         ends_only: Whether only the two ends of each file are read.
     """
-    made: list[Segments] = []
+    made: list[SegmentPaths] = []
     paths: list[str] = []
     held = 0
     for path, size in infos:
         weight = 0 if ends_only else size
         if paths and (held + weight > PACK_BYTES or len(paths) == MAX_FILES):
-            made.append(Segments(paths))
+            made.append(SegmentPaths(paths))
             paths, held = [], 0
         paths.append(path)
         held += weight
     if paths:
-        made.append(Segments(paths))
+        made.append(SegmentPaths(paths))
     return made
 
 
@@ -97,7 +97,7 @@ def read_partition(options: Options, partition: InputPartition) -> Iterator[Any]
         DuplicateBroker: A segment is in another broker's folder.
     """
     # Without partitions Spark passes one without a value.
-    paths = partition.paths if isinstance(partition, Segments) else ()
+    paths = partition.paths if isinstance(partition, SegmentPaths) else ()
     if options.table == "segments":
         yield from _ends(options, paths)
         return

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from ._listing import SegmentInfo, describe, segments_in
 from ._options import Options, read_options
-from ._reading import Segments, pack, read_partition
+from ._reading import SegmentPaths, pack, read_partition
 from ._stream import EventLogStream
 
 __all__ = ["EventLogReader", "EventLogSource", "register"]
@@ -87,7 +87,7 @@ class EventLogReader(DataSourceReader):
         """
         found = [(info.path, info.size) for info in self._infos()]
         ends_only = self._options.table == "segments" and not self._options.check
-        return list[InputPartition](pack(found, ends_only=ends_only)) or [Segments(())]
+        return list[InputPartition](pack(found, ends_only=ends_only)) or [SegmentPaths(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of a partition as Arrow batches."""

@@ -24,7 +24,7 @@ from .._errors import DuplicateBroker, SegmentGone
 from ._listing import SegmentInfo, brokers_in, describe, sealed_in
 from ._options import Options
 from ._position import Position, check_behind, check_kept
-from ._reading import Segments, pack, read_partition
+from ._reading import SegmentPaths, pack, read_partition
 
 __all__ = ["EventLogStream"]
 
@@ -108,7 +108,7 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known.clear()
         ends_only = self._options.table == "segments" and not self._options.check
         parts = pack([(info.path, info.size) for info in infos], ends_only=ends_only)
-        return list[InputPartition](parts) or [Segments(())]
+        return list[InputPartition](parts) or [SegmentPaths(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of a partition as Arrow batches."""

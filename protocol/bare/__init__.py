@@ -9,6 +9,6 @@ reader.finish()
 ```
 """
 
-from ._bare import BareError, Reader, encode_data, encode_string, encode_uint
+from ._bare import BareError, BareReader, encode_data, encode_string, encode_uint
 
-__all__ = ["BareError", "Reader", "encode_data", "encode_string", "encode_uint"]
+__all__ = ["BareError", "BareReader", "encode_data", "encode_string", "encode_uint"]

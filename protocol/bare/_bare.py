@@ -11,7 +11,7 @@ from typing import Final
 from .._errors import ProtocolError
 from .._words import counted
 
-__all__ = ["BareError", "Reader", "encode_data", "encode_string", "encode_uint"]
+__all__ = ["BareError", "BareReader", "encode_data", "encode_string", "encode_uint"]
 
 MAX_UINT: Final = (1 << 64) - 1
 _MAX_UINT_BYTES: Final = 10
@@ -67,7 +67,7 @@ def encode_string(text: str) -> bytes:
         raise BareError("a text that UTF-8 cannot write") from None
 
 
-class Reader:
+class BareReader:
     """Reads BARE values from left to right.
 
     A length is compared with what is left before anything is made of it, so a length that

@@ -37,10 +37,10 @@ __all__ = [
     "MAX_ROWS",
     "MAX_TO",
     "VERSION",
-    "Batch",
     "BatchAnswer",
+    "BatchStatus",
     "Reason",
-    "Status",
+    "RowBatch",
     "decode_answer",
     "decode_batch",
     "encode_answer",
@@ -73,7 +73,7 @@ _PARTS: Final = 9
 _ANSWER_PARTS: Final = 4
 
 
-class Status(IntEnum):
+class BatchStatus(IntEnum):
     """The outcome of a batch."""
 
     ACCEPTED = 1
@@ -117,7 +117,7 @@ class Reason(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RowBatch:
     """Rows of one partition, in one epoch, for one destination.
 
     Attributes:
@@ -156,20 +156,20 @@ class BatchAnswer:
         reason: Why it was refused.
     """
 
-    status: Status
+    status: BatchStatus
     next: int
     reason: Reason = Reason.NONE
 
     @property
     def done(self) -> bool:
         """Whether the rows were handed on, now or before."""
-        return self.status is not Status.REFUSED
+        return self.status is not BatchStatus.REFUSED
 
 
 # --- writing ----------------------------------------------------------------------------------
 
 
-def encode_batch(batch: Batch) -> bytes:
+def encode_batch(batch: RowBatch) -> bytes:
     """Write a batch.
 
     Raises:
@@ -190,7 +190,7 @@ def encode_batch(batch: Batch) -> bytes:
     return made
 
 
-def _check(batch: Batch) -> None:
+def _check(batch: RowBatch) -> None:
     for what, text, most in (("query", batch.query, MAX_QUERY), ("to", batch.to, MAX_TO)):
         try:
             size = len(text.encode())
@@ -216,7 +216,7 @@ def encode_answer(answer: BatchAnswer) -> bytes:
 # --- reading ----------------------------------------------------------------------------------
 
 
-def decode_batch(data: bytes, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BATCH) -> Batch:
+def decode_batch(data: bytes, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BATCH) -> RowBatch:
     """Read a batch.
 
     Args:
@@ -230,7 +230,7 @@ def decode_batch(data: bytes, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_
     """
     if len(data) > max_bytes:
         raise BatchTooBig(len(data), max_bytes, "bytes")
-    reader = _Reader(data)
+    reader = _ItemReader(data)
     reader.begin(_PARTS)
     query, to = reader.text("its query", MAX_QUERY), reader.text("its destination", MAX_TO)
     partition, epoch = reader.number("its partition"), reader.number("its epoch")
@@ -238,7 +238,7 @@ def decode_batch(data: bytes, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_
     last = reader.truth("whether it is the last")
     rows = reader.rows(max_rows)
     reader.finish()
-    batch = Batch(query, partition, epoch, first, rows, last, to, attempt)
+    batch = RowBatch(query, partition, epoch, first, rows, last, to, attempt)
     _check(batch)
     return batch
 
@@ -249,18 +249,18 @@ def decode_answer(data: bytes) -> BatchAnswer:
     Raises:
         BatchFrameError: It is none.
     """
-    reader = _Reader(data)
+    reader = _ItemReader(data)
     reader.begin(_ANSWER_PARTS)
-    status = _code(Status, reader.number("its status"))
+    status = _code(BatchStatus, reader.number("its status"))
     reason = _code(Reason, reader.number("its reason"))
     expected = reader.number("the row expected next")
     reader.finish()
-    if (status is Status.REFUSED) is (reason is Reason.NONE):
+    if (status is BatchStatus.REFUSED) is (reason is Reason.NONE):
         raise BatchFrameError(f"{status.name} for the reason {reason.name}")
     return BatchAnswer(status, expected, reason)
 
 
-_Code = TypeVar("_Code", Status, Reason)
+_Code = TypeVar("_Code", BatchStatus, Reason)
 
 
 def _code(kind: type[_Code], number: int) -> _Code:
@@ -270,7 +270,7 @@ def _code(kind: type[_Code], number: int) -> _Code:
         raise BatchFrameError(f"there is no {kind.__name__} {number}") from None
 
 
-class _Reader:
+class _ItemReader:
     """Reads items from left to right, each by its header."""
 
     __slots__ = ("_data", "_position")

@@ -40,7 +40,7 @@ from typing import Annotated, Final, TypeAlias
 
 from ..options import Count, Range, check_options
 from ._ended import MIN_ENDED_BYTES
-from ._frames import MAX_BATCH, MAX_ROWS, Batch, BatchAnswer, Reason, Status
+from ._frames import MAX_BATCH, MAX_ROWS, BatchAnswer, BatchStatus, Reason, RowBatch
 from ._progress import BatchProgress, forgot, known_of, note, shorten, started
 
 __all__ = [
@@ -100,7 +100,7 @@ class BatchRows:
             over restarts too.
     """
 
-    batch: Batch
+    batch: RowBatch
     rows: tuple[bytes, ...]
     progress: BatchProgress
 
@@ -203,7 +203,7 @@ class BatchReceiver:
         """The options of the receiver."""
         return self._options
 
-    def receive(self, batch: Batch) -> BatchRows | BatchAnswer:
+    def receive(self, batch: RowBatch) -> BatchRows | BatchAnswer:
         """Return the rows that are to be handed on, or the answer if there are none."""
         key = batch.query, batch.to, batch.partition
         place = self._places.get(key)
@@ -224,7 +224,7 @@ class BatchReceiver:
         return self._go_on(place, batch, known.next, finished=known.finished)
 
     def _go_on(
-        self, place: _Place, batch: Batch, expected: int, *, finished: bool
+        self, place: _Place, batch: RowBatch, expected: int, *, finished: bool
     ) -> BatchRows | BatchAnswer:
         end = batch.end
         if (finished and end > expected) or (
@@ -246,7 +246,7 @@ class BatchReceiver:
         )
         if end == expected:  # it says no more than that this is the end
             self._note(place, progress, batch.epoch)
-            return BatchAnswer(Status.ACCEPTED, expected)
+            return BatchAnswer(BatchStatus.ACCEPTED, expected)
         place.in_hand = BatchRows(batch, batch.rows[expected - batch.first :], progress)
         self._in_hand += 1
         return place.in_hand
@@ -265,7 +265,7 @@ class BatchReceiver:
         place = self._put_down(rows)
         self._rows += len(rows.rows)
         self._note(place, rows.progress, rows.batch.epoch)
-        return BatchAnswer(Status.ACCEPTED, rows.batch.end)
+        return BatchAnswer(BatchStatus.ACCEPTED, rows.batch.end)
 
     def failed(self, rows: BatchRows) -> BatchAnswer:
         """Record that rows were not handed on; return the answer to their batch.
@@ -287,11 +287,11 @@ class BatchReceiver:
     def refuse(self, reason: Reason, expected: int = 0) -> BatchAnswer:
         """Count a batch that is refused, such as one that cannot be read; return the answer."""
         self._refused[reason] = self._refused.get(reason, 0) + 1
-        return BatchAnswer(Status.REFUSED, expected, reason)
+        return BatchAnswer(BatchStatus.REFUSED, expected, reason)
 
-    def _duplicate(self, batch: Batch, expected: int) -> BatchAnswer:
+    def _duplicate(self, batch: RowBatch, expected: int) -> BatchAnswer:
         self._duplicates += len(batch.rows)
-        return BatchAnswer(Status.DUPLICATE, expected)
+        return BatchAnswer(BatchStatus.DUPLICATE, expected)
 
     def _make_room(self) -> bool:
         """Forget one partition if there is no room for another; return whether there is room."""

@@ -21,7 +21,7 @@ from .._errors import MalformedMessage, UnusableRoute
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MAX_SKIPPED_ITEMS", "Reader"]
+__all__ = ["MAX_SKIPPED_ITEMS", "CborReader"]
 
 MAX_SKIPPED_ITEMS: Final = 256
 """Most items of a message that are read only to be skipped: elements a later version of
@@ -47,7 +47,7 @@ _MAJORS: Final = (
 )
 
 
-class Reader:
+class CborReader:
     """Reads the items of one message, from left to right.
 
     Args:

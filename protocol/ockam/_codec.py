@@ -10,7 +10,7 @@ take nothing else.
 
 Nearly every message on a connection has one shape: short definite lengths, no tracing, and
 very often the routes of the message before. `MessageDecoder` reads that shape in a straight
-line and hands everything else to the careful `Reader`; both give the same answer for the
+line and hands everything else to the careful `CborReader`; both give the same answer for the
 same bytes, always. cbor2 makes the headers that are written, once, and a message is headers
 and bytes joined; why it does not read is said in `_cbor`.
 """
@@ -25,7 +25,7 @@ from cbor2 import dumps
 from .._address import MAX_ROUTE_LENGTH, Address, Route, checked
 from .._errors import FrameTooBig, MalformedMessage, RouteTooLong, UnusableRoute
 from .._message import Context, Message, check_bytes
-from ._cbor import Reader
+from ._cbor import CborReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,7 +207,7 @@ class MessageDecoder:
             return self._read_any(data[begin:stop])
         context = self.context
         if data[end] != _NULL:
-            context = _context(Reader(data[begin:stop], end - begin).trace())
+            context = _context(CborReader(data[begin:stop], end - begin).trace())
         return _new_message(
             Message, (self._onward, self._return, data[start:end], self._own, context)
         )
@@ -320,7 +320,7 @@ def _usual_route(body: bytes, position: int) -> tuple[Route, int]:
 
 
 def _decode_any(body: bytes) -> Message:
-    reader = Reader(body)
+    reader = CborReader(body)
     onward: Route = ()
     back: Route = ()
     payload = b""

@@ -35,7 +35,7 @@ from cbor2 import dumps
 
 from .._errors import MalformedMessage, PayloadTooBig
 from ..options import Count, Range, Seconds, check_options
-from ._cbor import Reader
+from ._cbor import CborReader
 
 __all__ = [
     "MAX_DATAGRAM",
@@ -43,8 +43,8 @@ __all__ = [
     "MAX_PARTS",
     "Assembler",
     "DatagramLimits",
+    "DatagramPart",
     "OffsetPart",
-    "Part",
     "read_part",
     "split_message",
 ]
@@ -100,7 +100,7 @@ class DatagramLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DatagramPart:
     """A part of a message: what is in one datagram.
 
     Attributes:
@@ -169,13 +169,13 @@ class OffsetPart:
         return dumps((VERSION, self.number, self.offset, self.last, self.content))
 
 
-def read_part(data: bytes) -> Part | OffsetPart:
+def read_part(data: bytes) -> DatagramPart | OffsetPart:
     """Read a datagram of either form. What follows the array is ignored, as are further items.
 
     Raises:
         MalformedMessage: It does not hold a part, or one of another version.
     """
-    reader = Reader(data)
+    reader = CborReader(data)
     number = place = total = 0
     last = False
     content: bytes | None = None
@@ -200,7 +200,7 @@ def read_part(data: bytes) -> Part | OffsetPart:
     if content is None or (not content and not (total > 1 and place == total - 1)):
         raise MalformedMessage("the content of the part is missing or empty")
     if total:
-        return Part(number, place, total, content)
+        return DatagramPart(number, place, total, content)
     return OffsetPart(number, place, last, content)
 
 
@@ -228,7 +228,9 @@ def split_message(
         ]
     total = -(-size // MAX_PART)
     return [
-        Part(number, index, total, body[index * MAX_PART : (index + 1) * MAX_PART]).serialize()
+        DatagramPart(
+            number, index, total, body[index * MAX_PART : (index + 1) * MAX_PART]
+        ).serialize()
         for index in range(total)
     ]
 
@@ -246,25 +248,25 @@ class _Unfinished:
         self.length = -1  # of each part but the last, once one of those is here
         self.cost = 0
 
-    def has(self, part: Part | OffsetPart) -> bool:
+    def has(self, part: DatagramPart | OffsetPart) -> bool:
         """Whether a part has arrived already."""
         return (
-            isinstance(part, Part)
+            isinstance(part, DatagramPart)
             and part.total == self.total
             and self.parts.get(part.index) == part.content
         )
 
-    def contradicts(self, part: Part | OffsetPart) -> bool:
+    def contradicts(self, part: DatagramPart | OffsetPart) -> bool:
         """Whether a part cannot be of the same message as the parts here."""
-        if not isinstance(part, Part) or part.index in self.parts:
+        if not isinstance(part, DatagramPart) or part.index in self.parts:
             return True
         if self.parts and part.total != self.total:
             return True
         return not part.last and self.length not in {-1, len(part.content)}
 
-    def add(self, part: Part | OffsetPart) -> None:
+    def add(self, part: DatagramPart | OffsetPart) -> None:
         """Add a part that fits."""
-        if not isinstance(part, Part):
+        if not isinstance(part, DatagramPart):
             raise AssertionError(f"unexpected {part}")  # noqa: TRY004 - it cannot happen
         self.total = part.total
         self.parts[part.index] = part.content
@@ -293,14 +295,14 @@ class _UnfinishedOffsets:
         self.total = -1  # once the last part is here
         self.cost = 0
 
-    def has(self, part: Part | OffsetPart) -> bool:
+    def has(self, part: DatagramPart | OffsetPart) -> bool:
         """Whether a part has arrived already."""
         if not isinstance(part, OffsetPart):
             return False
         known = self.parts.get(part.offset) == part.content
         return known and part.last == (self.total == part.end)
 
-    def contradicts(self, part: Part | OffsetPart) -> bool:
+    def contradicts(self, part: DatagramPart | OffsetPart) -> bool:
         """Whether a part cannot be of the same message as the parts here."""
         if not isinstance(part, OffsetPart):
             return True
@@ -312,7 +314,7 @@ class _UnfinishedOffsets:
         overlaps = at and before + len(self.parts[before]) > part.offset
         return bool(overlaps or (at < len(offsets) and offsets[at] < part.end))
 
-    def add(self, part: Part | OffsetPart) -> None:
+    def add(self, part: DatagramPart | OffsetPart) -> None:
         """Add a part that fits."""
         if not isinstance(part, OffsetPart):
             raise AssertionError(f"unexpected {part}")  # noqa: TRY004 - it cannot happen
@@ -408,7 +410,9 @@ class Assembler:
                 return
             self._give_up((peer, oldest), "overtaken")
 
-    def _take(self, key: tuple[Hashable, int], part: Part | OffsetPart, now: float) -> bytes | None:
+    def _take(
+        self, key: tuple[Hashable, int], part: DatagramPart | OffsetPart, now: float
+    ) -> bytes | None:
         message = self._order.get(key)
         if message is not None:
             if message.has(part):
@@ -456,7 +460,7 @@ class Assembler:
         return next(iter(self._order.values())).began + self.limits.max_age
 
     def _begin(
-        self, key: tuple[Hashable, int], part: Part | OffsetPart, now: float
+        self, key: tuple[Hashable, int], part: DatagramPart | OffsetPart, now: float
     ) -> _Unfinished | _UnfinishedOffsets:
         """Make room for a message, and begin it."""
         peer, number = key
@@ -465,7 +469,7 @@ class Assembler:
             self._give_up((peer, next(iter(numbers))), "too many of the peer")
         elif len(self._order) >= self.limits.messages:
             self._give_up(next(iter(self._order)), "too many")
-        kind = _Unfinished if isinstance(part, Part) else _UnfinishedOffsets
+        kind = _Unfinished if isinstance(part, DatagramPart) else _UnfinishedOffsets
         message = self._order[key] = kind(now)
         self._peers.setdefault(peer, {})[number] = None
         self._latest.setdefault(peer, number)

@@ -6,7 +6,7 @@ from dataclasses import Field, fields
 from functools import cache
 from typing import Any, Final, get_type_hints
 
-from ._kinds import REFUSED, Kind, kind_of
+from ._kinds import REFUSED, ValueKind, kind_of
 
 __all__ = ["check_options", "check_value"]
 
@@ -63,7 +63,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def _refused(name: str, kind: Kind, value: object) -> str:
+def _refused(name: str, kind: ValueKind, value: object) -> str:
     written = kind.shown(value) if kind.shown is not None else ""
     return f"{name} must be {kind.text}, not {written or _shown(value)}"
 
@@ -72,7 +72,7 @@ _kind: Final = cache(kind_of)
 
 
 @cache
-def _kinds(made: Any) -> tuple[tuple[str, Kind], ...]:
+def _kinds(made: Any) -> tuple[tuple[str, ValueKind], ...]:
     hints = get_type_hints(made, include_extras=True)
     listed: tuple[Field[Any], ...] = fields(made)
     return tuple((field.name, kind_of(hints[field.name])) for field in listed)

@@ -22,7 +22,7 @@ from typing import (
 
 from ._ranges import Range
 
-__all__ = ["REFUSED", "Kind", "fold", "kind_of", "spelling"]
+__all__ = ["REFUSED", "ValueKind", "fold", "kind_of", "spelling"]
 
 Read: TypeAlias = Callable[[Any], object]
 """Return the value as it is kept, or `REFUSED`."""
@@ -41,7 +41,7 @@ REFUSED: Final = Refusal.REFUSED
 _NONE: Final = "None"
 
 
-class Kind(NamedTuple):
+class ValueKind(NamedTuple):
     """The values that a field accepts.
 
     Attributes:
@@ -65,7 +65,7 @@ def spelling(member: Enum) -> str:
     return member.name.lower().replace("_", "-")
 
 
-def kind_of(hint: Any) -> Kind:
+def kind_of(hint: Any) -> ValueKind:
     """Return what an annotation accepts.
 
     Raises:
@@ -78,15 +78,15 @@ def kind_of(hint: Any) -> Kind:
         return _union([kind_of(each) for each in arguments])
     if origin is Literal:
         words = {fold(word): word for word in cast("tuple[str, ...]", arguments)}
-        return Kind(_choice(words.values()), partial(_word, words, ()))
+        return ValueKind(_choice(words.values()), partial(_word, words, ()))
     if origin is not None:
         return _generic(hint, origin, arguments)
     return _plain(hint)
 
 
-def _plain(hint: Any) -> Kind:
+def _plain(hint: Any) -> ValueKind:
     if hint in (Any, object):
-        return Kind("any value", _any)
+        return ValueKind("any value", _any)
     if hint in _PLAIN:
         return _PLAIN[hint]
     if isinstance(hint, type):
@@ -94,47 +94,47 @@ def _plain(hint: Any) -> Kind:
         if issubclass(found, Enum):
             members = {fold(each.name): each for each in found}
             text = _choice(spelling(each) for each in found)
-            return Kind(text, partial(_word, members, (found,)))
-        return Kind(found.__name__, partial(_instance, found))
+            return ValueKind(text, partial(_word, members, (found,)))
+        return ValueKind(found.__name__, partial(_instance, found))
     raise TypeError(f"no value can be checked against {hint!r}")
 
 
-def _generic(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Kind:
+def _generic(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> ValueKind:
     if origin is tuple and arguments[-1:] == (Ellipsis,):
         each = kind_of(arguments[0])
-        return Kind(f"a tuple, of which each is {each.text}", partial(_many, each.read))
+        return ValueKind(f"a tuple, of which each is {each.text}", partial(_many, each.read))
     if origin is tuple:
         parts = [kind_of(each) for each in arguments]
         text = "; ".join(part.text for part in parts)
-        return Kind(
+        return ValueKind(
             f"a tuple of {len(parts)} ({text})", partial(_row, [part.read for part in parts])
         )
     if origin is Callable:
-        return Kind("a function", _callable)
+        return ValueKind("a function", _callable)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         key, value = map(kind_of, arguments)
         text = f"a mapping from {key.text} to {value.text}"
-        return Kind(text, partial(_mapping, key.read, value.read))
+        return ValueKind(text, partial(_mapping, key.read, value.read))
     if isinstance(origin, type) and issubclass(origin, AbstractSet):
         each = kind_of(arguments[0])
-        return Kind(f"a set, of which each is {each.text}", partial(_set, each.read))
+        return ValueKind(f"a set, of which each is {each.text}", partial(_set, each.read))
     if isinstance(origin, type):
-        return Kind(origin.__name__, partial(_instance, origin))
+        return ValueKind(origin.__name__, partial(_instance, origin))
     raise TypeError(f"no value can be checked against {hint!r}")
 
 
-def _annotated(hint: Any, marks: Iterable[object]) -> Kind:
+def _annotated(hint: Any, marks: Iterable[object]) -> ValueKind:
     kind = kind_of(hint)
     for mark in marks:
         if isinstance(mark, Range):
-            kind = Kind(f"{kind.text}{mark}", partial(_in_range, kind.read, mark), mark.shown)
+            kind = ValueKind(f"{kind.text}{mark}", partial(_in_range, kind.read, mark), mark.shown)
     return kind
 
 
-def _union(kinds: list[Kind]) -> Kind:
+def _union(kinds: list[ValueKind]) -> ValueKind:
     kinds.sort(key=lambda kind: kind.text != _NONE)  # first, as what it is may have a comma
     text = " or ".join(kind.text for kind in kinds)
-    return Kind(text, partial(_first, [kind.read for kind in kinds]))
+    return ValueKind(text, partial(_first, [kind.read for kind in kinds]))
 
 
 def _choice(words: Iterable[str]) -> str:
@@ -231,11 +231,11 @@ def _set(read: Read, value: object) -> object:
     return frozenset(made for made, _ in pairs)
 
 
-_PLAIN: Final[dict[object, Kind]] = {
-    bool: Kind("True or False", partial(_instance, bool)),
-    int: Kind("a whole number", _whole),
-    float: Kind("a number", _number),
-    str: Kind("a text", partial(_instance, str)),
-    bytes: Kind("bytes", partial(_instance, bytes)),
-    NoneType: Kind(_NONE, partial(_instance, NoneType)),
+_PLAIN: Final[dict[object, ValueKind]] = {
+    bool: ValueKind("True or False", partial(_instance, bool)),
+    int: ValueKind("a whole number", _whole),
+    float: ValueKind("a number", _number),
+    str: ValueKind("a text", partial(_instance, str)),
+    bytes: ValueKind("bytes", partial(_instance, bytes)),
+    NoneType: ValueKind(_NONE, partial(_instance, NoneType)),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..bare import BareError, Reader, encode_string
+from ..bare import BareError, BareReader, encode_string
 from ._codec import PayloadError
 
 __all__ = ["BARE_STRING", "BYTES", "BareStringCodec", "BytesCodec"]
@@ -64,7 +64,7 @@ class BareStringCodec:
             PayloadError: It is not one BARE string and nothing else.
         """
         try:
-            reader = Reader(data)
+            reader = BareReader(data)
             text = reader.string()
             reader.finish()
         except BareError as error:

@@ -9,7 +9,7 @@ from .._address import MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, Route
 from .._message import Context, Message
 from .._tracing import MAX_TRACING
 from .._words import counted
-from ..bare import BareError, Reader
+from ..bare import BareError, BareReader
 from ._errors import PipeFrameError
 from ._frames import (
     EPOCH_SIZE,
@@ -68,7 +68,7 @@ class PipeFrameReader:
         read = _READERS.get(frame[1])
         if read is None:
             raise PipeFrameError(f"there is no kind {frame[1]}")
-        reader = Reader(frame, HEAD_SIZE)
+        reader = BareReader(frame, HEAD_SIZE)
         try:
             found = read(self, frame, reader, identity)
             reader.finish()
@@ -76,7 +76,7 @@ class PipeFrameReader:
             raise PipeFrameError(error.reason) from None
         return found
 
-    def messages(self, data: bytes, reader: Reader, count: int) -> tuple[Message, ...]:
+    def messages(self, data: bytes, reader: BareReader, count: int) -> tuple[Message, ...]:
         """Read so many messages."""
         if count * _SMALLEST_MESSAGE > len(data) - reader.position:
             raise PipeFrameError(
@@ -112,7 +112,7 @@ class PipeFrameReader:
         return tuple(found)
 
     def _routes(self, text: bytes) -> tuple[Route, Route, Context | None]:
-        reader = Reader(text)
+        reader = BareReader(text)
         onward = _read_route(text, reader, MAX_ROUTE_LENGTH)
         back = self._trace + _read_route(text, reader, MAX_ROUTE_LENGTH - 1)
         if not onward:
@@ -149,7 +149,7 @@ def frame_identity(frame: bytes) -> bytes:
     return frame[2:HEAD_SIZE]
 
 
-def _read_route(data: bytes, reader: Reader, limit: int) -> Route:
+def _read_route(data: bytes, reader: BareReader, limit: int) -> Route:
     count = reader.uint()
     if count > limit:
         raise PipeFrameError(f"a route of {count} addresses, over {limit}")
@@ -163,7 +163,7 @@ def _read_route(data: bytes, reader: Reader, limit: int) -> Route:
     return tuple(found)
 
 
-def _read_tracing(reader: Reader) -> str:
+def _read_tracing(reader: BareReader) -> str:
     text = reader.data()
     reader.finish()
     if not 0 < len(text) <= MAX_TRACING:
@@ -174,7 +174,7 @@ def _read_tracing(reader: Reader) -> str:
         raise PipeFrameError("a tracing text that is no UTF-8") from None
 
 
-def _read_reason(reader: Reader) -> PipeRefusal:
+def _read_reason(reader: BareReader) -> PipeRefusal:
     number = reader.uint()
     try:
         return PipeRefusal(number)
@@ -182,7 +182,7 @@ def _read_reason(reader: Reader) -> PipeRefusal:
         raise PipeFrameError(f"there is no reason {number}") from None
 
 
-def _take(data: bytes, reader: Reader, size: int) -> bytes:
+def _take(data: bytes, reader: BareReader, size: int) -> bytes:
     start = reader.position
     reader.position = start + size
     if reader.position > len(data):
@@ -190,7 +190,7 @@ def _take(data: bytes, reader: Reader, size: int) -> bytes:
     return data[start : reader.position]
 
 
-def _read_mode(reader: Reader) -> Mode:
+def _read_mode(reader: BareReader) -> Mode:
     number = reader.uint()
     found = _MODES.get(number)
     if found is None:
@@ -198,7 +198,7 @@ def _read_mode(reader: Reader) -> Mode:
     return found
 
 
-def _read_ranges(reader: Reader, end: int) -> Ranges:
+def _read_ranges(reader: BareReader, end: int) -> Ranges:
     count, least = reader.uint(), 0
     if count > MAX_WINDOW:
         raise PipeFrameError(f"{count} ranges")
@@ -213,7 +213,7 @@ def _read_ranges(reader: Reader, end: int) -> Ranges:
     return tuple(found)
 
 
-def _read_data(self: PipeFrameReader, data: bytes, reader: Reader, identity: bytes) -> PipeData:
+def _read_data(self: PipeFrameReader, data: bytes, reader: BareReader, identity: bytes) -> PipeData:
     epoch, mode = _take(data, reader, EPOCH_SIZE), _read_mode(reader)
     base, first, count = reader.uint(), reader.uint(), reader.uint()
     if not 0 < base <= first:
@@ -223,7 +223,7 @@ def _read_data(self: PipeFrameReader, data: bytes, reader: Reader, identity: byt
     return PipeData(identity, epoch, mode, base, first, messages, reader.position - began)
 
 
-def _read_confirm(_: PipeFrameReader, data: bytes, reader: Reader, identity: bytes) -> Confirm:
+def _read_confirm(_: PipeFrameReader, data: bytes, reader: BareReader, identity: bytes) -> Confirm:
     epoch, done = _take(data, reader, EPOCH_SIZE), reader.uint()
     received = _read_ranges(reader, done)
     missed = _read_ranges(reader, 0)
@@ -232,7 +232,7 @@ def _read_confirm(_: PipeFrameReader, data: bytes, reader: Reader, identity: byt
     return Confirm(identity, epoch, done, received, missed)
 
 
-_Read: TypeAlias = Callable[[PipeFrameReader, bytes, Reader, bytes], Frame]
+_Read: TypeAlias = Callable[[PipeFrameReader, bytes, BareReader, bytes], Frame]
 
 _READERS: Final[dict[int, _Read]] = {
     PipeFrameKind.OPEN: lambda _, __, reader, identity: OpenPipe(identity, _read_mode(reader)),

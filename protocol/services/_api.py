@@ -12,8 +12,8 @@ from enum import IntEnum
 from typing import Any, Final, TypeVar, cast
 
 from .._errors import MalformedMessage
-from ..bare import BareError, Reader as BareReader, encode_data
-from ..ockam._cbor import Reader as CborReader
+from ..bare import BareError, BareReader, encode_data
+from ..ockam._cbor import CborReader
 from ..payloads import CBOR, PayloadError
 from ._names import MAX_NAME, ServiceError
 
@@ -22,7 +22,7 @@ __all__ = [
     "ApiRequest",
     "ApiResponse",
     "Method",
-    "Status",
+    "ResponseStatus",
     "decode_request",
     "decode_response",
     "encode_request",
@@ -43,7 +43,7 @@ class Method(IntEnum):
     PATCH = 4
 
 
-class Status(IntEnum):
+class ResponseStatus(IntEnum):
     """The status of a response."""
 
     OK = 200
@@ -88,7 +88,7 @@ class ApiResponse:
 
     number: int
     to: int
-    status: Status
+    status: ResponseStatus
     body: bytes = b""
 
 
@@ -100,7 +100,7 @@ _TO: Final = 2
 _STATUS: Final = 3
 _HAS_BODY: Final = 4
 
-_Code = TypeVar("_Code", Method, Status)
+_Code = TypeVar("_Code", Method, ResponseStatus)
 
 
 def encode_request(request: ApiRequest) -> bytes:
@@ -147,7 +147,7 @@ def decode_response(payload: bytes) -> ApiResponse:
     return ApiResponse(
         _number(header, _NUMBER),
         _number(header, _TO),
-        _code(header, _STATUS, Status, "status"),
+        _code(header, _STATUS, ResponseStatus, "status"),
         body,
     )
 

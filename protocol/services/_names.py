@@ -6,7 +6,7 @@ from typing import Final
 
 from .._address import LOCAL, MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, Route
 from .._errors import ProtocolError, RouteTooLong
-from ..bare import BareError, Reader, encode_string
+from ..bare import BareError, BareReader, encode_string
 
 __all__ = [
     "DISCOVERY",
@@ -84,7 +84,7 @@ def decode_text(payload: bytes, what: str) -> str:
     Raises:
         ServiceError: It is not one.
     """
-    reader = Reader(payload)
+    reader = BareReader(payload)
     try:
         text = reader.string()
         reader.finish()

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from .._errors import ProtocolError
-from ..bare import BareError, Reader, encode_data, encode_string, encode_uint
+from ..bare import BareError, BareReader, encode_data, encode_string, encode_uint
 
 __all__ = [
     "MAX_IDENTITY",
@@ -237,7 +237,7 @@ def decode_frame(data: bytes) -> Frame:
     Raises:
         SessionFrameError: It is not one.
     """
-    reader = Reader(data)
+    reader = BareReader(data)
     try:
         frame = _read(reader, data)
         if not isinstance(frame, SessionData):
@@ -247,7 +247,7 @@ def decode_frame(data: bytes) -> Frame:
     return frame
 
 
-def _read(reader: Reader, data: bytes) -> Frame:
+def _read(reader: BareReader, data: bytes) -> Frame:
     kind = reader.uint()
     identity = _identity(reader)
     if kind == FrameKind.DATA:
@@ -269,21 +269,21 @@ def _read(reader: Reader, data: bytes) -> Frame:
     raise SessionFrameError(f"{kind} is no kind of frame")
 
 
-def _identity(reader: Reader) -> bytes:
+def _identity(reader: BareReader) -> bytes:
     identity = reader.data()
     if not 0 < len(identity) <= MAX_IDENTITY:
         raise SessionFrameError(f"an identity of {len(identity)} bytes, not 1 to {MAX_IDENTITY}")
     return identity
 
 
-def _flag(reader: Reader) -> bool:
+def _flag(reader: BareReader) -> bool:
     number = reader.uint()
     if number > 1:
         raise SessionFrameError(f"{number} is neither 0 nor 1")
     return bool(number)
 
 
-def _reason(reader: Reader) -> str:
+def _reason(reader: BareReader) -> str:
     reason = reader.string()
     if len(reason) > MAX_REASON:
         raise SessionFrameError(f"a reason of {len(reason)} characters, over {MAX_REASON}")

@@ -8,10 +8,10 @@ from typing import Final, TypeVar, cast
 from ._errors import Problem, TopologyError
 from ._locate import Lines, Path
 from ._nearest import suggestion
-from ._plan import Place
+from ._plan import Position
 from ._values import shown
 
-__all__ = ["Problems", "Table"]
+__all__ = ["FileTable", "Problems"]
 
 T = TypeVar("T")
 
@@ -35,10 +35,10 @@ class Problems:
         """Know the lines of a text from now on, which `tomllib` has read; see `Lines`."""
         self._lines = Lines(text, depth)
 
-    def place(self, path: Path) -> Place:
+    def place(self, path: Path) -> Position:
         """Return where something stands."""
         line = 1 if self._lines is None else self._lines.of(path)
-        return Place(self._file, line, path)
+        return Position(self._file, line, path)
 
     def add(self, path: Path, text: str) -> None:
         """Keep that something is wrong."""
@@ -63,7 +63,7 @@ class Problems:
             raise TopologyError(tuple(found), self._left_out)
 
 
-class Table:
+class FileTable:
     """A table of the file. Each key is read once; `finish` reports unknown keys.
 
     Args:
@@ -107,7 +107,7 @@ class Table:
             self.add("", f"{key} is missing")
         return self.maybe(key, read)
 
-    def table(self, key: str, *, short: str = "") -> Table:
+    def table(self, key: str, *, short: str = "") -> FileTable:
         """Return a table in this one; an empty one if there is none.
 
         Args:
@@ -122,9 +122,9 @@ class Table:
             self.add(key, f"{shown(found)} is not a table")
             found = {}
         values = cast("dict[str, object]", found)
-        return Table(self._problems, (*self.path, key), values)
+        return FileTable(self._problems, (*self.path, key), values)
 
-    def tables(self, key: str) -> Iterator[Table]:
+    def tables(self, key: str) -> Iterator[FileTable]:
         """Yield the tables of an array of tables."""
         self._known.append(key)
         found = self._values.pop(key, [])
@@ -134,7 +134,7 @@ class Table:
         for index, each in enumerate(cast("list[object]", found)):
             path = (*self.path, key, index)
             if isinstance(each, dict):
-                yield Table(self._problems, path, cast("dict[str, object]", each))
+                yield FileTable(self._problems, path, cast("dict[str, object]", each))
             else:
                 self._problems.add(path, f"{shown(each)} is not a table")
 
@@ -159,7 +159,7 @@ class Table:
             self.add(key, f"unknown key; there are: {', '.join(allowed) or 'none'}{near}")
 
 
-class _Short(Table):
+class _Short(FileTable):
     """A value that is short for a table: all that is wrong is wrong with it."""
 
     def add(self, key: str, text: str) -> None:

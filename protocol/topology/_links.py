@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import _values as values
-from ._fields import Table
+from ._fields import FileTable
 from ._nearest import suggestion
 from ._options import TransportOptions, read_transport_options
 from ._plan import FaultsPlan, LinkPlan, ListenerPlan, NodePlan, RequestPlan, SimulationPlan
@@ -14,7 +14,7 @@ __all__ = ["read_link", "read_request", "read_simulation"]
 
 
 def read_link(
-    table: Table, nodes: Sequence[NodePlan], transports: TransportOptions
+    table: FileTable, nodes: Sequence[NodePlan], transports: TransportOptions
 ) -> LinkPlan | None:
     """Read one link; `None` if it does not say from where to where."""
     node = table.need("from", values.text)
@@ -53,7 +53,7 @@ def read_link(
     )
 
 
-def _check_node(table: Table, key: str, name: str | None, nodes: Sequence[NodePlan]) -> None:
+def _check_node(table: FileTable, key: str, name: str | None, nodes: Sequence[NodePlan]) -> None:
     names = [node.name for node in nodes]
     if name is not None and name not in names:
         near = suggestion(name, names)
@@ -61,7 +61,7 @@ def _check_node(table: Table, key: str, name: str | None, nodes: Sequence[NodePl
 
 
 def _target(
-    table: Table, to: str | None, nodes: Sequence[NodePlan]
+    table: FileTable, to: str | None, nodes: Sequence[NodePlan]
 ) -> tuple[ListenerPlan | None, str]:
     """Return the listener that a text names, or the URI that it is."""
     listeners = {each.id: each for node in nodes for each in node.listeners}
@@ -92,7 +92,7 @@ def _target(
     return None, ""
 
 
-def read_request(table: Table, nodes: Sequence[NodePlan]) -> RequestPlan | None:
+def read_request(table: FileTable, nodes: Sequence[NodePlan]) -> RequestPlan | None:
     """Read one request; `None` if it does not say from where to where."""
     node = table.need("from", values.text)
     route = table.need("route", values.route)
@@ -119,13 +119,13 @@ def read_request(table: Table, nodes: Sequence[NodePlan]) -> RequestPlan | None:
     )
 
 
-def read_simulation(table: Table) -> SimulationPlan:
+def read_simulation(table: FileTable) -> SimulationPlan:
     """Read what a simulated run is made of."""
     seed = table.take("seed", values.seed, 1)
     return SimulationPlan(seed, _faults(table))
 
 
-def _faults(table: Table) -> FaultsPlan:
+def _faults(table: FileTable) -> FaultsPlan:
     plan = FaultsPlan(
         latency=table.maybe("latency", values.latency),
         loss=table.maybe("loss", values.probability),

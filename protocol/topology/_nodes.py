@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from . import _values as values
-from ._fields import Table
+from ._fields import FileTable
 from ._kinds import KindOptions
 from ._nearest import suggestion
 from ._options import TransportOptions, read_options, read_transport_options
@@ -22,7 +22,7 @@ _CLASS: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*
 
 
 def read_node(
-    nodes: Table, name: str, kinds: Mapping[str, KindOptions], transports: TransportOptions
+    nodes: FileTable, name: str, kinds: Mapping[str, KindOptions], transports: TransportOptions
 ) -> NodePlan:
     """Read one node."""
     _check_name(nodes, name)
@@ -47,14 +47,14 @@ def read_node(
     return plan
 
 
-def _check_name(table: Table, name: str) -> None:
+def _check_name(table: FileTable, name: str) -> None:
     try:
         values.name(name)
     except ValueError as error:
         table.add(name, str(error))
 
 
-def _worker(workers: Table, key: str, kinds: Mapping[str, KindOptions]) -> WorkerPlan | None:
+def _worker(workers: FileTable, key: str, kinds: Mapping[str, KindOptions]) -> WorkerPlan | None:
     try:
         own = values.local_address(key)
     except ValueError as error:
@@ -88,7 +88,7 @@ def _class_path(value: object) -> str:
     return written
 
 
-def _options(worker: Table, kind: str, kinds: Mapping[str, KindOptions]) -> dict[str, object]:
+def _options(worker: FileTable, kind: str, kinds: Mapping[str, KindOptions]) -> dict[str, object]:
     table = worker.table("options")
     if not kind:
         return table.rest()
@@ -100,7 +100,7 @@ def _options(worker: Table, kind: str, kinds: Mapping[str, KindOptions]) -> dict
     return read_options(table, kinds[kind])
 
 
-def _mailbox(table: Table) -> MailboxPlan:
+def _mailbox(table: FileTable) -> MailboxPlan:
     plan = MailboxPlan(
         limit=table.maybe("limit", values.count),
         overflow=table.maybe("overflow", values.one_of(*OVERFLOWS)),
@@ -109,7 +109,7 @@ def _mailbox(table: Table) -> MailboxPlan:
     return plan
 
 
-def _supervision(table: Table) -> SupervisionPlan:
+def _supervision(table: FileTable) -> SupervisionPlan:
     plan = SupervisionPlan(
         on_failure=table.maybe("on_failure", values.one_of(*ON_FAILURE)),
         max_restarts=table.maybe("max_restarts", values.count),
@@ -119,7 +119,9 @@ def _supervision(table: Table) -> SupervisionPlan:
     return plan
 
 
-def _listener(listeners: Table, name: str, node: str, transports: TransportOptions) -> ListenerPlan:
+def _listener(
+    listeners: FileTable, name: str, node: str, transports: TransportOptions
+) -> ListenerPlan:
     _check_name(listeners, name)
     # `main = "tcp://..."` is short for `main = { uri = "tcp://..." }`.
     table = listeners.table(name, short="uri")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from . import _values as values
-from ._fields import Table
+from ._fields import FileTable
 from ._kinds import KindOptions, Option, read_option
 from ._plan import OptionValue
 
@@ -25,7 +25,7 @@ def any_options(_scheme: str) -> None:
 
 
 def read_transport_options(
-    table: Table, uri: str, transports: TransportOptions
+    table: FileTable, uri: str, transports: TransportOptions
 ) -> dict[str, OptionValue]:
     """Read the options of a listener or a link.
 
@@ -50,7 +50,7 @@ def read_transport_options(
     return read if replies is None else {**read, "error_replies": replies}
 
 
-def read_options(table: Table, known: KindOptions) -> dict[str, OptionValue]:
+def read_options(table: FileTable, known: KindOptions) -> dict[str, OptionValue]:
     """Read a table of options, and say all that is wrong with it."""
     read: dict[str, OptionValue] = {}
     for name, option in known.options.items():
@@ -63,7 +63,7 @@ def read_options(table: Table, known: KindOptions) -> dict[str, OptionValue]:
     return read
 
 
-def _plain(table: Table, name: str, option: Option) -> tuple[object] | None:
+def _plain(table: FileTable, name: str, option: Option) -> tuple[object] | None:
     def convert(value: object) -> tuple[object]:
         # In a tuple, as it may be `None`.
         return (read_option(option, value),)
@@ -72,7 +72,7 @@ def _plain(table: Table, name: str, option: Option) -> tuple[object] | None:
     return take(name, convert)
 
 
-def _nested(table: Table, name: str, option: Option) -> tuple[object] | None:
+def _nested(table: FileTable, name: str, option: Option) -> tuple[object] | None:
     if option.table is None or not isinstance(table.peek(name), dict):
         # It is not there, it is off, or it is wrong.
         return _plain(table, name, option)
@@ -84,7 +84,7 @@ def _nested(table: Table, name: str, option: Option) -> tuple[object] | None:
     return (read if option.convert is None else option.convert(read),)
 
 
-def _make(table: Table, make: Callable[..., object], read: Mapping[str, object]) -> None:
+def _make(table: FileTable, make: Callable[..., object], read: Mapping[str, object]) -> None:
     """Report problems of options that each have the right type."""
     left = dict(read)
     while True:

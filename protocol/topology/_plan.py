@@ -29,12 +29,12 @@ __all__ = [
     "MailboxPlan",
     "NodePlan",
     "OptionValue",
-    "Place",
-    "Plan",
+    "Position",
     "RequestPlan",
     "SimulationPlan",
     "SupervisionPlan",
     "TopologyLimits",
+    "TopologyPlan",
     "WorkerPlan",
 ]
 
@@ -73,7 +73,7 @@ class TopologyLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """A place in a file.
 
     Attributes:
@@ -139,7 +139,7 @@ class WorkerPlan:
         options: Its options, by name.
     """
 
-    place: Place
+    place: Position
     address: Address
     kind: str = ""
     class_path: str = ""
@@ -169,7 +169,7 @@ class ListenerPlan:
         options: The options of its transport, by name.
     """
 
-    place: Place
+    place: Position
     node: str
     name: str
     uri: str
@@ -206,7 +206,7 @@ class NodePlan:
             to leave it, a listener or link has the option `error_replies` too.
     """
 
-    place: Place
+    place: Position
     name: str
     workers: tuple[WorkerPlan, ...] = ()
     listeners: tuple[ListenerPlan, ...] = ()
@@ -260,7 +260,7 @@ class LinkPlan:
         faults: Its faults in a simulated network.
     """
 
-    place: Place
+    place: Position
     node: str
     address: Address
     to_node: str = ""
@@ -289,7 +289,7 @@ class RequestPlan:
             seconds; 0: it is asked once.
     """
 
-    place: Place
+    place: Position
     node: str
     route: Route
     payload: bytes = b""
@@ -313,7 +313,7 @@ class SimulationPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TopologyPlan:
     """A topology.
 
     Attributes:

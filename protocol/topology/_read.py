@@ -1,4 +1,4 @@
-"""Reading a topology file: from text to a `Plan`, or everything that is wrong with it."""
+"""Reading a topology file: from text to a `TopologyPlan`, or everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from . import _values as values
-from ._fields import Problems, Table
+from ._fields import FileTable, Problems
 from ._kinds import KindOptions
 from ._links import read_link, read_request, read_simulation
 from ._locate import deep_key, deep_path
 from ._nodes import read_node
 from ._options import TransportOptions, any_options
-from ._plan import Plan, TopologyLimits
+from ._plan import TopologyLimits, TopologyPlan
 from ._references import check_references
 
 __all__ = ["read_topology"]
@@ -30,7 +30,7 @@ def read_topology(
     kinds: Mapping[str, KindOptions],
     transports: TransportOptions = any_options,
     limits: TopologyLimits = _LIMITS,
-) -> Plan:
+) -> TopologyPlan:
     """Read a topology file.
 
     Args:
@@ -50,7 +50,7 @@ def read_topology(
     problems = Problems(file, limits.problems)
     document = _parse(text, problems, limits)
     problems.check()
-    plan = _plan(file, Table(problems, (), document), kinds, transports)
+    plan = _plan(file, FileTable(problems, (), document), kinds, transports)
     _check_limits(plan, problems, limits)
     check_references(plan, kinds, problems)
     problems.check()
@@ -94,8 +94,8 @@ def _where(told: str, raw: bytes) -> tuple[int, str]:
 
 
 def _plan(
-    file: str, top: Table, kinds: Mapping[str, KindOptions], transports: TransportOptions
-) -> Plan:
+    file: str, top: FileTable, kinds: Mapping[str, KindOptions], transports: TransportOptions
+) -> TopologyPlan:
     title = top.take("title", values.text, file)
     table = top.table("nodes")
     nodes = tuple(read_node(table, name, kinds, transports) for name in table.keys())  # noqa: SIM118
@@ -103,7 +103,7 @@ def _plan(
         top.add("", "there are no nodes; write [nodes.NAME]")
     links = [read_link(each, nodes, transports) for each in top.tables("links")]
     requests = [read_request(each, nodes) for each in top.tables("requests")]
-    plan = Plan(
+    plan = TopologyPlan(
         file=file,
         title=title,
         nodes=nodes,
@@ -115,7 +115,7 @@ def _plan(
     return plan
 
 
-def _check_limits(plan: Plan, problems: Problems, limits: TopologyLimits) -> None:
+def _check_limits(plan: TopologyPlan, problems: Problems, limits: TopologyLimits) -> None:
     for key, number, limit in (
         ("nodes", len(plan.nodes), limits.nodes),
         ("workers", sum(len(node.workers) for node in plan.nodes), limits.workers),

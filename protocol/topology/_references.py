@@ -10,7 +10,7 @@ from ._fields import Problems
 from ._kinds import KindOptions, OptionType, local_heads
 from ._locate import Path
 from ._nearest import suggestion
-from ._plan import LinkPlan, ListenerPlan, NodePlan, Place, Plan, WorkerPlan
+from ._plan import LinkPlan, ListenerPlan, NodePlan, Position, TopologyPlan, WorkerPlan
 
 __all__ = ["check_references"]
 
@@ -35,14 +35,16 @@ class _Node:
 
 
 class _Check:
-    def __init__(self, plan: Plan, kinds: Mapping[str, KindOptions], problems: Problems) -> None:
+    def __init__(
+        self, plan: TopologyPlan, kinds: Mapping[str, KindOptions], problems: Problems
+    ) -> None:
         self.plan = plan
         self.kinds = kinds
         self.problems = problems
         self.nodes = {node.name: _Node(node) for node in plan.nodes}
         self.listeners = {each.id: each for each in plan.listeners}
 
-    def tell(self, place: Place, below: Path, text: str) -> None:
+    def tell(self, place: Position, below: Path, text: str) -> None:
         """Report a problem of a key below a place in the file."""
         self.problems.add((*place.path, *below), text)
 
@@ -64,7 +66,7 @@ class _Check:
                 self._free(start, link.address, link.place, ("as",))
                 start.links.setdefault(link.address, link)
 
-    def _free(self, node: _Node, address: Address, place: Place, below: Path) -> None:
+    def _free(self, node: _Node, address: Address, place: Position, below: Path) -> None:
         taken = node.of(address)
         if taken is not None:
             where = f"{taken.place.key} (line {taken.place.line})"
@@ -89,13 +91,13 @@ class _Check:
             if link.node in self.nodes:
                 self._expose(self.nodes[link.node], link.expose, link.place)
 
-    def _expose(self, node: _Node, addresses: Iterable[Address], place: Place) -> None:
+    def _expose(self, node: _Node, addresses: Iterable[Address], place: Position) -> None:
         for index, address in enumerate(addresses):
             # What is of another type is up to a rule, which the file does not know.
             if address.type == LOCAL and not node.has(address):
                 self._missing(node, address, place, ("expose", index))
 
-    def _missing(self, node: _Node, address: Address, place: Place, below: Path) -> None:
+    def _missing(self, node: _Node, address: Address, place: Position, below: Path) -> None:
         name, names = _name(address), node.names()
         self.tell(
             place,
@@ -104,7 +106,7 @@ class _Check:
             f"there are: {', '.join(names) or 'none'}{suggestion(name, names)}",
         )
 
-    def _no_listener(self, node: _Node, address: Address, place: Place, below: Path) -> None:
+    def _no_listener(self, node: _Node, address: Address, place: Position, below: Path) -> None:
         name = _name(address).removeprefix("listener:")
         names = [each.name for each in node.plan.listeners]
         self.tell(
@@ -139,7 +141,7 @@ class _Check:
             if node is not None:
                 self._walk(node, request.route, request.place, bool(request.error))
 
-    def _walk(self, node: _Node, route: Route, place: Place, may_be_refused: bool) -> None:
+    def _walk(self, node: _Node, route: Route, place: Position, may_be_refused: bool) -> None:
         through: ListenerPlan | None = None  # it came to the node by that
         first = False
         for step in route:
@@ -166,7 +168,7 @@ class _Check:
                     return
 
     def _not_exposed(
-        self, listener: ListenerPlan, step: Address, place: Place, first: bool
+        self, listener: ListenerPlan, step: Address, place: Position, first: bool
     ) -> None:
         name, names = _name(step), [_name(each) for each in listener.expose]
         if first:
@@ -185,7 +187,9 @@ def _lets(listener: ListenerPlan, step: Address, first: bool) -> bool:
     return not first and any(matches(pattern, step) for pattern in listener.allow)
 
 
-def check_references(plan: Plan, kinds: Mapping[str, KindOptions], problems: Problems) -> None:
+def check_references(
+    plan: TopologyPlan, kinds: Mapping[str, KindOptions], problems: Problems
+) -> None:
     """Report references to things that do not exist, and things that exist twice."""
     check = _Check(plan, kinds, problems)
     check.addresses()

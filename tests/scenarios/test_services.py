@@ -16,7 +16,7 @@ from onward.protocol.services import (
     ApiRequest,
     ApiResponse,
     Method,
-    Status,
+    ResponseStatus,
     decode_response,
     decode_service,
     decode_services,
@@ -111,16 +111,16 @@ async def test_an_api_over_tcp(nodes: Nodes) -> None:
     a, b = nodes
     await b.start(DiscoveryService, address="discovery")
     ask = Asking(a, f"{await listening(b, 'discovery')} => discovery")
-    assert (await ask(Method.GET, "printer")).status is Status.NOT_FOUND
+    assert (await ask(Method.GET, "printer")).status is ResponseStatus.NOT_FOUND
     assert decode_services((await ask(Method.GET, "")).body) == ()
     known = encode_metadata({"paper": b"A4"})
-    assert (await ask(Method.PUT, "printer", known)).status is Status.OK
+    assert (await ask(Method.PUT, "printer", known)).status is ResponseStatus.OK
     found = decode_service((await ask(Method.GET, "printer")).body)
     assert (found.name, dict(found.metadata)) == ("printer", {"paper": b"A4"})
     assert [each.name for each in decode_services((await ask(Method.GET, "")).body)] == ["printer"]
-    assert (await ask(Method.DELETE, "printer")).status is Status.OK
-    assert (await ask(Method.GET, "printer")).status is Status.NOT_FOUND
-    assert (await ask(Method.PATCH, "printer")).status is Status.METHOD_NOT_ALLOWED
+    assert (await ask(Method.DELETE, "printer")).status is ResponseStatus.OK
+    assert (await ask(Method.GET, "printer")).status is ResponseStatus.NOT_FOUND
+    assert (await ask(Method.PATCH, "printer")).status is ResponseStatus.METHOD_NOT_ALLOWED
 
 
 async def test_a_worker_for_its_own_node_only(nodes: Nodes) -> None:

@@ -14,7 +14,7 @@ from onward.actors.sessions import (
 from onward.actors.testing import Probe
 from onward.actors.workers import Forwarder, Spawner
 from onward.protocol import Address, Message, RouteLike, address, route
-from onward.protocol.bare import Reader, encode_uint
+from onward.protocol.bare import BareReader, encode_uint
 from onward.protocol.sessions import (
     LivenessOptions,
     OpenSession,
@@ -35,7 +35,7 @@ OPTIONS = SessionOptions(
 
 
 def number_in(message: Message) -> int:
-    reader = Reader(message.payload)
+    reader = BareReader(message.payload)
     number = reader.uint()
     reader.finish()
     return number

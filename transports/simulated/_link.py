@@ -22,11 +22,11 @@ from ...protocol import (
 )
 from ..node._link import Link
 from ..streams._listening import ListeningWorker
-from ._way import Way
+from ._way import NetworkPath
 
 if TYPE_CHECKING:
     from ._faults import Faults
-    from ._network import Place, SimulatedNetwork
+    from ._network import Membership, SimulatedNetwork
 
 __all__ = ["DiallingLink", "SimulatedLink", "SimulatedListenerWorker"]
 
@@ -41,7 +41,7 @@ class SimulatedLink(Link):
     """
 
     def __init__(
-        self, place: Place, expose: frozenset[Address], faults: Faults | None = None
+        self, place: Membership, expose: frozenset[Address], faults: Faults | None = None
     ) -> None:
         super().__init__(expose=expose)
         self.scheme = "simulated"
@@ -49,7 +49,7 @@ class SimulatedLink(Link):
         self._place = place
         self._network = place.network
         self._peer: SimulatedLink | None = None
-        self._way: Way | None = None  # to the other end
+        self._way: NetworkPath | None = None  # to the other end
         self._not_before = 0.0  # arrival time of the last message that keeps the order
         self._on_the_way = 0  # messages in transit, or in the other end's inbox
         self._latest = 0  # the highest message number that has arrived here
@@ -174,7 +174,7 @@ class SimulatedLink(Link):
             when = max(now + way.latency(), self._not_before)
             self._network.clockwork.at(when, self._notice_came, way, peer, detected_at)
 
-    def _notice_came(self, way: Way, peer: SimulatedLink, detected_at: float) -> None:
+    def _notice_came(self, way: NetworkPath, peer: SimulatedLink, detected_at: float) -> None:
         """Notify the other end of the end of this one, unless the notice is lost."""
         if way.cut_off or self._place.crashed:
             peer.will_fall_silent(max(detected_at, self._network.clockwork.loop.time()))
@@ -227,7 +227,7 @@ class DiallingLink(SimulatedLink):
     """
 
     def __init__(
-        self, place: Place, host: str, expose: frozenset[Address], faults: Faults | None = None
+        self, place: Membership, host: str, expose: frozenset[Address], faults: Faults | None = None
     ) -> None:
         super().__init__(place, expose, faults)
         self.host = host
@@ -287,7 +287,7 @@ class DiallingLink(SimulatedLink):
             raise LinkDown(self.host, "the other end closed it")
         network.clockwork.note("connected", here, there)
 
-    async def _ask(self, forth: Way, back: Way, deadline: float) -> None:
+    async def _ask(self, forth: NetworkPath, back: NetworkPath, deadline: float) -> None:
         """Reach the other end; retry while a partition loses the request.
 
         Raises:
@@ -297,7 +297,7 @@ class DiallingLink(SimulatedLink):
         while not await _crossed(forth):
             await self._until_open(forth, back, deadline)
 
-    async def _until_open(self, forth: Way, back: Way, deadline: float) -> None:
+    async def _until_open(self, forth: NetworkPath, back: NetworkPath, deadline: float) -> None:
         options, loop = self._network.options, self.node.loop
         while forth.cut_off or back.cut_off:
             left = deadline - loop.time()
@@ -310,7 +310,7 @@ class DiallingLink(SimulatedLink):
                 raise LinkDown(self.host, "it was given up")
 
 
-async def _crossed(way: Way) -> bool:
+async def _crossed(way: NetworkPath) -> bool:
     """Wait for the latency of a message, and return whether it arrived."""
     await asyncio.sleep(way.latency())
     return not way.cut_off
@@ -321,7 +321,7 @@ class SimulatedListenerWorker(ListeningWorker):
 
     def __init__(
         self,
-        place: Place,
+        place: Membership,
         host: str,
         expose: frozenset[Address],
         on_closed: Callable[[Address], object],

@@ -15,12 +15,12 @@ from ...protocol import LOCAL, Address
 from ...protocol.options import check_value
 from ._clockwork import Clockwork
 from ._faults import NO_FAULTS, Event, Faults, SimulationOptions, Traffic
-from ._way import Way
+from ._way import NetworkPath
 
 if TYPE_CHECKING:
     from ._link import SimulatedLink, SimulatedListenerWorker
 
-__all__ = ["Place", "SimulatedNetwork", "network_of"]
+__all__ = ["Membership", "SimulatedNetwork", "network_of"]
 
 _OPTIONS: Final = SimulationOptions()
 
@@ -28,7 +28,7 @@ _OPTIONS: Final = SimulationOptions()
 _networks: Final[WeakValueDictionary[int, SimulatedNetwork]] = WeakValueDictionary()
 
 
-class Place:
+class Membership:
     """The membership of a node in a network, for the life of the node.
 
     Attributes:
@@ -96,9 +96,9 @@ class SimulatedNetwork:
         self.options = options
         self.hosts: dict[str, SimulatedListenerWorker] = {}
         self.clockwork = Clockwork(loop, options.history)
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, Membership] = {}
         self._node_options: dict[str, dict[str, Any]] = {}
-        self._ways: dict[tuple[str, str, Faults | None], Way] = {}
+        self._ways: dict[tuple[str, str, Faults | None], NetworkPath] = {}
         self._lives: dict[str, int] = {}
         self._announced: set[str] = set()
         _networks[id(loop)] = self
@@ -153,7 +153,7 @@ class SimulatedNetwork:
         """The nodes by name, including those that have stopped or crashed."""
         return {name: place.node for name, place in self._places.items()}
 
-    def place(self, node: Node) -> Place:
+    def place(self, node: Node) -> Membership:
         """Return the place of a node; a node that was made elsewhere joins the network.
 
         Raises:
@@ -165,8 +165,8 @@ class SimulatedNetwork:
         self._check_free(node.name)
         return self._join(node)
 
-    def _join(self, node: Node) -> Place:
-        place = self._places[node.name] = Place(self, node)
+    def _join(self, node: Node) -> Membership:
+        place = self._places[node.name] = Membership(self, node)
         return place
 
     def _check_free(self, name: str) -> None:
@@ -231,18 +231,20 @@ class SimulatedNetwork:
 
     # --- faults ---------------------------------------------------------------------------
 
-    def way(self, source: str, target: str, own: Faults | None = None) -> Way:
-        """Return the `Way` from one node to another.
+    def way(self, source: str, target: str, own: Faults | None = None) -> NetworkPath:
+        """Return the `NetworkPath` from one node to another.
 
         Args:
             source: The name of the sending node.
             target: The name of the receiving node.
-            own: The faults of a link with faults of its own; links with equal ones share a `Way`.
+            own: The faults of a link with faults of its own; equal ones share a `NetworkPath`.
         """
         way = self._ways.get((source, target, own))
         if way is None:
             faults = self.faults if own is None else own
-            way = Way(self.clockwork, source, target, self.seed, faults, own=own is not None)
+            way = NetworkPath(
+                self.clockwork, source, target, self.seed, faults, own=own is not None
+            )
             if own is not None:
                 way.cut_off = self.way(source, target).cut_off
             self._ways[source, target, own] = way

@@ -13,13 +13,13 @@ from ._faults import Event, Faults, Traffic
 if TYPE_CHECKING:
     from ._clockwork import Clockwork
 
-__all__ = ["Arrived", "Way"]
+__all__ = ["Arrived", "NetworkPath"]
 
 Arrived: TypeAlias = Callable[[int, Message], object]
 """The callback for a message that arrives, with its number."""
 
 
-class Way:
+class NetworkPath:
     """One direction between two nodes. It outlives links and restarts of nodes.
 
     It has its own random numbers, so it does not depend on other traffic.

@@ -18,15 +18,15 @@ python -m onward.transports.testing tcp://127.0.0.1:0
 from ._case import Case
 from ._claims import Claims, Raw
 from ._known import known_claims
-from ._run import CASES, LoopFactory, Outcome, Report, conformance, run_case, run_suite
+from ._run import CASES, CaseOutcome, LoopFactory, Report, conformance, run_case, run_suite
 from ._stage import Stage
 
 __all__ = [
     "CASES",
     "Case",
+    "CaseOutcome",
     "Claims",
     "LoopFactory",
-    "Outcome",
     "Raw",
     "Report",
     "Stage",

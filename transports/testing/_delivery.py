@@ -8,7 +8,7 @@ from typing import Final
 
 from ...protocol import Address, AddressLike, Context, address
 from ._case import Case, case
-from ._stage import Echo, Relay, Stage, expect
+from ._stage import EchoWorker, RelayWorker, Stage, expect
 
 __all__ = ["DELIVERY"]
 
@@ -41,7 +41,7 @@ async def routes_of_a_message(stage: Stage) -> None:
 @case(DELIVERY)
 async def answers_come_back(stage: Stage) -> None:
     """A reply returns over the same link, to a request and to a worker."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     asker = await stage.probe(stage.a, "asker")
     link = await stage.link("echo")
     answer = await stage.ask(stage.a, [link, "echo"], b"hi")
@@ -56,7 +56,7 @@ async def answers_come_back(stage: Stage) -> None:
 @case(DELIVERY)
 async def both_ends_may_ask(stage: Stage) -> None:
     """The end that was connected to can send requests to the other, over the same connection."""
-    await stage.a.start(Echo, address="echo-a")
+    await stage.a.start(EchoWorker, address="echo-a")
     target = await stage.probe(stage.c, "c1")
     listener = await stage.listen(stage.c, "c1")
     near = await stage.connect(stage.a, listener.uri, "echo-a")
@@ -70,8 +70,8 @@ async def both_ends_may_ask(stage: Stage) -> None:
 async def two_links_and_a_relay(stage: Stage) -> None:
     """A route may lead over several links, with workers between them."""
     a, b, c = stage.a, stage.b, stage.c
-    await b.start(Relay, address="relay")
-    await c.start(Echo, address="echo")
+    await b.start(RelayWorker, address="relay")
+    await c.start(EchoWorker, address="echo")
     second = await stage.connect(b, (await stage.listen(c, "echo")).uri)
     to_b = await stage.listen(b, "relay", allow=[second])
     first = await stage.connect(a, to_b.uri)
@@ -83,7 +83,7 @@ async def two_links_and_a_relay(stage: Stage) -> None:
 @case(DELIVERY)
 async def a_node_and_itself(stage: Stage) -> None:
     """A node may connect to itself."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listener = await stage.listen(stage.c, "echo")
     link = await stage.connect(stage.c, listener.uri)
     answer = await stage.ask(stage.c, [link, "echo"], b"me")
@@ -93,7 +93,7 @@ async def a_node_and_itself(stage: Stage) -> None:
 @case(DELIVERY)
 async def payloads_of_all_sizes(stage: Stage) -> None:
     """Every payload arrives whole: an empty one, every byte, up to the size claimed."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     target = await stage.probe(stage.c, "c1")
     link = await stage.link("echo", "c1")
     most = stage.claims.max_payload
@@ -121,7 +121,7 @@ def _same(came: object, sent: bytes, where: str) -> None:
 @case(DELIVERY, "too_large")
 async def a_payload_that_is_too_large(stage: Stage) -> None:
     """A payload that is too large is an error for the requester, and does not harm the link."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     link = await stage.link("echo")
     size = stage.claims.too_large or 0
     from ...protocol import NotDelivered, PayloadTooBig
@@ -204,7 +204,7 @@ async def order_of_all_sizes(stage: Stage) -> None:
 @case(DELIVERY, "reliable")
 async def many_requests_at_a_time(stage: Stage) -> None:
     """Each of many requests at a time gets its own response."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     link = await stage.link("echo")
 
     async def one(number: int) -> None:
@@ -234,7 +234,7 @@ async def both_directions_at_a_time(stage: Stage) -> None:
 @case(DELIVERY, "many")
 async def many_links_to_one_listener(stage: Stage) -> None:
     """A listener has many links at a time, and each reply uses the right one."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listener = await stage.listen(stage.c, "echo")
     nodes = [stage.a, stage.b] * 5
     links = [await stage.connect(node, listener.uri) for node in nodes]

@@ -13,7 +13,7 @@ from ...actors.testing import Probe
 from ...protocol import Address, DeliveryError, InDoubt, NotDelivered
 from ._case import Case, case
 from ._left import Resources
-from ._stage import Echo, Stage, Stuck, expect
+from ._stage import EchoWorker, Stage, Stuck, expect
 
 __all__ = ["ENDS"]
 
@@ -81,7 +81,7 @@ async def a_place_that_is_free_again(stage: Stage) -> None:
     await listener.close()
     await listener.close()
     expect(not stage.c.has(listener.address), "the listener's worker is still there")
-    await stage.b.start(Echo, address="echo")
+    await stage.b.start(EchoWorker, address="echo")
     again = await stage.listen(stage.b, "echo", at=listener.uri)
     link = await stage.connect(stage.a, again.uri)
     answer = await stage.ask(stage.a, [link, "echo"], b"hi")
@@ -117,7 +117,7 @@ async def a_node_that_stops(stage: Stage) -> None:
 @case(ENDS)
 async def a_link_that_stops(stage: Stage) -> None:
     """A link can be stopped; a later request over it ends with `NotDelivered`."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     link = await stage.link("echo")
     await stage.ask(stage.a, [link, "echo"], b"")
     await stage.a.stop_worker(link)
@@ -179,7 +179,7 @@ async def nothing_comes_after_the_end(stage: Stage) -> None:
             stage.a.send([link, "c1"], b"after")
     if stage.a.has(link):
         await stage.a.stop_worker(link)  # after it has sent them
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     again = await stage.connect(stage.a, (await stage.listen(stage.c, "echo")).uri)
     await stage.ask(stage.a, [again, "echo"], b"")  # takes as long as a message
     expect(len(target.messages) == 1, "a message came by a link of a listener that was closed")
@@ -188,7 +188,7 @@ async def nothing_comes_after_the_end(stage: Stage) -> None:
 @case(ENDS, "connected")
 async def links_that_come_and_go(stage: Stage) -> None:
     """A link that was stopped releases all resources, while its nodes go on."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listener = await stage.listen(stage.c, "echo")
 
     async def come_and_go() -> None:
@@ -236,7 +236,7 @@ async def _leaves_nothing(stage: Stage, act: Callable[[], Awaitable[None]]) -> N
 @case(ENDS, "connected", "reconnects")
 async def a_link_that_comes_back(stage: Stage) -> None:
     """A link reconnects to a listener that was away, and keeps its address."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listener = await stage.listen(stage.c, "echo")
     link = await stage.connect(stage.a, listener.uri)
     await stage.ask(stage.a, [link, "echo"], b"1")
@@ -310,7 +310,7 @@ def _last(stage: Stage, link: Address, target: Probe) -> bool:
 async def nothing_is_left(stage: Stage) -> None:
     """After its nodes have stopped, a transport has no task, timer or socket left."""
     # This is checked after every case. Here more could be left than usual.
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listeners = [await stage.listen(stage.c, "echo") for _ in range(_copies(stage))]
     for listener in listeners:
         link = await stage.connect(stage.a, listener.uri)

@@ -8,7 +8,7 @@ from ...actors import Worker
 from ...actors.testing import Probe
 from ...protocol import MAX_ROUTE_LENGTH, DeliveryError, Message, RequestTimeout, route
 from ._case import Case, case
-from ._stage import Relay, Stage, expect
+from ._stage import RelayWorker, Stage, expect
 
 __all__ = ["GATES"]
 
@@ -49,7 +49,7 @@ async def what_is_allowed_behind(stage: Stage) -> None:
     a, c = stage.a, stage.c
     allowed: list[Probe] = []
     for node in (a, c):
-        await node.start(Relay, address="relay")
+        await node.start(RelayWorker, address="relay")
         allowed.append(await stage.probe(node, "allowed"))
         await stage.probe(node, "inner")
     listener = await stage.listen(c, "relay", allow=["allow*"])
@@ -127,7 +127,7 @@ async def the_way_back_leads_no_further(stage: Stage) -> None:
     """Only the whole return route is open: a relay on it cannot be used for other routes."""
     a, c = stage.a, stage.c
     asker, secret = await stage.probe(a, "asker"), await stage.probe(a, "secret")
-    await a.start(Relay, address="relay")
+    await a.start(RelayWorker, address="relay")
     target = await stage.probe(c, "c1")
     link = await stage.link("c1")
     asker.send(["relay", link, "c1"], b"question")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ...actors import Node
 from ...protocol import Address, DeliveryError, NotDelivered, OnwardError
 from ._case import Case, case
-from ._stage import Echo, Stage, expect
+from ._stage import EchoWorker, Stage, expect
 
 __all__ = ["PLACES"]
 
@@ -43,7 +43,7 @@ async def options_that_are_none(stage: Stage) -> None:
 @case(PLACES, "ephemeral")
 async def any_free_place(stage: Stage) -> None:
     """A listener at any free place has its actual URI, and two have different ones."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listeners = [await stage.listen(stage.c, "echo") for _ in range(2)]
     expect(listeners[0].uri != listeners[1].uri, f"both listen at {listeners[0].uri}")
     for listener in listeners:
@@ -54,7 +54,7 @@ async def any_free_place(stage: Stage) -> None:
 @case(PLACES, "address_type")
 async def addresses_are_resolved(stage: Stage) -> None:
     """An address of the transport's type opens a link, which keeps messages until it is up."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listener = await stage.listen(stage.c, "echo")
     there = _address_of(stage, listener.uri)
     answers = [await stage.ask(stage.a, [there, "echo"], b"%d" % number) for number in range(3)]
@@ -91,7 +91,7 @@ async def addresses_that_are_none(stage: Stage) -> None:
 @case(PLACES, "threads")
 async def nodes_of_different_threads(stage: Stage) -> None:
     """The nodes may be on the event loops of different threads."""
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listener = await stage.listen(stage.c, "echo")
 
     def far() -> list[bytes]:
@@ -115,7 +115,7 @@ async def bytes_of_strangers(stage: Stage) -> None:
     raw = stage.claims.raw
     if raw is None:
         raise AssertionError("unexpected case")
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listener = await stage.listen(stage.c, "echo")
     link = await stage.connect(stage.a, listener.uri)
     random = Random(4)  # noqa: S311 - has to be repeatable

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from ...actors import Node, WorkerStatistics
 from ...protocol import AddressLike, DeliveryError, MailboxFull, Message, NotDelivered
 from ._case import Case, case
-from ._stage import Echo, Stage, Stuck, expect
+from ._stage import EchoWorker, Stage, Stuck, expect
 
 __all__ = ["PRESSURE"]
 
@@ -204,7 +204,7 @@ async def requests_behind_a_full_way_back(stage: Stage) -> None:
 async def others_are_not_held_up(stage: Stage) -> None:
     """A link to a receiver that accepts nothing holds up no other link."""
     await stage.stuck(stage.c, _ROOM)
-    await stage.c.start(Echo, address="echo")
+    await stage.c.start(EchoWorker, address="echo")
     listener = await stage.listen(stage.c, "stuck", "echo")
     held, free = [await stage.connect(stage.a, listener.uri) for _ in range(2)]
     way = _Way(stage.a, stage.c, [held, "stuck"], Stuck(), listener.close)

@@ -26,7 +26,7 @@ from ._watch import run_watched
 if TYPE_CHECKING:
     from .._base import Transport
 
-__all__ = ["CASES", "LoopFactory", "Outcome", "Report", "conformance", "run_case", "run_suite"]
+__all__ = ["CASES", "CaseOutcome", "LoopFactory", "Report", "conformance", "run_case", "run_suite"]
 
 LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 """The factory of the event loop of a case, such as `uvloop.new_event_loop`."""
@@ -39,7 +39,7 @@ _LONGEST: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """The outcome of one case.
 
     Attributes:
@@ -70,7 +70,7 @@ class Report:
     """
 
     uri: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CaseOutcome, ...]
 
     @property
     def passed(self) -> bool:
@@ -167,11 +167,11 @@ def run_suite(
         The outcome of each case; an exception of the transport is a failure of its case.
     """
     known = known_claims(uri) if claims is None else claims
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseOutcome] = []
     for case in cases:
         unclaimed = case.unclaimed(known)
         if unclaimed:
-            outcomes.append(Outcome(case, unclaimed=unclaimed))
+            outcomes.append(CaseOutcome(case, unclaimed=unclaimed))
             continue
         began = time.perf_counter()
         failure = ""
@@ -181,7 +181,7 @@ def run_suite(
             failure = str(error) or "it does not hold"
         except Exception as error:  # noqa: BLE001 - a transport may raise any exception
             failure = repr(error)
-        outcomes.append(Outcome(case, failure, seconds=time.perf_counter() - began))
+        outcomes.append(CaseOutcome(case, failure, seconds=time.perf_counter() - began))
     return Report(uri, tuple(outcomes))
 
 

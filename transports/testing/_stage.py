@@ -18,7 +18,7 @@ from .._base import Transport
 from ._claims import Claims
 from ._left import Resources
 
-__all__ = ["Echo", "Relay", "Stage", "Stuck", "expect"]
+__all__ = ["EchoWorker", "RelayWorker", "Stage", "Stuck", "expect"]
 
 _numbers: Final = count(1)
 
@@ -31,7 +31,7 @@ def expect(condition: object, text: str) -> None:
         raise AssertionError(text)
 
 
-class Echo(Worker):
+class EchoWorker(Worker):
     """A worker that replies with the payload it received."""
 
     def handle_message(self, message: Message) -> None:
@@ -39,7 +39,7 @@ class Echo(Worker):
         self.reply(message, message.payload)
 
 
-class Relay(Worker):
+class RelayWorker(Worker):
     """A worker that forwards each message."""
 
     def handle_message(self, message: Message) -> None:

@@ -9,19 +9,19 @@ import pytest
 
 from onward.actors.batches import BatchTaker
 from onward.protocol.batches import (
-    Batch,
     BatchAnswer,
     BatchOptions,
     BatchRows,
+    BatchStatus,
     Reason,
-    Status,
+    RowBatch,
     decode_answer,
     encode_batch,
 )
 
 
 def batch(first: int, *rows: bytes, partition: int = 0, last: bool = False) -> bytes:
-    return encode_batch(Batch("q", partition, 0, first, rows, last))
+    return encode_batch(RowBatch("q", partition, 0, first, rows, last))
 
 
 class Kept:
@@ -54,9 +54,9 @@ async def settle() -> None:
 async def test_rows_are_handed_on_once() -> None:
     kept = Kept()
     taker = BatchTaker(kept)
-    assert await take(taker, batch(0, b"a", b"b")) == BatchAnswer(Status.ACCEPTED, 2)
-    assert await take(taker, batch(0, b"a", b"b", b"c")) == BatchAnswer(Status.ACCEPTED, 3)
-    assert await take(taker, batch(0, b"a")) == BatchAnswer(Status.DUPLICATE, 3)
+    assert await take(taker, batch(0, b"a", b"b")) == BatchAnswer(BatchStatus.ACCEPTED, 2)
+    assert await take(taker, batch(0, b"a", b"b", b"c")) == BatchAnswer(BatchStatus.ACCEPTED, 3)
+    assert await take(taker, batch(0, b"a")) == BatchAnswer(BatchStatus.DUPLICATE, 3)
     assert kept.rows == [b"a", b"b", b"c"]
     assert taker.statistics().rows == 3
 
@@ -86,10 +86,10 @@ async def test_batches_of_a_partition_wait_for_one_another_and_for_no_other() ->
     kept.go.set()
     answers = await asyncio.gather(*tasks)
     assert [each.status for each in answers] == [
-        Status.ACCEPTED,
-        Status.DUPLICATE,
-        Status.ACCEPTED,
-        Status.ACCEPTED,
+        BatchStatus.ACCEPTED,
+        BatchStatus.DUPLICATE,
+        BatchStatus.ACCEPTED,
+        BatchStatus.ACCEPTED,
     ]
     assert sorted(kept.rows) == [b"a", b"b", b"x"]
     assert taker._turns == {}
@@ -105,7 +105,7 @@ async def test_who_gives_up_does_not_stop_what_was_begun() -> None:
     given_up.cancel()
     await settle()
     kept.go.set()
-    assert await take(taker, batch(0, b"a")) == BatchAnswer(Status.DUPLICATE, 1)
+    assert await take(taker, batch(0, b"a")) == BatchAnswer(BatchStatus.DUPLICATE, 1)
     assert kept.rows == [b"a"]
 
 
@@ -117,10 +117,10 @@ async def test_rows_on_which_the_handler_fails_come_again(
     kept.fail = True
     with caplog.at_level(logging.ERROR, "onward.actors.batches"):
         answer = await take(taker, batch(0, b"a"))
-    assert answer == BatchAnswer(Status.REFUSED, 0, Reason.FAILED)
+    assert answer == BatchAnswer(BatchStatus.REFUSED, 0, Reason.FAILED)
     assert "rows of 'q', partition 0, epoch 0, from 0 on, were not taken" in caplog.text
     kept.fail = False
-    assert (await take(taker, batch(0, b"a"))).status is Status.ACCEPTED
+    assert (await take(taker, batch(0, b"a"))).status is BatchStatus.ACCEPTED
     assert kept.rows == [b"a"]
 
 
@@ -213,5 +213,5 @@ async def test_the_next_one_goes_on_where_it_is_told() -> None:
     first = BatchTaker(kept)
     await take(first, batch(0, b"a"))
     second = BatchTaker(kept, progress=first.progress)
-    assert await take(second, batch(0, b"a", b"b")) == BatchAnswer(Status.ACCEPTED, 2)
+    assert await take(second, batch(0, b"a", b"b")) == BatchAnswer(BatchStatus.ACCEPTED, 2)
     assert kept.rows == [b"a", b"b"]

@@ -10,11 +10,11 @@ from onward.actors import Node
 from onward.actors.batches import BATCHES, BatchTaker, BatchWorker, serve_batches
 from onward.actors.broker import Broker, Handlers
 from onward.protocol.batches import (
-    Batch,
     BatchAnswer,
     BatchRows,
+    BatchStatus,
     Reason,
-    Status,
+    RowBatch,
     decode_answer,
     encode_batch,
 )
@@ -22,7 +22,7 @@ from onward.transports.client import Client, connect
 
 
 def batch(first: int, *rows: bytes, partition: int = 0, last: bool = False) -> bytes:
-    return encode_batch(Batch("q", partition, 0, first, rows, last))
+    return encode_batch(RowBatch("q", partition, 0, first, rows, last))
 
 
 class Keeper(BatchWorker):
@@ -51,8 +51,10 @@ async def test_a_worker_takes_each_row_once() -> None:
     keeper = Keeper()
     async with Node("n") as node:
         await node.start(lambda: keeper, address="rows")
-        assert await ask(node, "rows", batch(0, b"a", b"b")) == BatchAnswer(Status.ACCEPTED, 2)
-        assert await ask(node, "rows", batch(0, b"a", b"b")) == BatchAnswer(Status.DUPLICATE, 2)
+        assert await ask(node, "rows", batch(0, b"a", b"b")) == BatchAnswer(BatchStatus.ACCEPTED, 2)
+        assert await ask(node, "rows", batch(0, b"a", b"b")) == BatchAnswer(
+            BatchStatus.DUPLICATE, 2
+        )
         assert (await ask(node, "rows", b"?")).reason is Reason.BROKEN
         assert keeper.statistics().rows == 2
         assert keeper.progress[0].next == 2
@@ -85,7 +87,7 @@ async def test_rows_without_a_way_back_are_taken_and_the_answer_is_a_dead_letter
     async with Node("n") as node:
         await node.start(lambda: keeper, address="rows")
         node.send("rows", batch(0, b"a"))
-        assert await ask(node, "rows", batch(0, b"a")) == BatchAnswer(Status.DUPLICATE, 1)
+        assert await ask(node, "rows", batch(0, b"a")) == BatchAnswer(BatchStatus.DUPLICATE, 1)
         assert node.statistics().dead_letters == 1
 
 
@@ -113,9 +115,11 @@ async def test_two_services_behind_a_broker_take_what_sticks_to_them() -> None:
             for number in range(3):
                 for partition in range(4):
                     row = b"%d/%d" % (partition, number)
-                    assert (await send(client, partition, number, row)).status is Status.ACCEPTED
+                    assert (
+                        await send(client, partition, number, row)
+                    ).status is BatchStatus.ACCEPTED
                     again = await send(client, partition, number, row)
-                    assert again.status is Status.DUPLICATE
+                    assert again.status is BatchStatus.DUPLICATE
     assert kept["a"]
     assert kept["b"]
     everything = sorted(kept["a"] + kept["b"])
@@ -143,9 +147,9 @@ async def test_what_one_service_had_taken_the_other_does_not_know() -> None:
             other = "b" if first == "a" else "a"
             await services[first].close()
             answer = await client.request(query, batch(1, b"r1"), route=BATCHES)
-            assert decode_answer(answer.data) == BatchAnswer(Status.REFUSED, 0, Reason.GAP)
+            assert decode_answer(answer.data) == BatchAnswer(BatchStatus.REFUSED, 0, Reason.GAP)
             answer = await client.request(query, batch(0, b"r0", b"r1"), route=BATCHES)
-            assert decode_answer(answer.data) == BatchAnswer(Status.ACCEPTED, 2)
+            assert decode_answer(answer.data) == BatchAnswer(BatchStatus.ACCEPTED, 2)
         await services[other].close()
     assert kept == {first: [b"r0"], other: [b"r0", b"r1"]}
 

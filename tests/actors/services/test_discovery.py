@@ -18,8 +18,8 @@ from onward.protocol.services import (
     ApiRequest,
     ApiResponse,
     Method,
+    ResponseStatus,
     ServiceError,
-    Status,
     decode_request,
     decode_response,
     encode_request,
@@ -112,12 +112,12 @@ async def test_no_more_links_are_exposed_than_may_be() -> None:
         listener = await node.listen("memory://discovery-limits")
         service = DiscoveryService(expose_at=[listener.address])
         await node.start(lambda: service, address="discovery")
-        for name, status in (("one", Status.OK), ("two", Status.CONFLICT)):
+        for name, status in (("one", ResponseStatus.OK), ("two", ResponseStatus.CONFLICT)):
             probe = await Probe.on(node, name)
             probe.send("discovery", encode_request(ApiRequest(1, name, Method.PUT)))
             assert decode_response((await probe.next()).payload).status is status
         # An announcement by the mailbox of a request is of no use, and of no harm.
-        assert (await ask(node, Method.PUT, "three")).status is Status.OK
+        assert (await ask(node, Method.PUT, "three")).status is ResponseStatus.OK
         assert (list(service.services), service.refused) == (["one", "three"], 1)
 
 
@@ -130,16 +130,16 @@ async def test_what_cannot_be_exposed_everywhere_is_exposed_nowhere() -> None:
         announcement = encode_request(ApiRequest(1, "name", Method.PUT))
         node.expose(two.address, "discovery")  # no room for more
         probe.send("discovery", announcement)
-        assert decode_response((await probe.next()).payload).status is Status.CONFLICT
+        assert decode_response((await probe.next()).payload).status is ResponseStatus.CONFLICT
         node.expose(one.address, "discovery")  # so there is room for it here
         node.hide(one.address, "discovery")
         node.hide(two.address, "discovery")
         probe.send("discovery", announcement)
-        assert decode_response((await probe.next()).payload).status is Status.OK
+        assert decode_response((await probe.next()).payload).status is ResponseStatus.OK
         # What is exposed for one name stays exposed when another cannot be.
         await two.close()
         probe.send("discovery", announcement)
-        assert decode_response((await probe.next()).payload).status is Status.OK
+        assert decode_response((await probe.next()).payload).status is ResponseStatus.OK
         assert list(service.services) == ["name"]
 
 
@@ -183,9 +183,9 @@ async def test_what_is_not_announced_again_is_forgotten() -> None:
         service = await served(node, DiscoveryOptions(max_services=2, max_listed=1))
         client = DiscoveryClient(node, "discovery")
         for name in ("a", "b", "a"):
-            assert (await ask(node, Method.PUT, name)).status is Status.OK
+            assert (await ask(node, Method.PUT, name)).status is ResponseStatus.OK
             await sleep(10)
-        assert (await ask(node, Method.PUT, "c")).status is Status.CONFLICT
+        assert (await ask(node, Method.PUT, "c")).status is ResponseStatus.CONFLICT
         assert [each.name for each in await client.list()] == ["b"]
         await sleep(15)
         assert [each.name for each in await client.list()] == ["a"]
@@ -197,20 +197,20 @@ async def test_what_is_not_announced_again_is_forgotten() -> None:
 async def test_what_cannot_be_done() -> None:
     async with Node() as node:
         service = await served(node)
-        assert (await ask(node, Method.POST, "a")).status is Status.METHOD_NOT_ALLOWED
-        assert (await ask(node, Method.PUT, "")).status is Status.BAD_REQUEST
-        assert (await ask(node, Method.PUT, "a", b"\xff")).status is Status.BAD_REQUEST
-        assert (await ask(node, Method.DELETE, "a")).status is Status.NOT_FOUND
+        assert (await ask(node, Method.POST, "a")).status is ResponseStatus.METHOD_NOT_ALLOWED
+        assert (await ask(node, Method.PUT, "")).status is ResponseStatus.BAD_REQUEST
+        assert (await ask(node, Method.PUT, "a", b"\xff")).status is ResponseStatus.BAD_REQUEST
+        assert (await ask(node, Method.DELETE, "a")).status is ResponseStatus.NOT_FOUND
         payload = encode_request(ApiRequest(1, "a", Method.PUT))
         node.send("discovery", payload, return_route="other => end")
-        assert (await ask(node, Method.DELETE, "a")).status is Status.FORBIDDEN
+        assert (await ask(node, Method.DELETE, "a")).status is ResponseStatus.FORBIDDEN
         with pytest.raises(NotDelivered, match="a header"):
             await node.request("discovery", b"")
         assert list(service.services) == ["a"]
 
 
 async def test_answers_that_the_client_does_not_take() -> None:
-    status, number = Status.FORBIDDEN, 0
+    status, number = ResponseStatus.FORBIDDEN, 0
 
     def answer(message: Message) -> bytes:
         to = decode_request(message.payload).number + number
@@ -221,7 +221,7 @@ async def test_answers_that_the_client_does_not_take() -> None:
         client = DiscoveryClient(node, "discovery")
         with pytest.raises(RequestRefused, match="403 forbidden") as caught:
             await client.list()
-        assert caught.value.status is Status.FORBIDDEN
+        assert caught.value.status is ResponseStatus.FORBIDDEN
         with pytest.raises(RequestRefused):
             await client.get("a")
         number = 1
@@ -241,12 +241,12 @@ async def test_an_announcer_counts_and_hands_on_what_is_no_answer() -> None:
             await announcer.until_announced(1)
         no = DiscoveryOptions(max_services=1)
         await served(node, no)
-        assert (await ask(node, Method.PUT, "other")).status is Status.OK
+        assert (await ask(node, Method.PUT, "other")).status is ResponseStatus.OK
         await sleep(5)
         assert (announcer.announced, announcer.failed) == (0, 2)
         node.send("announcer => further", b"1", return_route="discovery")
         node.send("announcer", b"2")
-        late = encode_response(ApiResponse(1, 99, Status.OK))
+        late = encode_response(ApiResponse(1, 99, ResponseStatus.OK))
         node.send("announcer", late, return_route="discovery")
         assert [each.payload for each in await probe.count(3)] == [b"1", b"2", late]
         assert probe.messages[0].onward_route == route("service => further")

@@ -16,7 +16,7 @@ from onward.protocol.payloads import CBOR
 from onward.protocol.services import (
     ApiRequest,
     Method,
-    Status,
+    ResponseStatus,
     decode_response,
     decode_text,
     encode_request,
@@ -36,7 +36,7 @@ async def hub(node: Node, kind: type[RelayService] = RelayService, **options: An
     return service
 
 
-async def ask(node: Node, method: Method, path: str = "") -> tuple[Status, bytes]:
+async def ask(node: Node, method: Method, path: str = "") -> tuple[ResponseStatus, bytes]:
     payload = encode_request(ApiRequest(1, path, method))
     response = decode_response((await node.request("api", payload)).payload)
     return response.status, response.body
@@ -204,11 +204,14 @@ async def test_relays_are_listed_and_taken_away_by_whose_they_are() -> None:
         probe.send("relays", encode_string("yours"), return_route="probe => other => end")
         await probe.count(2)
         status, body = await ask(node, Method.GET)
-        assert (status, CBOR.decode(body)) == (Status.OK, ["forward_to_mine", "forward_to_yours"])
-        assert (await ask(node, Method.PUT))[0] is Status.METHOD_NOT_ALLOWED
-        assert (await ask(node, Method.DELETE, "forward_to_none"))[0] is Status.NOT_FOUND
-        assert (await ask(node, Method.DELETE, "forward_to_yours"))[0] is Status.FORBIDDEN
-        assert (await ask(node, Method.DELETE, "forward_to_mine"))[0] is Status.OK
+        assert (status, CBOR.decode(body)) == (
+            ResponseStatus.OK,
+            ["forward_to_mine", "forward_to_yours"],
+        )
+        assert (await ask(node, Method.PUT))[0] is ResponseStatus.METHOD_NOT_ALLOWED
+        assert (await ask(node, Method.DELETE, "forward_to_none"))[0] is ResponseStatus.NOT_FOUND
+        assert (await ask(node, Method.DELETE, "forward_to_yours"))[0] is ResponseStatus.FORBIDDEN
+        assert (await ask(node, Method.DELETE, "forward_to_mine"))[0] is ResponseStatus.OK
         assert list(service.relays) == [Address(0, b"forward_to_yours")]
         with pytest.raises(NotDelivered, match="a header"):
             await node.request("api", b"")

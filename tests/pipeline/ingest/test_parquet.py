@@ -15,7 +15,7 @@ from onward.pipeline import LAKE_TABLES
 from onward.pipeline._errors import LakeError
 from onward.pipeline.ingest import _parquet
 from onward.pipeline.ingest._files import remove_unnamed
-from onward.pipeline.ingest._parquet import PartFiles, Place, Written, name_files
+from onward.pipeline.ingest._parquet import PartFiles, Partition, Written, name_files
 from onward.pipeline.source import arrow_schema, columns_of
 
 DAY = date(2026, 11, 20)
@@ -28,8 +28,8 @@ def rows(count: int, first: int = 0) -> Any:
     return pa.RecordBatch.from_pylist(made, schema=FLOWS)
 
 
-def at(hour: int) -> Place:
-    return Place("flows", DAY, hour)
+def at(hour: int) -> Partition:
+    return Partition("flows", DAY, hour)
 
 
 def read(lake: Path, written: Written) -> list[int]:
@@ -112,13 +112,13 @@ def test_a_lake_that_cannot_be_written_is_told_with_what_to_do(
 ) -> None:
     (tmp_path / "hops").write_bytes(b"")
 
-    def write(place: Place) -> None:
+    def write(place: Partition) -> None:
         with PartFiles(tmp_path, 0, 0) as files:
             files.add(at(8), rows(1))
             files.add(place, rows(1))
 
     with pytest.raises(LakeError, match=r"cannot be written: .*irectory.*run it again"):
-        write(Place("hops", DAY, 8))
+        write(Partition("hops", DAY, 8))
     assert list(tmp_path.rglob(".part*")) == []
 
     def full(_: Path) -> None:
@@ -221,7 +221,7 @@ def test_columns_are_encoded_as_they_are_best_read(tmp_path: Path) -> None:
         row |= {"tags": [("a", "b")]} if "tags" in row else {}
         batch = pa.RecordBatch.from_pylist([row] * 100, schema=schema)
         with PartFiles(tmp_path, 0, 0) as files:
-            files.add(Place(table), batch)
+            files.add(Partition(table), batch)
         about = pq.read_metadata(tmp_path / files.written[0].path)
         leaves = [about.row_group(0).column(number) for number in range(about.num_columns)]
         assert {leaf.compression for leaf in leaves} == {"ZSTD"}

@@ -60,13 +60,13 @@ def test_the_page_takes_the_rehearsal_of_out_and_else_the_lakes(spark: SparkSess
 
 
 def test_it_says_candidate_methods_and_logs() -> None:
-    from onward.pipeline.jobs import Methods
+    from onward.pipeline.jobs import ReplayMethods
     from onward.pipeline.jobs._replay import _about  # pyright: ignore[reportPrivateUsage]
 
-    said = _about("a/now.onwx", "b/next.jsonl", Methods(shard_new="jump"), ["us", "eu"])
+    said = _about("a/now.onwx", "b/next.jsonl", ReplayMethods(shard_new="jump"), ["us", "eu"])
     assert said == (
         "Rehearsed: next.jsonl instead of now.onwx; shard requests by jump instead of default; "
         "requests of eu, us."
     )
-    same = _about("now", "now", Methods(method_old="race", method_new="race"), [])
+    same = _about("now", "now", ReplayMethods(method_old="race", method_new="race"), [])
     assert same == "Rehearsed: the table as it is; unicast requests by race."

@@ -19,12 +19,12 @@ from onward.pipeline._errors import PipelineError
 from onward.pipeline.replay import (
     GateFailed,
     MethodSet,
-    Plan,
+    OpenTable,
     Question,
     Rehearsal,
+    RehearsalPlan,
     ReplayTotals,
     Resolver,
-    Table,
     _memo,
     _placing,
     _sides,
@@ -79,8 +79,8 @@ def written(path: Path, rows: list[SnapshotRoute]) -> str:
     return str(path)
 
 
-def table_of(rows: list[SnapshotRoute]) -> Table:
-    return Table(read_snapshot(b"".join(write_snapshot(rows))))
+def table_of(rows: list[SnapshotRoute]) -> OpenTable:
+    return OpenTable(read_snapshot(b"".join(write_snapshot(rows))))
 
 
 def question(text: str, routing: RoutingType = RoutingType.UNICAST, method: str = "") -> Question:
@@ -122,7 +122,7 @@ def test_groups_are_placed_as_each_frame_is(
 ) -> None:
     table = table_of(routes(40) if heavy else routes(40, none=True))
     methods = MethodSet(None, None)
-    side, one = _sides.Side(table, methods), Resolver(table, methods)
+    side, one = _sides.TableResolver(table, methods), Resolver(table, methods)
     texts = ("service=s0", "zone=z1", "service=s1 zone=z2", "n=7")
     # As 'zone' is a name people use, the literal key is written out.
     asked = [Question(parse_query(t.replace("zone", "%7Aone")), routing, method) for t in texts]
@@ -147,7 +147,7 @@ def test_limits_of_pairs_and_of_copies_change_nothing(monkeypatch: pytest.Monkey
     keys = turns_of(np.zeros(48, np.int64), np.arange(48))
 
     def places() -> list[int]:
-        side = _sides.Side(table, methods)
+        side = _sides.TableResolver(table, methods)
         placed = side.place([side.answer(a) for a in asked], sizes, keys)
         numbers: list[int] = placed.numbers.tolist()
         return numbers
@@ -174,8 +174,8 @@ def test_a_large_ring_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = turns_of(np.zeros(400, np.int64), np.arange(400))
 
     def places() -> list[int]:
-        side = _sides.Side(table, methods)
-        answer = _sides.Answer(asked, methods.code(asked), numbers)
+        side = _sides.TableResolver(table, methods)
+        answer = _sides.Candidates(asked, methods.code(asked), numbers)
         placed = side.place([answer], np.array([400]), keys).places.tolist()
         assert (answer.kept is None) == (len(numbers) > _sides.RING_MEMBERS)
         return list(placed)
@@ -241,7 +241,7 @@ def test_a_plug_in_is_asked_frame_by_frame(monkeypatch: pytest.MonkeyPatch) -> N
     plug_in(monkeypatch, last=Last)
     table, methods = table_of(routes(9)), MethodSet(None, None)
     asked = question("service=s0", method="last")
-    side, one = _sides.Side(table, methods), Resolver(table, methods)
+    side, one = _sides.TableResolver(table, methods), Resolver(table, methods)
     keys = turns_of(np.zeros(50, np.int64), np.arange(50))
     placed = side.place([side.answer(asked)], np.array([50]), keys)
     candidates = one.candidates(asked)
@@ -258,7 +258,7 @@ def test_a_plug_in_of_sharding_is_prepared_once(monkeypatch: pytest.MonkeyPatch)
     plug_in(monkeypatch, first=First)
     monkeypatch.setattr(First, "made", [])
     table, methods = table_of(routes(8)), MethodSet(None, "first")
-    side = _sides.Side(table, methods)
+    side = _sides.TableResolver(table, methods)
     # Three routes, and two, on which it cannot even be prepared.
     answers = [side.answer(question(f"service=s{n}", RoutingType.SHARD)) for n in (0, 2)]
     keys = np.arange(20, dtype=np.uint64)
@@ -278,7 +278,7 @@ def test_a_plug_in_goes_before_what_is_built_in(
     table, methods = table_of(routes(9)), MethodSet(None, None)
     asked = question("service=s0", routing, name)
     assert methods.code(asked) is Code.FOREIGN
-    side, one = _sides.Side(table, methods), Resolver(table, methods)
+    side, one = _sides.TableResolver(table, methods), Resolver(table, methods)
     keys = turns_of(np.ones(50, np.int64), np.arange(50))
     placed = side.place([side.answer(asked)], np.array([50]), keys)
     candidates = one.candidates(asked)
@@ -301,7 +301,9 @@ def test_a_plug_in_that_cannot_be_made_has_failed(
 ) -> None:
     plug_in(monkeypatch, modulo=Broken)
     batch = batch_of([(2, n, n, False, 3) for n in range(9)])
-    (row,) = [row for row in summed(Rehearsal(Plan(*tables)), batch).values() if "frames" in row]
+    (row,) = [
+        row for row in summed(Rehearsal(RehearsalPlan(*tables)), batch).values() if "frames" in row
+    ]
     assert row["failed"] == row["frames"] == 27
 
 
@@ -388,7 +390,7 @@ def batch_of(frames: list[tuple[int, int, int, int, int]]) -> Any:
     )
 
 
-def in_a_loop(plan: Plan, batch: Any) -> Sums:
+def in_a_loop(plan: RehearsalPlan, batch: Any) -> Sums:
     """Do what a rehearsal does, the plain way."""
     old = Resolver(open_table(plan.table), MethodSet(plan.method_old, plan.shard_old))
     new = Resolver(open_table(plan.candidate), MethodSet(plan.method_new, plan.shard_new))
@@ -463,7 +465,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def test_a_batch_comes_to_what_a_loop_does(
     tables: tuple[str, str], frames: list[tuple[int, int, int, int, int]], shard: str, method: str
 ) -> None:
-    plan = Plan(*tables, shard_new=shard, method_new=method)
+    plan = RehearsalPlan(*tables, shard_new=shard, method_new=method)
     batch = batch_of(frames)
     half = batch.num_rows // 2
     expected = in_a_loop(plan, batch)
@@ -479,7 +481,7 @@ def test_a_batch_comes_to_what_a_loop_does(
 def test_of_the_same_nothing_moves(
     tables: tuple[str, str], frames: list[tuple[int, int, int, int, int]], shard: str, method: str
 ) -> None:
-    plan = Plan(tables[0], tables[0], shard, shard, method, method)
+    plan = RehearsalPlan(tables[0], tables[0], shard, shard, method, method)
     for row in summed(Rehearsal(plan), batch_of(frames)).values():
         assert not row.keys() & {"moved", "lost", "gained"}
         assert row.get("frames_old") == row.get("frames_new")
@@ -489,7 +491,7 @@ def test_of_the_same_nothing_moves(
 def test_what_is_remembered_is_bounded(
     tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch, shard: str | None
 ) -> None:
-    rehearsal = Rehearsal(Plan(*tables, shard_new=shard))
+    rehearsal = Rehearsal(RehearsalPlan(*tables, shard_new=shard))
     memo = rehearsal.memo
     batch = batch_of([(n, n, n, False, 1) for n in range(len(TEXTS) + 1)])
     expected = summed(rehearsal, batch)
@@ -515,15 +517,15 @@ def test_an_answer_that_a_batch_itself_pushes_out_is_made_again(
     tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_memo, "MAX_REMEMBERED_SETS", 2)
-    rehearsal = Rehearsal(Plan(*tables))
+    rehearsal = Rehearsal(RehearsalPlan(*tables))
     batch = batch_of([(n, n, n, False, 1) for n in range(len(TEXTS))])
-    expected = summed(Rehearsal(Plan(*tables)), batch)
+    expected = summed(Rehearsal(RehearsalPlan(*tables)), batch)
     for _ in range(3):
         assert summed(rehearsal, batch) == expected
 
 
 def test_a_batch_is_done_in_parts(tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    rehearsal = Rehearsal(Plan(*tables))
+    rehearsal = Rehearsal(RehearsalPlan(*tables))
     batch = batch_of([(n % 9, n, n, False, 1) for n in range(40)])
     expected = summed(rehearsal, batch)
     assert len(list(rehearsal.sums(batch))) == 1
@@ -534,7 +536,7 @@ def test_a_batch_is_done_in_parts(tables: tuple[str, str], monkeypatch: pytest.M
 
 
 def test_what_is_prepared_counts_before_it_is(tables: tuple[str, str]) -> None:
-    rehearsal = Rehearsal(Plan(*tables, shard_old="bounded-ring"))
+    rehearsal = Rehearsal(RehearsalPlan(*tables, shard_old="bounded-ring"))
     asked = question("service=s0", RoutingType.SHARD)
     answer = rehearsal.old.answer(asked)
     before = answer.size
@@ -547,7 +549,7 @@ def test_the_broker_s_own_services_are_left_out(tables: tuple[str, str]) -> None
     columns = batch_of([(0, 1, 1, False, 7)]).to_pydict()
     columns["text"] = ["service=onward.management"]
     batch = pa.record_batch([pa.array(each) for each in columns.values()], names=list(columns))
-    assert [*summed(Rehearsal(Plan(*tables)), batch).values()] == [{"own": 7}]
+    assert [*summed(Rehearsal(RehearsalPlan(*tables)), batch).values()] == [{"own": 7}]
 
 
 def test_what_cannot_be_read_is_counted(tables: tuple[str, str]) -> None:
@@ -558,7 +560,7 @@ def test_what_cannot_be_read_is_counted(tables: tuple[str, str]) -> None:
         [pa.array(values, kinds.get(name, pa.int64())) for name, values in columns.items()],
         names=list(columns),
     )
-    rows = summed(Rehearsal(Plan(*tables)), batch)
+    rows = summed(Rehearsal(RehearsalPlan(*tables)), batch)
     assert sorted(row["unknown"] for row in rows.values()) == [5, 7]
     assert route_key(rid(1)) != 0
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.pipeline.sink import _flow
-from onward.pipeline.sink._flow import Flow
+from onward.pipeline.sink._flow import BatchWindow
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,9 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def entered(flow: Flow, numbers: list[int]) -> tuple[list[int], list[asyncio.Task[None]]]:
+async def entered(
+    flow: BatchWindow, numbers: list[int]
+) -> tuple[list[int], list[asyncio.Task[None]]]:
     """Have batches wait in some order; return who is let out, and the tasks that wait."""
     out = list[int]()
 
@@ -40,7 +42,7 @@ async def end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 async def test_as_many_are_out_as_may_be_and_those_before_go_first() -> None:
-    flow = Flow(2)
+    flow = BatchWindow(2)
     out, tasks = await entered(flow, [5, 4, 3, 2, 1])
     assert out == [5, 4]
     flow.leave()
@@ -53,7 +55,7 @@ async def test_as_many_are_out_as_may_be_and_those_before_go_first() -> None:
 
 
 async def test_a_window_is_halved_down_to_one_and_grows_by_one_each_time_it_was_taken() -> None:
-    flow, limits = Flow(8), list[int]()
+    flow, limits = BatchWindow(8), list[int]()
     for _ in range(5):
         assert flow.push_back() >= 0
         assert flow.push_back() >= 0  # the same event
@@ -72,7 +74,7 @@ async def test_a_window_is_halved_down_to_one_and_grows_by_one_each_time_it_was_
 
 async def test_all_wait_while_there_is_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_flow, "FIRST_PAUSE", 0.01)
-    flow = Flow(2)
+    flow = BatchWindow(2)
     flow.push_back()
     out, tasks = await entered(flow, [1])
     assert out == []
@@ -81,7 +83,7 @@ async def test_all_wait_while_there_is_a_pause(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_who_is_cancelled_takes_no_place() -> None:
-    flow = Flow(1)
+    flow = BatchWindow(1)
     out, tasks = await entered(flow, [1, 2, 3])
     tasks[1].cancel()
     await settle()

@@ -19,8 +19,8 @@ from onward.pipeline.sink import (
     _sender,
     read_options,
 )
-from onward.pipeline.sink._sender import Sender
-from onward.pipeline.sink._ways import BrokerWay, Way
+from onward.pipeline.sink._sender import RowSender
+from onward.pipeline.sink._ways import BatchConnection, BrokerWay
 from onward.protocol import (
     AddressError,
     LinkLost,
@@ -32,10 +32,10 @@ from onward.protocol import (
 )
 from onward.protocol.batches import (
     MAX_BATCH,
-    Batch,
     BatchAnswer,
     BatchReceiver,
     Reason,
+    RowBatch,
     decode_batch,
     encode_answer,
 )
@@ -55,13 +55,13 @@ def options(**given: object) -> SinkOptions:
     return read_options(asked, StructType().add("payload", BinaryType()))
 
 
-class Receiving(Way):
+class Receiving(BatchConnection):
     """A way with a receiver at its end, and trouble where a test wants it."""
 
-    def __init__(self, trouble: Callable[[Batch], OnwardError | None] | None = None) -> None:
+    def __init__(self, trouble: Callable[[RowBatch], OnwardError | None] | None = None) -> None:
         self.receiver = BatchReceiver()
         self.rows: dict[str, list[bytes]] = {}
-        self.came: list[Batch] = []
+        self.came: list[RowBatch] = []
         self.out = self.most_out = 0
         self._trouble = trouble
 
@@ -77,7 +77,7 @@ class Receiving(Way):
         finally:
             self.out -= 1
 
-    def answer(self, batch: Batch) -> bytes:
+    def answer(self, batch: RowBatch) -> bytes:
         self.came.append(batch)
         error = self._trouble(batch) if self._trouble is not None else None
         if error is not None and not isinstance(error, RequestTimeout):
@@ -98,15 +98,15 @@ class Refusing(Receiving):
         super().__init__()
         self.how = how
 
-    def answer(self, batch: Batch) -> bytes:
+    def answer(self, batch: RowBatch) -> bytes:
         self.came.append(batch)
         if isinstance(self.how, OnwardError):
             raise self.how
         return encode_answer(self.receiver.refuse(self.how))
 
 
-async def send(way: Way, given: SinkOptions, rows: dict[str, list[bytes]]) -> Sender:
-    sender = Sender(way, given, 3, 0)
+async def send(way: BatchConnection, given: SinkOptions, rows: dict[str, list[bytes]]) -> RowSender:
+    sender = RowSender(way, given, 3, 0)
     try:
         for to, some in rows.items():
             await sender.add(to, some)
@@ -162,7 +162,7 @@ async def test_what_waits_for_company_is_bounded() -> None:
 async def test_over_a_bad_way_each_row_arrives_once(seed: int) -> None:
     random = Random(seed)
 
-    def trouble(_batch: Batch) -> OnwardError | None:
+    def trouble(_batch: RowBatch) -> OnwardError | None:
         return random.choice(
             (None, None, None, NoRoute("rows"), RequestTimeout("rows"), LinkLost("rows"))
         )
@@ -176,7 +176,7 @@ async def test_over_a_bad_way_each_row_arrives_once(seed: int) -> None:
 async def test_a_task_that_is_run_again_sends_what_is_not_there() -> None:
     left = [10]
 
-    def trouble(_batch: Batch) -> OnwardError | None:
+    def trouble(_batch: RowBatch) -> OnwardError | None:
         left[0] -= 1
         return None if left[0] > 0 else NoRoute("rows", "gone")
 
@@ -202,7 +202,7 @@ async def test_what_is_in_doubt_once_is_in_doubt() -> None:
 async def test_a_receiver_that_has_forgotten_is_no_reason_to_go_on() -> None:
     way = Receiving()
 
-    def forget(batch: Batch) -> None:
+    def forget(batch: RowBatch) -> None:
         if batch.first == 50:
             way.receiver = BatchReceiver()
 
@@ -231,7 +231,7 @@ class Slow(Refusing):
 
     asked = 0
 
-    def answer(self, batch: Batch) -> bytes:
+    def answer(self, batch: RowBatch) -> bytes:
         self.asked += 1
         takes = self.out == 1 and not self.asked % 5
         return Receiving.answer(self, batch) if takes else super().answer(batch)
@@ -261,7 +261,7 @@ async def test_no_answer_in_time_is_slowness_while_others_are_answered() -> None
     class Late(Receiving):
         late = True
 
-        def answer(self, batch: Batch) -> bytes:
+        def answer(self, batch: RowBatch) -> bytes:
             found = super().answer(batch)
             if batch.first == 5 and self.late:
                 self.late = False

@@ -22,7 +22,7 @@ from onward.pipeline._errors import (
 )
 from onward.pipeline.source import EventLogStream
 from onward.pipeline.source._options import read_options
-from onward.pipeline.source._reading import Segments
+from onward.pipeline.source._reading import SegmentPaths
 from onward.protocol.eventlog import SegmentHeader
 from tests.support.eventlogs import START_US, log_id_of, write_log, write_segment
 
@@ -39,7 +39,7 @@ def latest(reader: EventLogStream, start: dict[str, Any], limit: int | None = No
 
 def names(reader: EventLogStream, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     parts = reader.partitions(start, end)
-    return [path for part in parts if isinstance(part, Segments) for path in part.paths]
+    return [path for part in parts if isinstance(part, SegmentPaths) for path in part.paths]
 
 
 def test_what_is_there_is_read_once_and_in_order(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from onward.protocol import OnwardError, ProtocolError
-from onward.protocol.bare import BareError, Reader, encode_data, encode_string, encode_uint
+from onward.protocol.bare import BareError, BareReader, encode_data, encode_string, encode_uint
 
 NUMBERS = [
     (0, "00"),
@@ -24,7 +24,7 @@ NUMBERS = [
 @pytest.mark.parametrize(("number", "written"), NUMBERS)
 def test_a_number_is_written_as_in_the_examples_and_read_back(number: int, written: str) -> None:
     assert encode_uint(number).hex() == written
-    reader = Reader(bytes.fromhex(written))
+    reader = BareReader(bytes.fromhex(written))
     assert reader.uint() == number
     reader.finish()
 
@@ -64,30 +64,30 @@ def test_data_is_its_length_and_itself() -> None:
 )
 def test_a_broken_number_is_refused(written: str, reason: str) -> None:
     with pytest.raises(BareError) as caught:
-        Reader(bytes.fromhex(written)).uint()
+        BareReader(bytes.fromhex(written)).uint()
     assert str(caught.value) == f"not BARE: {reason}"
     assert caught.value.reason == reason
 
 
 def test_a_length_that_lies_is_refused_before_anything_is_made_of_it() -> None:
     with pytest.raises(BareError, match=r"a length of 18446744073709551615 bytes where 1 are left"):
-        Reader(bytes.fromhex("ffffffffffffffffff0161")).data()
+        BareReader(bytes.fromhex("ffffffffffffffffff0161")).data()
 
 
 def test_a_text_must_be_utf_8() -> None:
     with pytest.raises(BareError, match="not UTF-8"):
-        Reader(b"\x01\xff").string()
+        BareReader(b"\x01\xff").string()
 
 
 def test_bytes_behind_the_value_are_refused() -> None:
-    reader = Reader(b"\x01a\x00\x00")
+    reader = BareReader(b"\x01a\x00\x00")
     assert reader.string() == "a"
     with pytest.raises(BareError, match="2 bytes behind the value"):
         reader.finish()
 
 
 def test_reading_may_start_within() -> None:
-    reader = Reader(b"\xff\x02", position=1)
+    reader = BareReader(b"\xff\x02", position=1)
     assert reader.uint() == 2
     assert reader.position == 2
 
@@ -101,18 +101,18 @@ def test_the_error_is_of_the_tree_and_a_value_error() -> None:
 @given(st.integers(0, (1 << 64) - 1), st.text(), st.binary())
 def test_values_one_after_the_other_are_read_back(number: int, text: str, data: bytes) -> None:
     written = encode_uint(number) + encode_string(text) + encode_data(data)
-    reader = Reader(written)
+    reader = BareReader(written)
     assert (reader.uint(), reader.string(), reader.data()) == (number, text, data)
     reader.finish()
     for cut in range(len(written)):
-        short = Reader(written[:cut])
+        short = BareReader(written[:cut])
         with pytest.raises(BareError):
             _ = short.uint(), short.string(), short.data()
 
 
 @given(st.binary(max_size=40))
 def test_anything_is_read_or_refused_with_the_documented_error(data: bytes) -> None:
-    reader = Reader(data)
+    reader = BareReader(data)
     try:
         number = reader.uint()
         rest = reader.string()

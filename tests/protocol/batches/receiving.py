@@ -5,12 +5,12 @@ from __future__ import annotations
 from pyroaring import BitMap64
 
 from onward.protocol.batches import (
-    Batch,
     BatchAnswer,
     BatchProgress,
     BatchReceiver,
+    BatchStatus,
     Reason,
-    Status,
+    RowBatch,
 )
 
 __all__ = ["accepted", "batch", "duplicate", "numbers", "refused", "take"]
@@ -18,11 +18,11 @@ __all__ = ["accepted", "batch", "duplicate", "numbers", "refused", "take"]
 
 def batch(
     first: int, *rows: bytes, last: bool = False, epoch: int = 0, partition: int = 0
-) -> Batch:
-    return Batch("q", partition, epoch, first, rows, last)
+) -> RowBatch:
+    return RowBatch("q", partition, epoch, first, rows, last)
 
 
-def take(receiver: BatchReceiver, sent: Batch) -> tuple[tuple[bytes, ...], BatchAnswer]:
+def take(receiver: BatchReceiver, sent: RowBatch) -> tuple[tuple[bytes, ...], BatchAnswer]:
     """Send a batch; return the rows that were handed on, and the answer."""
     found = receiver.receive(sent)
     if isinstance(found, BatchAnswer):
@@ -36,12 +36,12 @@ def numbers(progress: BatchProgress) -> list[int]:
 
 
 def accepted(expected: int) -> BatchAnswer:
-    return BatchAnswer(Status.ACCEPTED, expected)
+    return BatchAnswer(BatchStatus.ACCEPTED, expected)
 
 
 def duplicate(expected: int) -> BatchAnswer:
-    return BatchAnswer(Status.DUPLICATE, expected)
+    return BatchAnswer(BatchStatus.DUPLICATE, expected)
 
 
 def refused(reason: Reason, expected: int) -> BatchAnswer:
-    return BatchAnswer(Status.REFUSED, expected, reason)
+    return BatchAnswer(BatchStatus.REFUSED, expected, reason)

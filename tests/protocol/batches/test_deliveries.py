@@ -8,13 +8,13 @@ from random import Random
 from hypothesis import given, settings, strategies as st
 
 from onward.protocol.batches import (
-    Batch,
     BatchAnswer,
     BatchOptions,
     BatchProgress,
     BatchReceiver,
     BatchRows,
     Reason,
+    RowBatch,
 )
 from tests.protocol.batches.receiving import (
     accepted,
@@ -37,7 +37,7 @@ class Trouble:
         self.random = random
         self.receiver = BatchReceiver()
         self.taken: dict[int, list[bytes]] = {partition: [] for partition in range(3)}
-        self.delayed: list[Batch] = []
+        self.delayed: list[RowBatch] = []
         self.truth = {
             partition: [
                 [b"%d/%d/%d" % (partition, epoch, row) for row in range(random.randrange(9))]
@@ -46,7 +46,7 @@ class Trouble:
             for partition in range(3)
         }
 
-    def arrive(self, sent: Batch) -> BatchAnswer:
+    def arrive(self, sent: RowBatch) -> BatchAnswer:
         found = self.receiver.receive(sent)
         if isinstance(found, BatchAnswer):
             return found
@@ -55,7 +55,7 @@ class Trouble:
         self.taken[sent.partition].extend(found.rows)
         return self.receiver.taken(found)
 
-    def send(self, sent: Batch) -> BatchAnswer | None:
+    def send(self, sent: RowBatch) -> BatchAnswer | None:
         random = self.random
         for _ in range(random.choice((0, 1, 1, 1, 2))):
             if self.delayed and random.random() < 0.3:
@@ -73,7 +73,9 @@ class Trouble:
         rows, at, size = self.truth[partition][epoch], 0, self.random.randint(1, 4)
         while True:
             last = at + size >= len(rows)
-            answer = self.send(Batch("q", partition, epoch, at, tuple(rows[at : at + size]), last))
+            answer = self.send(
+                RowBatch("q", partition, epoch, at, tuple(rows[at : at + size]), last)
+            )
             done = answer is not None and answer.done
             yield done and last
             at += size if done else 0
@@ -116,9 +118,9 @@ def test_with_two_receivers_all_is_taken_and_by_each_once_and_in_order(seed: int
     truth = [[b"%d/%d" % (epoch, row) for row in range(random.randrange(9))] for epoch in range(5)]
     begun: tuple[set[int], set[int]] = (set(), set())
     ended: tuple[set[int], set[int]] = (set(), set())
-    late = list[tuple[int, Batch]]()
+    late = list[tuple[int, RowBatch]]()
 
-    def arrive(to: int, sent: Batch) -> None:
+    def arrive(to: int, sent: RowBatch) -> None:
         found = receivers[to].receive(sent)
         if isinstance(found, BatchRows):
             taken[to].extend(found.rows)
@@ -133,7 +135,7 @@ def test_with_two_receivers_all_is_taken_and_by_each_once_and_in_order(seed: int
             starts = range(0, max(1, len(rows)), size)
             for at in starts if cut == 10 else starts[: cut % len(starts)]:
                 part = tuple(rows[at : at + size])
-                sent = Batch("q", 0, epoch, at, part, last=at + size >= len(rows))
+                sent = RowBatch("q", 0, epoch, at, part, last=at + size >= len(rows))
                 arrive(to, sent)
                 begun[to].add(epoch)
                 ended[to].update([epoch] if sent.last else [])
@@ -165,7 +167,7 @@ class Job:
         self.kept: list[BatchProgress] = []
         self.taken: list[bytes] = []
         self.answered: set[bytes] = set()
-        self.delayed: list[Batch] = []
+        self.delayed: list[RowBatch] = []
         self.forgotten: set[int] = set()
         self.forgot = 0
 
@@ -173,7 +175,7 @@ class Job:
         self.forgot += self.receiver.statistics().forgotten_epochs
         self.receiver = BatchReceiver(self.options, self.kept)
 
-    def arrive(self, sent: Batch) -> BatchAnswer:
+    def arrive(self, sent: RowBatch) -> BatchAnswer:
         found = self.receiver.receive(sent)
         if isinstance(found, BatchRows):
             if self.random.random() < 0.1:
@@ -192,7 +194,7 @@ class Job:
         """Send an epoch from row 0 on; return whether the run ended well."""
         random, size = self.random, self.random.randint(1, 4)
         for at in range(0, max(1, len(rows)), size):
-            sent = Batch("q", 0, epoch, at, tuple(rows[at : at + size]), at + size >= len(rows))
+            sent = RowBatch("q", 0, epoch, at, tuple(rows[at : at + size]), at + size >= len(rows))
             if random.random() < 0.2:
                 self.delayed.append(sent)
             if self.delayed and random.random() < 0.2:

@@ -15,22 +15,22 @@ from onward.protocol.batches import (
     MAX_QUERY,
     MAX_ROWS,
     MAX_TO,
-    Batch,
     BatchAnswer,
     BatchFrameError,
+    BatchStatus,
     BatchTooBig,
     Reason,
-    Status,
+    RowBatch,
     decode_answer,
     decode_batch,
     encode_answer,
     encode_batch,
 )
 
-BATCH = Batch("q", 3, 7, 500, (b"ab", b""), True, "r", 1)
+BATCH = RowBatch("q", 3, 7, 500, (b"ab", b""), True, "r", 1)
 NUMBERS = st.integers(0, 1 << 40)
 BATCHES = st.builds(
-    Batch,
+    RowBatch,
     query=st.text(st.characters(codec="utf-8"), min_size=1, max_size=25),
     partition=NUMBERS,
     epoch=NUMBERS,
@@ -51,20 +51,20 @@ def test_a_batch_is_these_bytes() -> None:
 
 
 def test_an_answer_is_these_bytes() -> None:
-    answer = BatchAnswer(Status.REFUSED, 500, Reason.GAP)
+    answer = BatchAnswer(BatchStatus.REFUSED, 500, Reason.GAP)
     assert encode_answer(answer).hex() == "8401 03 03 1901f4".replace(" ", "")
     assert decode_answer(encode_answer(answer)) == answer
     assert not answer.done
-    assert BatchAnswer(Status.DUPLICATE, 1).done
+    assert BatchAnswer(BatchStatus.DUPLICATE, 1).done
 
 
 @given(BATCHES)
-def test_what_was_written_is_read(batch: Batch) -> None:
+def test_what_was_written_is_read(batch: RowBatch) -> None:
     assert decode_batch(encode_batch(batch)) == batch
 
 
 @given(BATCHES, st.data())
-def test_a_batch_cut_short_is_refused(batch: Batch, data: st.DataObject) -> None:
+def test_a_batch_cut_short_is_refused(batch: RowBatch, data: st.DataObject) -> None:
     written = encode_batch(batch)
     with pytest.raises(BatchFrameError):
         decode_batch(written[: data.draw(st.integers(0, len(written) - 1))])
@@ -76,9 +76,9 @@ def test_rows_of_any_size_are_read(size: int) -> None:
     assert decode_batch(encode_batch(batch)) == batch
 
 
-@pytest.mark.parametrize("status", [Status.ACCEPTED, Status.DUPLICATE])
-def test_an_answer_that_is_no_refusal_has_no_reason(status: Status) -> None:
-    for answer in (BatchAnswer(status, 0, Reason.GAP), BatchAnswer(Status.REFUSED, 0)):
+@pytest.mark.parametrize("status", [BatchStatus.ACCEPTED, BatchStatus.DUPLICATE])
+def test_an_answer_that_is_no_refusal_has_no_reason(status: BatchStatus) -> None:
+    for answer in (BatchAnswer(status, 0, Reason.GAP), BatchAnswer(BatchStatus.REFUSED, 0)):
         with pytest.raises(BatchFrameError, match="for the reason"):
             decode_answer(encode_answer(answer))
 
@@ -179,7 +179,7 @@ def test_limits_are_looked_at_before_the_rows() -> None:
         (replace(BATCH, rows=(bytes(MAX_BATCH),)), "bytes, over"),
     ],
 )
-def test_what_could_not_be_read_is_not_written(batch: Batch, said: str) -> None:
+def test_what_could_not_be_read_is_not_written(batch: RowBatch, said: str) -> None:
     with pytest.raises(BatchFrameError, match=said):
         encode_batch(batch)
 

@@ -4,11 +4,11 @@ import cbor2
 import pytest
 
 from onward.protocol import MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, MalformedMessage
-from onward.protocol.ockam._cbor import MAX_SKIPPED_ITEMS, Reader
+from onward.protocol.ockam._cbor import MAX_SKIPPED_ITEMS, CborReader
 
 
-def reader(text: str) -> Reader:
-    return Reader(bytes.fromhex(text))
+def reader(text: str) -> CborReader:
+    return CborReader(bytes.fromhex(text))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_address_that_is_none(text: str, reason: str | None) -> None:
 def test_the_longest_value_and_the_longest_route_are_taken() -> None:
     longest = Address(0, b"v" * MAX_ADDRESS_VALUE)
     whole = (longest,) * MAX_ROUTE_LENGTH
-    assert Reader(cbor2.dumps([list(one) for one in whole])).route("a route") == whole
+    assert CborReader(cbor2.dumps([list(one) for one in whole])).route("a route") == whole
 
 
 @pytest.mark.parametrize("head", ["9841", "9f", "9bffffffffffffffff"])

@@ -12,7 +12,7 @@ from onward.protocol.ockam import (
     MAX_PARTS,
     Assembler,
     DatagramLimits,
-    Part,
+    DatagramPart,
     read_part,
     split_message,
 )
@@ -23,17 +23,18 @@ BODY = bytes(range(256)) * 8  # 2048 bytes: five parts
 def test_a_message_that_fits_is_one_part() -> None:
     (datagram,) = split_message(b"hello", 7)
     assert datagram == bytes.fromhex("85 01 07 00 01 45") + b"hello"
-    assert read_part(datagram) == Part(7, 0, 1, b"hello")
+    assert read_part(datagram) == DatagramPart(7, 0, 1, b"hello")
     assert Assembler().receive("a", datagram, 0.0) == b"hello"
 
 
 def test_no_datagram_is_longer_than_gets_through() -> None:
-    part = Part(0xFFFF, 0xFFFE, 0xFFFF, bytes(MAX_PART))
+    part = DatagramPart(0xFFFF, 0xFFFE, 0xFFFF, bytes(MAX_PART))
     assert len(part.serialize()) <= MAX_DATAGRAM
     assert read_part(part.serialize()) == part
     parts = [read_part(each) for each in split_message(BODY, 65535)]
     assert parts == [
-        Part(65535, index, 5, BODY[index * MAX_PART : (index + 1) * MAX_PART]) for index in range(5)
+        DatagramPart(65535, index, 5, BODY[index * MAX_PART : (index + 1) * MAX_PART])
+        for index in range(5)
     ]
 
 
@@ -48,9 +49,9 @@ def test_the_last_part_may_be_empty() -> None:
     # A Rust node sends one where the message fills the parts before it.
     assembler = Assembler()
     full = bytes(MAX_PART)
-    assert assembler.receive("a", Part(1, 0, 2, full).serialize(), 0.0) is None
-    assert assembler.receive("a", Part(1, 1, 2, b"").serialize(), 0.0) == full
-    for wrong in (Part(1, 0, 1, b""), Part(1, 0, 2, b"")):
+    assert assembler.receive("a", DatagramPart(1, 0, 2, full).serialize(), 0.0) is None
+    assert assembler.receive("a", DatagramPart(1, 1, 2, b"").serialize(), 0.0) == full
+    for wrong in (DatagramPart(1, 0, 1, b""), DatagramPart(1, 0, 2, b"")):
         with pytest.raises(MalformedMessage, match="missing or empty"):
             read_part(wrong.serialize())
 
@@ -58,7 +59,7 @@ def test_the_last_part_may_be_empty() -> None:
 @pytest.mark.parametrize(("index", "total"), [(0, 0), (1, 1), (65535, 65535)])
 def test_a_part_is_one_of_those_there_are(index: int, total: int) -> None:
     with pytest.raises(MalformedMessage):
-        read_part(Part(1, index, total, b"x").serialize())
+        read_part(DatagramPart(1, index, total, b"x").serialize())
 
 
 @given(order=st.permutations(split_message(BODY, 3)), again=st.lists(st.integers(0, 3)))
@@ -79,14 +80,14 @@ def test_parts_in_any_order_and_more_than_once_make_the_message(
 @pytest.mark.parametrize(
     "other",
     [
-        Part(1, 1, 3, b"bb"),  # another count
-        Part(1, 1, 4, b"b"),  # another length, and it is not the last
-        Part(1, 0, 4, b"bb"),  # another content
+        DatagramPart(1, 1, 3, b"bb"),  # another count
+        DatagramPart(1, 1, 4, b"b"),  # another length, and it is not the last
+        DatagramPart(1, 0, 4, b"bb"),  # another content
     ],
 )
-def test_a_part_that_cannot_be_of_the_same_message_is_of_a_newer_one(other: Part) -> None:
+def test_a_part_that_cannot_be_of_the_same_message_is_of_a_newer_one(other: DatagramPart) -> None:
     assembler = Assembler()
-    assembler.receive("a", Part(1, 0, 4, b"aa").serialize(), 0.0)
+    assembler.receive("a", DatagramPart(1, 0, 4, b"aa").serialize(), 0.0)
     assert assembler.receive("a", other.serialize(), 0.0) is None
     assert assembler.dropped == {"contradicted": 1}
     assert assembler.unfinished == 1
@@ -109,10 +110,10 @@ def test_a_message_that_is_or_will_be_too_long_is_given_up() -> None:
     limits = DatagramLimits(max_message=1000)
     for parts, dropped in (
         # So many parts of that length are too much, before the others are here.
-        ([Part(1, 0, 12, bytes(100))], {"too big": 1}),
+        ([DatagramPart(1, 0, 12, bytes(100))], {"too big": 1}),
         # The parts do not say how long they are; the sum does.
-        ([Part(1, 1, 2, bytes(600)), Part(1, 0, 2, bytes(600))], {"too big": 1}),
-        ([Part(1, 0, 1, bytes(1001))], {"too big": 1}),
+        ([DatagramPart(1, 1, 2, bytes(600)), DatagramPart(1, 0, 2, bytes(600))], {"too big": 1}),
+        ([DatagramPart(1, 0, 1, bytes(1001))], {"too big": 1}),
     ):
         assembler = Assembler(limits)
         assert [assembler.receive("a", each.serialize(), 0.0) for each in parts] == [None] * len(

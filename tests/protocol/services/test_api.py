@@ -13,8 +13,8 @@ from onward.protocol.services import (
     ApiRequest,
     ApiResponse,
     Method,
+    ResponseStatus,
     ServiceError,
-    Status,
     decode_request,
     decode_response,
     encode_request,
@@ -31,7 +31,7 @@ def test_reading_a_request_is_the_inverse_of_writing(request: ApiRequest) -> Non
     assert decode_request(encode_request(request)) == request
 
 
-@given(st.builds(ApiResponse, NUMBER, NUMBER, st.sampled_from(Status), BODY))
+@given(st.builds(ApiResponse, NUMBER, NUMBER, st.sampled_from(ResponseStatus), BODY))
 def test_reading_a_response_is_the_inverse_of_writing(response: ApiResponse) -> None:
     assert decode_response(encode_response(response)) == response
 
@@ -42,7 +42,7 @@ def test_the_bytes_are_ockams() -> None:
         ApiRequest(7, "echo", Method.GET)
     ).hex() == "0d a4 0107 02646563686f 0300 04f4".replace(" ", "")
     assert encode_response(
-        ApiResponse(1, 7, Status.OK)
+        ApiResponse(1, 7, ResponseStatus.OK)
     ).hex() == "0a a4 0101 0207 0318c8 04f4".replace(" ", "")
 
 

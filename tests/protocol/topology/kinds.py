@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.protocol.topology import KindOptions, Option, OptionType, Plan, read_topology
+from onward.protocol.topology import KindOptions, Option, OptionType, TopologyPlan, read_topology
 
 __all__ = ["KINDS", "plan_of", "problems_of"]
 
@@ -15,7 +15,7 @@ KINDS = {
 }
 
 
-def plan_of(text: str) -> Plan:
+def plan_of(text: str) -> TopologyPlan:
     """Read a file that there is nothing wrong with."""
     return read_topology(text, "t.toml", kinds=KINDS)
 

@@ -11,8 +11,8 @@ from onward.protocol.topology import (
     KindOptions,
     Option,
     OptionType,
-    Plan,
     TopologyError,
+    TopologyPlan,
     read_topology,
 )
 from onward.protocol.topology._values import one_of
@@ -71,7 +71,7 @@ options = {{ {2} }}
 """
 
 
-def plan_of(listener: str = "", link: str = "", outside: str = "") -> Plan:
+def plan_of(listener: str = "", link: str = "", outside: str = "") -> TopologyPlan:
     return read_topology(
         FILE.format(listener, link, outside),
         "t",

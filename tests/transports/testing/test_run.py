@@ -14,8 +14,8 @@ from onward.transports import MemoryTransport, TcpTransport
 from onward.transports.testing import (
     CASES,
     Case,
+    CaseOutcome,
     Claims,
-    Outcome,
     Report,
     conformance,
     known_claims,
@@ -101,7 +101,7 @@ def test_what_fails_is_told() -> None:
     assert str(report).splitlines()[1] == "                it does not hold"
     assert str(report).endswith("0 ok, 2 failed, 0 not claimed")
     assert Report("memory://", ()).passed
-    assert Outcome(cases[0]).word == "ok"
+    assert CaseOutcome(cases[0]).word == "ok"
 
 
 def test_a_timeout_of_the_transport_is_no_timeout_of_the_case() -> None:
