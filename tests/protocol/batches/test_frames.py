@@ -138,7 +138,7 @@ def test_what_is_no_batch_is_refused(frame: bytes, said: str) -> None:
         (b"", "cut short"),
         (cbor2.dumps([1, 1, 0]), "3 parts"),
         (cbor2.dumps([2, 1, 0, 0]), "version 2"),
-        (cbor2.dumps([1, 4, 0, 0]), "no Status 4"),
+        (cbor2.dumps([1, 4, 0, 0]), "no BatchStatus 4"),
         (cbor2.dumps([1, 3, 99, 0]), "no Reason 99"),
         (cbor2.dumps([1, 1, 0, 0]) + b"\0", "1 byte behind"),
     ],
