@@ -30,6 +30,7 @@ from _wire import (
     CANCEL,
     COMPLETE,
     ERROR,
+    KEEPALIVE,
     NEXT,
     REQUEST_N,
     STREAM_ID,
@@ -37,6 +38,7 @@ from _wire import (
     Interaction,
     Routing,
     element_frame,
+    frame,
     frames_of,
     numbers,
     request_frame,
@@ -182,13 +184,15 @@ class _Destination(_Peer):
         data = self.read()
         answers: list[bytes | bytearray] = []
         end = 0
-        for type_and_flags, stream_id, _, end in frames_of(data):
+        for type_and_flags, stream_id, begin, end in frames_of(data):
             kind = type_and_flags & TYPE
             if kind == self._forgotten:
                 start = end - self._data_size
                 board.done(int.from_bytes(data[start : start + NUMBER_SIZE]))
             elif kind in self._answers:
                 answers.append(self._answer(kind, stream_id))
+            elif kind == KEEPALIVE:  # a broker asks a quiet destination whether it is there
+                answers.append(frame(0, KEEPALIVE, data[begin:end]))
             elif kind not in (REQUEST_N, CANCEL):
                 raise RuntimeError(f"not a request: type and flags {type_and_flags:#06x}")
         self._rest = data[end:]

@@ -93,6 +93,7 @@ class Shape:
         answer: The frame from the destination to the requester.
         numbers: The first number of a request, and the step to the next.
         connect: Opens a connection to a port for a service name, or a requester's name.
+        keep_alive: Called with the destination's connection before each window, if given.
         text: Whether numbers are written in hexadecimal digits.
     """
 
@@ -101,6 +102,7 @@ class Shape:
     numbers: tuple[int, int]
     connect: Callable[[int, str], socket.socket]
     text: bool = False
+    keep_alive: Callable[[socket.socket], None] | None = None
 
     def octets(self, given: array.array[int]) -> bytes:
         """Return the encoded numbers."""
@@ -121,6 +123,7 @@ def rsocket_shape(data: bytes = DATA) -> Shape:
         Sent(answer, STREAM_ID, answer, STREAM_ID, same),
         (1, 2),
         connect,
+        keep_alive=exchange_keepalive,
     )
 
 
@@ -139,14 +142,26 @@ def connect(port: int, name: str) -> socket.socket:
     """Open a connection to a broker and register a route with this service name."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # KEEPALIVE is answered after the frames before it, so the route is registered by then.
+    connection.sendall(setup_frame(name))
+    try:
+        # KEEPALIVE is answered after the frames before it, so the route is registered by then.
+        exchange_keepalive(connection)
+    except RuntimeError:
+        connection.close()
+        raise
+    return connection
+
+
+def exchange_keepalive(connection: socket.socket) -> None:
+    """Send KEEPALIVE on a connection without traffic, and receive the answer.
+
+    A broker asks a destination that was quiet for KEEPALIVE, in the middle of a window.
+    """
     position = bytes(8)
     answer = frame(0, KEEPALIVE, position)
-    connection.sendall(setup_frame(name) + frame(0, KEEPALIVE_RESPOND, position))
+    connection.sendall(frame(0, KEEPALIVE_RESPOND, position))
     if (received := connection.recv(len(answer), socket.MSG_WAITALL)) != answer:
-        connection.close()
         raise RuntimeError(f"not an answer to KEEPALIVE: {received!r}")
-    return connection
 
 
 class _Peer:
@@ -185,6 +200,12 @@ class _Destination(_Peer):
     def __init__(self, port: int, shape: Shape) -> None:
         super().__init__(port, SERVICE, shape, shape.request)
         self._answer = shape.answer
+        self._keep_alive = shape.keep_alive
+
+    def keep_alive(self) -> None:
+        """Show the broker that the destination is there."""
+        if self._keep_alive is not None:
+            self._keep_alive(self.socket)
 
     def receive(self) -> None:
         """Answer the requests received."""
@@ -251,9 +272,11 @@ class Load:
 
     Attributes:
         requesters: Each has its own connection and its share of the requests in flight.
+        destination: The destination.
     """
 
     requesters: list[_Requester]
+    destination: _Destination
     _selector: selectors.BaseSelector
 
     def run(self, requests: int) -> Window:
@@ -269,6 +292,7 @@ class Load:
         share = requests // len(self.requesters)
         for requester in self.requesters:
             requester.prepare(share)
+        self.destination.keep_alive()
         started = time.perf_counter()
         for requester in self.requesters:
             requester.start()
@@ -306,7 +330,7 @@ def open_load(
         for peer in (destination, *senders):
             selector.register(peer.socket, selectors.EVENT_READ, peer)
         try:
-            yield Load(senders, selector)
+            yield Load(senders, destination, selector)
         finally:
             for peer in (destination, *senders):
                 peer.socket.close()

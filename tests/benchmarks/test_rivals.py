@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import os
+import socket
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -202,3 +203,23 @@ def test_the_soak_is_no_benchmark() -> None:
     assert "soak" not in [file.stem for file in run.benchmarks([])]
     with pytest.raises(SystemExit, match="no such benchmark: soak"):
         run.benchmarks(["soak"])
+
+
+def test_a_destination_that_is_asked_whether_it_is_there_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, brokers = socket.socketpair()
+    monkeypatch.setattr(mixedload, "connect", lambda port, name: ours)
+    with ours, brokers:
+        destination = mixedload._Destination(0, b"y" * 8)
+        brokers.sendall(wire.frame(0, wire.KEEPALIVE_RESPOND, b"position"))
+        destination.receive(mixedload._Board(0, 1))
+        assert brokers.recv(64) == wire.frame(0, wire.KEEPALIVE, b"position")
+
+
+def test_a_window_begins_with_a_keepalive_of_its_destination() -> None:
+    ours, brokers = socket.socketpair()
+    with ours, brokers:
+        brokers.sendall(wire.frame(0, wire.KEEPALIVE, bytes(8)))
+        rawload.rsocket_shape().keep_alive(ours)
+        assert brokers.recv(64) == wire.frame(0, wire.KEEPALIVE_RESPOND, bytes(8))
