@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from ._errors import AddressError, RouteTooLong
+from ._route_hints import hint_for
 
 __all__ = [
     "LOCAL",
@@ -65,6 +66,9 @@ RSOCKET: Final = 33
 _PLAIN = re.compile(r"[A-Za-z0-9_\-.:/@,+*~=&?!$()\[\]{}|;^ ]*")
 _HOP = " => "
 
+_MAX_SHOWN: Final = 400
+"""Most characters of a route in an error."""
+
 
 class Address(NamedTuple):
     """One step of a route.
@@ -90,9 +94,13 @@ class Address(NamedTuple):
         Raises:
             AddressError: The type is not a number from 0 to 255, there is a second `#`,
                 a percent-escape is broken, the value is empty or too long, or has a lone
-                surrogate, which UTF-8 cannot write.
+                surrogate, which UTF-8 cannot write. Or it is a usual mistake, such as a URI;
+                the error has the right form.
         """
-        head, mark, tail = text.strip().partition("#")
+        text = text.strip()
+        if (hint := hint_for(text)) is not None:
+            raise AddressError(text, *hint)
+        head, mark, tail = text.partition("#")
         if not mark:
             head, tail = "0", head
         if "#" in tail:
@@ -164,7 +172,7 @@ def route(*steps: RouteLike) -> Route:
         if isinstance(step, Address):
             made.append(step)
         elif isinstance(step, str):
-            made.extend(Address.parse(part) for part in step.split("=>") if step.strip())
+            made += _parsed(step)
         elif isinstance(step, bytes):
             made.append(address(step))
         else:
@@ -172,6 +180,43 @@ def route(*steps: RouteLike) -> Route:
     if len(made) > MAX_ROUTE_LENGTH:
         raise RouteTooLong(len(made), MAX_ROUTE_LENGTH)
     return tuple(made)
+
+
+def _parsed(text: str) -> list[Address]:
+    """Read the addresses of a text; an error tells which one is wrong, and the right text."""
+    made: list[Address] = []
+    parts = text.split("=>") if text.strip() else []
+    for number, part in enumerate(parts, 1):
+        try:
+            made.append(Address.parse(part))
+        except AddressError as error:
+            if len(parts) > 1:
+                error.where = f", number {number} of {text[:_MAX_SHOWN]!r}"
+            error.written = _written(parts)
+            raise
+    return made
+
+
+def _written(parts: list[str]) -> str:
+    """Return the right form of the parts of a route, or "" if it is not known."""
+    right: list[str] = []
+    left = parts[::-1]
+    while left and len(right) < MAX_ROUTE_LENGTH:
+        part = left.pop().strip()
+        hint = hint_for(part)
+        if hint is None:
+            try:
+                Address.parse(part)
+            except AddressError:
+                return ""
+            right.append(part)
+        elif hint.written:
+            # It may have a mistake of another kind, and be several addresses.
+            left += hint.written.split("=>")[::-1]
+        else:
+            return ""
+    text = _HOP.join(right)
+    return "" if left or len(text) > _MAX_SHOWN else text
 
 
 def parse_route(text: str) -> Route:

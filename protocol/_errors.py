@@ -105,15 +105,20 @@ class AddressError(ProtocolError):
     Attributes:
         text: The input.
         reason: What is wrong with it.
+        written: The right form of the input, or of the route it is in; empty if it is not known.
+        where: The place of the input in a route, or empty.
     """
 
-    def __init__(self, text: object, reason: str) -> None:
-        super().__init__(text, reason)
+    def __init__(self, text: object, reason: str, written: str = "") -> None:
+        super().__init__(text, reason, written)
         self.text = text
         self.reason = reason
+        self.written = written
+        self.where = ""
 
     def __str__(self) -> str:
-        return f"bad address {self.text!r}: {self.reason}"
+        right = f"; write `{self.written}`" if self.written else ""
+        return f"bad address {self.text!r}{self.where}: {self.reason}{right}"
 
 
 class RouteError(ProtocolError):

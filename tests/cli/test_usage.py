@@ -39,3 +39,26 @@ def test_words_are_taken_in_any_spelling(capsys: pytest.CaptureFixture[str]) -> 
         with pytest.raises(SystemExit):
             main(["broker", *given, "--nonsense"])
         assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("send", "f -> echo", "hi"), "write `f => echo`"),
+        (("request", "tcp://h:1 => echo", "hi"), "write `1#h:1 => echo`"),
+        (("trace", "127.0.0.1:1 => echo"), "write `1#127.0.0.1:1 => echo`"),
+        (("node", "--expose", "echo, relay"), "'=>' stands between the addresses of a route"),
+    ],
+)
+def test_a_usual_mistake_in_a_route_is_told_with_the_right_form(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_ipv6_host_without_brackets_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["request", "1#::1:4000 => echo", "hi"]) == 2
+    assert "an IPv6 host has brackets: [::1]:4000" in capsys.readouterr().err

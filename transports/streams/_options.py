@@ -204,6 +204,10 @@ def parse_websocket_uri(uri: str, scheme: str) -> tuple[str, int, str]:
     return host, port, "" if parts.path == "/" else parts.path
 
 
+_IPV6: Final = frozenset("0123456789abcdefABCDEF:.")
+"""The characters of an IPv6 address."""
+
+
 def parse_endpoint(text: str) -> tuple[str, int]:
     """Return host and port of `host:port`; an IPv6 address is written in brackets.
 
@@ -214,6 +218,8 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
     if not mark or not host or (":" in host) != bracketed:
+        if host.count(":") > 1 and set(host) <= _IPV6:
+            raise AddressError(text, f"an IPv6 host has brackets: [{host}]:{port}")
         raise AddressError(text, "not host:port")
     if len(port) > 5 or not port.isdecimal() or port != str(int(port)) or int(port) > 65535:
         raise AddressError(text, "the port is not a number from 0 to 65535")

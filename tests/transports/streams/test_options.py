@@ -73,6 +73,11 @@ def test_no_endpoints(text: str) -> None:
         parse_endpoint(text)
 
 
+def test_an_ipv6_host_without_brackets_is_told_of() -> None:
+    with pytest.raises(AddressError, match=r"an IPv6 host has brackets: \[fe80::1\]:4000$"):
+        parse_endpoint("fe80::1:4000")
+
+
 @pytest.mark.parametrize(
     "uri",
     [
