@@ -16,6 +16,7 @@ from ._errors import (
     RuleInUse,
     TooManyRequests,
     UnknownScheme,
+    Unresolved,
     WouldDeadlock,
 )
 from ._node import Node
@@ -27,6 +28,7 @@ from .instruments._observer import Observer, Tracer
 from .instruments._statistics import NodeStatistics, WorkerStatistics
 from .pykka._future import LoopFuture
 from .routing._dead_letters import DeadLetter, DeadLetters
+from .routing._pending import Pending
 from .routing._router import Rule
 from .runtime._policy import MailboxOptions, NodeLimits, OnFailure, Overflow, Supervision
 from .runtime._timer import Timer
@@ -53,6 +55,7 @@ __all__ = [
     "Observer",
     "OnFailure",
     "Overflow",
+    "Pending",
     "Refused",
     "RoutingLoop",
     "Rule",
@@ -65,6 +68,7 @@ __all__ = [
     "Transport",
     "TypedWorker",
     "UnknownScheme",
+    "Unresolved",
     "Worker",
     "WorkerStatistics",
     "WouldDeadlock",

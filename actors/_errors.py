@@ -14,7 +14,8 @@ OnwardError
     │   ├── Expired           its deadline passed before a worker took it up
     │   ├── Refused           an error reply says that it was not handed over
     │   ├── RoutingLoop       a message was rerouted or passed on too often
-    │   └── TooManyRequests   the node waits for too many answers already
+    │   ├── TooManyRequests   the node waits for too many answers already
+    │   └── Unresolved        a rule did not resolve an address, or not in time
     └── InDoubt
         └── GivenUp           an error reply says that it was handed over, or may have been
 ```
@@ -38,6 +39,7 @@ __all__ = [
     "RuleInUse",
     "TooManyRequests",
     "UnknownScheme",
+    "Unresolved",
     "WouldDeadlock",
 ]
 
@@ -188,3 +190,12 @@ class TooManyRequests(NotDelivered):
     """The node waits for as many answers as it may; the request was not sent."""
 
     reason = "too many requests in flight"
+
+
+class Unresolved(NotDelivered):
+    """A rule has not resolved an address, so the message was not handed over.
+
+    It has waited too long, or there was no room for it to wait, or the rule refused it.
+    """
+
+    reason = "unresolved"

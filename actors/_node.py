@@ -166,6 +166,7 @@ class Node(Workers):
             await lifecycle.stop_in_order([cell for cell in tops if cell not in last], sooner)
             for transport in self._transports.take_all():
                 await self._stop_transport(transport, sooner)
+            self._rules.pending.close()
             self._requests.close(self.name)
             await lifecycle.stop_in_order(last, max(deadline, loop.time() + LAST_SECONDS))
         finally:

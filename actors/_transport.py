@@ -94,8 +94,10 @@ class Transports:
         """Add a class for its scheme and address type, with precedence over entry points.
 
         Raises:
+            TypeError: The class declares no scheme or address type.
             ValueError: The node uses another class for the scheme.
         """
+        check_transport(transport_class)
         present = self._classes.setdefault(transport_class.scheme, transport_class)
         if present is not transport_class:
             raise ValueError(
@@ -108,11 +110,13 @@ class Transports:
 
         Raises:
             UnknownScheme: There is none.
+            TypeError: The class declares no scheme or address type.
         """
         scheme = uri.partition("://")[0]
         if scheme not in self._classes:
             for entry in entry_points(group=GROUP, name=scheme):
-                self._classes[scheme] = entry.load()
+                self._classes[scheme] = found = check_transport(entry.load())
+                self._look_at_type(entry, found)
         if scheme not in self._classes:
             names = {*self._classes, *(entry.name for entry in entry_points(group=GROUP))}
             raise UnknownScheme(uri, tuple(sorted(names)))
@@ -123,15 +127,29 @@ class Transports:
         for transport_class in self._classes.values():
             if transport_class.address_type == address_type:
                 return self.make(transport_class)
+        # Looked up once: afterwards its rule is installed, or it cannot be loaded.
+        entry = self._by_type().pop(str(address_type), None)
+        return None if entry is None else self._load(entry, address_type)
+
+    def _by_type(self) -> dict[str, EntryPoint]:
         if self._types is None:
             self._types = {entry.name: entry for entry in entry_points(group=TYPES_GROUP)}
-        # Looked up once: afterwards its rule is installed, or it cannot be loaded.
-        entry = self._types.pop(str(address_type), None)
-        return None if entry is None else self._load(entry, address_type)
+        return self._types
+
+    def _look_at_type(self, entry: EntryPoint, found: type[Transport]) -> None:
+        """Warn of a transport that a message to its addresses would not load."""
+        kind = found.address_type
+        if kind is None or str(kind) in self._by_type() or found in self._made:
+            return
+        text = (
+            "%s resolves addresses of type %d, but no entry point %r in the group %s names it: "
+            "before its first use by URI, messages to them raise UnknownAddressType"
+        )
+        _logger.warning(text, entry.value, kind, str(kind), TYPES_GROUP)
 
     def _load(self, entry: EntryPoint, address_type: int) -> Transport | None:
         try:
-            found: type[Transport] = entry.load()
+            found = check_transport(entry.load())
         except Exception:
             # With a broken plug-in the sender gets `UnknownAddressType`.
             _logger.exception("the transport for addresses of type %s cannot be loaded", entry.name)
@@ -163,3 +181,20 @@ class Transports:
                 self._node.add_rule(transport_class.address_type, rule, owner=transport)
             self._made[transport_class] = transport
         return transport
+
+
+def check_transport(found: type[Transport]) -> type[Transport]:
+    """Return a class that declares what a node has to know of a transport.
+
+    Raises:
+        TypeError: It does not.
+    """
+    scheme: object = getattr(found, "scheme", None)
+    kind: object = getattr(found, "address_type", False)
+    name = getattr(found, "__qualname__", repr(found))
+    if not isinstance(scheme, str) or not scheme:
+        raise TypeError(f"{name} is no transport: its `scheme` is {scheme!r}, not a text")
+    if not (kind is None or (type(kind) is int and 0 < kind <= 255)):
+        text = "its `address_type` is neither None nor a number from 1 to 255"
+        raise TypeError(f"{name} is no transport: {text}")
+    return found

@@ -376,6 +376,7 @@ class Workers(Guarding):
                 cell.give_up()
             except Exception as error:  # noqa: BLE001 - the others must be given up too
                 self.fault("giving up a worker", error)
+        self._rules.pending.close()
 
     def forked(self) -> None:
         """Drop all workers without dead letters in a forked process; they run on in its parent."""
@@ -383,6 +384,7 @@ class Workers(Guarding):
         # Another thread may have held a lock when the process was forked.
         self.lock = threading.RLock()
         self.dead_letters.forked()
+        self._rules.pending.forked()
         cells, self.table = self._cells(), {}
         self._retired[-1] = 0
         for cell in cells:
@@ -407,6 +409,7 @@ class Workers(Guarding):
             name=self.name,
             worker_count=self._retired[-1],
             requests=self._requests.count,
+            pending=len(self._rules.pending),
             handled=totals[0],
             failed=totals[1],
             refused=totals[2],

@@ -65,6 +65,9 @@ class NodeStatistics:
     requests: int
     """Requests waiting for an answer."""
 
+    pending: int
+    """Messages waiting until a rule can resolve their addresses."""
+
     handled: int
     """Messages taken from mailboxes."""
 

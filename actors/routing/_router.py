@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
+from math import inf
 from threading import get_ident
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard, cast
@@ -31,12 +32,13 @@ from ...protocol import (
     counted,
     route as route_of,
 )
-from .._errors import RoutingLoop, RuleInUse
+from .._errors import RoutingLoop, RuleInUse, Unresolved
 from ..instruments._observer import Tracer
 from ..runtime._mailbox import Target
 from ..runtime._policy import NodeLimits
 from ..runtime._room import Room, put_when_room
 from ..runtime._run_queue import Phase
+from ._pending import Pending, PendingTable
 from ._requests import LATE_ANSWER, RandomAddresses
 from ._undeliverable import Undeliverable, note_lost
 
@@ -53,18 +55,19 @@ ANSWERED_ERROR: Final = "answer to an error reply"
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
-Rule: TypeAlias = Callable[[Message], Message | None]
-"""Returns a message with its first address replaced, or `None` if it took the message over."""
+Rule: TypeAlias = Callable[[Message], Message | list[Message] | Pending | None]
+"""A function that resolves the first address of a message; see `Node.add_rule`."""
 
 
 class Rules:
-    """The rules of a node and their owners, by address type."""
+    """The rules of a node and their owners, by address type, and the messages that wait for one."""
 
-    __slots__ = ("made", "owners")
+    __slots__ = ("made", "owners", "pending")
 
-    def __init__(self) -> None:
+    def __init__(self, router: Router) -> None:
         self.made: dict[int, Rule] = {}
         self.owners: dict[int, object] = {}
+        self.pending: Final = PendingTable(router)
 
 
 class Router(Undeliverable):
@@ -90,7 +93,7 @@ class Router(Undeliverable):
         self.table: dict[Address, Target] = {}
         self.lock = threading.RLock()
         self.random_address = RandomAddresses().take
-        self._rules: Final = Rules()
+        self._rules: Final = Rules(self)
         self.tracer: Tracer | None = None
         self.recorder: Recorder | None = None
         self.event_log: EventLog | None = None
@@ -207,7 +210,7 @@ class Router(Undeliverable):
         finally:
             self.context.run(self._drain, self.limits.batch)
 
-    def _reroute(self, message: Message) -> None:
+    def _reroute(self, message: Message, *, until: float = inf, copied: bool = False) -> None:
         if self.phase is Phase.NOT_STARTED or self.phase is Phase.CLOSED:
             raise self.stopped_error()
         if not message[0]:
@@ -239,10 +242,65 @@ class Router(Undeliverable):
                 rewritten = rule(message)
             except AddressError as error:
                 raise UnreadableAddress(first, error.reason) from error
-            if rewritten is None:
-                return
+            if type(rewritten) is not Message:
+                rewritten = self._kept_or_copied(message, rewritten, until, copied)
+                if rewritten is None:
+                    return
             message, first = rewritten, rewritten.to
         raise RoutingLoop(first, f"more than {counted(self.limits.reroutes, 'time')}")
+
+    def _kept_or_copied(
+        self,
+        message: Message,
+        answer: Message | list[Message] | Pending | None,
+        until: float,
+        copied: bool,
+    ) -> Message | None:
+        """Act on the answer of a rule that is not one message.
+
+        Returns:
+            The message to resolve again, if there is one.
+        """
+        if isinstance(answer, Pending):
+            return None if self._rules.pending.keep(message, answer, until) else message
+        if isinstance(answer, list):
+            if copied:
+                raise RoutingLoop(message.to, "copied by a second rule")
+            self._send_copies(message.to, answer)
+            return None
+        return answer
+
+    def _send_copies(self, first: Address, copies: list[Message]) -> None:
+        """Deliver the messages that a rule has made of one.
+
+        Raises:
+            DeliveryError: None could be delivered. If only some could not, these are dead letters.
+        """
+        failures: list[tuple[Message, OnwardError]] = []
+        for each in copies:
+            try:
+                self._reroute(each, copied=True)
+            except OnwardError as error:
+                failures.append((each, error))
+        if len(failures) == len(copies):
+            raise failures[0][1] if failures else Unresolved(first, "its rule names no receiver")
+        for each, failure in failures:
+            self.dead_letter(each, failure)
+
+    def resolve_again(self, message: Message, until: float) -> None:
+        """Ask the rule again for a message that has waited for it. On the loop's thread.
+
+        Args:
+            message: The message.
+            until: The time until which it may wait.
+        """
+        try:
+            self._reroute(message, until=until)
+        except OnwardError as error:
+            self.lose(message, error)
+        except Exception as fault:  # noqa: BLE001 - a rule is user code; the next must be asked
+            self.fault("resolving an address", fault)
+            self.lose(message, Unresolved(message.to, "its rule failed"))
 
     def _rule(self, address: Address) -> Rule | None:
         rule = self._rules.made.get(address.type)
@@ -503,9 +561,13 @@ class Router(Undeliverable):
 
         Args:
             address_type: 1 to 255. A worker at the same address has precedence.
-            rule: Function that returns a message with its first address replaced, or `None`
-                when it has taken the message over. It runs on the sender's thread, must not
-                block, and raises its errors to the sender.
+            rule: Function that returns the message with its first address replaced; a list of
+                such messages, for several receivers; a `Pending`, so that the node keeps the
+                message until the rule can resolve it; or `None` when it has taken the message
+                over. It runs on the sender's thread, must not block, and raises its errors to the
+                sender. Of several messages, those that cannot be delivered are dead letters; only
+                if none can is the first error raised. A rule for one of them may not return
+                several again.
             owner: The owner of the rule, by default the rule itself. Only the owner can replace
                 its rule.
 
@@ -525,6 +587,8 @@ class Router(Undeliverable):
     def remove_rule(self, address_type: int, *, owner: object = None) -> bool:
         """Remove the rule for a type of address, if it is the owner's.
 
+        Messages that wait for the rule are lost, with `UnknownAddressType`.
+
         Args:
             address_type: The type.
             owner: The owner of the rule; by default a rule is removed that was added without
@@ -540,7 +604,8 @@ class Router(Undeliverable):
                 return False
             del self._rules.owners[address_type]
             del self._rules.made[address_type]
-            return True
+        self._rules.pending.remove_type(address_type)
+        return True
 
 
 def _owner_text(owner: object) -> str:

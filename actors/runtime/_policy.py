@@ -98,6 +98,11 @@ class NodeLimits:
         drain: Messages a node handles before its event loop does other things.
         reroutes: Times the rules may rewrite one message. More: `RoutingLoop`.
         requests: Requests that wait for an answer. More: `TooManyRequests`.
+        pending: Messages that wait until a rule can resolve their addresses (`Pending`). Those
+            that came over one link may be as many as there are free places. More: `Unresolved`.
+        pending_bytes: Bytes of these messages, routes included. More: `Unresolved`.
+        pending_timeout: Time that such a message waits, in seconds, unless the rule gives another.
+            Then the message is lost: `Unresolved`.
         late_answers: Given-up requests that are remembered, so that their answers are known to
             be late. An answer to an older one is for an unknown address.
         timers: Timers of one worker. More: `LimitReached`.
@@ -130,6 +135,9 @@ class NodeLimits:
     drain: Count = 1024
     reroutes: Size = 8
     requests: Size = 100_000
+    pending: Size = 10_000
+    pending_bytes: Size = 16 * 1024 * 1024
+    pending_timeout: SecondsOrZero = 5.0
     late_answers: Size = 10_000
     timers: Size = 10_000
     waiting_senders: Size = 1000

@@ -104,6 +104,43 @@ def test_a_transport_of_another_type_than_its_entry_point_says(
     )
 
 
+def test_a_transport_whose_type_no_entry_point_names(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = types.ModuleType("plugged_transport")
+    module.Plugged = Plugged  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "plugged_transport", module)
+    entry = EntryPoint("plugged", "plugged_transport:Plugged", GROUP)
+    monkeypatch.setattr(
+        _transport, "entry_points", lambda group, name=None: [entry] if group == GROUP else []
+    )
+    transports = Transports(Node())
+    assert transports.for_type(210) is None
+    made = transports.for_uri("plugged://x")
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "plugged_transport:Plugged resolves addresses of type 210, but no entry point '210' in the "
+        "group onward.address_types names it: before its first use by URI, messages to them raise "
+        "UnknownAddressType"
+    )
+    assert transports.for_type(210) is made
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ({"address_type": None}, "its `scheme` is None, not a text"),
+        ({"scheme": ""}, "its `scheme` is '', not a text"),
+        ({"scheme": "x"}, "its `address_type` is neither None nor a number from 1 to 255"),
+        ({"scheme": "x", "address_type": 0}, "its `address_type` is neither None nor a number"),
+    ],
+)
+def test_a_class_that_declares_too_little(attributes: dict[str, object], text: str) -> None:
+    made: Any = type("Bare", (), attributes)
+    with pytest.raises(TypeError, match=f"Bare is no transport: {text}"):
+        Transports(Node()).add(made)
+
+
 @pytest.mark.usefixtures("plugged")
 def test_an_added_class_comes_before_the_entry_point() -> None:
     transports = Transports(Node())
