@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol import (
@@ -54,12 +55,15 @@ class Sending(Actor):
     _cell: Cell | None
     _out: Workers | OutboundGuard  # the node, or the guard of a controlled worker
 
-    def forward(self, message: Message, own: Address | None = None) -> None:
+    def forward(
+        self, message: Message, own: Address | None = None, *, payload: bytes | None = None
+    ) -> None:
         """Pass a message on, moving this worker's address from the onward to the return route.
 
         Args:
             message: The message, as it came to this worker.
             own: The address to leave on the return route; the one it came to by default.
+            payload: Another payload in place of the message's own.
 
         If a handler lets one of these errors through, the message is lost with that error, and
         the worker has not failed. A handler that has had an effect which must not be repeated
@@ -70,8 +74,12 @@ class Sending(Actor):
             RouteTooLong: The return route is at its limit.
             AccessDenied: An access control denies it.
             PayloadNotBytes: The payload was replaced by one that is not `bytes`.
+            PayloadTooBig: The other payload is over the node's limit.
             DeliveryError: As `Node.route`.
         """
+        if payload is not None:
+            self._pass_on_changed(message, payload, partial(self.forward, own=own))
+            return
         # Message.forward and Router.carry in one: this is the most frequent path, and the two
         # calls would be a fifth of it. Adding tuples is cheaper than unpacking them.
         onward, back, payload, _, context = message
@@ -110,6 +118,21 @@ class Sending(Actor):
             target.scheduled = True
             node.schedule(target)
 
+    def _pass_on_changed(
+        self, message: Message, payload: bytes, pass_on: Callable[[Message], None]
+    ) -> None:
+        """Pass a message on with another payload, its size checked and its bytes counted."""
+        if type(payload) is not bytes:
+            check_bytes(payload)  # not in the `try`, as this is a failure of the worker
+        try:
+            self.node.check_payload(payload)
+            # With a context, `forward` and `step` check if the payload's bytes must be counted.
+            context = message[4] or COUNTED[0]
+            pass_on(message._replace(payload=payload, context=context))
+        except OnwardError as error:
+            error.lost = message
+            raise
+
     def _hand_over_later(
         self, full: MailboxFull, came: Message, lost: Message | None = None
     ) -> None:
@@ -131,7 +154,14 @@ class Sending(Actor):
         if length >= MAX_ROUTE_LENGTH:
             raise RouteTooLong(length + 1, MAX_ROUTE_LENGTH)
 
-    def redirect(self, message: Message, route: RouteLike, own: Address | None = None) -> None:
+    def redirect(
+        self,
+        message: Message,
+        route: RouteLike,
+        own: Address | None = None,
+        *,
+        payload: bytes | None = None,
+    ) -> None:
         """Pass a message on along another route, such as that of a relay, a proxy or a session.
 
         This worker's address is removed from the onward route, `route` is put in front of the
@@ -141,13 +171,19 @@ class Sending(Actor):
             message: The message, as it came to this worker.
             route: The route to put in front.
             own: The address to leave on the return route; the one it came to by default.
+            payload: Another payload in place of the message's own.
 
         Raises:
             EmptyRoute: There is no further address.
             RouteTooLong: One of the routes is at its limit.
             PayloadNotBytes: The payload was replaced by one that is not `bytes`.
+            PayloadTooBig: The other payload is over the node's limit.
             DeliveryError: As `Node.route`.
         """
+        if payload is not None:
+            changed = partial(self.redirect, route=route, own=own)
+            self._pass_on_changed(message, payload, changed)
+            return
         onward, back, payload, _, context = message
         if type(payload) is not bytes:
             check_bytes(payload)
@@ -167,15 +203,23 @@ class Sending(Actor):
             error.lost = message
             raise
 
-    def step(self, message: Message) -> None:
+    def step(self, message: Message, *, payload: bytes | None = None) -> None:
         """Pass a message on without a change of its return route.
+
+        Args:
+            message: The message, as it came to this worker.
+            payload: Another payload in place of the message's own.
 
         Raises:
             EmptyRoute: There is no further address.
             RoutingLoop: It was passed on without a trace too often.
             PayloadNotBytes: The payload was replaced by one that is not `bytes`.
+            PayloadTooBig: The other payload is over the node's limit.
             DeliveryError: As `Node.route`.
         """
+        if payload is not None:
+            self._pass_on_changed(message, payload, self.step)
+            return
         # In one, as `forward`. The sending address is passed, as the return route may be forged.
         onward, back, payload, source, context = message
         if type(payload) is not bytes:

@@ -38,9 +38,9 @@ class MailboxOptions:
         overflow: The policy at the limit.
         max_bytes: Bytes that may wait, of the payloads larger than 16 KiB. For a link that waits
             for its peer to read: larger than 512 bytes. One such message may always wait,
-            however large. A payload that a worker has made larger and passes on by `forward` or
-            `step` is not counted if its message has no context, as `send` makes them; it is
-            bounded by `limit` only. Requests and messages from a link have a context.
+            however large. A payload that a worker replaces itself, by `message._replace`, is
+            not counted if the message has no context, as `send` makes them; it is bounded by
+            `limit` only. One given to `forward`, `step` or `redirect` is counted.
 
     Raises:
         ValueError: The limit is less than 1, or the bytes are negative.

@@ -1,15 +1,25 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from onward.actors import Node, ThreadWorker, Worker
-from onward.protocol import Message, PayloadNotBytes, WorkerFailed, address, route
+from onward.actors import MailboxOptions, Node, NodeLimits, ThreadWorker, Worker
+from onward.actors.runtime._mailbox import HEAVY
+from onward.protocol import (
+    MailboxFull,
+    Message,
+    PayloadNotBytes,
+    PayloadTooBig,
+    WorkerFailed,
+    address,
+    route,
+)
 from tests.support.compiled import COMPILED
 from tests.support.virtual import virtual_time
-from tests.support.workers import Echo, Recorder
+from tests.support.workers import Echo, Gate, Recorder
 
 WRONG: Any = ["text", {"a": 1}, bytearray(b"x"), memoryview(b"x"), 5, None, [b"x"]]
 
@@ -33,6 +43,15 @@ def not_bytes(wrong: object) -> str:
     )
 
 
+def passed_on_with(worker: Worker, message: Message, payload: bytes) -> list[Callable[[], Any]]:
+    """Return the methods that pass a message on, with another payload."""
+    return [
+        lambda: worker.forward(message, payload=payload),
+        lambda: worker.step(message, payload=payload),
+        lambda: worker.redirect(message, "recorder", payload=payload),
+    ]
+
+
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
 @virtual_time
 async def test_each_way_to_send_refuses_a_payload_that_is_not_bytes(wrong: Any) -> None:
@@ -50,6 +69,7 @@ async def test_each_way_to_send_refuses_a_payload_that_is_not_bytes(wrong: Any) 
             lambda: holder.forward(in_hand),
             lambda: holder.step(in_hand),
             lambda: holder.redirect(in_hand, "recorder"),
+            *([] if wrong is None else passed_on_with(holder, Message(here, (), b""), wrong)),
             lambda: holder.route(Message(there, (), wrong)),
             lambda: holder.reply(Message(here, there, b""), wrong),
         ]
@@ -140,6 +160,76 @@ async def test_a_worker_that_forwards_a_changed_payload_fails_alone() -> None:
         node.send("recorder", b"after")
         await node.stop_worker("recorder")
         assert recorder.payloads == [b"after"]
+
+
+class Doubler(Worker):
+    """Passes messages on with a payload of twice the size."""
+
+    def handle_message(self, message: Message) -> None:
+        self.forward(message, payload=message.payload * 2)
+
+
+@virtual_time
+async def test_a_message_is_passed_on_with_another_payload() -> None:
+    async with Node() as node:
+        holder, recorder = Holder(), Recorder()
+        node.spawn(lambda: holder, address="holder")
+        node.spawn(lambda: recorder, address="recorder")
+        came = Message(route("holder => recorder"), route("back"), b"old", address("source"))
+        for pass_on in passed_on_with(holder, came, b"new"):
+            pass_on()
+        holder.forward(came, address("other"), payload=b"new")
+        await node.stop_worker("recorder")
+        forwarded, stepped, redirected, other = recorder.messages
+        assert recorder.payloads == [b"new"] * 4
+        assert {message.source for message in recorder.messages} == {address("holder")}
+        assert forwarded.return_route == route("holder => back")
+        assert stepped.return_route == route("back")
+        assert stepped.context is not None
+        assert stepped.context.hops == 1
+        assert redirected.onward_route == route("recorder => recorder")
+        assert other.return_route == route("other => back")
+        assert came.payload == b"old"
+
+
+@virtual_time
+async def test_an_answer_returns_through_a_worker_that_changes_payloads() -> None:
+    async with Node() as node:
+        node.spawn(Doubler, address="doubler")
+        node.spawn(Echo, address="echo")
+        assert (await node.request("doubler => echo", b"x")).payload == b"xxxx"
+
+
+@virtual_time
+async def test_the_bytes_of_a_changed_payload_are_counted() -> None:
+    async with Node() as node:
+        holder, gate = Holder(), Gate()
+        node.spawn(lambda: holder, address="holder")
+        node.spawn(lambda: gate, address="recorder", mailbox=MailboxOptions(max_bytes=HEAVY + 1))
+        came = Message(route("holder => recorder"), (), b"light")
+        node.send("recorder", b"in hand")
+        await asyncio.sleep(1)
+        holder.forward(came, payload=bytes(HEAVY + 1))
+        assert node.waiting_bytes == HEAVY + 1
+        for pass_on in passed_on_with(holder, came, bytes(HEAVY + 1)):
+            with pytest.raises(MailboxFull) as caught:
+                pass_on()
+            assert caught.value.lost is came
+        gate.opened.set()
+        await node.stop_worker("recorder")
+        assert node.waiting_bytes == 0
+
+
+@virtual_time
+async def test_a_changed_payload_over_the_limit_is_lost_and_the_worker_goes_on() -> None:
+    async with Node(limits=NodeLimits(payload=5)) as node:
+        node.spawn(Doubler, address="doubler")
+        node.spawn(Echo, address="echo")
+        with pytest.raises(PayloadTooBig):
+            await node.request("doubler => echo", b"four")
+        assert (await node.request("doubler => echo", b"x")).payload == b"xxxx"
+        assert node.dead_letters.by_reason == {"payload too big": 1}
+        assert node.statistics().failed == 0
 
 
 @virtual_time

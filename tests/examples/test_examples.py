@@ -36,6 +36,7 @@ def promised(file: Path) -> str:
 def test_there_are_examples_of_each_kind() -> None:
     assert {file.stem for file in FILES} >= {
         "all_together",
+        "changed_payload",
         "composed_workers",
         "custom_address_type",
         "forwarder_and_echo",
