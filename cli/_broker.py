@@ -141,8 +141,8 @@ def add_command(commands: Commands) -> None:
         dest="management",
         action="store_false",
         help="serve no data about the broker: otherwise every client that can send it requests "
-        "can read the services, tags and network addresses of all destinations, as `onward routes` "
-        "does",
+        "can read the services, tags and network addresses of all destinations, and the routes of "
+        "dead letters, as `onward routes` and `onward dead-letters` do",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")

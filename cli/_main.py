@@ -13,6 +13,7 @@ from . import (
     _broker,
     _draw,
     _events,
+    _look,
     _message,
     _node,
     _pipeline,
@@ -112,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     _resolve.add_command(commands)
     _watch.add_command(commands)
     _statistics.add_command(commands)
+    _look.add_commands(commands)
     _up.add_command(commands)
     _draw.add_command(commands)
     _events.add_command(commands)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from ..actors import DeadLetter, DiagnosticsOptions, Node, Worker
+from ..actors.services import ManagementService
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError, counted
 from ._arguments import Commands, add_log, address, set_up_log
@@ -18,9 +19,12 @@ from ._run import Interrupted, Stop, run
 from ._show import describe_message
 from ._status import CommandError, Status
 
-__all__ = ["DEFAULT_URI", "KINDS", "add_command", "serve"]
+__all__ = ["DEFAULT_URI", "KINDS", "MANAGEMENT", "add_command", "serve"]
 
 DEFAULT_URI: Final = "tcp://127.0.0.1:4000"
+
+MANAGEMENT: Final = Address(LOCAL, b"management")
+"""The address of the management service, where there is one."""
 
 Tell: TypeAlias = Callable[[str], object]
 
@@ -145,6 +149,15 @@ def add_command(commands: Commands) -> None:
         action="store_true",
         help="report each hop of a traced message to its sender, `onward trace`",
     )
+    parser.add_argument(
+        "--management",
+        metavar="URI",
+        nargs="?",
+        const="",
+        help="let `onward workers`, `onward links` and `onward dead-letters` look into the node: "
+        "peers at URI, such as uds:///run/node.sock, and without one all peers, can read the names "
+        "and routes of its workers, and change nothing (default: off)",
+    )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "node")
     add_log(parser)
@@ -205,9 +218,20 @@ async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
     for exposed in arguments.expose:
         if exposed.type == LOCAL and not node.has(exposed):
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
-    options = certificates_for(node, arguments.listen, tls_of(arguments, listens=True))
-    places = {"expose": arguments.expose, "allow": arguments.allow}
+    tls = tls_of(arguments, listens=True)
+    options = certificates_for(node, arguments.listen, tls)
+    expose = [*arguments.expose]
+    management: str | None = arguments.management
+    if management is not None:
+        await node.start(ManagementService, address=MANAGEMENT)
+        if not management:
+            expose.append(MANAGEMENT)
+    places = {"expose": expose, "allow": arguments.allow}
     await listen(node, arguments.listen, schemes(), **places, **options)
+    if management:
+        secured = management.startswith(("tls:", "wss:"))
+        options = certificates_for(node, management, tls if secured else None)
+        await listen(node, management, schemes(), expose=[MANAGEMENT], **options)
 
 
 def _totals(node: Node) -> str:

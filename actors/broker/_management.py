@@ -13,6 +13,7 @@ from ...protocol import ProtocolError
 from ...protocol.broker import format_route
 from ...protocol.rsocket import ErrorCode
 from .._errors import LimitReached
+from ..instruments._node_report import LETTERS, WORKERS, node_report
 from .local._handlers import ApplicationError, Handlers, Request
 from .table._table_text import TableText, event_of, row_of
 
@@ -30,7 +31,10 @@ MAX_ROWS: Final = 100
 CHUNK: Final = 64 * 1024
 """Approximate number of characters of a table in one element."""
 
-_WHAT: Final = "ask for 'routes', 'statistics' or 'resolve', or watch 'watch' or 'table'"
+_WHAT: Final = (
+    "ask for 'routes', 'statistics', 'resolve', 'workers' or 'dead-letters', "
+    "or watch 'watch' or 'table'"
+)
 
 
 def management(broker: Broker) -> Handlers:
@@ -45,6 +49,8 @@ def management(broker: Broker) -> Handlers:
       its figures: `EventLogStatistics` as `event_log`.
     - `resolve`: where a request would go, and why not elsewhere. The rest of the data is the
       query, as in an address of type 32: `@shard=user service=orders user=42`.
+    - `workers`, `dead-letters`: the statistics of the workers of the broker's node, and its dead
+      letters without their payloads; in the form of a node's management service.
     - `watch`, as a stream: each element is an event, as it happens.
     - `table`, as a stream: each element is a number of lines, one for each destination, with all
       that another broker needs to expect it. `protocol.broker.parse_routes` reads them.
@@ -63,7 +69,8 @@ def management(broker: Broker) -> Handlers:
         if what == "routes":
             return await table.written()
         async with one_at_a_time:
-            written = _written(_answer(broker, what, rest))
+            report = node_report(broker.node, what) if what in (WORKERS, LETTERS) else None
+            written = report or _written(_answer(broker, what, rest))
             await asyncio.sleep(0)
         return written
 

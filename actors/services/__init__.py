@@ -1,4 +1,6 @@
-"""Services of a node for other nodes, and their clients: relays, publish/subscribe, discovery.
+"""Services of a node for other nodes: relays, publish/subscribe, discovery, management.
+
+All but the last have clients:
 
 ```python
 await hub.start(StaticRelayService, address="static_forwarding_service")
@@ -13,6 +15,7 @@ await relay.until_up()  # from anywhere: 1#hub:4000 => forward_to_printer => ech
 from ._discovery import DiscoveryService
 from ._discovery_client import Announcer, DiscoveryClient
 from ._errors import RelayClosed, RelayDown, RequestRefused
+from ._management import ManagementService
 from ._options import DiscoveryOptions, PubSubOptions, RelayServiceOptions
 from ._pub_sub import PubSubService, Subscription, Topic
 from ._relay import Relay, RelayService, StaticRelayService
@@ -26,6 +29,7 @@ __all__ = [
     "DiscoveryClient",
     "DiscoveryOptions",
     "DiscoveryService",
+    "ManagementService",
     "PubSubOptions",
     "PubSubService",
     "Relay",

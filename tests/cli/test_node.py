@@ -30,6 +30,7 @@ def arguments(
         verbose=verbose,
         quiet=quiet,
         trace=False,
+        management=None,
         event_log=None,
         certificate=None,
         key=None,

@@ -1,0 +1,128 @@
+"""`onward workers`, `onward links` and `onward dead-letters`, asked of running processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+from onward.cli import main
+from onward.cli._look import Look, show
+from onward.cli._status import CommandError, Status
+from tests.support.commands import Far, onward
+
+
+def address(row: Any) -> str:
+    return str(row["address"])
+
+
+WORKERS = Look("workers", "", "", (("ADDRESS", address),), "none", of_broker=True)
+ODD: list[tuple[Any, str]] = [
+    ({"error": "busy\x1b"}, r"the node says: busy\\x1b"),
+    ({"total": 1}, "has no workers"),
+    ({"total": 1, "rows": [{}]}, "has no workers"),
+    ([], "has no workers"),
+    (None, "has no workers"),
+]
+
+
+def line(process: Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The URIs of a running node, for all and for its management."""
+    socket = tmp_path_factory.mktemp("node") / "node.sock"
+    words = ("node", "--listen", "tcp://127.0.0.1:0", "--worker", "echo=echo", "--expose", "echo")
+    with onward(*words, "--management", f"uds://{socket}") as process:
+        yield tuple(line(process).removeprefix("listening ") for _ in range(2))  # type: ignore[misc]
+
+
+def test_what_is_in_a_node(
+    uris: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    node, management = uris
+    where = node.removeprefix("tcp://")
+    assert main(["request", f"1#{where} => echo", "hi"]) == Status.OK
+    assert main(["send", f"1#{where} => nosuch", "secret"]) == Status.OK
+    capsys.readouterr()
+
+    assert main(["workers", "--node", management]) == Status.OK
+    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert rows[0][:4] == ["ADDRESS", "KIND", "STATE", "WAITING"]
+    (echo,) = (row for row in rows if row[0] == "0#echo")
+    assert echo[1:] == ["Echo", "idle", "0", "of", "1000", "1", "0", "0", "0", "0"]
+
+    assert main(["links", "--node", management]) == Status.OK
+    printed = capsys.readouterr().out
+    assert node in printed
+    assert management in printed
+
+    assert main(["dead-letters", "--node", management]) == Status.OK
+    printed = capsys.readouterr().out
+    assert "not exposed  0#nosuch" in printed
+    assert "secret" not in printed
+    assert "\nby reason: 1 not exposed\n" in printed
+
+    assert main(["dead-letters", "--node", management, "--json"]) == Status.OK
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["total"], answer["rows"][0]["size"]) == (1, 6)
+
+
+def test_a_node_is_looked_into_where_its_management_is_exposed(
+    uris: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["links", "--node", uris[0], "--timeout", "0.5"]) == Status.FAILED
+    assert "is its management on, and exposed there?" in capsys.readouterr().err
+
+
+def test_without_a_uri_every_peer_may_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    with onward("node", "--listen", "tcp://127.0.0.1:0", "--management") as process:
+        uri = line(process).removeprefix("listening ")
+        assert main(["workers", "--node", uri]) == Status.OK
+        assert "ManagementService" in capsys.readouterr().out
+        assert main(["dead-letters", "--node", uri]) == Status.OK
+        assert capsys.readouterr().out == "no dead letters\n"
+
+
+def test_a_broker_tells_its_workers_and_dead_letters(
+    broker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workers", "--broker", broker]) == Status.OK
+    assert "0#store" in capsys.readouterr().out
+    assert main(["dead-letters", "--broker", broker, "--json"]) == Status.OK
+    assert json.loads(capsys.readouterr().out)["node"] == "broker"
+
+
+@pytest.mark.parametrize("words", [("--node", "http://a"), ("--node", "rsocket+tcp://a:1")])
+def test_a_uri_of_no_node(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workers", *words]) == Status.USAGE
+    assert "does not start with tcp:" in capsys.readouterr().err
+
+
+def test_another_service_at_the_address(far: Far, capsys: pytest.CaptureFixture[str]) -> None:
+    far.background.call(lambda: _rename(far))
+    listener = far.background.listen("tcp://127.0.0.1:0", expose=["management"])
+    assert main(["workers", "--node", listener.uri]) == Status.FAILED
+    assert "does not answer as a management service" in capsys.readouterr().err
+
+
+async def _rename(far: Far) -> None:
+    far.background.node.add_address("echo", "management")
+
+
+def test_a_cut_answer_says_so() -> None:
+    answer = {"total": 5, "rows": [{"address": "0#a\x1b"}]}
+    assert show(WORKERS, answer).splitlines() == ["ADDRESS", "0#a\\x1b", "... and 4 more"]
+
+
+@pytest.mark.parametrize(("answer", "told"), ODD)
+def test_an_answer_that_is_none(answer: Any, told: str) -> None:
+    with pytest.raises(CommandError, match=told):
+        show(WORKERS, answer)
