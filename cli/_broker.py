@@ -144,6 +144,13 @@ def add_command(commands: Commands) -> None:
         "can read the services, tags and network addresses of all destinations, and the routes of "
         "dead letters, as `onward routes` and `onward dead-letters` do",
     )
+    parser.add_argument(
+        "--no-express-path",
+        dest="express_path",
+        action="store_false",
+        help="send each request as a message through the tag index, a forwarder and a route, even "
+        "while nothing waits there: slower",
+    )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
     add_log(parser)
@@ -272,6 +279,7 @@ def _command(arguments: argparse.Namespace) -> None:
         shard_method=arguments.shard_method,
         multicast_on_leave=arguments.multicast_on_leave,
         management=arguments.management,
+        express_path=arguments.express_path,
     )
     uris: list[str] = arguments.listen or [DEFAULT_URI]
     listening = _listening(arguments, uris)

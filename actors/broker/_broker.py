@@ -31,6 +31,7 @@ from ...protocol.broker import (
     make_tags,
 )
 from ...protocol.options import check_value
+from .._errors import LimitReached
 from .._worker import Worker
 from ..runtime._policy import MailboxOptions
 from ._exchange import Exchange, exchange_of
@@ -272,8 +273,8 @@ class Broker(Worker):
             busy: Whether the connection is overloaded now.
 
         Raises:
-            NotDelivered: The table is full, the route id is that of a worker of this node,
-                or the service name is reserved.
+            NotDelivered: The table or the node is full, the route id is that of a worker of
+                this node, or the service name is reserved.
             DefaultTagClaimed: A tag names another service or another route.
         """
         identity = UUID(bytes=setup.route_id)
@@ -291,7 +292,10 @@ class Broker(Worker):
             evict=evict,
             busy=busy,
         )
-        return self._add(identity, setup.service_name, setup.tags, destination)
+        try:
+            return self._add(identity, setup.service_name, setup.tags, destination)
+        except LimitReached as error:
+            raise NotDelivered("the route", str(error)) from error
 
     def expect(self, routes: Iterable[SnapshotRoute]) -> int:
         """Expect destinations that were registered before. Call it on the node's loop.

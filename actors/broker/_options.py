@@ -45,7 +45,8 @@ class BrokerOptions:
         max_queries: Most tag queries with remembered candidates and position. The oldest is
             forgotten; its round robin starts again. Queries of over 1024 bytes are not remembered;
             they share one position.
-        max_mailbox: Most messages waiting for one route; one more is REJECTED.
+        max_mailbox: Most messages waiting for one route, or for the tag index or a forwarder; one
+            more is REJECTED.
         tombstone_seconds: How long a removed route is remembered, in seconds, so that a late update
             cannot revive it.
         method: The method for unicast requests that name no method, or an unknown one:
@@ -88,6 +89,9 @@ class BrokerOptions:
         management: Whether the broker has the management service `onward.management`. Every
             requester can use it, and learns the services, tags and network addresses of all
             destinations.
+        express_path: Whether a connection hands a request to its destination without a message, as
+            long as no message waits on the way. Otherwise each request passes the mailboxes of the
+            tag index, a forwarder and a route: slower, and visible hop by hop.
 
     Raises:
         ValueError: A number is below its minimum of 0 or 1.
@@ -122,6 +126,7 @@ class BrokerOptions:
     max_events: Count = 1000
     max_reports: Count = 1000
     management: bool = True
+    express_path: bool = True
 
     def __post_init__(self) -> None:
         check_options(self)

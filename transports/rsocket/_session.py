@@ -9,13 +9,13 @@ from ...actors.broker import Ask, Registration
 from ...actors.broker._exchange import CANCELED
 from ...actors.broker.table._leaving import CONNECTION_ENDS, CONNECTION_LOST, REGISTERED_ANEW
 from ...protocol import (
-    Address,
     Context,
     DeliveryError,
     Message,
     NotDelivered,
     PayloadTooBig,
     ProtocolError,
+    Route,
 )
 from ...protocol.broker import (
     ID_SIZE,
@@ -42,11 +42,11 @@ from ...protocol.rsocket import (
 )
 from .._log import shown
 from ._exchange import StreamExchange
+from ._express import ExpressPath
 from ._gathered import Gathered
 from ._leases import Leases
 from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_id_of
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
-from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
     from ...actors.eventlog.recording._origins import OriginLog
@@ -105,6 +105,7 @@ class Session:
         self._known: dict[bytes, tuple[Ask, Form, int | None]] = {}
         recorder = link.node.recorder
         self._log: OriginLog | None = None if recorder is None else recorder.requests.origin("")
+        self._express = ExpressPath(link, self) if link.broker.options.express_path else None
         self.gathered = Gathered(link, link.shared.gathered)
         self._rejected = False
         self._service = ""
@@ -312,45 +313,24 @@ class Session:
         Raises:
             DeliveryError: It cannot be routed.
         """
-        index = self._link.broker.index
         self.requests += 1
-        # As the rule for tags, without a message. The rule decides if no destination matches.
-        to = index.choose(ask, exchange)
-        if to is None:
-            self._link.node.carry(self._message(exchange, ask.address))
-        elif not self._hand_over(exchange, to):
-            self._link.node.carry(self._message(exchange, to))
+        express = self._express
+        if express is None:
+            onward: Route = (self._link.index.address, ask.address)
+        else:
+            onward = express.take(exchange, ask)
+        if onward:
+            self._link.node.carry(self.message(exchange, onward))
 
-    def _message(self, exchange: StreamExchange, to: Address) -> Message:
-        """Return the message of a request, for a destination that is no idle connection."""
+    def message(self, exchange: StreamExchange, onward: Route) -> Message:
+        """Return the message of a request, for the actors on the way to its destination."""
         back = self._link.return_route
         payload = b""
         if exchange.frames:
             first = exchange.frames[0]
             payload = first.buffer[first.start : first.end]
         context = _new(Context, (None, None, exchange, 0, None))
-        return _new(Message, ((to,), back, payload, back[0], context))
-
-    def _hand_over(self, exchange: StreamExchange, to: Address) -> bool:
-        """Hand a request to another connection at once, if its worker is idle.
-
-        The worker would do the same with the message, and its mailbox is empty. A request that
-        cannot be handed over is sent as a message: the worker reports the failure.
-        """
-        cell = self._link.node.idle(to)
-        if cell is None:
-            return False
-        worker = cell.worker
-        if not isinstance(worker, ConnectionWorker) or worker.link is None:
-            return False
-        try:
-            exchange.hand_to(worker.link)
-        except (NotDelivered, ProtocolError):
-            return False
-        except Exception as error:  # noqa: BLE001 - as at the top of the worker's loop
-            cell.raised(error, self._message(exchange, to))
-        cell.handled += 1
-        return True
+        return _new(Message, (onward, back, payload, back[0], context))
 
     def _gather(self, exchange: StreamExchange, gatherer: RequestGatherer, frame: Frame) -> None:
         """Add a fragment, and route the request once its metadata is whole."""
@@ -456,6 +436,7 @@ class Session:
         self.leave()
         self.withdraw()  # requests of the read that ended the connection
         self.gathered.clear()
+        self._express = None
         if self._link.leases is not None:
             self._link.leases.end()
         del self._link

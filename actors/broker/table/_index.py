@@ -1,8 +1,8 @@
 """The tag index: the worker that resolves tags to destinations.
 
 It holds the routing table and is the node's rule for addresses of type 32. The rule replaces
-such an address by that of the one destination that carries the tags, or by a forwarder if several
-do. A request without a destination waits here for a while.
+such an address by the route of the one destination that carries the tags, or by a forwarder if
+several do. A request without a destination waits here for a while.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ....protocol.broker import (
     parse_key,
 )
 from ..._worker import Worker
+from ...runtime._cell import Cell
 from ...runtime._policy import MailboxOptions
 from ...runtime._timer import Timer
 from .._exchange import (
@@ -47,7 +48,14 @@ from ._expected import Expectations
 from ._leaving import BROKER_STOPS, WITHDRAWN
 from ._methods import Methods
 from ._release import Releases
-from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker, weight_of
+from ._route import (
+    BrokerRoute,
+    Destination,
+    LocalRouteWorker,
+    RouteStatistics,
+    RouteWorker,
+    weight_of,
+)
 from ._selector import Ask, Selectors
 from ._waiting import Place, Waiter, Waiters, WaitingStatistics
 
@@ -84,6 +92,8 @@ class TagIndexWorker(Worker):
         events: The events of destinations that join and leave, and of refused requests.
         choice: The choice among several destinations, except by plain round robin.
         expectations: The destinations that are expected to register.
+        cells: The cells of the tag index and of the forwarder to one destination, for the express
+            path.
         merging: The limits and counters for merging the responses to multicasts.
         rejected: Messages that no destination could take, since the start.
     """
@@ -108,7 +118,9 @@ class TagIndexWorker(Worker):
         self._timer: Timer | None = None
         self._alarm = inf
         self._thread_id = 0
+        self._mailbox = MailboxOptions(limit=options.max_mailbox)
         self._unicast = self._multicast = Address(0, b"")
+        self.cells: tuple[Cell, ...] = ()
         self._left = False
         self.merging = MergeRules(
             window=options.multicast_window,
@@ -129,7 +141,7 @@ class TagIndexWorker(Worker):
         if self.node.recorder is not None:
             defaults = {UNICAST: self._methods.balancer, SHARD: self._methods.sharding}
             self.node.recorder.requests.defaults = defaults
-        own, mailbox = self.address.value, MailboxOptions(limit=self._options.max_mailbox)
+        own, mailbox = self.address.value, self._mailbox
         self._unicast = self.spawn(
             lambda: Unicast(self), address=Address(0, own + b"/unicast"), mailbox=mailbox
         )
@@ -138,6 +150,8 @@ class TagIndexWorker(Worker):
             address=Address(0, own + b"/multicast"),
             mailbox=mailbox,
         )
+        cells = (self._cell_of(self.address), self._cell_of(self._unicast))
+        self.cells = tuple(cell for cell in cells if cell is not None)
         self.node.add_rule(TAGS, self.resolve, owner=self._placed)
 
     def on_stop(self) -> None:
@@ -178,10 +192,10 @@ class TagIndexWorker(Worker):
         if not candidates:
             self._wait(message, ask)
             return None
-        if len(candidates) == 1:
-            exchange = exchange_of(message)
-            onward = (self.choose(ask, exchange) or onward[0], *onward[1:])
-            if exchange is None and self.node.recorder is not None:
+        # A connection's requests all take the same number of hops, so that they stay in order.
+        if len(candidates) == 1 and exchange_of(message) is None:
+            onward = (self.choose(ask, None) or onward[0], *onward[1:])
+            if self.node.recorder is not None:
                 self.note_message(ask, message, (candidates[0].target,))
         elif ask.routing is MULTICAST:
             onward = (self._multicast, *onward)
@@ -272,9 +286,11 @@ class TagIndexWorker(Worker):
         return None if at is None else candidates[at].target
 
     def handle_message(self, message: Message) -> None:
-        """Resolve a message that was sent on another thread."""
+        """Resolve a request of a connection, or a message that was sent on another thread."""
         onward, back, payload, source, context = message
-        self.node.carry_or_bury(_new(Message, (onward[1:], back, payload, source, context)))
+        exchange = exchange_of(message)
+        if exchange is None or not exchange.ended:
+            self.node.carry_or_bury(_new(Message, (onward[1:], back, payload, source, context)))
 
     # --- waiting for a route ----------------------------------------------------------------
 
@@ -415,15 +431,14 @@ class TagIndexWorker(Worker):
         known = table.get(route_id)
         if known is not None and route.destination.link and not known.target.destination.link:
             raise NotDelivered("the route id", "it belongs to a worker of this broker")
-        if not route.destination.link:
-            # This may fail, so it precedes all changes.
-            handlers = route.destination.handlers
-            stand_in = route.stand_in = (
-                RouteWorker(route.destination) if handlers is None else ServiceWorker(handlers)
-            )
-            route.to = self.spawn(
-                lambda: stand_in, mailbox=MailboxOptions(limit=self._options.max_mailbox)
-            )
+        # This may fail, so it precedes all changes.
+        worker = self._worker_of(route.destination)
+        route.to = self.spawn(lambda: worker, mailbox=self._mailbox)
+        route.cell = self._cell_of(route.to)
+        if route.cell is not None:
+            route.cell.factory = None  # it is never restarted, and there is one for each connection
+        if route.destination.link:
+            route.connection = self._cell_of(route.destination.worker)
         expected = self.expectations.coming(route_id)
         timestamp = table.next_timestamp(route_id, millis)
         update = table.add(route_id, self._broker_id, service, tags, timestamp, route, now=millis)
@@ -441,6 +456,18 @@ class TagIndexWorker(Worker):
             recorder.requests.joined(entry, replaced=update.previous is not None)
         self._releases.begin(entry)
         return entry
+
+    def _cell_of(self, address: Address) -> Cell | None:
+        """Return the cell of a worker without access controls."""
+        target = self.node.table.get(address)
+        return target if isinstance(target, Cell) else None
+
+    @staticmethod
+    def _worker_of(destination: Destination) -> Worker:
+        """Return a new worker for a route."""
+        if destination.handlers is not None:
+            return ServiceWorker(destination.handlers)
+        return RouteWorker(destination) if destination.link else LocalRouteWorker(destination)
 
     def _route(self, destination: Destination, tags: TagList, now: float) -> BrokerRoute:
         weight = next((value for key, value in tags if key == self._weight_key), None)
@@ -465,8 +492,8 @@ class TagIndexWorker(Worker):
     def _leave(self, entry: Entry[BrokerRoute], reason: str) -> None:
         route: BrokerRoute = entry.target
         self._tell("replaced" if reason else "left", entry, reason)
-        if route.stand_in is not None:
-            route.stand_in.stop()
+        if route.cell is not None:
+            route.cell.worker.stop()
         if route.unwatch is not None:
             route.unwatch()
         evict = route.destination.evict

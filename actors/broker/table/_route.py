@@ -8,17 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic
-from typing import Final
+from typing import ClassVar, Final
 from uuid import UUID
 
 from ....protocol import Address, DeliveryError, Message, NotDelivered
 from ....protocol.broker import LATENCY_DECAY, TagList, format_key, peak_ewma
 from ..._worker import Worker
+from ...runtime._cell import Cell
 from .._exchange import Exchange, exchange_of
 from ..local._handlers import Handlers
 from ._events import BrokerEvent, EventKind
 
-__all__ = ["BrokerRoute", "Destination", "RouteStatistics", "RouteWorker", "readable", "weight_of"]
+__all__ = [
+    "BrokerRoute",
+    "Destination",
+    "LocalRouteWorker",
+    "RouteStatistics",
+    "RouteWorker",
+    "readable",
+    "weight_of",
+]
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
@@ -100,8 +109,10 @@ class BrokerRoute:
     Attributes:
         destination: The destination.
         route_id: Its route id, 16 bytes.
-        stand_in: The worker that forwards its requests, if it is no connection.
-        to: The address for its requests: that of the connection or of the `stand_in`.
+        to: The address of the route's worker, which forwards the requests, or serves them with
+            handlers.
+        cell: The cell of that worker; `None` once the destination has left.
+        connection: The cell of a destination that is a connection, for the express path.
         since: The time at which it joined, in seconds since the Unix epoch.
         outstanding: Requests sent there and not yet ended.
         requests: Requests sent there since it joined.
@@ -117,12 +128,13 @@ class BrokerRoute:
         "_folded",
         "_slowest",
         "_sum",
+        "cell",
+        "connection",
         "destination",
         "outstanding",
         "requests",
         "route_id",
         "since",
-        "stand_in",
         "to",
         "unwatch",
         "weight",
@@ -139,8 +151,9 @@ class BrokerRoute:
     ) -> None:
         self.destination = destination
         self.route_id = destination.route_id.bytes
-        self.stand_in: Worker | None = None
         self.to = destination.worker
+        self.cell: Cell | None = None
+        self.connection: Cell | None = None
         self.since = since
         self.outstanding = 0
         self.requests = 0
@@ -215,9 +228,9 @@ class BrokerRoute:
         return self.to
 
     def let_go(self) -> None:
-        """Release the connection or worker, which references to the route must not keep."""
+        """Release the connection and the workers, which references to the route must not keep."""
         self.destination = replace(self.destination, evict=None, busy=None, handlers=None)
-        self.stand_in = self.unwatch = None
+        self.unwatch = self.cell = self.connection = None
 
     def event(self, kind: EventKind, reason: str = "") -> BrokerEvent:
         """Return an event about the destination, with the current time."""
@@ -262,16 +275,54 @@ def weight_of(text: str | None) -> float:
 
 
 class RouteWorker(Worker):
-    """A forwarder to a destination that is a worker of this node.
+    """The worker of a route: it forwards the requests for one destination, a connection.
 
-    It turns an exchange into a message with the request's data as payload and a return route
-    for the answer. It does not add itself to the return route. A connection needs no such
-    worker: it takes frames.
+    It does not add itself to the return route.
+
+    Args:
+        destination: The destination.
     """
 
+    # There is one for each connection, so it is small, and the log counts requests instead.
+    __slots__ = ("_to",)
+    has_flows: ClassVar[bool] = False
+
     def __init__(self, destination: Destination) -> None:
-        super().__init__()
-        self._destination = destination
+        self._to: Final = destination.worker
+
+    def handle_message(self, message: Message) -> None:
+        """Forward a message to the destination."""
+        onward, back, payload, source, context = message
+        exchange = exchange_of(message)
+        if exchange is None or not exchange.ended:
+            self._send(_new(Message, ((self._to, *onward[1:]), back, payload, source, context)))
+
+    def _send(self, message: Message) -> bool:
+        """Send a message to the destination, or make it a dead letter; return whether it went."""
+        try:
+            self.node.carry(message)
+        except DeliveryError as error:
+            self.node.lose(message, error)
+            return False
+        return True
+
+
+class LocalRouteWorker(RouteWorker):
+    """The worker of a route to a worker of this node, which takes payloads and not frames.
+
+    It turns an exchange into a message with the request's data as payload and a return route
+    for the answer.
+
+    Args:
+        destination: The destination.
+    """
+
+    __slots__ = ("_service",)
+    has_flows: ClassVar[bool] = True
+
+    def __init__(self, destination: Destination) -> None:
+        super().__init__(destination)
+        self._service: Final = destination.service
 
     def handle_message(self, message: Message) -> None:
         """Forward a request, or refuse one that the destination cannot take."""
@@ -282,7 +333,7 @@ class RouteWorker(Worker):
                 return
             if not exchange.answered_once():
                 text = "the destination takes request/response and fire-and-forget only"
-                exchange.fail(NotDelivered(self._destination.service, text))
+                exchange.fail(NotDelivered(self._service, text))
                 return
             if not exchange.whole(lambda: self.handle_message(message)):
                 return
@@ -291,14 +342,9 @@ class RouteWorker(Worker):
             if account is not None and context is not None:
                 # The worker's hops belong to the same trace.
                 context = context._replace(trace=account.mark(context.trace))
-        to = (self._destination.worker, *onward[1:])
-        passed = _new(Message, (to, back, payload, onward[0], context))
-        try:
-            self.node.carry(passed)
-        except DeliveryError as error:
-            self.node.lose(passed, error)
-            return
-        if exchange is not None:
+        to = (self._to, *onward[1:])
+        passed = self._send(_new(Message, (to, back, payload, onward[0], context)))
+        if passed and exchange is not None:
             exchange.handed = back
             exchange.forwarded()
             if not back:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.actors.broker import Handlers
+from tests.support.express import WAYS, set_express_path
 from tests.support.handled import Written
 
 
@@ -16,3 +17,11 @@ def handlers() -> Handlers:
 @pytest.fixture
 def outlet() -> Written:
     return Written()
+
+
+@pytest.fixture(autouse=True, params=WAYS)
+def express(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Run each test with the express path, and with `make test-all` without it as well."""
+    on: bool = request.param
+    set_express_path(monkeypatch, on)
+    return on

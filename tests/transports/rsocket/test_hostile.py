@@ -402,7 +402,7 @@ async def test_what_is_over_is_free_without_the_cycle_collector(what: str) -> No
             gc.set_debug(0)
             gc.garbage.clear()
             gc.enable()
-        assert set(names) <= {"ConnectionWorker"}
+        assert set(names) <= {"ConnectionWorker", "RouteWorker"}
 
 
 @in_memory

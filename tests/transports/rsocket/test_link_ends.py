@@ -251,6 +251,7 @@ async def test_a_request_under_way_to_a_destination_that_leaves() -> None:
         requester, destination = await w.pair()
         async with w.held(destination):
             requester.send(request(RR, 1, ASKED), request(FNF, 3, ASKED), push(ASKED))
+            await w.loop.idle()
             destination.send(frame(0, 0x20))  # ends the connection at once
         ((stream, code, text),) = errors(await requester.received())
         assert (stream, code) == (1, REJECTED)

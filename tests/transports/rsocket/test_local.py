@@ -345,7 +345,7 @@ async def test_a_worker_that_does_not_know_the_message() -> None:
 
 
 @in_memory
-async def test_a_registration_that_is_withdrawn() -> None:
+async def test_a_registration_that_is_withdrawn(express: bool) -> None:
     async with world() as w:
         recorder = Recorder()
         await w.node.start(lambda: recorder, address="worker")
@@ -353,6 +353,8 @@ async def test_a_registration_that_is_withdrawn() -> None:
         requester = await w.requester()
         await requester.ask(request(RR, 1, ASKED))
         requester.send(request(RR, 3, ASKED))  # on its way
+        if not express:
+            await w.loop.idle()
         assert registration.current
         assert registration.withdraw()
         assert not registration.current

@@ -483,6 +483,7 @@ async def test_requests_under_way_to_a_connection_that_is_replaced() -> None:
         new = w.connect()
         async with w.held(old):
             requester.send(request(RR, 1, ASKED))
+            await w.loop.idle()
             new.send(setup(composite((BROKER_FRAME, route_setup(ROUTE, "a")))))
         ((stream, code, _),) = errors(await requester.received())
         assert (stream, code) == (1, REJECTED)

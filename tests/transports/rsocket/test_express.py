@@ -1,0 +1,84 @@
+"""The express path: when it is taken, and what the actors on the way handle when it is not."""
+
+from __future__ import annotations
+
+from onward.actors import Node
+from onward.protocol import Address
+from tests.support.rsocket_peer import (
+    FNF,
+    RR,
+    C,
+    N,
+    World,
+    asked_for,
+    in_memory,
+    payload,
+    request,
+    world,
+)
+
+ASKED = asked_for("a")
+
+
+def handled(node: Node) -> dict[str, int]:
+    """Return the messages that the broker's actors have handled, by their kind."""
+    counts: dict[str, int] = {}
+    for each in node.statistics().workers:
+        counts[each.kind] = counts.get(each.kind, 0) + each.handled
+    return counts
+
+
+def on_the_way(w: World) -> tuple[int, ...]:
+    counts = handled(w.node)
+    kinds = ("TagIndexWorker", "Unicast", "RouteWorker", "ConnectionWorker")
+    return tuple(counts[kind] for kind in kinds)
+
+
+@in_memory
+async def test_the_actors_that_handle_a_request(express: bool) -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        assert on_the_way(w) == (0, 0, 0, 0)
+        assert await requester.ask(request(RR, 1, ASKED)) == []
+        assert await destination.received() == [request(RR, 2, ASKED)]
+        # A shortcut past the index and the forwarder; the route and the connection count the same.
+        assert on_the_way(w) == ((0, 0, 1, 1) if express else (1, 1, 1, 1))
+        assert w.row().requests == 1
+        assert await destination.ask(payload(2, b"done", N | C)) == []
+        await w.settled_after(requester)
+
+
+@in_memory
+async def test_a_request_does_not_pass_those_that_wait(express: bool) -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        (entry,) = (each for each in w.broker.index.table if each.service_name == "a")
+        parts = [*w.broker.index.cells, entry.target.cell, entry.target.connection]
+        for number, cell in enumerate(parts, 1):
+            assert cell is not None
+            first = request(FNF, 4 * number + 1, ASKED, b"first")
+            second = request(FNF, 4 * number + 3, ASKED, b"then")
+            cell.scheduled = True  # as if it had other things to do
+            requester.send(first)
+            await w.loop.idle()
+            assert await destination.received() == []
+            w.node.schedule(cell)
+            requester.send(second)
+            got = await destination.received()
+            assert [each[-4:] for each in got] == [b"irst", b"then"]
+        await w.settled()
+
+
+@in_memory
+async def test_every_destination_has_a_route_with_an_address() -> None:
+    async with world() as w:
+        _, destination = await w.pair()
+        route = next(each.target for each in w.broker.index.table if each.service_name == "a")
+        assert route.to != route.destination.worker
+        assert w.node.has(route.to)
+        # It takes messages of workers as well.
+        w.node.send(Address(0, route.to.value), b"x")
+        assert len(await destination.received()) == 1
+        destination.die()
+        await w.loop.idle()
+        assert not w.node.has(route.to)
