@@ -13,10 +13,12 @@ from ..actors import DiagnosticsOptions, LimitReached, Node
 from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from ..protocol import counted
 from ..protocol.broker import SnapshotRoute
+from ..transports import TlsOptions
 from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log, word
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
+from ._reach import add_tls, tls_of
 from ._run import Interrupted, Stop, run
 from ._snapshots import load_routes
 from ._status import CommandError, Status
@@ -33,8 +35,9 @@ _UNIX: Final = UnixOptions()
 EXPECT_SLICE: Final = 1000
 """Routes that are expected in one step: some 10 milliseconds of the loop's time."""
 
-WEBSOCKET: Final = "rsocket+ws://"
-UNIX: Final = "rsocket+unix://"
+WEBSOCKET: Final = ("rsocket+ws://", "rsocket+wss://")
+UNIX: Final = ("rsocket+unix://",)
+SECURE: Final = ("rsocket+tls://", "rsocket+wss://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,13 @@ class Listening:
         links: The limits of each listener and its connections.
         websocket: The clients that may open a WebSocket.
         unix: The users that may connect to a Unix socket.
+        tls: The certificates of listeners with TLS.
     """
 
     links: LinkOptions = _LINKS
     websocket: WebSocketOptions = _WEBSOCKET
     unix: UnixOptions = _UNIX
+    tls: TlsOptions | None = None
 
     def options(self, uri: str) -> dict[str, Any]:
         """Return the options of the listener at a URI."""
@@ -58,6 +63,8 @@ class Listening:
             own["websocket"] = self.websocket
         elif uri.startswith(UNIX):
             own["unix"] = self.unix
+        if uri.startswith(SECURE):
+            own["tls"] = self.tls
         return {"options": self.links, **own}
 
 
@@ -80,9 +87,11 @@ def add_command(commands: Commands) -> None:
         metavar="URI",
         action="append",
         help="where to listen: rsocket+tcp://host:port, rsocket+ws://host:port/path or "
-        "rsocket+unix:///path; may be repeated; port 0 is any free one "
+        "rsocket+unix:///path, rsocket+tls and rsocket+wss with TLS; may be repeated; port 0 is "
+        "any free one "
         f"(default {DEFAULT_URI})",
     )
+    add_tls(parser, listens=True)
     _add_listening(parser)
     parser.add_argument(
         "--no-route-timeout",
@@ -232,12 +241,14 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
         CommandError: An option is for a kind of listener that is not used.
         ValueError: A value is out of its range.
     """
-    for name, given, scheme in (
-        ("--origin", arguments.origin, WEBSOCKET),
-        ("--mode", arguments.mode is not None, UNIX),
+    tls = tls_of(arguments, listens=True)
+    for name, given, schemes in (
+        ("--origin goes", arguments.origin, WEBSOCKET),
+        ("--mode goes", arguments.mode is not None, UNIX),
+        ("certificates go", tls is not None, SECURE),
     ):
-        if given and not any(uri.startswith(scheme) for uri in uris):
-            raise CommandError(f"{name} goes with --listen {scheme}...", Status.USAGE)
+        if given and not any(uri.startswith(schemes) for uri in uris):
+            raise CommandError(f"{name} with --listen {schemes[0]}...", Status.USAGE)
     links = LinkOptions(
         max_connections=arguments.max_connections,
         max_connections_per_source=arguments.max_connections_per_source,
@@ -248,11 +259,11 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
         lease_time=arguments.lease_time,
     )
     unix = _UNIX if arguments.mode is None else UnixOptions(arguments.mode)
-    return Listening(links, WebSocketOptions(origins=tuple(arguments.origin)), unix)
+    return Listening(links, WebSocketOptions(origins=tuple(arguments.origin)), unix, tls)
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the broker's URI and for the time to wait for it."""
+    """Add the options for the broker's URI, its TLS, and for the time to wait for it."""
     parser.add_argument(
         "--broker",
         metavar="URI",
@@ -266,6 +277,7 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
         default=5.0,
         help="how long to wait (default %(default)g)",
     )
+    add_tls(parser, listens=False)
 
 
 def _command(arguments: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ..actors.broker import MANAGEMENT_SERVICE
 from ..protocol import LinkDown, LinkLost, OnwardError, RequestTimeout
+from ..transports import TlsOptions
 from ..transports.client import Client, ClientOptions, RequestRejected, connect
 from ._show import printable
 from ._status import CommandError, Status, status_of
@@ -29,14 +30,15 @@ DRAIN: Final = 1.0
 """Longest time for closing, in seconds."""
 
 
-async def ask_broker(uri: str, question: str, timeout: float) -> Any:
+async def ask_broker(uri: str, question: str, timeout: float, tls: TlsOptions | None = None) -> Any:
     """Send a question to a broker's management service.
 
     Args:
         uri: The broker's URI: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or
-            `rsocket+unix:///path`.
+            `rsocket+unix:///path`; `rsocket+tls` and `rsocket+wss` with TLS.
         question: `routes`, `statistics`, or `resolve` with a query.
         timeout: The longest time it may take, in seconds.
+        tls: The certificates; `None` for the defaults of the scheme.
 
     Returns:
         The value of the JSON in the answer.
@@ -44,14 +46,16 @@ async def ask_broker(uri: str, question: str, timeout: float) -> Any:
     Raises:
         CommandError: No connection, or the peer does not answer as a broker does.
     """
-    client = _client(uri, timeout)
+    client = _client(uri, timeout, tls)
     with _readable(uri, timeout):
         async with asyncio.timeout(timeout), client:
             answer = await client.request(DESTINATION, question.encode())
     return _read(uri, answer.data)
 
 
-async def request_through(uri: str, destination: str, payload: bytes, timeout: float) -> bytes:
+async def request_through(
+    uri: str, destination: str, payload: bytes, timeout: float, tls: TlsOptions | None = None
+) -> bytes:
     """Send a request/response through a broker, and return the data of the answer.
 
     Args:
@@ -59,11 +63,12 @@ async def request_through(uri: str, destination: str, payload: bytes, timeout: f
         destination: The query, as in an address of type 32.
         payload: The data.
         timeout: The longest time it may take, in seconds.
+        tls: The certificates.
 
     Raises:
         CommandError: No answer came, or an error, in which case it has the error's text.
     """
-    client = _client(uri, timeout)
+    client = _client(uri, timeout, tls)
     connected = False
     try:
         async with asyncio.timeout(timeout), client:
@@ -81,42 +86,48 @@ async def request_through(uri: str, destination: str, payload: bytes, timeout: f
         raise CommandError(printable(str(error)), status_of(error)) from error
 
 
-async def watch_broker(uri: str, timeout: float) -> AsyncGenerator[Any]:
+async def watch_broker(
+    uri: str, timeout: float, tls: TlsOptions | None = None
+) -> AsyncGenerator[Any]:
     """Yield the events of a broker as they happen.
 
     Args:
         uri: The broker's URI, as for `ask_broker`.
         timeout: The longest time to connect, in seconds.
+        tls: The certificates.
 
     Raises:
         CommandError: No connection, the peer is no broker, or it has stopped.
     """
     # There may be no event for any length of time.
-    async with aclosing(_stream(uri, b"watch", timeout, None)) as events:
+    async with aclosing(_stream(uri, b"watch", timeout, None, tls)) as events:
         async for event in events:
             yield _read(uri, event)
     raise CommandError(f"{uri} sends no more events: it has stopped")
 
 
-async def table_of_broker(uri: str, timeout: float) -> AsyncGenerator[bytes]:
+async def table_of_broker(
+    uri: str, timeout: float, tls: TlsOptions | None = None
+) -> AsyncGenerator[bytes]:
     """Yield the table of a broker, some lines at a time; see `protocol.broker.parse_routes`.
 
     Args:
         uri: The broker's URI, as for `ask_broker`.
         timeout: The longest time to connect, and to wait for each part, in seconds.
+        tls: The certificates.
 
     Raises:
         CommandError: No connection, the peer is no broker that tells its routes, or it has stopped.
     """
-    async with aclosing(_stream(uri, b"table", timeout, timeout)) as chunks:
+    async with aclosing(_stream(uri, b"table", timeout, timeout, tls)) as chunks:
         async for chunk in chunks:
             yield chunk
 
 
 async def _stream(
-    uri: str, question: bytes, timeout: float, silence: float | None
+    uri: str, question: bytes, timeout: float, silence: float | None, tls: TlsOptions | None
 ) -> AsyncGenerator[bytes]:
-    client = _client(uri, timeout)
+    client = _client(uri, timeout, tls)
     with _readable(uri, timeout):
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(timeout):
@@ -127,7 +138,7 @@ async def _stream(
                 yield element.data
 
 
-def _client(uri: str, timeout: float) -> Client:
+def _client(uri: str, timeout: float, tls: TlsOptions | None) -> Client:
     options = ClientOptions(
         connect_timeout=timeout + SLACK,
         request_timeout=None,
@@ -135,10 +146,11 @@ def _client(uri: str, timeout: float) -> Client:
         max_tries=1,
         stream_window=WINDOW,
         drain_timeout=DRAIN,
+        tls=tls,
     )
     try:
         return connect(uri, options=options)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise CommandError(f"{uri!r}: {error}", Status.USAGE) from error
 
 

@@ -23,7 +23,7 @@ from ..protocol.broker import parse_address_query
 from ..transports import LinkState, LinkStatistics
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import Form, add_arguments, payload_of
-from ._reach import Via, add_via, reach, via_of
+from ._reach import Via, add_via, reach, tls_of, via_of
 from ._run import Stop, run
 from ._show import describe, describe_message, printable
 from ._status import CommandError, Status
@@ -136,17 +136,17 @@ def _request(arguments: argparse.Namespace) -> None:
 
 def _request_through(arguments: argparse.Namespace) -> None:
     destination: str = arguments.route
-    if via_of(arguments) is not None:
+    if arguments.connect is not None:
         raise CommandError("--connect and --broker do not go together", Status.USAGE)
     parse_address_query(destination)  # a malformed query is refused before anything is sent
-    payload = payload_of(arguments)
+    payload, tls = payload_of(arguments), tls_of(arguments, listens=False)
 
     async def ask(stop: Stop) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import request_through
 
         timeout: float = arguments.timeout
-        asked = request_through(arguments.broker, destination, payload, timeout)
+        asked = request_through(arguments.broker, destination, payload, timeout, tls)
         answer = await stop.unless(asked)
         if arguments.verbose:
             sent = counted(len(payload), "byte")

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from ..protocol import counted
 from ..protocol.broker import SnapshotError, parse_routes
+from ..transports import TlsOptions
 from ._arguments import Commands, seconds
 from ._broker import add_broker
+from ._reach import tls_of
 from ._run import Interrupted, Stop, run
 from ._show import table
 from ._snapshots import check_file, save_routes
@@ -74,13 +76,14 @@ def add_command(commands: Commands) -> None:
 
 def _command(arguments: argparse.Namespace) -> None:
     every: float | None = arguments.watch
+    tls = tls_of(arguments, listens=False)
     if every == 0:
         raise CommandError("--watch takes more than 0 seconds", Status.USAGE)
     if arguments.save is not None:
         if every is not None or arguments.json:
             raise CommandError("--save goes without --json and --watch", Status.USAGE)
         check_file(arguments.save)
-        _save(arguments.broker, arguments.timeout, arguments.save)
+        _save(arguments.broker, arguments.timeout, tls, arguments.save)
         return
 
     async def ask(stop: Stop) -> None:
@@ -89,7 +92,8 @@ def _command(arguments: argparse.Namespace) -> None:
 
         try:
             while True:
-                rows = await stop.unless(ask_broker(arguments.broker, "routes", arguments.timeout))
+                asked = ask_broker(arguments.broker, "routes", arguments.timeout, tls)
+                rows = await stop.unless(asked)
                 if arguments.json:
                     print(json.dumps(rows, indent=None if every else 2), flush=True)
                 else:
@@ -104,13 +108,13 @@ def _command(arguments: argparse.Namespace) -> None:
     run(ask)
 
 
-def _save(uri: str, timeout: float, path: Path) -> None:
+def _save(uri: str, timeout: float, tls: TlsOptions | None, path: Path) -> None:
     async def save(stop: Stop) -> None:
         from ._client import table_of_broker
 
         async def read() -> bytes:
             lines = bytearray()
-            async with aclosing(table_of_broker(uri, timeout)) as chunks:
+            async with aclosing(table_of_broker(uri, timeout, tls)) as chunks:
                 async for chunk in chunks:
                     lines += chunk
                     if len(lines) > MAX_TABLE:

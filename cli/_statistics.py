@@ -10,6 +10,7 @@ from typing import Any, Final
 from ._arguments import Commands
 from ._broker import add_broker
 from ._event_log import told
+from ._reach import tls_of
 from ._run import Stop, run
 from ._show import printable, table
 from ._status import CommandError
@@ -49,11 +50,14 @@ def add_command(commands: Commands) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> None:
+    tls = tls_of(arguments, listens=False)
+
     async def ask(stop: Stop) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import ask_broker
 
-        figures = await stop.unless(ask_broker(arguments.broker, "statistics", arguments.timeout))
+        asked = ask_broker(arguments.broker, "statistics", arguments.timeout, tls)
+        figures = await stop.unless(asked)
         print(json.dumps(figures, indent=2) if arguments.json else show(figures))
 
     run(ask)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ..protocol import counted
 from ._arguments import Commands
 from ._broker import add_broker
+from ._reach import tls_of
 from ._routes import tags_of
 from ._run import Interrupted, Stop, run
 from ._show import printable
@@ -35,12 +36,15 @@ def add_command(commands: Commands) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> None:
+    tls = tls_of(arguments, listens=False)
+
     async def watch(stop: Stop) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import watch_broker
 
         async def follow() -> None:
-            async with aclosing(watch_broker(arguments.broker, arguments.timeout)) as events:
+            watched = watch_broker(arguments.broker, arguments.timeout, tls)
+            async with aclosing(watched) as events:
                 async for event in events:
                     print(json.dumps(event) if arguments.json else show(event), flush=True)
 

@@ -18,7 +18,9 @@ from onward.cli._run import Stop
 from onward.cli._snapshots import load_routes
 from onward.cli._status import CommandError, Status
 from onward.protocol.broker import SnapshotRoute, format_route, write_snapshot
+from onward.transports import TlsOptions
 from onward.transports.rsocket import LinkOptions, UnixOptions, WebSocketOptions
+from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, printed
 
 ANY = "rsocket+tcp://127.0.0.1:0"
@@ -114,6 +116,15 @@ def test_who_may_connect_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert listening.options(path)["unix"] == UnixOptions(0o660)
 
 
+def test_certificates_are_for_listeners_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    secure = "rsocket+tls://127.0.0.1:0"
+    words = ("--listen", secure, "--listen", ANY, "--certificate", "a.pem", "--authority", "b.pem")
+    _, listening = flags(*words, monkeypatch=monkeypatch)
+    tls = TlsOptions(certificate="a.pem", authority="b.pem", require_client=True)
+    assert listening.options(secure)["tls"] == tls
+    assert "tls" not in listening.options(ANY)
+
+
 def test_leases_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--no-lease", "--lease-requests", "9", "--lease-time", "2.5")
     _, listening = flags(*words, monkeypatch=monkeypatch)
@@ -125,6 +136,7 @@ def test_leases_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (("--origin", "https://a.example"), "--origin goes with --listen rsocket+ws://"),
         (("--mode", "600"), "--mode goes with --listen rsocket+unix://"),
+        (("--certificate", "a.pem"), "certificates go with --listen rsocket+tls://"),
         (("--listen", WS, "--origin", "https://a.example/path"), "https://a.example/path"),
         (("--lease-time", "0"), "lease_time"),
     ],
@@ -253,6 +265,23 @@ async def test_it_is_asked_by_any_of_its_listeners() -> None:
             assert [each["uri"] for each in figures["listeners"]] == uris
             assert figures["listeners"][at]["streams"] == figures["streams"] == 1
             assert figures["listeners"][at]["connections"] == 1
+        stop.wish()
+        await serving
+
+
+async def test_it_listens_with_tls(tmp_path: Path) -> None:
+    certificates = Certificates.make(tmp_path)
+    stop, uris = Stop(), ["rsocket+tls://localhost:0", "rsocket+wss://localhost:0/path"]
+    listening = Listening(tls=certificates.strict)
+    with printed() as output:
+        serving = asyncio.create_task(serve(stop, uris, listening=listening, quiet=True))
+        for uri in uris:
+            at = (await output.line()).removeprefix("listening ")
+            assert at.startswith(uri.partition("0")[0])
+            figures = await ask_broker(at, "statistics", TIMEOUT, certificates.named)
+            assert figures["listeners"][uris.index(uri)]["connections"] == 1
+            with pytest.raises(CommandError, match="certificate"):
+                await ask_broker(at, "statistics", TIMEOUT, certificates.anonymous)
         stop.wish()
         await serving
 

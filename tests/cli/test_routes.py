@@ -375,7 +375,7 @@ def test_what_is_saved_is_not_printed(
 def test_what_is_no_table_is_not_saved(
     broker: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def other(_uri: str, _timeout: float) -> AsyncGenerator[bytes]:
+    async def other(_uri: str, _timeout: float, _tls: None) -> AsyncGenerator[bytes]:
         yield b"no table"
 
     monkeypatch.setattr(_client, "table_of_broker", other)

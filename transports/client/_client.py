@@ -15,10 +15,11 @@ from ...protocol.broker import Dialect
 from ...protocol.options import Count, check_timeout, check_value
 from ...protocol.rsocket import FrameType
 from ._calls import Calls, Tries
+from ._dial import Place, parse_place
 from ._elements import Patience, channel_elements, stream_elements
 from ._link import ClientLink
 from ._metadata import Destination, Entries, address_metadata, says_no_route
-from ._options import ClientOptions, Place, parse_place
+from ._options import ClientOptions
 from ._pending_response import PendingResponse
 from ._pool import Pool
 from ._service import Service
@@ -79,7 +80,8 @@ def connect(
 
     Args:
         brokers: The URIs of the brokers: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path`
-            or `rsocket+unix:///path`. When one fails, the next is tried.
+            or `rsocket+unix:///path`; `rsocket+tls` and `rsocket+wss` with TLS. When one fails, the
+            next is tried.
         service: The service name to register; without it the client is a requester only.
         tags: More tags of the service.
         handlers: The handlers of its requests; with a service.
@@ -90,16 +92,19 @@ def connect(
         options: Limits and times.
 
     Raises:
-        ValueError: A URI cannot be parsed, or the arguments contradict each other.
+        OSError: A certificate cannot be read.
+        ValueError: A URI cannot be parsed, a certificate is wrong, or the arguments contradict each
+            other.
         AddressError: A key of a tag cannot be parsed.
         BrokerFrameError: The service name or a tag is too long.
     """
-    places = [parse_place(each) for each in ([brokers] if isinstance(brokers, str) else brokers)]
-    if not places:
-        raise ValueError("brokers= needs at least one")
     check_value("connections", connections, Count)
     check_value("handlers", handlers, Handlers | None)
     check_value("options", options, ClientOptions)
+    uris = [brokers] if isinstance(brokers, str) else brokers
+    places = [parse_place(each, options) for each in uris]
+    if not places:
+        raise ValueError("brokers= needs at least one")
     if service is None and (tags or handlers is not None):
         raise ValueError("tags= and handlers= go with service=")
     ids = [uuid.uuid4() for _ in range(connections)] if route_ids is None else list(route_ids)

@@ -1,30 +1,82 @@
-"""Connecting to the endpoint of a broker."""
+"""The endpoints of brokers, and connecting to them."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ._options import TCP, UNIX, Place
+from websockets.protocol import Protocol as WireProtocol
+
+from ..streams._dial import Dialler
+from ..streams._endpoint import Endpoint, TcpEndpoint
+from ..streams._options import parse_unix_uri, parse_uri, parse_websocket_uri
+from ..streams._tls import TlsOptions
+from ..streams._unix_endpoint import UnixEndpoint
+from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
+from ._ws import WebSocketBridge
 
 if TYPE_CHECKING:
     from ._link import ClientLink
+    from ._options import ClientOptions
 
-__all__ = ["dial"]
+__all__ = ["Place", "parse_place"]
+
+_SECURE: Final[Mapping[str, bool]] = {
+    "rsocket+tcp": False,
+    "rsocket+tls": True,
+    "rsocket+ws": False,
+    "rsocket+wss": True,
+    "rsocket+unix": False,
+}
+"""The schemes of brokers, and whether each of them requires TLS."""
 
 
-async def dial(place: Place, link: ClientLink) -> None:
-    """Connect to an endpoint, with a link as the protocol of the socket.
+class Place(NamedTuple):
+    """The endpoint of a broker.
+
+    Attributes:
+        uri: The URI as given.
+        dialler: The endpoint, and its TLS.
+    """
+
+    uri: str
+    dialler: Dialler
+
+
+def parse_place(uri: str, options: ClientOptions) -> Place:
+    """Parse the URI of a broker, and load the certificates.
+
+    Args:
+        uri: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or `rsocket+unix:///path`;
+            `rsocket+tls` and `rsocket+wss` with TLS.
+        options: The TLS, and the time for its handshake.
 
     Raises:
-        OSError: The connection was refused, or the server speaks no WebSocket.
+        OSError: A certificate cannot be read.
+        ValueError: It is no such URI, or a certificate is wrong.
     """
-    loop = asyncio.get_running_loop()
-    if place.scheme == TCP:
-        await loop.create_connection(lambda: link, place.host, place.port)
-    elif place.scheme == UNIX:
-        await loop.create_unix_connection(lambda: link, place.host)
-    else:
-        from ._ws import dial_websocket
+    scheme = uri.partition("://")[0]
+    if scheme not in _SECURE:
+        raise ValueError(f"{uri!r} is not {', '.join(_SECURE)}")
+    tls = options.tls
+    if tls is None and _SECURE[scheme]:
+        tls = TlsOptions()
+    endpoint = _endpoint(uri, scheme, secure=tls is not None)
+    return Place(uri, Dialler(endpoint, tls, options.connect_timeout))
 
-        await dial_websocket(place, link)
+
+def _endpoint(uri: str, scheme: str, *, secure: bool) -> Endpoint:
+    if scheme == "rsocket+unix":
+        return UnixEndpoint(parse_unix_uri(uri, scheme))
+    if scheme in {"rsocket+ws", "rsocket+wss"}:
+        host, port, path = parse_websocket_uri(uri, scheme, query=True)
+        return WebSocketEndpoint(host, port, path, SUBPROTOCOL, secure=secure)
+    return TcpEndpoint(*parse_uri(uri, scheme))
+
+
+def _join(transport: asyncio.Transport, link: ClientLink, wire: WireProtocol) -> WebSocketBridge:
+    return WebSocketBridge(transport, wire, link)
+
+
+SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=_join)

@@ -55,6 +55,7 @@ class ClientLink(asyncio.Protocol):
         budget: The bytes of unfinished payloads.
         write_paused: Whether more than `max_queued` bytes wait for the socket.
         ready: Whether the broker has accepted the SETUP.
+        unheard: Whether the broker has closed it without a word.
         gone: Set when the connection has ended.
         reason: Why it ended; empty while it is open.
         handlings: The running handlers.
@@ -87,6 +88,8 @@ class ClientLink(asyncio.Protocol):
         self.core = Connection(Role.CLIENT, options.limits, now=self.loop.time())
         self.write_paused = False
         self.ready = False
+        self.unheard = False
+        self._heard = False
         self.gone = asyncio.Event()
         self.reason = ""
         self.closing = False
@@ -149,6 +152,7 @@ class ClientLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the state machine, and handle its events."""
+        self._heard = True
         now = self.silence.hear()
         for event in self.core.receive_data(data, now):
             self._on_event(event)
@@ -160,12 +164,12 @@ class ClientLink(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """End the connection, as RSocket has no half-closed ones; return False to close."""
-        self._end_core("closed by the broker")
+        self._closed_by_broker("")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End everything that used this connection."""
-        self._end_core(str(exc) if exc else "closed by the broker")
+        self._closed_by_broker(str(exc) if exc else "")
         self._transport = None
         self.silence.stop()
         self._leases.stop()
@@ -173,6 +177,10 @@ class ClientLink(asyncio.Protocol):
         self._answered.set()
         self.gone.set()
         self._news()
+
+    def _closed_by_broker(self, error: str) -> None:
+        self.unheard = self.unheard or not (self._heard or self.reason)
+        self._end_core(error or "closed by the broker")
 
     def pause_writing(self) -> None:
         """Hold requests and handlers back while the socket is full."""

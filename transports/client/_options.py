@@ -1,17 +1,18 @@
-"""The options of a client, and the endpoints of its brokers."""
+"""The options of a client."""
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
-from urllib.parse import urlsplit
 
 from ...protocol.broker import MIME_BROKER_FRAME, MIME_FORWARDING, Dialect
 from ...protocol.options import Count, Range, Seconds, Size, check_options
 from ...protocol.rsocket import MAX_FRAME, MAX_REQUEST_N, ConnectionLimits, FrameSize
-from ..streams._options import Backoff, parse_uri
+from ..streams._options import Backoff
+from ..streams._tls import TlsOptions
 
-__all__ = ["ClientOptions", "Place", "parse_place"]
+__all__ = ["ClientOptions"]
 
 _BACKOFF: Final = Backoff()
 _RETRY: Final = Backoff(first=0.05, longest=2.0)
@@ -19,10 +20,6 @@ _MIMES: Final = {Dialect.SPECIFICATION: MIME_FORWARDING, Dialect.REFERENCE: MIME
 
 Credit: TypeAlias = Annotated[int, Range(least=1, most=MAX_REQUEST_N)]
 """A number of elements that fits in a REQUEST_N frame."""
-
-TCP: Final = "rsocket+tcp"
-WS: Final = "rsocket+ws"
-UNIX: Final = "rsocket+unix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +29,8 @@ class ClientOptions:
     Attributes:
         dialect: The dialect of broker frames, which determines their MIME type.
         data_mime: MIME type of the data, at most 255 bytes of ASCII.
-        connect_timeout: Time for one attempt to connect, with the answer to the SETUP; and for
-            `connect` to have the first connection.
+        connect_timeout: Time for one attempt to connect, with the handshakes and the answer to the
+            SETUP; and for `connect` to have the first connection.
         request_timeout: Time for a request, with the wait for a connection, its retries and its
             answer. Of a stream or a channel: until its first element; time in which a channel
             waits for its own source does not count. `None`: no limit.
@@ -75,6 +72,8 @@ class ClientOptions:
         lease_time: Time for which a lease is valid; it is renewed at half of that.
         drain_timeout: Time in which requests in flight and running handlers have to end when the
             client is closed.
+        tls: The encryption: `TlsOptions`, or an `ssl.SSLContext` for clients; `None`: none, unless
+            the scheme requires it (`rsocket+tls`, `rsocket+wss`), which then means `TlsOptions()`.
 
     Raises:
         ValueError: A number is out of its range.
@@ -108,6 +107,7 @@ class ClientOptions:
     lease_requests: Annotated[int, Range(least=0, most=MAX_REQUEST_N)] | None = None
     lease_time: Seconds = 30.0
     drain_timeout: Seconds = 5.0
+    tls: TlsOptions | ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -141,48 +141,3 @@ class ClientOptions:
             lease=self.leases,
             mtu=self.fragment_size,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The endpoint of a broker.
-
-    Attributes:
-        uri: The URI as given.
-        scheme: `rsocket+tcp`, `rsocket+ws` or `rsocket+unix`.
-        host: The host; of a Unix socket its path.
-        port: The port; 0 for a Unix socket.
-        path: The path and query of a WebSocket.
-    """
-
-    uri: str
-    scheme: str
-    host: str
-    port: int = 0
-    path: str = "/"
-
-
-def parse_place(uri: str) -> Place:
-    """Parse the URI of a broker.
-
-    Args:
-        uri: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or
-            `rsocket+unix:///path`.
-
-    Raises:
-        ValueError: It is no such URI.
-    """
-    scheme, mark, rest = uri.partition("://")
-    if scheme == UNIX and mark and rest.startswith("/") and "\0" not in rest:
-        return Place(uri, scheme, rest)
-    if scheme == TCP:
-        return Place(uri, scheme, *parse_uri(uri, TCP))
-    if scheme != WS:
-        raise ValueError(f"{uri!r} is not {TCP}://host:port, {WS}://host:port or {UNIX}:///path")
-    try:
-        parts = urlsplit(uri)
-    except ValueError:  # brackets that do not match
-        raise ValueError(f"{uri!r} is not {WS}://host:port/path") from None
-    host, port = parse_uri(f"{WS}://{parts.netloc}", WS)
-    path = parts.path or "/"
-    return Place(uri, scheme, host, port, f"{path}?{parts.query}" if parts.query else path)

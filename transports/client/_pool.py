@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol import LinkDown, NotDelivered
 from .._log import SeldomLogger, shown
-from ._dial import dial
 
 if TYPE_CHECKING:
     from ..streams._options import Backoff
+    from ._dial import Place
     from ._link import ClientLink
-    from ._options import ClientOptions, Place
+    from ._options import ClientOptions
 
 __all__ = ["Keeper", "Pool"]
 
@@ -149,7 +149,7 @@ class Keeper:
         timeout = self._options.connect_timeout
         try:
             async with asyncio.timeout(timeout):
-                await dial(place, link)
+                await place.dialler.open(lambda: link)
                 await link.open()
         except TimeoutError:
             self.failure = f"no connection in {timeout:g} s"
@@ -157,6 +157,8 @@ class Keeper:
             self.failure = error.strerror or str(error) or type(error).__name__
         except NotDelivered as error:
             self.failure = error.detail
+            if link.unheard:
+                self.failure += place.dialler.missing
             if link.refused:
                 self.refused.add(place.uri)
         else:

@@ -8,98 +8,50 @@ lengths, and back. The state machine of the WebSocket is that of the `websockets
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
-from websockets.http11 import Response
-from websockets.protocol import State
-from websockets.uri import parse_uri
+from websockets.protocol import Protocol, State
 
 from ...protocol.rsocket import LENGTH_SIZE
 
 if TYPE_CHECKING:
     from ._link import ClientLink
-    from ._options import Place
 
-__all__ = ["WebSocketBridge", "dial_websocket"]
-
-
-async def dial_websocket(place: Place, link: ClientLink) -> None:
-    """Connect, and perform the opening handshake.
-
-    Raises:
-        OSError: The connection was refused, or the server speaks no WebSocket.
-    """
-    loop = asyncio.get_running_loop()
-    host = f"[{place.host}]" if ":" in place.host else place.host
-    uri = parse_uri(f"ws://{host}:{place.port}{place.path}")
-    # No extension is offered: the size of decompressed data is unbounded.
-    wire = ClientProtocol(uri, max_size=link.options.max_frame)
-    bridge = WebSocketBridge(wire, link)
-    try:
-        await loop.create_connection(lambda: bridge, place.host, place.port)
-        await bridge.opened
-    except BaseException:
-        bridge.give_up()
-        raise
+__all__ = ["WebSocketBridge"]
 
 
 class WebSocketBridge(asyncio.Transport, asyncio.Protocol):
     """The transport of a connection and the protocol of its socket.
 
-    Attributes:
-        opened: Done after the handshake; an `OSError` if it failed.
-
     Args:
-        wire: The state machine of the WebSocket.
+        transport: The socket.
+        wire: The state machine of the WebSocket, open.
         link: The connection.
     """
 
-    def __init__(self, wire: ClientProtocol, link: ClientLink) -> None:
+    def __init__(self, transport: asyncio.Transport, wire: Protocol, link: ClientLink) -> None:
         super().__init__()
-        self.opened: asyncio.Future[None] = link.loop.create_future()
+        wire.max_message_size = link.options.max_frame
         self._wire = wire
         self._link = link
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | None = transport
         self._message = bytearray()
 
     # --- from the socket ------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
-        self._transport = cast(asyncio.Transport, transport)
-        self._wire.send_request(self._wire.connect())
-        self._send()
 
     def data_received(self, data: bytes) -> None:
         """Parse the messages of a read, and hand them on together."""
         self._wire.receive_data(data)
         parts: list[bytes] = []
         for event in self._wire.events_received():
-            if isinstance(event, Response):
-                self._on_response()
-            else:
-                self._on_frame(cast(Frame, event), parts)
+            if isinstance(event, Frame):  # and not the response to the opening handshake
+                self._on_frame(event, parts)
         self._send()
         if parts:
             self._link.data_received(b"".join(parts))
-        if self._wire.handshake_exc is not None:
-            self._on_response()
-        elif self._wire.state is not State.OPEN:
+        if self._wire.state is not State.OPEN:
             self.close()
-
-    def _on_response(self) -> None:
-        """End the handshake, successful or failed."""
-        if self.opened.done():
-            return
-        error = self._wire.handshake_exc
-        if error is None:
-            self.opened.set_result(None)
-            self._link.connection_made(self)
-            return
-        self.opened.set_exception(ConnectionRefusedError(f"no WebSocket: {str(error)[:200]}"))
-        self._close_socket()
 
     def _on_frame(self, frame: Frame, parts: list[bytes]) -> None:
         if frame.opcode in (Opcode.BINARY, Opcode.CONT):
@@ -113,23 +65,13 @@ class WebSocketBridge(asyncio.Transport, asyncio.Protocol):
     def eof_received(self) -> bool:
         """Pass the end of the input to the connection; return False to close the socket."""
         self._wire.receive_eof()
-        if self.opened.done():
-            self._link.eof_received()
+        self._link.eof_received()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the handshake, or pass the loss of the socket to the connection."""
+        """Pass the loss of the socket to the connection."""
         self._transport = None
-        opened = self.opened
-        if not opened.done():
-            opened.set_exception(ConnectionResetError("closed in the handshake"))
-        elif not opened.cancelled() and opened.exception() is None:
-            self._link.connection_lost(exc)
-
-    def give_up(self) -> None:
-        """Close at once after a failed or cancelled handshake."""
-        self.opened.cancel()
-        self.abort()
+        self._link.connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Pause the connection's writing."""

@@ -81,7 +81,7 @@ class WireSocket(asyncio.Protocol):
         options: The limits.
         loop: The event loop.
         unfinished: The shared limit on unfinished frames. Without it the limit is one frame.
-        name: Returns the peer's name.
+        peer: The peer's name, if it is not that of the socket.
 
     Attributes:
         wire: The protocol state, with its counts.
@@ -109,7 +109,6 @@ class WireSocket(asyncio.Protocol):
         "_gone",
         "_held",
         "_loop",
-        "_name",
         "_options",
         "_owner",
         "_paused",
@@ -140,16 +139,15 @@ class WireSocket(asyncio.Protocol):
         options: StreamOptions,
         loop: asyncio.AbstractEventLoop,
         unfinished: Unfinished | None = None,
-        name: Callable[[asyncio.BaseTransport], str] = endpoint_of,
+        peer: str = "",
     ) -> None:
         self.wire = _Wire(options.wire_limits, own=owner.address)
         self.bytes_in = 0
         self.bytes_out = 0
         self._unusable = 0
-        self.peer = ""
+        self.peer = peer
         self.ends = ("", "")
         self.names: tuple[str, ...] = ()
-        self._name = name
         self._owner = owner
         self._options = options
         self._loop = loop
@@ -350,7 +348,7 @@ class WireSocket(asyncio.Protocol):
         """Send the greeting, and set the deadline for the peer's."""
         self._transport = made = cast("asyncio.Transport", transport)
         made.set_write_buffer_limits(high=self._options.high_water)
-        self.peer = self._name(made)
+        self.peer = self.peer or endpoint_of(made)
         self.ends = ends_of(made)
         self.names = certified_names(made.get_extra_info("peercert"))
         _tune(made.get_extra_info("socket"))

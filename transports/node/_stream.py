@@ -17,10 +17,11 @@ from ...protocol import (
 )
 from ...protocol.options import check_value
 from .._base import Transport
+from ..streams._dial import Dialler
 from ..streams._endpoint import Endpoint
 from ..streams._listening import Listeners
 from ..streams._options import StreamOptions
-from ..streams._tls import TlsOptions, client_context, server_context
+from ..streams._tls import TlsOptions, server_context
 from ._dialled import DialledLinks
 from ._link_statistics import LinkStatistics
 from ._stream_dialled import DialledLink
@@ -207,13 +208,8 @@ class StreamTransport(Transport):
     def _open(
         self, endpoint: Endpoint, expose: frozenset[Address], options: StreamOptions
     ) -> DialledLink:
-        context = None
-        if options.tls is not None:
-            context = client_context(options.tls)
-            named = isinstance(options.tls, TlsOptions) and options.tls.server_name
-            if context.check_hostname and endpoint.host is None and not named:
-                raise ValueError(f"TLS to {endpoint.peer} needs TlsOptions(server_name=...)")
-        link = DialledLink(endpoint, context, expose, options, self._dialled.forget)
+        dialler = Dialler(endpoint, options.tls, options.tls_timeout)
+        link = DialledLink(dialler, expose, options, self._dialled.forget)
         link.scheme = self.scheme
         self._dialled.open(link, self.max_dialled, options.mailbox)
         return link

@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, LinkDown, Message, OnwardError
 from ...protocol.ockam import HEARTBEAT
 from .._log import shown
-from ..streams._pending import secure
-from ..streams._tls import TlsOptions
 from ._backlog import Backlog
 from ._link_statistics import LinkState
 from ._socket import WireSocket
 from ._stream_link import StreamLink
 
 if TYPE_CHECKING:
-    from ..streams._endpoint import Endpoint
+    from ..streams._dial import Dialler
     from ..streams._options import StreamOptions
 
 __all__ = ["DialledLink"]
@@ -32,8 +29,7 @@ class DialledLink(StreamLink):
     """A link that connects. It keeps its address when it reconnects.
 
     Args:
-        endpoint: The endpoint to connect to.
-        context: The TLS context, or `None` for no TLS.
+        dialler: The endpoint to connect to, and its TLS.
         expose: The addresses that the peer may send to.
         options: The limits, and whether and when to reconnect.
         on_closed: Called once with the link when it has ended.
@@ -41,16 +37,14 @@ class DialledLink(StreamLink):
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        context: ssl.SSLContext | None,
+        dialler: Dialler,
         expose: frozenset[Address],
         options: StreamOptions,
         on_closed: Callable[[StreamLink], object],
     ) -> None:
         super().__init__(expose, options, on_closed)
-        self.peer = endpoint.peer
-        self._place = endpoint
-        self._context = context
+        self.peer = dialler.endpoint.peer
+        self._dialler = dialler
         self._backlog = Backlog(options.queue, options.max_queue_bytes)
         self._task: asyncio.Task[None] | None = None
         self._heart: asyncio.TimerHandle | None = None
@@ -130,7 +124,7 @@ class DialledLink(StreamLink):
                 self._gone.set_result(None)
         elif self._ready is not None and not self._ready.done():
             if wire_socket.silent:
-                reason += self._missing
+                reason += self._dialler.missing
             self._ready.set_exception(ConnectionError(reason))
 
     async def _run(self) -> None:
@@ -195,37 +189,13 @@ class DialledLink(StreamLink):
         self._ready = loop.create_future()
         self._gone = gone = loop.create_future()
         async with asyncio.timeout(self.options.connect_timeout):
-            wire_socket = await self._open(loop)
+            wire_socket = await self._dialler.open(lambda: WireSocket(self, self.options, loop))
         try:
             await self._ready
         except asyncio.CancelledError:
             wire_socket.abort("the link was closed")
             raise
         return wire_socket, gone
-
-    @property
-    def _missing(self) -> str:
-        """A hint why a peer closed without a word: it may require TLS or a certificate."""
-        if self._context is None:
-            return "; it may want TLS"
-        tls = self.options.tls
-        none = isinstance(tls, TlsOptions) and tls.certificate is None
-        return "; it may want a certificate of ours" if none else ""
-
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> WireSocket:
-        endpoint, options = self._place, self.options
-        early = await endpoint.open(loop)
-        try:
-            if self._context is not None:
-                host = _server_name(options) or endpoint.host
-                early = await secure(early, self._context, options.tls_timeout, host=host)
-            return await endpoint.begin(early, lambda: WireSocket(self, options, loop))
-        except ConnectionResetError as error:
-            early.transport.abort()
-            raise ConnectionError(f"{error}{self._missing}") from error
-        except BaseException:
-            early.transport.abort()
-            raise
 
     def _attempt_failed(self, error: OSError | UnicodeError) -> None:
         self._failures += 1
@@ -259,7 +229,3 @@ class DialledLink(StreamLink):
     def _refuse_queued(self) -> None:
         for message in self._backlog.take_all():
             self.undelivered(message, LinkDown(self.peer, self.reason))
-
-
-def _server_name(options: StreamOptions) -> str | None:
-    return options.tls.server_name if isinstance(options.tls, TlsOptions) else None

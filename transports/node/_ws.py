@@ -7,28 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from websockets.server import ServerProtocol
-from websockets.uri import parse_uri as parse_web_uri
+from websockets.protocol import CLIENT, Protocol as WireProtocol
 
 from ...protocol import WEBSOCKET, AddressError
-from ..streams._endpoint import ConnectionHost
-from ..streams._options import StreamOptions, format_endpoint, parse_endpoint, parse_websocket_uri
-from ..streams._pending import PendingConnection
-from ..streams._ws_handshake import Handshake, Opener, own_names
+from ..streams._options import StreamOptions, parse_endpoint, parse_websocket_uri
+from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
 from ..streams._ws_options import WebSocketOptions
-from ..streams._ws_stream import ClientHandshake, WebSocketStream
+from ..streams._ws_stream import WebSocketStream
 from ._stream import StreamTransport
-from ._tcp import TcpEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ._socket import WireSocket
 
 __all__ = ["WsOptions", "WsTransport"]
-
-SUBPROTOCOL: Final = "onward"
-"""The subprotocol to offer, and to accept when offered. It is not required."""
 
 _WEB: Final = WebSocketOptions()
 
@@ -48,72 +39,11 @@ class WsOptions(StreamOptions):
     websocket: WebSocketOptions = _WEB
 
 
-class WebSocketEndpoint(TcpEndpoint):
-    """A host, a port and a path.
-
-    Args:
-        host: The name or the IP address.
-        port: The port; when listening, 0 selects a free port.
-        path: The path to request. With "" a client requests `/`, and a listener accepts any.
-        options: The options.
-    """
-
-    def __init__(self, host: str, port: int, path: str, options: WsOptions) -> None:
-        super().__init__(host, port)
-        self.peer += path
-        self._path = path
-        self._options = options
-
-    async def begin(self, early: PendingConnection, link: Callable[[], WireSocket]) -> WireSocket:
-        """Perform the opening handshake."""
-        endpoint = format_endpoint(*self._where)
-        scheme = "ws" if self._options.tls is None else "wss"
-        uri = parse_web_uri(f"{scheme}://{endpoint}{self._path or '/'}")
-        handshake = ClientHandshake(uri, SUBPROTOCOL)
-        early.hand_over(handshake)
-        rest = await handshake.opened
-        return _joined(early.transport, link(), rest, client=True)
-
-    def entrance(self, host: ConnectionHost, source: str) -> asyncio.Protocol:
-        """Return the protocol that waits for the opening handshake."""
-
-        def admit() -> Opener | None:
-            made = host.admit(source)
-            return None if made is None else opener(made)
-
-        def opener(made: WireSocket) -> Opener:
-            def opened(transport: asyncio.Transport, _: ServerProtocol, rest: bytes) -> None:
-                _joined(transport, made, rest, client=False)
-
-            return opened
-
-        handshake = Handshake(
-            host.loop,
-            own_names(self._where[0]),
-            SUBPROTOCOL,
-            self._path,
-            self._options.websocket,
-            admit,
-            host.entered,
-        )
-        host.entering(handshake, source)
-        return handshake
-
-    def where(self, server: asyncio.Server) -> str:
-        """Return host, actual port and path."""
-        return super().where(server) + self._path
+def _join(transport: asyncio.Transport, inner: WireSocket, wire: WireProtocol) -> WebSocketStream:
+    return WebSocketStream(transport, inner, client=wire.side is CLIENT)
 
 
-def _joined(
-    transport: asyncio.Transport, made: WireSocket, rest: bytes, *, client: bool
-) -> WireSocket:
-    """Connect a link's socket to a connection through a WebSocket."""
-    stream = WebSocketStream(transport, made, client=client)
-    transport.set_protocol(stream)
-    made.connection_made(stream)
-    if rest:
-        stream.data_received(rest)
-    return made
+SUBPROTOCOL: Final = Subprotocol("onward", offered=True, join=_join)
 
 
 class WsTransport(StreamTransport):
@@ -134,13 +64,16 @@ class WsTransport(StreamTransport):
 
     def endpoint(self, uri: str, scheme: str, options: Any) -> WebSocketEndpoint:
         """Return the endpoint of `ws://host:port/path`."""
-        return WebSocketEndpoint(*parse_websocket_uri(uri, scheme), options)
+        return _endpoint(*parse_websocket_uri(uri, scheme), options)
 
     def endpoint_of(self, value: str, options: Any) -> WebSocketEndpoint:
         """Return the endpoint of `host:port/path`."""
         endpoint, slash, path = value.partition("/")
         if any(each in path for each in "?#") or not path.isprintable() or " " in path:
             raise AddressError(value, "not host:port/path")
-        return WebSocketEndpoint(
-            *parse_endpoint(endpoint), f"/{path}" if slash and path else "", options
-        )
+        return _endpoint(*parse_endpoint(endpoint), f"/{path}" if slash and path else "", options)
+
+
+def _endpoint(host: str, port: int, path: str, options: WsOptions) -> WebSocketEndpoint:
+    secure = options.tls is not None
+    return WebSocketEndpoint(host, port, path, SUBPROTOCOL, options.websocket, secure=secure)

@@ -4,9 +4,12 @@ from ._errors import DestinationError
 from ._listener import ListenerStatistics, RSocketListener
 from ._options import LinkOptions, UnixOptions, WebSocketOptions
 from ._request import DestinationSlow, DestinationUnleased
-from ._transport import RSocketTcpTransport, RSocketTransport
-from ._unix import RSocketUnixTransport
-from ._ws import RSocketWebSocketTransport
+from ._transport import (
+    RSocketTcpTransport,
+    RSocketTransport,
+    RSocketUnixTransport,
+    RSocketWebSocketTransport,
+)
 
 __all__ = [
     "DestinationError",

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from ...actors.runtime._clock import clock_of
 from ...protocol.rsocket import (
@@ -130,8 +130,6 @@ class Flow(asyncio.Protocol, ABC):
         self._transport = cast(asyncio.Transport, transport)
         options = self.options
         self._transport.set_write_buffer_limits(options.high_water, options.low_water)
-        name: Any = transport.get_extra_info("peername")
-        self.peer_name = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "unix")
         self._arm()
 
     def eof_received(self) -> bool:

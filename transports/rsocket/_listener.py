@@ -1,33 +1,29 @@
-"""The RSocket listener, which accepts connections for a broker.
-
-Subclasses such as `TcpListener` are for one kind of socket.
-"""
+"""The RSocket listener, which accepts connections for a broker."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from abc import abstractmethod
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 from ...actors import MailboxOptions, Node, Worker
 from ...actors.broker import Broker
-from ...protocol import Address, NodeStopped, OnwardError, counted
+from ...protocol import Address, NodeStopped, counted
 from .._base import Listener
 from .._log import SeldomLogger
-from ..streams._listening import Arrival, close_server
-from ..streams._options import format_endpoint
-from ..streams._source import Proxies, source_of
+from ..streams._acceptor import Acceptor
+from ..streams._endpoint import Endpoint, Origin
 from ._link import Link
 from ._options import LinkOptions
-from ._places import Places
 from ._shared import Shared
+from ._unused import UnusedConnections
 from ._worker import ConnectionWorker
 
-__all__ = ["ListenerStatistics", "RSocketListener", "TcpListener"]
+__all__ = ["ListenerStatistics", "RSocketListener"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
@@ -47,11 +43,11 @@ class ListenerStatistics:
         refused: Those of them that could not be parsed or routed at once.
         dropped: Frames ignored by the connections' state machines since the start, by reason.
         closed: Connections that have ended since the start, by reason.
-        handshakes: WebSocket handshakes under way now; `max_connections` counts them as
+        handshakes: TLS and WebSocket handshakes under way now; `max_connections` counts them as
             connections.
-        refused_handshakes: Handshakes that failed since the start, by reason:
+        refused_handshakes: Handshakes that failed since the start, by reason. Of WebSockets:
             `too late`, `too long`, `not understood`, `not a WebSocket`, `path`, `origin`,
-            `no room`, `stopped`, or `given up` by the peer.
+            `no room`, `stopped`, or `given up` by the peer; of TLS: the text of the error.
         streams: Open streams now, of all connections and opened by either side.
     """
 
@@ -78,23 +74,31 @@ class RSocketListener(Listener):
         node: The node of its workers.
         broker: The broker of the connections.
         options: The limits.
+        scheme: The scheme of its URI.
+        endpoint: The endpoint to listen at.
+        context: The TLS context, or `None` for no TLS.
     """
 
-    def __init__(self, node: Node, broker: Broker, options: LinkOptions) -> None:
+    def __init__(
+        self,
+        node: Node,
+        broker: Broker,
+        options: LinkOptions,
+        scheme: str,
+        endpoint: Endpoint,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         self._node = node
         self._broker = broker
         self._options = options
         self._worker = _ListenerWorker()
         self._address: Address | None = None
-        self._server: asyncio.Server | None = None
-        self._uri = ""
         self._seldom = SeldomLogger(_logger, node.loop.time)
+        self._acceptor = Acceptor(node, scheme, endpoint, context, options, self, self._seldom)
+        self._unused = UnusedConnections(self._acceptor.places, options, node.loop.time)
         self._shared = Shared(node.loop, options)
         self._links: set[Link] = set()
-        self._places = Places(options, node.loop.time)
-        self._proxies = Proxies(options.proxies)
-        self._accepted = 0
-        self._turned_away = 0
+        self._open = False
         self._requests = 0
         self._refused = 0
         self._dropped: Counter[str] = Counter()
@@ -113,39 +117,17 @@ class RSocketListener(Listener):
         # The worker first: it is the parent of the connections' workers.
         self._address = await self._node.start(lambda: self._worker)
         try:
-            self._server = server = await self._bind()
+            await self._acceptor.bind()
             if not self._node.has(self._address):
                 raise NodeStopped(self._node.name)
-            self._uri = self._shown(server)
-            self._withdraw = self._broker.report(self._uri, lambda: asdict(self.statistics()))
-            await server.start_serving()
+            self._withdraw = self._broker.report(self.uri, lambda: asdict(self.statistics()))
+            await self._acceptor.serve()
+            self._open = True
         except BaseException:
-            await self._abandon()
+            self._acceptor.abandon()
+            self._report_no_more()
+            await self._stop_worker()
             raise
-
-    @abstractmethod
-    async def _bind(self) -> asyncio.Server:
-        """Return a server that does not serve yet, with `_enter` as its protocol factory.
-
-        Raises:
-            OSError: The socket cannot be bound.
-        """
-
-    @abstractmethod
-    def _shown(self, server: asyncio.Server) -> str:
-        """Return the URI of a server."""
-
-    def _unbound(self) -> None:
-        """Clean up after the server."""
-
-    async def _abandon(self) -> None:
-        """Clean up after a failed start."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-            self._unbound()
-        self._report_no_more()
-        await self._stop_worker()
 
     def _report_no_more(self) -> None:
         withdraw, self._withdraw = self._withdraw, None
@@ -159,12 +141,12 @@ class RSocketListener(Listener):
     @property
     def open_now(self) -> bool:
         """Whether the listener accepts connections."""
-        return self._server is not None
+        return self._open
 
     @property
     def uri(self) -> str:
         """The URI of the listener, with the real port."""
-        return self._uri
+        return self._acceptor.uri
 
     @property
     def address(self) -> Address:
@@ -173,61 +155,35 @@ class RSocketListener(Listener):
             raise AssertionError("the listener is not open")
         return self._address
 
-    def _enter(self) -> asyncio.BaseProtocol:
-        """Return the first protocol of a new connection."""
-        return Arrival(self._admit)
+    def connect(self, origin: Origin) -> Link:
+        """Return a new connection, with its worker.
 
-    def _admit(self, transport: asyncio.BaseTransport) -> asyncio.BaseProtocol | None:
-        """Return the next protocol of a new connection, or `None` if there is no room for it."""
-        if self._server is None:
-            self._turned_away += 1  # accepted just before it was closed
-            return None
-        peername, places = transport.get_extra_info("peername"), self._places
-        source = self._proxies.source(peername, self._source(transport))
-        refusal = places.refusal(source)
-        if refusal:
-            spare = places.spare(source)
-            if spare is None:
-                self._turned_away += 1
-                text = "%s: %s, one more turned away"
-                self._seldom.log(logging.WARNING, "too many", text, self._uri, refusal)
-                return None
-            spare.close("unused", "the connection is unused, and another needs its place")
-        return self._first(source)
-
-    def _source(self, transport: asyncio.BaseTransport) -> str:
-        """Return the source of a connection."""
-        return source_of(transport.get_extra_info("peername"))
-
-    def _first(self, source: str) -> asyncio.BaseProtocol | None:
-        """Return the protocol of a connection for which there is room."""
-        return self._link(source)
-
-    def _link(self, source: str) -> Link | None:
-        """Return a connection with its worker, or `None` if no worker can be started."""
+        Raises:
+            OnwardError: The node is stopping, or has too many addresses.
+        """
         worker = ConnectionWorker()
-        try:
-            self._worker.spawn(lambda: worker, mailbox=_MAILBOX)
-        except OnwardError as error:
-            # The node is stopping, or has too many addresses.
-            self._turned_away += 1
-            text = "%s: a connection turned away: %s"
-            self._seldom.log(logging.WARNING, "turned away", text, self._uri, error)
-            return None
-        self._accepted += 1
+        self._worker.spawn(lambda: worker, mailbox=_MAILBOX)
         link = Link(
             worker, self._broker, self._options, self._seldom, self._shared, self._on_closed
         )
-        link.source = source
+        link.source, link.peer_name = origin
         worker.attach(link)
         self._links.add(link)
-        self._places.take(source)
-        self._places.begin(link)
+        self._unused.add(link)
         return link
+
+    def make_room(self, source: str) -> bool:
+        """Close an unused connection in favour of a new one; return whether there was one."""
+        spare = self._unused.spare(source)
+        if spare is None:
+            return False
+        spare.close("unused", "the connection is unused, and another needs its place")
+        return True
 
     def _on_closed(self, link: Link) -> None:
         self._links.discard(link)
-        self._places.end(link)
+        self._unused.discard(link)
+        self._acceptor.release(link.source)
         self._requests += link.session.requests
         self._refused += link.session.refused
         self._dropped += link.core.counters
@@ -241,23 +197,19 @@ class RSocketListener(Listener):
 
         Connections that are open a second after `drain_timeout` are cut.
         """
-        server, self._server = self._server, None
-        if server is None:
+        if not self._open:
             return
+        self._open = False
         self._gone.clear()
         try:
-            try:
-                await close_server(server)
-            finally:
-                # Last, so that connections accepted meanwhile are cleaned up as well.
-                self._unbound()
+            await self._acceptor.close()
             for link in list(self._links):
                 link.close("stopped", "the broker stops")
             if self._links:
                 async with asyncio.timeout(self._options.drain_timeout + 1):
                     await self._gone.wait()
         except TimeoutError:
-            _logger.warning("%s: cut %s", self._uri, counted(len(self._links), "connection"))
+            _logger.warning("%s: cut %s", self.uri, counted(len(self._links), "connection"))
         finally:
             for link in list(self._links):
                 link.abort()
@@ -266,48 +218,20 @@ class RSocketListener(Listener):
 
     def statistics(self) -> ListenerStatistics:
         """Return the listener's figures at this moment."""
-        dropped = self._dropped.copy()
+        acceptor, dropped = self._acceptor, self._dropped.copy()
         for link in self._links:
             if link.core.counters:
                 dropped.update(link.core.counters)
         sessions = [link.session for link in self._links]
         return ListenerStatistics(
             connections=len(self._links),
-            accepted=self._accepted,
-            turned_away=self._turned_away,
+            accepted=acceptor.accepted,
+            turned_away=acceptor.turned_away,
             requests=self._requests + sum(session.requests for session in sessions),
             refused=self._refused + sum(session.refused for session in sessions),
             dropped=dict(dropped),
             closed=dict(self._closed),
+            handshakes=acceptor.handshakes,
+            refused_handshakes=dict(acceptor.refused),
             streams=sum(len(link.core.streams) for link in self._links),
         )
-
-
-class TcpListener(RSocketListener):
-    """A listening TCP socket.
-
-    Args:
-        node: The node of its workers.
-        broker: The broker of the connections.
-        options: The limits.
-        host: The address or name to listen at.
-        port: The port; 0 takes a free one.
-    """
-
-    _scheme: ClassVar[str] = "rsocket+tcp"
-
-    def __init__(
-        self, node: Node, broker: Broker, options: LinkOptions, host: str, port: int
-    ) -> None:
-        super().__init__(node, broker, options)
-        self._host = host
-        self._port = port
-
-    async def _bind(self) -> asyncio.Server:
-        return await self._node.loop.create_server(
-            self._enter, self._host, self._port, start_serving=False
-        )
-
-    def _shown(self, server: asyncio.Server) -> str:
-        host, port = server.sockets[0].getsockname()[:2]
-        return f"{self._scheme}://{format_endpoint(host, port)}"

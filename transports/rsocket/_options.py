@@ -20,7 +20,7 @@ class LinkOptions:
 
     Attributes:
         connection: The limits of the connection's state machine.
-        max_connections: Most connections of one listener, WebSocket handshakes under way
+        max_connections: Most connections of one listener, TLS and WebSocket handshakes under way
             included. One more is closed at once, unless an unused connection can be closed.
         max_connections_per_source: Most connections of one source: an address, the /64 network
             for IPv6, the user for a Unix socket. `None`: no more than are free, so that one source
@@ -30,6 +30,8 @@ class LinkOptions:
             `unix` is all peers of a Unix socket. Each connection of a proxy is a source by itself
             for all that is shared by source: connections, bytes, and requests that wait. The proxy
             has to limit its clients.
+        tls_timeout: Seconds for the client's first bytes and for the TLS handshake, after which the
+            connection is closed.
         unused_timeout: Seconds after which a connection that is no destination and has sent no
             request may be closed in favour of a new one.
         high_water: Backlog of a peer's socket, in bytes, above which the peers that send to it
@@ -100,6 +102,7 @@ class LinkOptions:
     max_connections: Count = 10_000
     max_connections_per_source: Count | None = None
     proxies: tuple[str, ...] = ()
+    tls_timeout: Seconds = 5.0
     unused_timeout: Seconds = 10.0
     high_water: Count = 1024 * 1024
     low_water: Count = 256 * 1024

@@ -1,41 +1,66 @@
-"""The base of the transports of RSocket listeners, and the transport over TCP."""
+"""The transports of RSocket listeners, over each kind of socket."""
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from websockets.protocol import Protocol as WireProtocol
 
 from ...actors import Node
 from ...actors.broker import Broker
 from ...protocol import Address, LinkDown
 from ...protocol.options import check_value
 from .._base import Transport
-from ..streams._options import parse_uri
-from ._listener import RSocketListener, TcpListener
-from ._options import LinkOptions
+from ..streams._endpoint import Endpoint, TcpEndpoint
+from ..streams._options import parse_unix_uri, parse_uri, parse_websocket_uri
+from ..streams._tls import TlsOptions, server_context
+from ..streams._unix_endpoint import UnixEndpoint
+from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
+from ._listener import RSocketListener
+from ._options import LinkOptions, UnixOptions, WebSocketOptions
+from ._ws_socket import WebSocket
 
-__all__ = ["RSocketTcpTransport", "RSocketTransport"]
+if TYPE_CHECKING:
+    from ._link import Link
+
+__all__ = [
+    "RSocketTcpTransport",
+    "RSocketTransport",
+    "RSocketUnixTransport",
+    "RSocketWebSocketTransport",
+]
 
 
 class RSocketTransport(Transport):
-    """A transport of listeners for a broker, over one kind of socket.
+    """A transport of listeners for a broker, over one kind of socket, with TLS or without.
 
     It cannot connect: workers reach RSocket destinations by their tags. A broker may have any
     number of listeners.
     """
 
+    schemes: ClassVar[Mapping[str, bool]]
+    """The URI schemes, and whether each of them requires TLS."""
+
     own_options: ClassVar[dict[str, type[Any]]] = {}
-    """Options that `listen` takes besides `broker` and `options`, with their types."""
+    """Options that `listen` takes besides `broker`, `options` and `tls`, with their types."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self._listeners: list[RSocketListener] = []
 
     @abstractmethod
-    def _listener(
-        self, uri: str, broker: Broker, options: LinkOptions, own: dict[str, Any]
-    ) -> RSocketListener:
-        """Return a listener that is not open yet.
+    def endpoint(self, uri: str, scheme: str, own: dict[str, Any], *, secure: bool) -> Endpoint:
+        """Return the endpoint of a URI.
+
+        Args:
+            uri: The URI.
+            scheme: Its scheme, one of `schemes`.
+            own: The options of the kind of socket.
+            secure: Whether there is TLS.
 
         Raises:
             ValueError: The URI is wrong.
@@ -49,18 +74,25 @@ class RSocketTransport(Transport):
         Args:
             uri: The URI to listen at; a port 0 takes a free one.
             expose: Must be empty: only workers registered with the broker can be reached.
-            **options: `broker`, the `Broker`; `options`, `LinkOptions`; and the options of the
-                kind of socket. `None` stands for the default.
+            **options: `broker`, the `Broker`; `options`, `LinkOptions`; `tls`, the encryption, as
+                for `tcp`, which the schemes with TLS need; and the options of the kind of socket.
+                `None` stands for the default.
 
         Raises:
-            OSError: The socket cannot be bound.
-            ValueError: The URI or an option is wrong.
+            OSError: The socket cannot be bound, or a certificate cannot be read.
+            ValueError: The URI, a certificate or an option is wrong.
         """
-        known: dict[str, type[Any]] = {"broker": Broker, "options": LinkOptions, **self.own_options}
+        scheme = uri.partition("://")[0]
+        known: dict[str, Any] = {
+            "broker": Broker,
+            "options": LinkOptions,
+            "tls": TlsOptions | ssl.SSLContext,
+            **self.own_options,
+        }
         for name, value in options.items():
             if name not in known:
                 names = ", ".join(f"{each}=" for each in known)
-                raise ValueError(f"unknown option {name!r}; {self.scheme} takes {names}")
+                raise ValueError(f"unknown option {name!r}; {scheme} takes {names}")
             if name != "broker":
                 check_value(name, value, known[name] | None)
         broker = options.pop("broker", None)
@@ -69,7 +101,14 @@ class RSocketTransport(Transport):
         if expose:
             raise ValueError("register workers with the broker instead of exposing them")
         limits = options.pop("options", None) or LinkOptions()
-        listener = self._listener(uri, broker, limits, options)
+        tls = options.pop("tls", None)
+        if tls is None and self.schemes[scheme]:
+            tls = TlsOptions()
+        endpoint = self.endpoint(uri, scheme, options, secure=tls is not None)
+        context = None if tls is None else server_context(tls)
+        if context is not None:  # the scheme of TLS, if there is one
+            scheme = next((name for name, secure in self.schemes.items() if secure), scheme)
+        listener = RSocketListener(self.node, broker, limits, scheme, endpoint, context)
         await listener.open()
         self._listeners = [each for each in self._listeners if each.open_now]
         self._listeners.append(listener)
@@ -91,12 +130,59 @@ class RSocketTransport(Transport):
 
 
 class RSocketTcpTransport(RSocketTransport):
-    """Listeners for RSocket over TCP: `rsocket+tcp://host:port`."""
+    """Listeners for RSocket over TCP: `rsocket+tcp://host:port`, and `rsocket+tls` with TLS."""
 
     scheme: ClassVar[str] = "rsocket+tcp"
+    schemes: ClassVar[Mapping[str, bool]] = {"rsocket+tcp": False, "rsocket+tls": True}
 
-    def _listener(
-        self, uri: str, broker: Broker, options: LinkOptions, own: dict[str, Any]
-    ) -> TcpListener:
-        host, port = parse_uri(uri, self.scheme)
-        return TcpListener(self.node, broker, options, host, port)
+    def endpoint(self, uri: str, scheme: str, own: dict[str, Any], *, secure: bool) -> TcpEndpoint:
+        """Return the endpoint of `rsocket+tcp://host:port`."""
+        return TcpEndpoint(*parse_uri(uri, scheme))
+
+
+class RSocketUnixTransport(RSocketTransport):
+    """Listeners for RSocket over Unix sockets: `rsocket+unix:///path`.
+
+    `listen` also takes `unix`, a `UnixOptions`. Abstract names are not supported: they have no
+    permissions.
+    """
+
+    scheme: ClassVar[str] = "rsocket+unix"
+    schemes: ClassVar[Mapping[str, bool]] = {"rsocket+unix": False}
+    own_options: ClassVar[dict[str, type[Any]]] = {"unix": UnixOptions}
+
+    def endpoint(self, uri: str, scheme: str, own: dict[str, Any], *, secure: bool) -> UnixEndpoint:
+        """Return the endpoint of `rsocket+unix:///path`."""
+        unix = own.get("unix") or UnixOptions()
+        return UnixEndpoint(parse_unix_uri(uri, scheme), unix.mode)
+
+
+def _join(transport: asyncio.Transport, link: Link, wire: WireProtocol) -> WebSocket:
+    return WebSocket(transport, wire, link)
+
+
+SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=_join)
+
+
+class RSocketWebSocketTransport(RSocketTransport):
+    """Listeners for RSocket over WebSocket: `rsocket+ws://host:port/path`; `rsocket+wss` with TLS.
+
+    Each binary message is one frame (RSocket, "WebSocket"). The subprotocol `rsocket` is accepted,
+    not required.
+
+    A path in the URI is required of clients; without one, any path is accepted. `listen` also takes
+    `websocket`, a `WebSocketOptions`. Pages in browsers may connect only if their origin is listed
+    there.
+    """
+
+    scheme: ClassVar[str] = "rsocket+ws"
+    schemes: ClassVar[Mapping[str, bool]] = {"rsocket+ws": False, "rsocket+wss": True}
+    own_options: ClassVar[dict[str, type[Any]]] = {"websocket": WebSocketOptions}
+
+    def endpoint(
+        self, uri: str, scheme: str, own: dict[str, Any], *, secure: bool
+    ) -> WebSocketEndpoint:
+        """Return the endpoint of `rsocket+ws://host:port/path`."""
+        host, port, path = parse_websocket_uri(uri, scheme)
+        web = own.get("websocket") or WebSocketOptions()
+        return WebSocketEndpoint(host, port, path, SUBPROTOCOL, web, secure=secure)

@@ -18,11 +18,9 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from websockets.frames import CloseCode, Frame as WireFrame, Opcode
-from websockets.server import ServerProtocol
+from websockets.protocol import Protocol
 
 from ._flow import BULK, TURN
-from ._options import LinkOptions
-from ._unfinished import UnfinishedFrames
 
 try:
     from websockets.speedups import apply_mask
@@ -64,30 +62,24 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         transport: The socket.
         wire: The state machine of the WebSocket, open.
         link: The connection; the caller calls its `connection_made`.
-        unfinished: The unfinished frames of all connections of the listener.
-        options: The limits.
-        loop: The loop it runs on.
     """
 
     def __init__(
         self,
         transport: asyncio.Transport,
-        wire: ServerProtocol,
+        wire: Protocol,
         link: Link,
-        unfinished: UnfinishedFrames,
-        options: LinkOptions,
-        loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__()
         self._transport = transport
         self._wire = wire
         self._link = link
         link.in_turns = True  # messages of one read are handed on together
-        self._unfinished = unfinished
-        self._loop = loop
+        self._unfinished = link.shared.unfinished
+        self._loop = link.node.loop
         # The first message is a SETUP, from an unknown peer.
-        self._limit = options.connection.max_setup
-        self._max_frame = options.connection.max_frame
+        self._limit = link.options.connection.max_setup
+        self._max_frame = link.options.connection.max_frame
         self._tail = bytearray()  # of a frame that is not whole
         self._needed = 0
         self._skip = 0  # bytes of a frame to discard

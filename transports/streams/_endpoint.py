@@ -1,8 +1,8 @@
 """Endpoints of stream transports: where to listen or connect, and how to open the socket.
 
-`tcp`, `uds` and `ws` use the same links over different sockets. An `Endpoint` is the part that
-differs: opening a socket, listening, its text in a URI and the name of a peer. The rest, TLS
-included, is common to all.
+Links of nodes and RSocket connections stand on the same kinds of sockets: TCP, Unix, and WebSocket
+over TCP. An `Endpoint` is the part that differs: opening a socket, listening, its text in a URI and
+the name of a peer. The rest is common to all: the `Acceptor`, TLS, and the limits.
 """
 
 from __future__ import annotations
@@ -10,34 +10,58 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
-from ._options import StreamOptions, format_endpoint
+from ._options import format_endpoint
 from ._pending import PendingConnection
 from ._source import source_of
 
-if TYPE_CHECKING:
-    from ..node._socket import WireSocket
+__all__ = [
+    "ConnectionHost",
+    "Endpoint",
+    "EnteringConnection",
+    "Origin",
+    "ProtocolFactory",
+    "TcpEndpoint",
+    "TurnedAway",
+    "endpoint_of",
+    "ends_of",
+]
 
-__all__ = ["ConnectionHost", "Endpoint", "ProtocolFactory", "TurnedAway", "endpoint_of", "ends_of"]
+BACKLOG: Final = 1024
+"""The maximum number of connections that wait to be accepted."""
+
+P = TypeVar("P", bound=asyncio.Protocol)
 
 ProtocolFactory: TypeAlias = Callable[[], asyncio.Protocol]
 """The factory of the protocol of an accepted connection."""
 
 
+class Origin(NamedTuple):
+    """The origin of an accepted connection.
+
+    Attributes:
+        source: The source by which connections are counted; see `source_of`.
+        peer: The peer's name, for the log.
+    """
+
+    source: str
+    peer: str
+
+
 class ConnectionHost(Protocol):
-    """The interface of a listener towards its endpoint."""
+    """The interface of an acceptor towards its endpoint."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of its sockets."""
         ...
 
-    def admit(self, source: str) -> WireSocket | None:
-        """Return the socket of a new link, or `None` if there is no room."""
+    def admit(self, origin: Origin) -> asyncio.Protocol | None:
+        """Return the protocol of a new connection, or `None` if there is no room."""
         ...
 
-    def entering(self, entrance: EnteringConnection, source: str) -> None:
+    def entering(self, entrance: EnteringConnection, origin: Origin) -> None:
         """Add a connection with a handshake in progress."""
         ...
 
@@ -81,7 +105,6 @@ class Endpoint(ABC):
     async def listen(
         self,
         loop: asyncio.AbstractEventLoop,
-        options: StreamOptions,
         protocol_factory: ProtocolFactory,
     ) -> asyncio.Server:
         """Open a listening socket that does not accept connections yet.
@@ -97,19 +120,19 @@ class Endpoint(ABC):
     def left(self) -> None:  # noqa: B027 - most endpoints have nothing to clean up
         """Clean up after a listener has closed."""
 
-    async def begin(self, early: PendingConnection, link: Callable[[], WireSocket]) -> WireSocket:
-        """Start a link's socket on an open connection, after the TLS handshake if any.
+    async def begin(self, early: PendingConnection, make: Callable[[], P]) -> P:
+        """Make the protocol of an open connection, after the TLS handshake if any.
 
         Raises:
             OSError: The opening handshake failed.
         """
-        made = link()
+        made = make()
         early.hand_over(made)
         return made
 
-    def entrance(self, host: ConnectionHost, source: str) -> asyncio.Protocol:
+    def entrance(self, host: ConnectionHost, origin: Origin) -> asyncio.Protocol:
         """Return the protocol of an accepted connection, after the TLS handshake if any."""
-        return host.admit(source) or TurnedAway()
+        return host.admit(origin) or TurnedAway()
 
     def source(self, transport: asyncio.BaseTransport) -> str:
         """Return the source of an accepted connection; see `source_of`."""
@@ -118,6 +141,36 @@ class Endpoint(ABC):
     def name(self, transport: asyncio.BaseTransport) -> str:
         """Return the peer's name for an accepted connection."""
         return endpoint_of(transport)
+
+
+class TcpEndpoint(Endpoint):
+    """A host and a port.
+
+    Args:
+        host: The name or the IP address.
+        port: The port; when listening, 0 selects a free port.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self._where = (host, port)
+        self.peer = format_endpoint(host, port)
+
+    async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
+        """Open a connection."""
+        return (await loop.create_connection(PendingConnection, *self._where))[1]
+
+    async def listen(
+        self, loop: asyncio.AbstractEventLoop, protocol_factory: ProtocolFactory
+    ) -> asyncio.Server:
+        """Open a listening socket."""
+        return await loop.create_server(
+            protocol_factory, *self._where, backlog=BACKLOG, start_serving=False
+        )
+
+    def where(self, server: asyncio.Server) -> str:
+        """Return host and port, with the actual port in place of 0."""
+        return format_endpoint(self._where[0], server.sockets[0].getsockname()[1])
 
 
 class TurnedAway(asyncio.Protocol):

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ...actors import MailboxOptions
 from ...protocol import AddressError
@@ -16,12 +16,14 @@ from ...protocol.options import Count, Range, Seconds, SecondsOrZero, Size, chec
 from ..node._link import LINK_MAILBOX
 from ._source import check_proxies
 from ._tls import TlsOptions
+from ._unix_file import check_path
 
 __all__ = [
     "Backoff",
     "StreamOptions",
     "format_endpoint",
     "parse_endpoint",
+    "parse_unix_uri",
     "parse_uri",
     "parse_websocket_uri",
 ]
@@ -186,8 +188,13 @@ def parse_uri(uri: str, scheme: str) -> tuple[str, int]:
     return parse_endpoint(parts.netloc)
 
 
-def parse_websocket_uri(uri: str, scheme: str) -> tuple[str, int, str]:
+def parse_websocket_uri(uri: str, scheme: str, *, query: bool = False) -> tuple[str, int, str]:
     """Return host, port and path of `scheme://host:port/path`; the path may be "".
+
+    Args:
+        uri: The URI.
+        scheme: The required scheme.
+        query: Whether a query is allowed; it is returned as a part of the path.
 
     Raises:
         ValueError: The URI is not of this form.
@@ -196,16 +203,32 @@ def parse_websocket_uri(uri: str, scheme: str) -> tuple[str, int, str]:
         parts = urlsplit(uri)
     except ValueError:  # brackets that do not match
         raise ValueError(f"{uri!r} is not {scheme}://host:port/path") from None
-    wrong = parts.scheme != scheme or parts.query or parts.fragment or "@" in parts.netloc
+    wrong = parts.scheme != scheme or parts.fragment or "@" in parts.netloc
     # The request line of HTTP separates its parts by spaces.
-    if wrong or " " in uri or not uri.isprintable():
+    if wrong or (parts.query and not query) or " " in uri or not uri.isprintable():
         raise ValueError(f"{uri!r} is not {scheme}://host:port/path")
     host, port = parse_endpoint(parts.netloc)
+    if parts.query:
+        return host, port, f"{parts.path or '/'}?{parts.query}"
     return host, port, "" if parts.path == "/" else parts.path
 
 
 _IPV6: Final = frozenset("0123456789abcdefABCDEF:.")
 """The characters of an IPv6 address."""
+
+
+def parse_unix_uri(uri: str, scheme: str) -> str:
+    """Return the path of `scheme:///path`; `%` and two digits stand for a byte.
+
+    Raises:
+        ValueError: The URI is not of this form, or the path is too long for a socket.
+    """
+    parts = urlsplit(uri)
+    path = unquote(parts.path)
+    wrong = parts.query or parts.fragment or not path.strip("/") or "\0" in path
+    if wrong or not uri.startswith(f"{scheme}:///"):
+        raise ValueError(f"{uri!r} is not {scheme}:///path")
+    return str(check_path(path))
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:

@@ -134,13 +134,22 @@ class Places:
         self._by_source: dict[str, int] = {}
         self.taken = 0
 
+    @property
+    def full(self) -> bool:
+        """Whether all places are taken."""
+        return self.taken >= self._most
+
+    def taken_by(self, source: str) -> int:
+        """Return the number of places that a source has."""
+        return self._by_source.get(source, 0)
+
     def refusal(self, source: str) -> str:
         """Return why there is no place for one more connection, or ""."""
-        if self.taken >= self._most:
+        if self.full:
             return f"{counted(self.taken, 'connection')} already"
         if not source:
             return ""
-        own, most = self._by_source.get(source, 0), self._most_of_one
+        own, most = self.taken_by(source), self._most_of_one
         # One source alone leaves half of the places to others.
         full = own > self._most - self.taken if most is None else own >= most
         return f"{counted(own, 'connection')} of {source} already" if full else ""
@@ -148,7 +157,7 @@ class Places:
     def take(self, source: str) -> None:
         """Take a place."""
         self.taken += 1
-        self._by_source[source] = self._by_source.get(source, 0) + 1
+        self._by_source[source] = self.taken_by(source) + 1
 
     def give_up(self, source: str) -> None:
         """Give up a place."""

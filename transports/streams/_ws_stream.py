@@ -166,22 +166,24 @@ class ClientHandshake(asyncio.Protocol):
 
     Args:
         uri: The URI to request.
-        subprotocol: The subprotocol to offer; a server need not confirm it.
+        subprotocol: The subprotocol to offer, or ""; a server need not confirm it.
 
     Attributes:
         opened: A future for the data behind the response, or an `OSError` if it fails.
+        wire: The state machine of the WebSocket.
     """
 
     def __init__(self, uri: WebSocketURI, subprotocol: str) -> None:
         self.opened: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         # No extension is offered: a small compressed message could become a very large one.
-        self._wire = ClientProtocol(uri, subprotocols=[cast(Any, subprotocol)])
+        offered = [cast(Any, subprotocol)] if subprotocol else None
+        self.wire = ClientProtocol(uri, subprotocols=offered)
         self._head = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the request."""
-        self._wire.send_request(self._wire.connect())
-        cast(asyncio.Transport, transport).write(b"".join(self._wire.data_to_send()))
+        self.wire.send_request(self.wire.connect())
+        cast(asyncio.Transport, transport).write(b"".join(self.wire.data_to_send()))
 
     def data_received(self, data: bytes) -> None:
         """Collect the response."""
@@ -198,8 +200,8 @@ class ClientHandshake(asyncio.Protocol):
         if not first.startswith("HTTP/1.1 101"):
             self._fail(f"it answers {first[:80]!r}")
             return
-        self._wire.receive_data(head)
-        error = self._wire.handshake_exc
+        self.wire.receive_data(head)
+        error = self.wire.handshake_exc
         if error is not None:
             self._fail(str(error))
         elif not self.opened.done():

@@ -8,7 +8,6 @@ import pytest
 
 from onward.protocol.broker import Dialect
 from onward.transports.client import ClientOptions
-from onward.transports.client._options import Place, parse_place
 
 
 @pytest.mark.parametrize(
@@ -58,37 +57,3 @@ def test_the_dialect_says_the_mime_type() -> None:
 def test_leases_are_on_where_there_are_some() -> None:
     assert not ClientOptions().leases
     assert ClientOptions(lease_requests=0).limits.lease
-
-
-@pytest.mark.parametrize(
-    ("uri", "place"),
-    [
-        ("rsocket+tcp://a:1", ("rsocket+tcp", "a", 1, "/")),
-        ("rsocket+tcp://[::1]:1", ("rsocket+tcp", "::1", 1, "/")),
-        ("rsocket+unix:///run/b", ("rsocket+unix", "/run/b", 0, "/")),
-        ("rsocket+ws://a:1", ("rsocket+ws", "a", 1, "/")),
-        ("rsocket+ws://[::1]:1/x/y?z=1", ("rsocket+ws", "::1", 1, "/x/y?z=1")),
-    ],
-)
-def test_where_a_broker_is(uri: str, place: tuple[Any, ...]) -> None:
-    assert parse_place(uri) == Place(uri, *place)
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "",
-        "http://a:1",
-        "rsocket+tcp://",
-        "rsocket+tcp://a",
-        "rsocket+tcp://a:1/x",
-        "rsocket+unix://x",
-        "rsocket+unix:///a\0b",
-        "rsocket+ws://a",
-        "rsocket+ws://[a:1",
-        "rsocket+ws://u@a:1",
-    ],
-)
-def test_what_is_no_place_is_refused(uri: str) -> None:
-    with pytest.raises(ValueError, match=r"rsocket|port|host"):
-        parse_place(uri)

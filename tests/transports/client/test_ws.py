@@ -5,18 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
-from websockets.client import ClientProtocol
-from websockets.uri import parse_uri
 
 from onward.protocol import LinkDown
 from onward.transports.client import connect
-from onward.transports.client._link import ClientLink
-from onward.transports.client._ws import WebSocketBridge
 
 from .peers import quick
 
@@ -68,12 +62,3 @@ async def test_a_message_of_text_ends_the_connection() -> None:
         port = next(iter(server.sockets)).getsockname()[1]
         with pytest.raises(LinkDown):
             await connect(f"rsocket+ws://127.0.0.1:{port}", options=SOON).__aenter__()
-
-
-async def test_a_connection_given_up_before_its_handshake_leaves_no_error() -> None:
-    link = cast(ClientLink, SimpleNamespace(loop=asyncio.get_running_loop()))
-    wire = ClientProtocol(parse_uri("ws://127.0.0.1:1/"))
-    bridge = WebSocketBridge(wire, link)
-    bridge.give_up()  # connecting was cancelled when the socket was there already
-    bridge.connection_lost(None)
-    assert bridge.opened.cancelled()

@@ -12,7 +12,7 @@ from onward.actors import MailboxOptions, Node, Overflow
 from onward.protocol import Address, LinkDown, Message, route
 from onward.transports import Backoff, LinkState, LinkStatistics, TcpTransport, WsTransport
 from onward.transports.node._stream_link import StreamLink
-from onward.transports.node._tcp import TcpEndpoint
+from onward.transports.streams._endpoint import TcpEndpoint
 from tests.support.tcp import FAST, Server
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 

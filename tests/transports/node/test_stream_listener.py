@@ -55,7 +55,7 @@ async def test_one_source_leaves_half_of_the_places_to_others(scheme: str) -> No
         others += connected(node, 20, OTHER)
         assert len(others) == 6
         await gone(node, others)
-        places = listener._worker._places
+        places = listener._worker.acceptor.places
         assert (places.taken, places._by_source) == (0, {})
 
 
@@ -82,7 +82,7 @@ async def test_peers_behind_a_proxy_do_not_share_what_one_source_may_have(scheme
             peer.send(handshake() if scheme == "ws" else PREAMBLE)
         assert len(listener.statistics().links) == 10
         await gone(node, [*hogs, *others])
-        places = listener._worker._places
+        places = listener._worker.acceptor.places
         assert (places.taken, places._by_source) == (0, {})
 
 

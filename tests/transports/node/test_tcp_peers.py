@@ -218,7 +218,7 @@ async def test_many_reasons_are_counted_as_others(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, _, c = nodes
-    monkeypatch.setattr("onward.transports.node._stream_listener.MAX_REASONS", 1)
+    monkeypatch.setattr("onward.transports.streams._acceptor.MAX_REASONS", 1)
     listener = await listening(c)
     for number, data in enumerate((b"\x02", b"\x03", b"\x04"), 1):
         async with dialled(listener) as peer:

@@ -186,7 +186,7 @@ async def test_places_are_shared_by_user(nodes: Nodes, path: Path) -> None:
     with pytest.raises(LinkDown):
         await a.connect(listener.uri, reconnect=False)
     assert listener.statistics().turned_away == 1
-    assert [*listener._worker._places._by_source] == [f"uid={os.getuid()}"]
+    assert [*listener._worker.acceptor.places._by_source] == [f"uid={os.getuid()}"]
 
 
 async def test_peers_of_a_proxy_do_not_share_places(nodes: Nodes, path: Path) -> None:

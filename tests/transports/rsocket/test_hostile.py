@@ -14,8 +14,8 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import Address, NodeStopped, NotDelivered
-from onward.transports.rsocket import LinkOptions
-from onward.transports.rsocket._listener import TcpListener
+from onward.transports.rsocket import LinkOptions, RSocketListener
+from onward.transports.streams._endpoint import TcpEndpoint
 from tests.support.compiled import interpreted
 from tests.support.rsocket_peer import (
     KEEPALIVE,
@@ -336,7 +336,8 @@ async def test_a_node_that_stops_while_it_begins_to_listen_leaves_no_socket() ->
     await node.__aenter__()
     broker = await Broker.attach(node)
     loop = cast(MemoryLoop, node.loop)
-    listener = TcpListener(node, broker, LinkOptions(), "127.0.0.1", 0)
+    endpoint = TcpEndpoint("127.0.0.1", 0)
+    listener = RSocketListener(node, broker, LinkOptions(), "rsocket+tcp", endpoint)
     opening = asyncio.ensure_future(listener.open())
     create, made, go_on = loop.create_server, asyncio.Event(), asyncio.Event()
 

@@ -154,7 +154,7 @@ async def test_a_node_at_its_limit_turns_connections_away() -> None:
         loop: Any = node.loop
         peers = [Peer(loop.servers[1], ("::1", port, 0, 0)) for port in (1, 2)]
         assert [peer.closed for peer in peers] == [False, True]
-        assert peers[0].link.peer_name == "::1:1"
+        assert peers[0].link.peer_name == "[::1]:1"
         await listener.close()
 
 
@@ -208,7 +208,8 @@ async def test_what_it_is_told_wrong() -> None:
             await other.listen(URI, broker=broker)
         with pytest.raises(ValueError, match="exposing"):
             await node.listen(URI, broker=broker, expose=["echo"])
-        with pytest.raises(ValueError, match=r"'colour'; rsocket.tcp takes broker=, options=$"):
+        text = r"'colour'; rsocket.tcp takes broker=, options=, tls=$"
+        with pytest.raises(ValueError, match=text):
             await node.listen(URI, broker=broker, colour="blue")
         with pytest.raises(ValueError, match=r"options must be None or LinkOptions, not {"):
             await node.listen(URI, broker=broker, options={"max_answer": 3})

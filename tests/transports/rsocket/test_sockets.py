@@ -299,7 +299,7 @@ async def test_ipv6() -> None:
         edge.clients.append(Client(reader, writer))
         writer.write(setup(composite((BROKER_FRAME, route_setup(UUID(int=1), "a")))))
         await eventually(lambda: edge.served() == 1)
-        assert edge.broker.routes()[1].peer.startswith("::1:")
+        assert edge.broker.routes()[1].peer.startswith("[::1]:")
 
 
 # --- the `rsocket` package ------------------------------------------------------------------

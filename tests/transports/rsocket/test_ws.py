@@ -94,7 +94,9 @@ async def test_what_it_is_told_wrong() -> None:
         text = r"websocket must be None or WebSocketOptions, not UnixOptions\("
         with pytest.raises(ValueError, match=text):
             await node.listen(URI, broker=broker, websocket=UnixOptions())
-        with pytest.raises(ValueError, match=r"'unix'; rsocket.ws takes broker=, options=, web"):
+        with pytest.raises(
+            ValueError, match=r"'unix'; rsocket.ws takes broker=, options=, tls=, web"
+        ):
             await node.listen(URI, broker=broker, unix=UnixOptions())
         with pytest.raises(LinkDown, match="only listens"):
             await node.connect(URI)

@@ -18,6 +18,7 @@ from onward.actors import Node
 from onward.protocol import Address, DeliveryError, LinkDown, Message, OnwardError
 from onward.transports import Listener, TcpTransport, Transport
 from onward.transports.node._stream_dialled import DialledLink
+from onward.transports.streams._dial import Dialler
 from onward.transports.testing import CASES, Claims, conformance, known_claims, run_case
 from tests.support.plain_transport import (
     MAX_BODY,
@@ -544,7 +545,7 @@ class Reconnecting(TcpTransport):
     link_class: ClassVar[type[DialledLink]]
 
     def _open(self, endpoint: Any, expose: frozenset[Address], options: Any) -> DialledLink:
-        link = self.link_class(endpoint, None, expose, options, self._dialled.forget)
+        link = self.link_class(Dialler(endpoint, None, 1), expose, options, self._dialled.forget)
         self._dialled.open(link, self.max_dialled, options.mailbox)
         return link
 

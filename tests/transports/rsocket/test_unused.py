@@ -170,5 +170,5 @@ async def test_places_are_given_back_and_nothing_is_kept_of_who_has_left() -> No
             for peer in await opened(w, 5, host):
                 peer.die()
         await w.loop.idle()
-        places = w.listener._places
-        assert (places.taken, places._by_source, places._unused) == (0, {}, {})
+        places = w.listener._acceptor.places
+        assert (places.taken, places._by_source, w.listener._unused._unused) == (0, {}, {})

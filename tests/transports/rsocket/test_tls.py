@@ -1,0 +1,228 @@
+"""RSocket over TLS: a broker and its clients, with certificates that are right and wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.broker import Broker, Handlers, Request
+from onward.protocol import LinkDown
+from onward.transports import TlsOptions, WebSocketOptions
+from onward.transports.client import ClientOptions, connect
+from onward.transports.rsocket import LinkOptions, RSocketListener
+from tests.support.certificates import Certificates
+from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.transports import eventually
+
+SCHEMES = ("rsocket+tls", "rsocket+wss", "rsocket+unix")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(params=SCHEMES)
+def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    if request.param == "rsocket+unix":
+        return f"rsocket+unix://{tmp_path_factory.mktemp('s')}/s"
+    return f"{request.param}://127.0.0.1:0"
+
+
+@asynccontextmanager
+async def listening(
+    uri: str, tls: TlsOptions | ssl.SSLContext | None, options: LinkOptions | None = None
+) -> AsyncGenerator[RSocketListener]:
+    async with Node("edge") as node:
+        broker = await Broker.attach(node)
+        listener = await node.listen(uri, broker=broker, tls=tls, options=options)
+        assert isinstance(listener, RSocketListener)
+        yield listener
+
+
+def client_options(tls: TlsOptions | None, uri: str = "") -> ClientOptions:
+    """Options of a client that tries once."""
+    if tls is not None and uri.startswith("rsocket+unix"):
+        tls = replace(tls, server_name="localhost")
+    return ClientOptions(tls=tls, reconnect=False, drain_timeout=0.1)
+
+
+def echo() -> Handlers:
+    handlers = Handlers()
+
+    @handlers.response
+    async def answer(request: Request) -> bytes:
+        return request.data
+
+    return handlers
+
+
+async def refusal(uri: str, tls: TlsOptions | None) -> str:
+    """Connect in vain, and return why."""
+    with pytest.raises(LinkDown) as caught:
+        await connect(uri, options=client_options(tls, uri)).__aenter__()
+    return caught.value.detail
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    """Wait for the end of a connection that has sent nothing."""
+    async with asyncio.timeout(20):
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+
+
+def port_of(listener: RSocketListener) -> int:
+    return int(listener.uri.rpartition(":")[2])
+
+
+@on_each_loop
+def test_requests_over_each_kind_of_socket(
+    loop_factory: LoopFactory, uri: str, certificates: Certificates
+) -> None:
+    async def main() -> None:
+        async with listening(uri, certificates.strict) as listener:
+            assert listener.uri.partition(":")[0] == uri.partition(":")[0]
+            options = client_options(certificates.named, uri)
+            async with (
+                connect(listener.uri, service="echo", handlers=echo(), options=options),
+                connect(listener.uri, options=options) as client,
+            ):
+                for size in (1, 1000, 3_000_000):
+                    answer = await client.request("service=echo", bytes(size))
+                    assert answer.data == bytes(size)
+                statistics = listener.statistics()
+                assert (statistics.connections, statistics.handshakes) == (2, 0)
+            await eventually(lambda: listener.statistics().connections == 0)
+            assert listener.statistics().refused_handshakes == {}
+
+    run_on(loop_factory, main())
+
+
+async def test_tls_can_be_an_option_of_a_scheme_without(certificates: Certificates) -> None:
+    async with listening("rsocket+tcp://127.0.0.1:0", certificates.listener) as listener:
+        assert listener.uri.startswith("rsocket+tls://")
+        plain = listener.uri.replace("+tls", "+tcp")
+        async with connect(plain, options=client_options(certificates.anonymous)):
+            assert listener.statistics().connections == 1
+
+
+@pytest.mark.parametrize("scheme", ["rsocket+tls", "rsocket+wss"])
+async def test_a_listener_needs_a_certificate(scheme: str) -> None:
+    with pytest.raises(ValueError, match="needs a certificate"):
+        async with listening(f"{scheme}://127.0.0.1:0", None):
+            pass
+
+
+async def test_a_client_without_a_certificate_is_refused(
+    uri: str, certificates: Certificates
+) -> None:
+    async with listening(uri, certificates.strict) as listener:
+        text = await refusal(listener.uri, certificates.anonymous)
+        # With TLS 1.3 a client learns it after its handshake, by an alert or a closed connection.
+        assert "certificate" in text.lower(), text
+        await eventually(lambda: listener.statistics().handshakes == 0)
+        assert listener.statistics().refused_handshakes == {"the peer has no certificate": 1}
+        assert listener.statistics().accepted == 0
+
+
+async def test_certificates_of_others_are_refused_on_both_sides(
+    uri: str, certificates: Certificates
+) -> None:
+    stranger = TlsOptions(authority=certificates.authority, certificate=certificates.stranger)
+    async with listening(uri, certificates.strict) as listener:
+        await refusal(listener.uri, stranger)
+        await eventually(lambda: sum(listener.statistics().refused_handshakes.values()) == 1)
+        assert listener.statistics().accepted == 0
+    async with listening(uri, TlsOptions(certificate=certificates.expired)) as listener:
+        text = await refusal(listener.uri, certificates.anonymous)
+        assert "the peer's certificate is not accepted" in text
+
+
+async def test_a_plain_client_at_a_listener_with_tls(uri: str, certificates: Certificates) -> None:
+    async with listening(uri, certificates.listener) as listener:
+        plain = listener.uri.replace("+tls", "+tcp").replace("+wss", "+ws")
+        text = await refusal(plain, None)
+        assert text.endswith("; it may want TLS"), text
+        await eventually(lambda: listener.statistics().handshakes == 0)
+        assert listener.statistics().refused_handshakes == {"the peer does not speak TLS": 1}
+
+
+async def test_a_client_with_tls_at_a_plain_listener(uri: str, certificates: Certificates) -> None:
+    plain = uri.replace("+tls", "+tcp").replace("+wss", "+ws")
+    async with listening(plain, None) as listener:
+        secure = listener.uri.replace("+tcp", "+tls").replace("+ws:", "+wss:")
+        text = await refusal(secure, certificates.anonymous)
+        assert "TLS" in text, text
+        await eventually(lambda: listener.statistics().connections == 0)
+
+
+@pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01"])
+async def test_a_handshake_that_hangs_is_ended(hello: bytes, certificates: Certificates) -> None:
+    options = LinkOptions(tls_timeout=0.2)
+    async with listening("rsocket+tls://127.0.0.1:0", certificates.listener, options) as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+        writer.write(hello)
+        await ended(reader)
+        await eventually(lambda: listener.statistics().handshakes == 0)
+        assert listener.statistics().refused_handshakes == {"no TLS handshake within 0.2 s": 1}
+        writer.close()
+
+
+@pytest.mark.parametrize("scheme", ["rsocket+tls", "rsocket+wss"])
+async def test_pending_handshakes_are_bounded_and_end_with_the_listener(
+    scheme: str, certificates: Certificates
+) -> None:
+    options = LinkOptions(max_connections=3, max_connections_per_source=3, tls_timeout=60)
+    async with listening(f"{scheme}://127.0.0.1:0", certificates.listener, options) as listener:
+        opened = [await asyncio.open_connection("127.0.0.1", port_of(listener)) for _ in range(5)]
+        await eventually(lambda: listener.statistics().turned_away == 2)
+        assert listener.statistics().handshakes == 3
+        await listener.close()
+        for reader, writer in opened:
+            await ended(reader)
+            writer.close()
+        assert listener.statistics().refused_handshakes == {"stopped": 3}
+
+
+async def test_a_websocket_handshake_that_hangs_inside_tls_is_ended(
+    certificates: Certificates,
+) -> None:
+    async with Node("edge") as node:
+        broker = await Broker.attach(node)
+        web = WebSocketOptions(handshake_timeout=0.2)
+        listener = await node.listen(
+            "rsocket+wss://127.0.0.1:0", broker=broker, tls=certificates.listener, websocket=web
+        )
+        assert isinstance(listener, RSocketListener)
+        context = ssl.create_default_context(cafile=str(certificates.authority))
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port_of(listener), ssl=context, server_hostname="localhost"
+        )
+        await ended(reader)
+        await eventually(lambda: listener.statistics().handshakes == 0)
+        assert listener.statistics().refused_handshakes == {"too late": 1}
+        writer.close()
+
+
+async def test_a_listener_of_the_wrong_side_is_refused(certificates: Certificates) -> None:
+    with pytest.raises(ValueError, match="context for clients"):
+        async with listening("rsocket+tls://127.0.0.1:0", ssl.create_default_context()):
+            pass
+    with pytest.raises(OSError, match="cannot be read"):
+        connect("rsocket+tls://h:1", options=client_options(TlsOptions(authority="/none.pem")))
+
+
+async def test_a_path_of_any_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with (
+        listening(f"rsocket+unix://{tmp_path}/50%25 s", None) as listener,
+        connect(listener.uri, options=client_options(None)),
+    ):
+        assert listener.statistics().connections == 1

@@ -1,0 +1,73 @@
+"""The connecting side of stream transports: of links of nodes, and of RSocket clients."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import TypeVar
+
+from ._endpoint import Endpoint
+from ._pending import secure
+from ._tls import TlsOptions, client_context
+
+__all__ = ["Dialler"]
+
+P = TypeVar("P", bound=asyncio.Protocol)
+
+
+class Dialler:
+    """An endpoint to connect to, with the TLS context.
+
+    Args:
+        endpoint: The endpoint.
+        tls: The encryption; `None` for none.
+        tls_timeout: Time for the TLS handshake, in seconds.
+
+    Attributes:
+        endpoint: The endpoint.
+
+    Raises:
+        OSError: A certificate cannot be read.
+        ValueError: A certificate is wrong, or the name that the peer's must have is unknown.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, tls: TlsOptions | ssl.SSLContext | None, tls_timeout: float
+    ) -> None:
+        self.endpoint = endpoint
+        self._timeout = tls_timeout
+        self._context = None if tls is None else client_context(tls)
+        named = tls.server_name if isinstance(tls, TlsOptions) else None
+        self._host = named or endpoint.host
+        self._anonymous = isinstance(tls, TlsOptions) and tls.certificate is None
+        if self._context is not None and self._context.check_hostname and self._host is None:
+            raise ValueError(f"TLS to {endpoint.peer} needs TlsOptions(server_name=...)")
+
+    async def open(self, make: Callable[[], P]) -> P:
+        """Connect, perform the handshakes, and return the protocol of the connection.
+
+        Args:
+            make: Makes the protocol.
+
+        Raises:
+            OSError: The connection cannot be opened, or a handshake failed.
+        """
+        early = await self.endpoint.open(asyncio.get_running_loop())
+        try:
+            if self._context is not None:
+                early = await secure(early, self._context, self._timeout, host=self._host)
+            return await self.endpoint.begin(early, make)
+        except ConnectionResetError as error:
+            early.transport.abort()
+            raise ConnectionError(f"{error}{self.missing}") from error
+        except BaseException:
+            early.transport.abort()
+            raise
+
+    @property
+    def missing(self) -> str:
+        """A hint why a peer closed without a word: it may require TLS or a certificate."""
+        if self._context is None:
+            return "; it may want TLS"
+        return "; it may want a certificate of ours" if self._anonymous else ""

@@ -1,0 +1,117 @@
+"""Endpoints that are WebSockets over TCP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from websockets.protocol import Protocol as WireProtocol
+from websockets.uri import parse_uri
+
+from ._endpoint import ConnectionHost, Origin, TcpEndpoint
+from ._options import format_endpoint
+from ._pending import PendingConnection
+from ._ws_handshake import Handshake, Opener, own_names
+from ._ws_options import WebSocketOptions
+from ._ws_stream import ClientHandshake
+
+__all__ = ["Subprotocol", "WebSocketEndpoint"]
+
+P = TypeVar("P", bound=asyncio.Protocol)
+
+_WEB: Final = WebSocketOptions()
+
+
+class Subprotocol(NamedTuple):
+    """The protocol inside a WebSocket.
+
+    Attributes:
+        name: The subprotocol to accept when it is offered. It is not required.
+        offered: Whether a client offers it.
+        join: Makes the transport of a connection's protocol, which is the protocol of the socket.
+            It is given the socket, the protocol, and the open WebSocket's state.
+    """
+
+    name: str
+    offered: bool
+    join: Callable[[asyncio.Transport, Any, WireProtocol], Any]
+
+
+class WebSocketEndpoint(TcpEndpoint):
+    """A host, a port and a path.
+
+    Args:
+        host: The name or the IP address.
+        port: The port; when listening, 0 selects a free port.
+        path: The path to request. With "" a client requests `/`, and a listener accepts any.
+        subprotocol: The protocol inside the WebSocket.
+        web: The limits of a listener's handshakes.
+        secure: Whether there is TLS below.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        path: str,
+        subprotocol: Subprotocol,
+        web: WebSocketOptions = _WEB,
+        *,
+        secure: bool,
+    ) -> None:
+        super().__init__(host, port)
+        self.peer += path
+        self._path = path
+        self._subprotocol = subprotocol
+        self._web = web
+        self._scheme = "wss" if secure else "ws"
+        self._names = own_names(host)
+
+    async def begin(self, early: PendingConnection, make: Callable[[], P]) -> P:
+        """Perform the opening handshake."""
+        endpoint = format_endpoint(*self._where)
+        uri = parse_uri(f"{self._scheme}://{endpoint}{self._path or '/'}")
+        offered = self._subprotocol.name if self._subprotocol.offered else ""
+        handshake = ClientHandshake(uri, offered)
+        early.hand_over(handshake)
+        rest = await handshake.opened
+        made = make()
+        self._join(early.transport, made, handshake.wire, rest)
+        return made
+
+    def entrance(self, host: ConnectionHost, origin: Origin) -> asyncio.Protocol:
+        """Return the protocol that waits for the opening handshake."""
+
+        def admit() -> Opener | None:
+            made = host.admit(origin)
+            return None if made is None else opener(made)
+
+        def opener(made: asyncio.Protocol) -> Opener:
+            return lambda transport, wire, rest: self._join(transport, made, wire, rest)
+
+        handshake = Handshake(
+            host.loop,
+            self._names,
+            self._subprotocol.name,
+            self._path,
+            self._web,
+            admit,
+            host.entered,
+        )
+        host.entering(handshake, origin)
+        return handshake
+
+    def where(self, server: asyncio.Server) -> str:
+        """Return host, actual port and path."""
+        return super().where(server) + self._path
+
+    def _join(
+        self, transport: asyncio.Transport, made: asyncio.Protocol, wire: WireProtocol, rest: bytes
+    ) -> None:
+        """Connect a protocol to a socket through a WebSocket."""
+        inner = self._subprotocol.join(transport, made, wire)
+        transport.set_protocol(inner)
+        made.connection_made(inner)
+        if rest:
+            inner.data_received(rest)
