@@ -18,12 +18,33 @@ from ._run import Interrupted, Stop, run
 from ._show import printable, table
 from ._status import CommandError, Status
 
-__all__ = ["add_command", "judge", "read_file"]
+__all__ = [
+    "RESTART_FIRST",
+    "RESTART_LIMIT",
+    "RESTART_LONGEST",
+    "RESTART_STEADY",
+    "add_command",
+    "judge",
+    "read_file",
+]
+
+RESTART_FIRST: Final = 1.0
+"""Delay before a node that has ended is started again, in seconds; doubled each time in a row."""
+
+RESTART_LONGEST: Final = 30.0
+"""Longest such delay, in seconds."""
+
+RESTART_STEADY: Final = 60.0
+"""Seconds after which a node that ends has not ended in a row with its end before."""
+
+RESTART_LIMIT: Final = 5
+"""Most restarts of a node in a row; when it ends once more, all nodes are ended."""
 
 _DESCRIPTION: Final = """\
 Run a topology file: its nodes, workers, listeners and links. Each node is a process, which this
-command starts. It ends them on Ctrl-C, SIGTERM, or when one of them fails. Their output is shown
-with the name of the node in front.
+command starts. It ends them on Ctrl-C, SIGTERM, or when one of them ends; with --keep the others
+run on then, and with --restart that one is started again. Their output is shown with the name of
+the node in front.
 
 With --check the requests in the file are made and the topology is ended again; the status is 0
 if all of them have the expected outcome.
@@ -61,6 +82,19 @@ def add_command(commands: Commands) -> None:
         help="run this node alone; the listeners it has links to need URIs with ports",
     )
     how.add_argument("--kinds", action="store_true", help="print the kinds of worker, and end")
+    ended = parser.add_mutually_exclusive_group()
+    ended.add_argument(
+        "--keep",
+        action="store_true",
+        help="when a node ends, let the others run; end with the last one",
+    )
+    ended.add_argument(
+        "--restart",
+        action="store_true",
+        help="when a node ends, start it again, at the same URIs, after "
+        f"{RESTART_FIRST:g} s, and after twice the time when it ends again within "
+        f"{RESTART_STEADY:g} s; end all when it has ended {RESTART_LIMIT + 1} times in a row",
+    )
     parser.add_argument(
         "--check", action="store_true", help="make the requests of the file, and end"
     )
@@ -118,6 +152,10 @@ def _check_words(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     """
     if arguments.check and arguments.node is not None:
         raise CommandError("--check is for all nodes together, and --node for one", Status.USAGE)
+    as_processes = not (arguments.in_process or arguments.simulated or arguments.node is not None)
+    if (arguments.keep or arguments.restart) and (arguments.check or not as_processes):
+        text = "--keep and --restart are for nodes that run as processes, without --check"
+        raise CommandError(text, Status.USAGE)
     if arguments.check and not plan.requests:
         raise CommandError("--check: the file has no requests to make", Status.USAGE)
     check_event_log(arguments)

@@ -95,7 +95,7 @@ class _Led:
             await running.open()
             if self._arguments is not None:
                 await attach(running.node, self._arguments, self._name)
-            uris = await running.listen()
+            uris = await running.listen(step.get("uris"))
             for uri in uris.values():
                 print(f"listening {printable(uri)}", flush=True)
             return {"uris": uris}

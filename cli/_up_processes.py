@@ -18,7 +18,7 @@ from ._event_log import words as event_log_words
 from ._run import Interrupted, Stop, run
 from ._show import printable
 from ._status import CommandError, Status
-from ._up import judge
+from ._up import RESTART_FIRST, RESTART_LIMIT, RESTART_LONGEST, RESTART_STEADY, judge
 from ._up_steps import FOLDER, GRACE, Said, decode, encode
 
 __all__ = ["run_processes"]
@@ -34,10 +34,10 @@ MAX_LINE: Final = 65536
 
 
 def run_processes(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
-    """Run all nodes until one fails or the command is asked to stop.
+    """Run all nodes until one ends or the command is asked to stop.
 
     Raises:
-        CommandError: One failed, a request had an unexpected outcome, or a link cannot join
+        CommandError: One ended, a request had an unexpected outcome, or a link cannot join
             processes.
     """
     listeners = {each.id: each for each in plan.listeners}
@@ -183,6 +183,10 @@ class _Child:
         print(f"{self.name} | {text}", file=file, flush=True)
 
 
+def _tell(text: str) -> None:
+    print(printable(f"onward up: {text}"), file=sys.stderr, flush=True)
+
+
 class _Children:
     """All nodes of a topology as processes."""
 
@@ -190,26 +194,26 @@ class _Children:
         self._plan = plan
         self._arguments = arguments
         self._directory = directory
+        self._token = secrets.token_hex(16)
+        self._uris: dict[str, str] = {}
         self._children: dict[str, _Child] = {}
 
     async def start(self) -> None:
         """Start all nodes, step by step; see `RunningNode`."""
-        token = secrets.token_hex(16)
         for node in self._plan.nodes:
-            self._children[node.name] = await self._spawn(node.name, token)
+            self._children[node.name] = await self._spawn(node.name)
         for child in self._children.values():
-            child.tell("listen", token=token, directory=self._directory)
-        uris: dict[str, str] = {}
+            child.tell("listen", token=self._token, directory=self._directory)
         for child in self._children.values():
-            uris.update((await child.answer("listen"))["uris"])
+            self._uris.update((await child.answer("listen"))["uris"])
         for child in self._children.values():
-            child.tell("link", uris=uris)
+            child.tell("link", uris=self._uris)
         for child in self._children.values():
             await child.answer("link")
         for name in self._plan.start_order():
             await self._children[name].do("start")
 
-    async def _spawn(self, name: str, token: str) -> _Child:
+    async def _spawn(self, name: str) -> _Child:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "onward.cli", "up", self._arguments.file),
@@ -221,7 +225,7 @@ class _Children:
             # Ctrl-C on a terminal is for this process alone, which ends the others in order.
             start_new_session=True,
         )
-        return _Child(name, process, token)
+        return _Child(name, process, self._token)
 
     async def ask(self, request: RequestPlan) -> Outcome:
         """Make a request of the plan from its node."""
@@ -236,13 +240,86 @@ class _Children:
         """Wait until the time is up.
 
         Raises:
-            CommandError: A node has ended before.
+            CommandError: A node has ended before; with `--keep`, all; with `--restart`, one too
+                often.
         """
-        over = {child.over for child in self._children.values()}
-        await asyncio.wait(over, timeout=duration, return_when=asyncio.FIRST_COMPLETED)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(duration):
+                if self._arguments.restart:
+                    await self._keep_all_up()
+                elif self._arguments.keep:
+                    await self._until_all_end()
+                else:
+                    await self._next_end({child.over for child in self._children.values()})
+                    self._raise_ended()
+
+    async def _next_end(self, running: set[asyncio.Task[int]]) -> set[asyncio.Task[int]]:
+        """Wait until one ends, and return those that run."""
+        return (await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))[1]
+
+    def _raise_ended(self) -> None:
         for child in self._children.values():
             if child.over.done():
                 raise CommandError(child.obituary())
+
+    async def _until_all_end(self) -> None:
+        left = dict(self._children)
+        while left:
+            await self._next_end({child.over for child in left.values()})
+            for name in [name for name, child in left.items() if child.over.done()]:
+                ended = left.pop(name)
+                _tell(f"{ended.obituary()}; {len(left)} still run")
+        raise CommandError("all nodes have ended")
+
+    async def _keep_all_up(self) -> None:
+        keeping = [asyncio.create_task(self._keep_up(name)) for name in self._children]
+        try:
+            await asyncio.gather(*keeping)
+        finally:
+            for task in keeping:
+                task.cancel()
+            await asyncio.wait(keeping)
+
+    async def _keep_up(self, name: str) -> None:
+        """Start a node again each time it ends.
+
+        Raises:
+            CommandError: It has ended too often.
+        """
+        clock = asyncio.get_running_loop().time
+        in_row = 0
+        began = clock()
+        while True:
+            await asyncio.wait({self._children[name].over})
+            told = self._children[name].obituary()
+            in_row = 0 if clock() - began >= RESTART_STEADY else in_row
+            if in_row >= RESTART_LIMIT:
+                raise CommandError(f"{told}, after {in_row} restarts in a row")
+            delay = min(RESTART_LONGEST, RESTART_FIRST * 2**in_row)
+            in_row += 1
+            _tell(f"{told}; it starts again in {delay:g} s")
+            await asyncio.sleep(delay)
+            began = clock()
+            try:
+                await self._restart(name)
+            except CommandError as error:
+                # Its process ends, or is ended here, and counts as another end.
+                _tell(str(error))
+                await self._children[name].end(GRACE)
+
+    async def _restart(self, name: str) -> None:
+        await self._children[name].end(GRACE)
+        self._children[name] = child = await self._spawn(name)
+        own = {each.id for each in self._plan.listeners if each.node == name}
+        await child.do(
+            "listen",
+            token=self._token,
+            directory=self._directory,
+            uris={id_: uri for id_, uri in self._uris.items() if id_ in own},
+        )
+        await child.do("link", uris=self._uris)
+        await child.do("start")
+        _tell(f"the node {name} runs again")
 
     async def end(self) -> None:
         """End all nodes, in the reverse order of their start; kill those that do not end."""

@@ -6,7 +6,7 @@ node's lines begin with a token from its first step, so that no output of a work
 
 | do | with | answer |
 | --- | --- | --- |
-| listen | token, directory | `uris`: the URIs of the listeners |
+| listen | token, directory; uris: those before a restart | `uris`: those of the listeners |
 | link | uris: the URIs of all listeners | |
 | start | | |
 | ask | index of a request | ok, told, seconds |

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...protocol import Address, format_route
 
@@ -153,11 +153,10 @@ def _value(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        counts: Mapping[Any, Any] = value
-        return {str(name): _value(each) for name, each in counts.items()}
+        counts = cast("Mapping[str, Any]", value)
+        return {name: _value(each) for name, each in counts.items()}
     if isinstance(value, list | tuple):
-        several: Sequence[Any] = value
-        return [_value(each) for each in several]
+        return [_value(each) for each in cast("Sequence[Any]", value)]
     if value is None or isinstance(value, bool | int | float):
         return value
     return _text(str(value))

@@ -125,8 +125,12 @@ class RunningNode:
 
         return HopTracer(self.node, wall_clock=clock, clock=clock)
 
-    async def listen(self) -> dict[str, str]:
+    async def listen(self, uris: Mapping[str, str] | None = None) -> dict[str, str]:
         """Open the listeners.
+
+        Args:
+            uris: The URIs to listen at, by `ListenerPlan.id`, in place of those of the plan: those
+                of an earlier run, which other nodes have links to.
 
         Returns:
             The URI of each, with its actual port, by `ListenerPlan.id`.
@@ -134,9 +138,10 @@ class RunningNode:
         Raises:
             TopologyFailed: One cannot be opened.
         """
-        uris: dict[str, str] = {}
+        earlier = uris or {}
+        made_at: dict[str, str] = {}
         for listener in self._part.listeners:
-            uri = self._uri(listener)
+            uri = earlier.get(listener.id) or self._uri(listener)
             try:
                 made = await self.node.listen(
                     uri,
@@ -148,8 +153,8 @@ class RunningNode:
             except Exception as error:
                 # A transport may be a third party's, which may raise any exception.
                 raise _failed(listener.place, f"cannot listen at {uri}", error) from error
-            uris[listener.id] = made.uri
-        return uris
+            made_at[listener.id] = made.uri
+        return made_at
 
     def _uri(self, listener: ListenerPlan) -> str:
         if self._simulated:

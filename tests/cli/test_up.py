@@ -188,6 +188,9 @@ def test_processes_do_not_meet_in_memory(file: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == f"onward up: {told}\n"
 
 
+NOT_PROCESSES = "--keep and --restart are for nodes that run as processes, without --check"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -202,6 +205,9 @@ def test_processes_do_not_meet_in_memory(file: Path, capsys: pytest.CaptureFixtu
             ("--check", "--node", "a", "FILE"),
             "--check is for all nodes together, and --node for one",
         ),
+        (("--keep", "--simulated", "FILE"), NOT_PROCESSES),
+        (("--restart", "--node", "a", "FILE"), NOT_PROCESSES),
+        (("--restart", "--in-process", "FILE"), NOT_PROCESSES),
         (("--node", "b", "FILE"), "no node 'b'; there are: a; did you mean 'a'?"),
     ],
 )

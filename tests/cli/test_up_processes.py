@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import contextlib
 import os
 import select
@@ -11,10 +13,14 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 from subprocess import Popen
+from typing import Any, cast
 
 import pytest
 
-from onward.cli._status import Status
+from onward.actors.testing import virtual_time
+from onward.actors.topology import read
+from onward.cli._status import CommandError, Status
+from onward.cli._up_processes import _Children
 from tests.support.commands import TIMEOUT, onward
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
@@ -124,6 +130,11 @@ def lines_until(process: Popen[str], last: str) -> list[str]:
     raise AssertionError((lines, process.stderr.read()))
 
 
+def error_line(process: Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.readline()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
 def test_the_requests_of_the_examples_come_out_as_they_have_to(file: Path) -> None:
@@ -176,6 +187,60 @@ def test_when_one_is_killed_all_end(tmp_path: Path) -> None:
         assert (run.process.returncode, out) == (Status.FAILED, "")
         assert err.startswith("onward up: the node ")
         assert err.endswith(" was killed by signal 9\n")
+        assert run.all_end()
+
+
+@pytest.mark.slow
+def test_the_others_are_kept_when_one_ends(tmp_path: Path) -> None:
+    with running(tmp_path, "--keep") as run:
+        lines_until(run.process, "two.toml")
+        first, second = run.nodes()
+        os.kill(first, signal.SIGKILL)
+        assert "was killed by signal 9; 1 still run" in error_line(run.process)
+        os.kill(second, 0)
+        os.kill(second, signal.SIGKILL)
+        assert "was killed by signal 9; 0 still run" in error_line(run.process)
+        out, err = run.process.communicate(timeout=TIMEOUT)
+        assert (run.process.returncode, out) == (Status.FAILED, "")
+        assert err == "onward up: all nodes have ended\n"
+        assert run.all_end()
+
+
+@pytest.mark.slow
+def test_what_is_kept_ends_with_a_signal(tmp_path: Path) -> None:
+    with running(tmp_path, "--keep") as run:
+        lines_until(run.process, "two.toml")
+        os.kill(run.nodes()[0], signal.SIGKILL)
+        error_line(run.process)
+        run.process.send_signal(signal.SIGTERM)
+        _, err = run.process.communicate(timeout=TIMEOUT)
+        assert (run.process.returncode, err) == (Status.OK, "")
+        assert run.all_end()
+
+
+@pytest.mark.slow
+def test_one_that_ends_is_started_again_at_the_same_place(tmp_path: Path) -> None:
+    with running(tmp_path, "--restart") as run:
+        lines = lines_until(run.process, "two.toml")
+        uri = next(line for line in lines if line.startswith("far | listening "))
+        where = uri.removeprefix("far | listening tcp://")
+        far, _ = run.nodes()  # in the order of their start
+        os.kill(far, signal.SIGKILL)
+        told = "the node far was killed by signal 9; it starts again in 1 s"
+        assert error_line(run.process) == f"onward up: {told}\n"
+        assert lines_until(run.process, where)[-1] == uri
+        assert error_line(run.process) == "onward up: the node far runs again\n"
+        done = subprocess.run(
+            [sys.executable, "-m", "onward.cli", "request", f"1#{where} => x", "hi"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+        )
+        assert (done.stdout, done.stderr) == ("hi\n", "")
+        run.process.send_signal(signal.SIGTERM)
+        run.process.communicate(timeout=TIMEOUT)
+        assert run.process.returncode == Status.OK
         assert run.all_end()
 
 
@@ -255,3 +320,54 @@ def test_nodes_can_be_run_one_by_one(tmp_path: Path) -> None:
         assert err.endswith("the URI of far.main is not known\n")
     with onward("up", "--node", "far", "--for", "0.05", str(file)) as far:
         assert far.wait(TIMEOUT) == Status.OK
+
+
+class Ended:
+    """A node whose process has ended."""
+
+    def __init__(self, ends: list[float], after: float = 0.0) -> None:
+        async def over() -> int:
+            await asyncio.sleep(after)
+            ends.append(asyncio.get_running_loop().time())
+            return 3
+
+        self.over = asyncio.create_task(over())
+
+    def obituary(self) -> str:
+        return "the node a ended with status 3"
+
+    async def end(self, timeout: float) -> None:
+        pass
+
+
+class Restarted(_Children):
+    """Nodes that end again a given number of seconds after each start."""
+
+    def __init__(self, lives: list[float]) -> None:
+        plan = read(b"[nodes.a]", "a.toml")
+        super().__init__(plan, argparse.Namespace(restart=True, keep=False), "")
+        self._lives = iter(lives)
+        self.began = asyncio.get_running_loop().time()
+        self.ends: list[float] = []
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._children = {"a": cast("Any", Ended(self.ends, next(self._lives)))}
+
+    async def _restart(self, name: str) -> None:
+        self._start_anew()
+
+
+@virtual_time
+async def test_restarts_in_a_row_are_further_and_further_apart_and_bounded() -> None:
+    children = Restarted([0.0] * 6)
+    with pytest.raises(CommandError, match="status 3, after 5 restarts in a row"):
+        await children.watch(None)
+    assert [end - children.began for end in children.ends] == [0, 1, 3, 7, 15, 31]
+
+
+@virtual_time
+async def test_a_node_that_ran_for_long_begins_anew() -> None:
+    children = Restarted([0.0, 0.0, 100.0, 0.0, 1000.0])
+    await children.watch(500.0)
+    assert [end - children.began for end in children.ends] == [0, 1, 103, 104]
