@@ -5,6 +5,7 @@ the broker, made of workers.
 """
 
 from ._background import BackgroundNode, new_event_loop
+from ._chains import ChainMismatch, start_chain
 from ._errors import (
     BadHandler,
     Expired,
@@ -21,7 +22,8 @@ from ._errors import (
 )
 from ._node import Node
 from ._transport import Listener, Transport
-from ._typed import MissingExtra, TypedWorker, call
+from ._typed import TypedWorker, call, typed
+from ._values import MissingExtra, decode_value, encode_value
 from ._worker import ThreadWorker, Worker
 from .instruments._diagnostics import Diagnostics, DiagnosticsOptions, DiagnosticsStatistics
 from .instruments._observer import Observer, Tracer
@@ -36,6 +38,7 @@ from .runtime._timer import Timer
 __all__ = [
     "BackgroundNode",
     "BadHandler",
+    "ChainMismatch",
     "DeadLetter",
     "DeadLetters",
     "Diagnostics",
@@ -73,5 +76,9 @@ __all__ = [
     "WorkerStatistics",
     "WouldDeadlock",
     "call",
+    "decode_value",
+    "encode_value",
     "new_event_loop",
+    "start_chain",
+    "typed",
 ]

@@ -8,11 +8,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 from weakref import WeakSet
 
 from ..protocol import Address, AddressLike, Context, Message, RouteLike
 from ..protocol.options import check_timeout
+from ..protocol.payloads import CBOR, Codec
 from .pykka._future import check_may_block
 from .runtime._policy import MailboxOptions, Supervision
 
@@ -143,6 +144,56 @@ class BackgroundNode:
     ) -> Message:
         """Send a message and wait for the answer. See `Node.request`."""
         return self.call(self.node.request, route, payload, timeout=timeout, context=context)
+
+    @overload
+    def request_value(
+        self,
+        route: RouteLike,
+        value: Any,
+        kind: None,
+        *,
+        codec: Codec = CBOR,
+        timeout: float = 30.0,
+        context: Context | None = None,
+    ) -> None: ...
+    @overload
+    def request_value(
+        self,
+        route: RouteLike,
+        value: Any,
+        kind: type[T],
+        *,
+        codec: Codec = CBOR,
+        timeout: float = 30.0,
+        context: Context | None = None,
+    ) -> T: ...
+    @overload
+    def request_value(
+        self,
+        route: RouteLike,
+        value: Any,
+        kind: Any,
+        *,
+        codec: Codec = CBOR,
+        timeout: float = 30.0,
+        context: Context | None = None,
+    ) -> Any: ...
+    def request_value(
+        self,
+        route: RouteLike,
+        value: Any,
+        kind: Any,
+        *,
+        codec: Codec = CBOR,
+        timeout: float = 30.0,
+        context: Context | None = None,
+    ) -> Any:
+        """Send a value as a request and wait for a value. See `onward.actors.call`."""
+        from ._typed import call
+
+        return self.call(
+            call, self.node, route, value, kind, codec=codec, timeout=timeout, context=context
+        )
 
     def send(
         self,

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol import Context, Message, format_route, read_tracing, write_tracing
-from .._typed import MissingExtra
+from .._values import MissingExtra
 from ..instruments._observer import Tracer
 from ..runtime._thread import is_coroutine
 from ._sends import Sends

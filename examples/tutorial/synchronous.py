@@ -1,10 +1,10 @@
-"""A node for code that has no event loop, and a worker that may block."""
+"""A node for code that has no event loop, a worker that may block, and a typed call."""
 
 from __future__ import annotations
 
 import sqlite3
 
-from onward.actors import Node, ThreadWorker, Worker
+from onward.actors import Node, ThreadWorker, Worker, typed
 from onward.protocol import Message
 
 
@@ -52,6 +52,23 @@ def call() -> None:
 
 # --8<-- [end:call]
 
+
+# --8<-- [start:typed]
+@typed
+def count(words: list[str]) -> dict[str, int]:
+    return {word: words.count(word) for word in words}
+
+
+def typed_call() -> None:
+    with Node.in_background() as background:
+        background.start(count, address="count")
+        counts = background.request_value("count", ["to", "be", "to"], dict[str, int])
+        print(counts)
+
+
+# --8<-- [end:typed]
+
 if __name__ == "__main__":
     main()
     call()
+    typed_call()

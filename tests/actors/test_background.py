@@ -4,19 +4,23 @@ import asyncio
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import uvloop
 
 from onward.actors import (
     Node,
+    Refused,
     Worker,
     WouldDeadlock,
     _background as background_module,
     new_event_loop,
+    typed,
 )
 from onward.actors.access import Access, AccessDenied, deny_all
 from onward.protocol import Address, Message, NodeStopped, UnknownAddress
+from onward.protocol.payloads import JSON, PayloadError
 from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop
 from tests.support.workers import Echo, Failing, Recorder
@@ -48,6 +52,40 @@ def test_a_node_for_synchronous_code(loop_factory: LoopFactory) -> None:
     with pytest.raises(NodeStopped):
         background.request("recorder", b"")
     background.stop()
+
+
+def test_the_examples_of_the_page() -> None:
+    file = Path(__file__).parents[2] / "examples/tutorial/synchronous.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(file)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == ["b'hello'", "[b'42', b'42']", "{'to': 2, 'be': 1}"]
+
+
+@typed
+def length(text: str) -> int:
+    return len(text)
+
+
+@typed(codec=JSON)
+def note(text: str) -> None:
+    assert text
+
+
+def test_values_from_synchronous_code() -> None:
+    with Node.in_background() as background:
+        background.start(length, address="length")
+        background.start(note, address="note")
+        assert background.request_value("length", "four", int) == 4
+        background.request_value("note", "four", None, codec=JSON)
+        with pytest.raises(PayloadError, match="Expected str, got int"):
+            background.request_value("length", "four", str)
+        with pytest.raises(Refused, match="Expected str, got int"):
+            background.request_value("length", 4, int)
 
 
 def test_not_open_and_open_twice() -> None:

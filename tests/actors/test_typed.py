@@ -16,9 +16,28 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pytest
 
-from onward.actors import BadHandler, MissingExtra, Node, Refused, ThreadWorker, TypedWorker, call
+from onward.actors import (
+    BadHandler,
+    GivenUp,
+    MissingExtra,
+    Node,
+    Refused,
+    ThreadWorker,
+    TypedWorker,
+    call,
+    decode_value,
+    encode_value,
+    typed,
+)
 from onward.actors.testing import Probe
-from onward.protocol import LOCAL, Address, Message, NotDelivered
+from onward.protocol import (
+    LOCAL,
+    Address,
+    Message,
+    NotDelivered,
+    RequestTimeout,
+    WorkerFailed,
+)
 from onward.protocol.payloads import (
     BARE_STRING,
     BYTES,
@@ -308,6 +327,167 @@ async def test_a_bad_payload_with_no_way_back_is_a_dead_letter() -> None:
         node.send("orders", b"\xff")
         await asyncio.sleep(1)
         assert node.dead_letters.by_reason == {"bad payload": 1}
+
+
+# --- acknowledgements -----------------------------------------------------------------
+
+
+class Sink(TypedWorker):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: list[int] = []
+
+    def handle(self, value: int) -> None:
+        self.values.append(value)
+
+
+class LateSink(Sink):
+    async def handle(self, value: int) -> None:  # type: ignore[override]
+        await asyncio.sleep(1)
+        self.values.append(value)
+
+
+class SilentSink(Sink):
+    ack = False
+
+
+class UnannotatedSink(Sink):
+    def handle(self, value: int):  # type: ignore[no-untyped-def]
+        self.values.append(value)
+
+
+@pytest.mark.parametrize("kind", [Sink, LateSink])
+@virtual_time
+async def test_a_handler_that_returns_nothing_acknowledges(kind: type[Sink]) -> None:
+    async with Node() as node:
+        sink = kind()
+        await node.start(lambda: sink, address="sink")
+        await call(node, "sink", 3, None)
+        assert sink.values == [3]
+        assert (await node.request("sink", CBOR.encode(4))).payload == b""
+
+
+@pytest.mark.parametrize("kind", [SilentSink, UnannotatedSink])
+@virtual_time
+async def test_no_acknowledgement_unless_it_is_declared(kind: type[Sink]) -> None:
+    async with Node() as node:
+        await node.start(kind, address="sink")
+        with pytest.raises(RequestTimeout):
+            await call(node, "sink", 3, None)
+
+
+@virtual_time
+async def test_a_message_that_waits_for_no_answer_is_not_acknowledged() -> None:
+    async with Node() as node:
+        sink, probe = Sink(), await Probe.on(node, "probe")
+        await node.start(lambda: sink, address="sink")
+        node.send("sink", CBOR.encode(1))
+        probe.send("sink", CBOR.encode(2))
+        probe.send("sink", CBOR.encode(3), return_route="elsewhere => probe")
+        await asyncio.sleep(1)
+        assert sink.values == [1, 2, 3]
+        assert probe.messages == []
+        # Only the third names another return route than the sender's own address.
+        assert node.dead_letters.by_reason == {"no such worker": 1}
+
+
+@virtual_time
+async def test_an_answer_is_no_acknowledgement() -> None:
+    async with Node() as node:
+        await node.start(Orders, address="orders")
+        with pytest.raises(PayloadError, match="not empty"):
+            await call(node, "orders", ONE, None)
+
+
+# --- chains ---------------------------------------------------------------------------
+
+
+@typed
+def add_one(value: int) -> int:
+    """Return the next number."""
+    return value + 1
+
+
+@typed
+async def halve(value: int, message: Message) -> int | None:
+    assert message.to.value == b"halve"
+    await asyncio.sleep(1)
+    return None if value % 2 else value // 2
+
+
+@virtual_time
+async def test_a_result_is_passed_on_to_the_next_worker() -> None:
+    async with Node() as node:
+        for name, stage in {"one": add_one, "halve": halve, "two": add_one}.items():
+            await node.start(stage, address=name)
+        assert await call(node, "one => halve => two", 3, int) == 3
+        with pytest.raises(RequestTimeout):
+            await call(node, "one => halve => two", 2, int)
+        assert node.dead_letters.total == 0
+        assert add_one.handle(1) == 2
+        assert add_one.__doc__ == "Return the next number."
+
+
+@virtual_time
+async def test_the_last_worker_of_a_chain_may_acknowledge() -> None:
+    async with Node() as node:
+        sink = Sink()
+        await node.start(add_one, address="one")
+        await node.start(lambda: sink, address="sink")
+        await call(node, "one => sink", 3, None)
+        assert sink.values == [4]
+
+
+@virtual_time
+async def test_a_refusal_behind_another_worker_is_in_doubt() -> None:
+    async with Node() as node:
+        await node.start(add_one, address="one")
+        await node.start(Orders, address="orders")
+        with pytest.raises(GivenUp, match=r"0#orders \(bad payload: Expected object, got int\)"):
+            await call(node, "one => orders", 3, int)
+        with pytest.raises(GivenUp, match=r"0#one \(no such worker\)"):
+            await call(node, "one => gone", 3, int)
+        with pytest.raises(Refused, match="0#orders"):
+            await call(node, "orders => one", 3, int)
+        assert node.dead_letters.by_reason == {"bad payload": 2, "no such worker": 1}
+        assert node.statistics().failed == 0
+
+
+class Wrong:
+    """A codec that writes no bytes."""
+
+    name = "wrong"
+
+    def encode(self, value: Any) -> bytes:
+        return value  # type: ignore[no-any-return]
+
+    def decode(self, data: bytes, kind: Any) -> Any:
+        return kind(data)
+
+
+@virtual_time
+async def test_a_codec_that_writes_no_bytes_is_a_failure_of_the_worker() -> None:
+    @typed(codec=Wrong())
+    def same(value: bytearray) -> bytearray:
+        return value
+
+    async with Node() as node:
+        await node.start(same, address="same")
+        for route in ("same", "same => same"):
+            with pytest.raises(WorkerFailed):
+                await node.request(route, b"x")
+        assert node.statistics().failed == 2
+
+
+def test_values_without_workers() -> None:
+    assert decode_value(encode_value(ONE, JSON), Order, JSON) == ONE
+    with pytest.raises(PayloadError, match="Expected object"):
+        decode_value(encode_value(1), Order)
+
+
+def test_a_function_must_declare_its_value() -> None:
+    with pytest.raises(BadHandler, match="len: 'obj' has no annotation"):
+        typed(len)
 
 
 # --- answers --------------------------------------------------------------------------

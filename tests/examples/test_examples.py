@@ -51,6 +51,7 @@ def test_there_are_examples_of_each_kind() -> None:
         "routing_transports",
         "services_of_a_node",
         "typed_payloads",
+        "typed_pipeline",
         "worker_as_destination",
     }
 
