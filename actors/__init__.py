@@ -26,7 +26,7 @@ from ._typed import TypedWorker, call, typed
 from ._values import MissingExtra, decode_value, encode_value
 from ._worker import ThreadWorker, Worker
 from .instruments._diagnostics import Diagnostics, DiagnosticsOptions, DiagnosticsStatistics
-from .instruments._observer import Observer, Tracer
+from .instruments._instrument import Instrument, Linked, TracedMessage, Watch
 from .instruments._statistics import NodeStatistics, WorkerStatistics
 from .pykka._future import LoopFuture
 from .routing._dead_letters import DeadLetter, DeadLetters
@@ -46,7 +46,9 @@ __all__ = [
     "DiagnosticsStatistics",
     "Expired",
     "GivenUp",
+    "Instrument",
     "LimitReached",
+    "Linked",
     "Listener",
     "LoopFuture",
     "MailboxOptions",
@@ -55,7 +57,6 @@ __all__ = [
     "NodeLimits",
     "NodeNotStarted",
     "NodeStatistics",
-    "Observer",
     "OnFailure",
     "Overflow",
     "Pending",
@@ -67,11 +68,12 @@ __all__ = [
     "ThreadWorker",
     "Timer",
     "TooManyRequests",
-    "Tracer",
+    "TracedMessage",
     "Transport",
     "TypedWorker",
     "UnknownScheme",
     "Unresolved",
+    "Watch",
     "Worker",
     "WorkerStatistics",
     "WouldDeadlock",

@@ -16,6 +16,7 @@ from ._transport import Listener, Transport, Transports
 from ._workers import Workers
 from .access._exposed import Exposed
 from .instruments._diagnostics import Diagnostics, DiagnosticsOptions
+from .instruments._instrument import Instrument, Instruments, InstrumentT
 from .routing._router import Rule
 from .runtime import _lifecycle as lifecycle
 from .runtime._cell import Cell
@@ -77,8 +78,9 @@ class Node(Workers):
         check_value("limits", limits, NodeLimits)
         check_value("diagnostics", diagnostics, DiagnosticsOptions | None)
         super().__init__(name, limits, clock)
+        self._unsubscribe: Callable[[], None] | None = None
         if diagnostics is not None:
-            self.observer = Diagnostics(self, diagnostics)
+            self.add_instrument(Diagnostics(self, diagnostics))
         self.error_replies.on = error_replies
         self._transports = Transports(self)
         self._stopped: asyncio.Future[None] | None = None
@@ -202,6 +204,52 @@ class Node(Workers):
                 "Node.stop_worker()", "waits for the handler that awaits it; use Worker.stop"
             )
         await lifecycle.stop_within(cell, self.loop.time() + timeout, drain=True)
+
+    # --- instruments ------------------------------------------------------------------
+
+    def add_instrument(self, instrument: Instrument) -> None:
+        """Add an instrument, which is told from now on of what happens at the node.
+
+        Safe from any thread. Adding it again has no effect. An instrument that raises an
+        exception is logged and removed.
+        """
+        check_value("instrument", instrument, Instrument)
+        with self.lock:
+            present = self.instruments
+            given = () if present is None else present.given
+            if instrument not in given:
+                self._set_instruments((*given, instrument))
+
+    def remove_instrument(self, instrument: Instrument) -> bool:
+        """Remove an instrument. Safe from any thread.
+
+        Returns:
+            Whether the node had it.
+        """
+        with self.lock:
+            present = self.instruments
+            if present is None or instrument not in present.given:
+                return False
+            self._set_instruments(tuple(each for each in present.given if each is not instrument))
+            return True
+
+    def find_instrument(self, kind: type[InstrumentT]) -> InstrumentT | None:
+        """Return the first instrument of a class, if the node has one."""
+        return None if self.instruments is None else self.instruments.find(kind)
+
+    def _set_instruments(self, given: tuple[Instrument, ...]) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        made = self.instruments = Instruments(given, self.remove_instrument) if given else None
+        if made is not None and made.loses:
+            self._unsubscribe = self.dead_letters.subscribe(
+                lambda letter: made.message_lost(letter.message, letter.reason)
+            )
+        for cell in self._cells():
+            cell.handle = None  # it is bound anew, with the instruments that observe handlers
+        if made is not None:
+            made.begin()
 
     # --- rules and transports ---------------------------------------------------------
 

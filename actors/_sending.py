@@ -34,7 +34,7 @@ __all__ = ["Sending"]
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 LONG_ROUTE: Final = MAX_ROUTE_LENGTH * 3 // 4
-"""Addresses of a return route at which the observer is told of a message."""
+"""Addresses of a return route at which instruments are told of a message."""
 
 COUNTED: Final = tuple(Context(hops=hops) for hops in range(MAX_ROUTE_LENGTH + 1))
 """Contexts with only a count of hops; making one would take as long as half a hop."""
@@ -149,9 +149,9 @@ class Sending(Actor):
 
     def _look_at_length(self, message: Message) -> None:
         length = len(message[1])
-        observer = self.node.observer
-        if observer is not None:
-            observer.long_route(message)
+        instruments = self.node.instruments
+        if instruments is not None:
+            instruments.long_route(message)
         if length >= MAX_ROUTE_LENGTH:
             raise RouteTooLong(length + 1, MAX_ROUTE_LENGTH)
 

@@ -366,9 +366,9 @@ class Workers(Guarding):
                 self._retired[index] += count
             for each in cell.addresses:
                 self._exposures.forget(each)
-        recorder = self.recorder
-        if recorder is not None and recorder.links is not None:
-            recorder.links.stopped(cell)
+        instruments = self.instruments
+        if instruments is not None:
+            instruments.worker_stopped(cell.worker)
 
     def _give_up_all(self) -> None:
         for cell in self._cells():

@@ -174,7 +174,6 @@ class Silent(Node):
 async def decision(recorder: Recorder, count: int) -> float:
     """Send messages with a log and without, in turn; return the difference in nanoseconds."""
     more: list[float] = []
-    left = recorder.left
     async with Silent("bench") as node:
         route, payload = node.route_of("sleeper"), b"x" * 64
 
@@ -184,11 +183,12 @@ async def decision(recorder: Recorder, count: int) -> float:
                 send(route, payload)
 
         for _ in range(PARTS):
-            node.recorder = None
+            node.remove_instrument(recorder)
             bare = timed(sent, count // PARTS)
-            node.recorder, recorder.left = recorder, FAR
+            node.add_instrument(recorder)
+            if node.instruments is not None:
+                node.instruments.left = FAR
             more.append(timed(sent, count // PARTS) - bare)
-        node.recorder, recorder.left = None, left
     return median(more)
 
 

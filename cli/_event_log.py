@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -237,5 +236,6 @@ def told(figures: Mapping[str, Any]) -> str:
 
 def total(node: Node) -> str:
     """Return the totals of a node's event log as a line; empty if there is none."""
-    log = node.event_log
-    return "" if log is None else "; " + printable(told(asdict(log.statistics())))
+    instruments = node.instruments
+    figures: Any = {} if instruments is None else instruments.figures()
+    return "; " + printable(told(figures["event_log"])) if "event_log" in figures else ""

@@ -200,7 +200,7 @@ async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
     name = node_name(arguments, "node")
     async with Node(name, diagnostics=DiagnosticsOptions()) as node:
         if arguments.trace:
-            node.tracer = HopTracer(node)
+            node.add_instrument(HopTracer(node))
         node.dead_letters.subscribe(tell_dead)
         try:
             await stop.unless(_open(node, arguments, tell))

@@ -30,7 +30,7 @@ Send one message along a route, marked so that the nodes on the route report eac
 the answer, and print the hops in order, with times, as a table and as a drawing.
 
 Only nodes that trace report: `onward node --trace`, nodes of a topology, and nodes of programs
-that set Node.tracer. The others pass the mark on, so that the nodes behind them report. Gaps in
+with a HopTracer. The others pass the mark on, so that the nodes behind them report. Gaps in
 the reports are shown.
 """
 
@@ -109,7 +109,7 @@ async def follow(route: Route, payload: bytes, timeout: float, via: Via | None) 
         CommandError: The URI or a certificate of the node to connect to first is wrong.
     """
     async with Node(OWN, error_replies=True) as node:
-        node.tracer = HopTracer(node)
+        node.add_instrument(HopTracer(node))
         _, route = await reach(node, route, timeout, via)
         return await trace(node, route, payload, options=TraceOptions(timeout=timeout))
 

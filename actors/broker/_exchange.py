@@ -18,7 +18,7 @@ from ...protocol import (
 from ...protocol.eventlog import Outcome
 
 if TYPE_CHECKING:
-    from ..eventlog.recording._request_counting import RequestCounting
+    from ._instrument import RequestCounting
     from .local._handlers import Handlers, Request
     from .local._service import Handling
     from .table._route import BrokerRoute

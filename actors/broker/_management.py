@@ -149,8 +149,8 @@ def _statistics(broker: Broker) -> dict[str, Any]:
     streams = sum(figures.get("streams", 0) for _, figures in reports)
     listeners = [{"uri": name, **figures} for name, figures in reports]
     figures = {**asdict(broker.statistics()), "streams": streams, "listeners": listeners}
-    log = broker.node.event_log
-    return figures if log is None else {**figures, "event_log": asdict(log.statistics())}
+    instruments = broker.node.instruments
+    return figures if instruments is None else {**figures, **instruments.figures()}
 
 
 def _written(answer: Any) -> bytes:

@@ -40,7 +40,7 @@ class Multicast(Worker):
             return
         ask = self._index.asked(onward[1])
         found = self._index.candidates(ask)
-        if found and exchange is None and self.node.recorder is not None:
+        if found and exchange is None:
             self._index.note_message(ask, message, tuple(entry.target for entry in found))
         if len(found) == 1:
             to = (found[0].target.choose(exchange), *onward[2:])

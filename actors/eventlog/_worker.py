@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -13,6 +13,7 @@ from ...protocol import TAGS, counted
 from ...protocol.options import check_value
 from .._errors import LimitReached
 from .._worker import Worker
+from ..instruments._instrument import Instrument
 from ..runtime._clock import clock_of
 from ._options import LogOptions
 from ._statistics import RecorderStatistics
@@ -102,8 +103,7 @@ class EventLog(Worker):
 
     async def on_start(self) -> None:
         """Open the log and begin to record."""
-        if self.node.recorder is not None:
-            raise LimitReached("event logs of a node", 1)
+        self._check_alone()
         opening = asyncio.ensure_future(asyncio.to_thread(self._writer.open))
         try:
             epoch = await asyncio.shield(opening)
@@ -117,6 +117,11 @@ class EventLog(Worker):
             await asyncio.to_thread(self._writer.close, self.options.close_seconds)
             raise
 
+    def _check_alone(self) -> None:
+        instruments = self.node.instruments
+        if instruments is not None and instruments.broker is not None:
+            raise LimitReached("event logs of a node", 1)
+
     def _opened_in_vain(self, opening: asyncio.Future[int]) -> None:
         if not opening.cancelled() and opening.exception() is None:
             self._writer.close(0.0)
@@ -124,8 +129,7 @@ class EventLog(Worker):
     def _begin(self, epoch: int) -> None:
         node = self.node
         # Another log may have been attached while this one opened.
-        if node.recorder is not None:
-            raise LimitReached("event logs of a node", 1)
+        self._check_alone()
         recorder = Recorder(
             self._writer,
             self.options,
@@ -145,8 +149,11 @@ class EventLog(Worker):
                 "connections are not in it; attach it first"
             )
             _logger.warning(text, self.options.name)
-        node.recorder = recorder
-        node.event_log = self
+        node.add_instrument(recorder)
+        before = node.find_instrument(_Figures)
+        if before is not None:
+            node.remove_instrument(before)
+        node.add_instrument(_Figures(self))
         self.every(self.options.flush_seconds, self._tick)
 
     def _tell_unfinished(self) -> None:
@@ -182,7 +189,7 @@ class EventLog(Worker):
             return
         if self._unsubscribe is not None:
             self._unsubscribe()
-        self.node.recorder = None
+        self.node.remove_instrument(recorder)
         recorder.close()
         writer = self._writer
         await asyncio.to_thread(writer.close, self._left())
@@ -212,3 +219,16 @@ class EventLog(Worker):
         return EventLogStatistics(
             self.recorder.statistics(), writer.statistics(), writer.trouble() or ""
         )
+
+
+class _Figures(Instrument):
+    """The statistics of a node's event log, which can be read after its end as well."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def figures(self) -> Mapping[str, object]:
+        """Return the statistics as `event_log`."""
+        return {"event_log": asdict(self._log.statistics())}

@@ -23,7 +23,7 @@ from ...protocol.options import Count, Seconds, check_options
 from .._log import SeldomLogger, shown, waiting_text
 from .._worker import Worker
 from ..runtime._cell import Cell
-from ._observer import Observer
+from ._instrument import Instrument
 from ._watchdog import WATCHDOG, LoopWatch
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ class DiagnosticsStatistics:
     """Messages answered by a worker that was not the last of their route."""
 
 
-class Diagnostics(Observer):
-    """An observer that logs workers that are held up.
+class Diagnostics(Instrument):
+    """An instrument that logs workers that are held up.
 
     Made by `Node(diagnostics=DiagnosticsOptions())`. It does not change the behaviour of the
     node. A timer is set only while a worker awaits; the event loop is watched by a thread that
@@ -131,16 +131,17 @@ class Diagnostics(Observer):
 
     # --- awaiting ---------------------------------------------------------------------
 
-    def suspended(self, cell: Cell) -> None:
+    def worker_suspended(self, worker: Worker) -> None:
         """Record the time at which a worker began to await."""
+        cell = worker._placed
         self._since[cell] = self.node.loop.time()
         self._workers[cast("asyncio.Task[Any]", cell.task)] = cell
         if self._timer is None:
             self._timer = self.node.loop.call_later(self.options.hold, self._look)
 
-    def resumed(self, cell: Cell) -> None:
+    def worker_resumed(self, worker: Worker) -> None:
         """Record that a worker no longer awaits."""
-        self._since.pop(cell, None)
+        self._since.pop(worker._placed, None)
         if not self._since and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -172,7 +173,7 @@ class Diagnostics(Observer):
             waiting_text(len(cell.queue or ()), "message"),
         )
 
-    def asks(self, source: Address | None, reply: Address, onward: Route) -> None:
+    def request_begun(self, source: Address | None, reply: Address, onward: Route) -> None:
         """Record a request, and log it if it closes an await cycle."""
         asker = self._asker() if source is None else self._cell(source)
         if asker is None:
@@ -203,7 +204,7 @@ class Diagnostics(Observer):
         cell = None if task is None else self._workers.get(task)
         return cell if cell is not None and cell.task is task else None
 
-    def asked(self, reply: Address) -> None:
+    def request_ended(self, reply: Address) -> None:
         """Remove a request that is over."""
         self._asking.pop(reply, None)
 
@@ -230,8 +231,9 @@ class Diagnostics(Observer):
 
     # --- mailboxes and routes ---------------------------------------------------------
 
-    def nearly_full(self, cell: Cell, waiting: int) -> None:
+    def mailbox_nearly_full(self, worker: Worker, waiting: int) -> None:
         """Count and log a nearly full mailbox."""
+        cell = worker._placed
         self._nearly_full += 1
         self._seldom.log(
             logging.WARNING,

@@ -105,9 +105,9 @@ class Reply(Target):
             back = message[1]
             # The test of the last address spares most answers the call.
             reply = read_error_reply(message) if back and back[-1][1] == _ERRORS else None
-            recorder = self._router.recorder
-            if recorder is not None:
-                recorder.messages.answered(message)
+            instruments = self._router.instruments
+            if instruments is not None:
+                instruments.request_answered(message)
             if reply is None:
                 self.future.set_result(message)
             else:
@@ -228,18 +228,15 @@ class Requests:
             context = patience.context
         elif context[0] is None:
             context = context._replace(deadline=deadline)
-        recorder = router.recorder
-        if recorder is not None and source is None:
-            recorder.left = left = recorder.left - 1
-            if left <= 0:
-                context = router.drawn(recorder, context)
+        instruments = router.instruments
+        if instruments is not None and source is None and instruments.samples:
+            context = router.entering(instruments, context)
         address = router.random_address()
         router.table[address] = reply
         self.count += 1
-        observer = router.observer
         try:
-            if observer is not None:
-                observer.asks(source, address, onward)
+            if instruments is not None:
+                instruments.request_begun(source, address, onward)
             message = _new(Message, (onward, (address,), payload, source, context))
             try:
                 router.route_now(message)
@@ -265,8 +262,8 @@ class Requests:
             deadlines.pop(reply, None)
             if not patience.shared:
                 patience.cancel()
-            if observer is not None:
-                observer.asked(address)
+            if instruments is not None:
+                instruments.request_ended(address)
 
     def fail(self, address: Address, error: OnwardError) -> bool:
         """Raise an error in the request that waits at an address; return whether there is one."""

@@ -33,7 +33,6 @@ from ...protocol import (
     route as route_of,
 )
 from .._errors import RoutingLoop, RuleInUse, Unresolved
-from ..instruments._observer import Tracer
 from ..runtime._mailbox import Target
 from ..runtime._policy import NodeLimits
 from ..runtime._room import Room, put_when_room
@@ -44,8 +43,7 @@ from ._undeliverable import Undeliverable, note_lost
 
 if TYPE_CHECKING:
     from .._worker import Worker
-    from ..eventlog._worker import EventLog
-    from ..eventlog.recording._recorder import Recorder
+    from ..instruments._instrument import Instruments
     from ..runtime._cell import Cell
 
 __all__ = ["Router", "Rule"]
@@ -82,9 +80,6 @@ class Router(Undeliverable):
         table: The target of each address.
         lock: The lock for changes of the table; looking up takes no lock.
         random_address: Function that makes a random address.
-        tracer: The tracer of messages, if any.
-        recorder: The recorder of messages, links and requests, if the node has an event log.
-        event_log: The worker of that log, for its counters; it stays set after its end.
         waiting_bytes: Bytes of the counted payloads that wait in all mailboxes.
     """
 
@@ -94,9 +89,6 @@ class Router(Undeliverable):
         self.lock = threading.RLock()
         self.random_address = RandomAddresses().take
         self._rules: Final = Rules(self)
-        self.tracer: Tracer | None = None
-        self.recorder: Recorder | None = None
-        self.event_log: EventLog | None = None
         self.waiting_bytes = 0
 
     # --- routing ----------------------------------------------------------------------
@@ -426,11 +418,9 @@ class Router(Undeliverable):
         if loop is not None and loop.is_closed():
             raise self.loop_gone()
         back: Route = () if return_route == () else self.route_of(return_route)
-        recorder = self.recorder
-        if recorder is not None:
-            recorder.left = left = recorder.left - 1
-            if left <= 0:
-                context = self.drawn(recorder, context)
+        instruments = self.instruments
+        if instruments is not None and instruments.samples:
+            context = self.entering(instruments, context)
         message = Message(self.route_of(route), back, payload, None, context)
         if context is not None and context[4] is not None:
             self._carry_outside(message)
@@ -450,11 +440,9 @@ class Router(Undeliverable):
         if self._loop is not None and self._loop.is_closed():
             raise self.loop_gone()
         back = self.route_of(return_route)
-        recorder = self.recorder
-        if recorder is not None:
-            recorder.left = left = recorder.left - 1
-            if left <= 0:
-                context = self.drawn(recorder, context)
+        instruments = self.instruments
+        if instruments is not None and instruments.samples:
+            context = self.entering(instruments, context)
         message = Message(self.route_of(route), back, payload, None, context)
         try:
             await self.carry_wait(self.pass_on(message))
@@ -523,17 +511,15 @@ class Router(Undeliverable):
         work = self._requests.request(route, payload, timeout, source, context)
         return work if get_ident() == self.thread_id else self._on_loop(work)
 
-    def drawn(self, recorder: Recorder, context: Context | None) -> Context | None:
-        """Return the context of a message that the event log's countdown has selected.
+    def entering(self, instruments: Instruments, context: Context | None) -> Context | None:
+        """Count a message that enters the node; return its context, which a sample may change.
 
-        The context is marked if the message may be sampled, see `MessageLog.enters`. Only the
-        loop's thread marks contexts. If two threads count at the same time, one message may be
-        missed.
+        If two threads count at the same time, one message may be missed.
         """
-        if get_ident() == self.thread_id:
-            return recorder.messages.enters(context)
-        recorder.left = recorder.gap()
-        return context
+        instruments.left = left = instruments.left - 1
+        if left > 0:
+            return context
+        return instruments.sampled(context, here=get_ident() == self.thread_id)
 
     def check_payload(self, payload: bytes) -> None:
         """Check the type and the size of a payload.

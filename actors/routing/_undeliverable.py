@@ -23,7 +23,7 @@ from ._error_replies import ErrorReplies
 from ._requests import Requests
 
 if TYPE_CHECKING:
-    from ..instruments._observer import Observer
+    from ..instruments._instrument import Instruments
     from ._router import Router
 
 __all__ = ["Undeliverable", "is_others", "note_lost", "reason_text"]
@@ -38,14 +38,14 @@ class Undeliverable(RunQueue):
         clock: The clock of dead letters, in seconds; the loop's clock by default.
 
     Attributes:
-        observer: The observer of the node, if any.
+        instruments: The instruments of the node as one, if there are any.
         dead_letters: The messages that could not be delivered.
         error_replies: The sender of error replies.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
         super().__init__(name, limits)
-        self.observer: Observer | None = None
+        self.instruments: Instruments | None = None
         self.dead_letters = DeadLetters(
             keep=limits.dead_letters,
             reasons=limits.dead_letter_reasons,
@@ -179,9 +179,9 @@ class Undeliverable(RunQueue):
     def route_cut(self, message: Message) -> None:
         """Count a message that is answered before the end of its route."""
         self.dead_letters.routes_cut += 1
-        observer = self.observer
-        if observer is not None:
-            observer.route_cut(message)
+        instruments = self.instruments
+        if instruments is not None:
+            instruments.route_cut(message)
 
     def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
         """Count and keep a message that cannot be delivered. Safe from any thread.

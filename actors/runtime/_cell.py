@@ -30,7 +30,7 @@ from ._thread import coroutine_of, is_coroutine, is_generator
 if TYPE_CHECKING:
     from .._node import Node
     from .._worker import Worker
-    from ..instruments._observer import Observer
+    from ..instruments._instrument import Instruments
     from ._room import Line, Room
     from ._thread import OwnThread
     from ._timer import Timer
@@ -158,8 +158,8 @@ class Cell(Mailbox):
         take = queue.popleft
         count = len(queue)
         node = self.node
-        if node.observer is not None:
-            self._look_at_mailbox(node.observer, count)
+        if node.instruments is not None:
+            self._look_at_mailbox(node.instruments, count)
         batch = node.limits.batch
         if count > batch:
             count = batch
@@ -232,26 +232,24 @@ class Cell(Mailbox):
             node.lose(message, Expired(self.address))
             return None
         if trace is not None:
-            recorder, tracer = node.recorder, node.tracer
-            if recorder is not None:
-                return recorder.messages.follow(self.worker, message, handle, tracer)
-            if tracer is not None:
-                return tracer.follow(self.worker, message, handle)
+            instruments = node.instruments
+            if instruments is not None and instruments.traces:
+                return instruments.handle_traced(self.worker, message, handle)
         return handle(message)
 
-    def _look_at_mailbox(self, observer: Observer, waiting: int) -> None:
+    def _look_at_mailbox(self, instruments: Instruments, waiting: int) -> None:
         # One waiting message is not reported, even if the limit is 1.
         if waiting > 1 and waiting * NEARLY >= self.most * (NEARLY - 1):
-            observer.nearly_full(self, waiting)
+            instruments.mailbox_nearly_full(self.worker, waiting)
 
-    def found_full(self, observer: Observer, waiting: int) -> None:
-        """Report a full mailbox to the observer; a worker that hangs has no turns to do so."""
+    def found_full(self, instruments: Instruments, waiting: int) -> None:
+        """Report a full mailbox to the instruments; a worker that hangs has no turns to do so."""
         node = self.node
         if get_ident() == node.thread_id:
-            observer.nearly_full(self, waiting)
+            instruments.mailbox_nearly_full(self.worker, waiting)
         else:
             with suppress(RuntimeError):  # the loop is closed
-                node.call_on_loop(partial(observer.nearly_full, self, waiting))
+                node.call_on_loop(partial(instruments.mailbox_nearly_full, self.worker, waiting))
 
     def _do_other(self, item: Any) -> None:
         if is_envelope(item):
@@ -300,9 +298,9 @@ class Cell(Mailbox):
         if self.worker.leaves_node:
             self.heavy = HEAVY_FOR_SLOW  # a link that waits for its socket
         task.add_done_callback(finished, context=self.context)
-        observer = self.node.observer
-        if observer is not None:
-            observer.suspended(self)
+        instruments = self.node.instruments
+        if instruments is not None:
+            instruments.worker_suspended(self.worker)
         return True
 
     def _suspend_other(self, result: object) -> None:
@@ -334,9 +332,9 @@ class Cell(Mailbox):
         self.node.now = self.node.loop.time()
         if self.state == BUSY:
             self.state = RUNNING
-        observer = self.node.observer
-        if observer is not None:
-            observer.resumed(self)
+        instruments = self.node.instruments
+        if instruments is not None:
+            instruments.worker_resumed(self.worker)
         return True
 
     def turn_done(self, task: asyncio.Task[Any]) -> None:

@@ -44,8 +44,13 @@ def bind(cell: Cell, worker: Worker) -> None:
 
 def bound_handler(cell: Cell) -> Callable[[Message], object]:
     """Return the function that handles each message of the worker."""
-    handler = cell.worker.handle_message
-    return handler if cell.thread is None else partial(cell.thread.run, handler)
+    handler: Callable[[Message], object] = cell.worker.handle_message
+    if cell.thread is not None:
+        handler = partial(cell.thread.run, handler)
+    instruments = cell.node.instruments
+    if instruments is not None and instruments.handles:
+        return instruments.watched(cell.worker, handler)
+    return handler
 
 
 def start(cell: Cell) -> None:
@@ -325,8 +330,8 @@ def close(cell: Cell) -> None:
 def _leave_task(cell: Cell) -> None:
     if cell.task is not None:
         cell.task = None
-        if cell.node.observer is not None:
-            cell.node.observer.resumed(cell)
+        if cell.node.instruments is not None:
+            cell.node.instruments.worker_resumed(cell.worker)
 
 
 def _lose_in_hand(cell: Cell) -> None:

@@ -40,7 +40,7 @@ from ._state import STOPPED
 
 if TYPE_CHECKING:
     from .._node import Node
-    from ..instruments._observer import Observer
+    from ..instruments._instrument import Instruments
     from ._cell import Cell
     from ._room import Line
 
@@ -256,9 +256,9 @@ class Mailbox(Target):
         queue = self.queue
         if queue is None:
             return True
-        observer = self.node.observer
-        if observer is not None:
-            self.found_full(observer, len(queue))
+        instruments = self.node.instruments
+        if instruments is not None:
+            self.found_full(instruments, len(queue))
         if self.overflow is Overflow.DROP_NEWEST:
             self._drop(item)
             return False
@@ -281,9 +281,9 @@ class Mailbox(Target):
             return MailboxFull(self.address, "other senders wait for room")
         return MailboxFull(self.address, waiting_text(self.bytes, "byte"))
 
-    def found_full(self, observer: Observer, waiting: int) -> None:
-        """Report a full mailbox to the observer."""
-        raise AssertionError(f"unexpected {observer} of {waiting} messages")
+    def found_full(self, instruments: Instruments, waiting: int) -> None:
+        """Report a full mailbox to the instruments."""
+        raise AssertionError(f"unexpected {instruments} of {waiting} messages")
 
     def _drop_oldest(self, queue: deque[Any]) -> bool:
         # Only messages are dropped; starts, stops and due timers keep their places.

@@ -149,7 +149,7 @@ class RunQueue:
                 try:
                     left -= target.turn()
                 except BaseException as error:
-                    # A fault of the node or its observer; `turn` handles those of workers.
+                    # A fault of the node; `turn` handles those of workers.
                     left -= 1
                     target.recover(error)
                     if not isinstance(error, Exception):

@@ -106,7 +106,7 @@ class RunningNode:
 
     async def open(self) -> None:
         """Start the node, and its tracer, which sends hop reports to requesters of traces."""
-        self.node.tracer = self._tracer()
+        self.node.add_instrument(self._tracer())
         if not self._is_open:
             self._is_open = True
             await self.node.__aenter__()

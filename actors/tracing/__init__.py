@@ -2,7 +2,7 @@
 
 ```python
 async with Node("near") as node:
-    node.tracer = HopTracer(node)
+    node.add_instrument(HopTracer(node))
     traced = await trace(node, "1#127.0.0.1:4000 => relay => echo", b"hi")
     for hop in traced.hops:
         print(hop.node, hop.report.worker, hop.at, hop.waited, hop.handled)
@@ -11,7 +11,6 @@ async with Node("near") as node:
 Only nodes with a tracer report hops; a node has none by default.
 """
 
-from ._chain import TracerChain
 from ._collect import TraceOptions, trace
 from ._hops import HopTracer, HopTracerOptions, HopTracerStatistics
 from ._otel import OpenTelemetryTracer
@@ -27,6 +26,5 @@ __all__ = [
     "TraceGap",
     "TraceHop",
     "TraceOptions",
-    "TracerChain",
     "trace",
 ]

@@ -22,7 +22,7 @@ from ...protocol import (
 )
 from ...protocol.options import Count, SecondsOrZero, check_options, check_value
 from .._worker import Worker
-from ._chain import hop_tracer_of
+from ._hops import HopTracer
 from ._trace import ROOT, Trace, analyse
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def trace(
     address = await node.start(lambda: collector)
     unsubscribe = node.dead_letters.subscribe(collector.dead)
     text = with_trace_mark({}, TraceMark(made, ROOT, 0, address))
-    own = hop_tracer_of(node.tracer)
+    own = node.find_instrument(HopTracer)
     started = clock()
     try:
         collector.send(steps, payload, context=Context(trace=text))

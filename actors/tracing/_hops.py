@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,16 +21,13 @@ from ...protocol import (
     UnknownAddress,
     decode_hop_report,
     encode_hop_report,
-    read_tracing,
     reported_trace,
     trace_mark_of,
     tracing_of_report,
-    with_trace_mark,
 )
+from ...protocol._tracing import KEY
 from ...protocol.options import Count, Range, check_options, check_value
-from ..instruments._observer import Tracer
-from ..runtime._thread import is_coroutine
-from ._watched import Watch, Watched
+from ..instruments._instrument import Instrument, TracedMessage, Watch
 from ._ways import Origin, Ways
 
 if TYPE_CHECKING:
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["HopTracer", "HopTracerOptions", "HopTracerStatistics"]
 
 _SECOND: Final = 1.0
-_NO_STEP: Final = nullcontext()
 
 REPORT_FAILED: Final = "report failed"
 """The dead-letter reason of a report when foreign code, such as an application's rule, raises."""
@@ -93,8 +88,8 @@ class HopTracerStatistics:
     """Reports of other hops, forwarded in place of a worker."""
 
 
-class HopTracer(Tracer):
-    """A tracer that reports each hop of a marked message to the tracer in its mark.
+class HopTracer(Instrument):
+    """An instrument that reports each hop of a marked message to the tracer in its mark.
 
     A report uses only routes of the message, and is sent as by the worker, through its access
     control. Its route is
@@ -113,7 +108,7 @@ class HopTracer(Tracer):
     that can send marked messages to the node learns these. A node has no tracer by default:
 
     ```python
-    node.tracer = HopTracer(node)
+    node.add_instrument(HopTracer(node))
     ```
 
     Args:
@@ -172,32 +167,17 @@ class HopTracer(Tracer):
             self._reported, self._ignored, self._suppressed, self._unreachable, self._passed
         )
 
-    def follow(
-        self, worker: Worker, message: Message, handle: Callable[[Message], object]
-    ) -> object:
-        """Handle a message, and report the hop if the message is marked."""
-        context = message.context
-        fields = read_tracing(context.trace) if context is not None and context.trace else None
-        if context is None or fields is None:
+    def message_traced(self, worker: Worker, traced: TracedMessage) -> Watch | None:
+        """Report the hop if the message is marked; forward the message if it is a report."""
+        fields = traced.fields
+        if fields is None:
             self._ignored += 1
-            return handle(message)
-        trace = reported_trace(fields)
-        if trace is not None and self._pass_on(worker, message, trace):
             return None
-        begun = self._begin(worker, message, context, fields)
-        if begun is None:
-            return handle(message)
-        hop, marked = begun
-        try:
-            result = handle(marked)
-        except BaseException:
-            hop.report(HopOutcome.FAILED)
-            raise
-        if is_coroutine(result):
-            hop.report(HopOutcome.AWAITS)
-            return Watched(result, hop)
-        hop.report(HopOutcome.HANDLED)
-        return result
+        trace = reported_trace(fields)
+        if trace is not None and self._pass_on(worker, traced.message, trace):
+            traced.taken = True
+            return None
+        return self._begin(worker, traced, fields)
 
     def _pass_on(self, worker: Worker, message: Message, trace: str) -> bool:
         """Forward a report along the return route that the marked message had at a worker.
@@ -217,11 +197,12 @@ class HopTracer(Tracer):
         return True
 
     def _begin(
-        self, worker: Worker, message: Message, context: Context, fields: dict[str, str]
-    ) -> tuple[_Hop, Message] | None:
+        self, worker: Worker, traced: TracedMessage, fields: Mapping[str, str]
+    ) -> _ReportedHop | None:
+        message = traced.message
         mark = trace_mark_of(fields)
         if mark is None:
-            self._ignored += "onward" in fields
+            self._ignored += KEY in fields
             return None
         if message.onward_route == (mark.tracer,):
             return None  # it is at the tracer
@@ -234,14 +215,12 @@ class HopTracer(Tracer):
             self._suppressed += 1
             return None
         here = mark.next(self._new_id())
-        text = with_trace_mark(fields, here)
-        if text is None:
+        if not traced.replace({**fields, KEY: str(here)}):
             self._ignored += 1
             return None
         self._ways.note_origin(here.hop, origin)
         report = self._report_of(worker, message, mark, here)
-        hop = _Hop(self, origin, sender, report, self._clock())
-        return hop, message._replace(context=context._replace(trace=text))
+        return _ReportedHop(self, origin, sender, report, self._clock())
 
     def _origin_of(self, worker: Worker, message: Message, mark: TraceMark) -> Origin | None:
         """Return the origin for a hop's report, from the message's known routes."""
@@ -324,7 +303,7 @@ class HopTracer(Tracer):
             self._node.dead_letter(message, REPORT_FAILED)
 
 
-class _Hop(Watch):
+class _ReportedHop(Watch):
     """A hop in progress."""
 
     __slots__ = ("_began", "_origin", "_report", "_sender", "_tracer")
@@ -344,8 +323,8 @@ class _Hop(Watch):
         report = replace(self._report, handled=handled, outcome=outcome)
         self._tracer.send(report, self._origin, self._sender)
 
-    def step(self) -> AbstractContextManager[object]:
-        return _NO_STEP
+    def suspended(self) -> None:
+        self.report(HopOutcome.AWAITS)
 
     def ended(self, error: BaseException | None) -> None:
         self.report(HopOutcome.HANDLED if error is None else HopOutcome.FAILED)

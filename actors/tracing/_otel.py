@@ -5,16 +5,14 @@ OpenTelemetry is imported only when a tracer is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol import Context, Message, format_route, read_tracing, write_tracing
 from .._values import MissingExtra
-from ..instruments._observer import Tracer
-from ..runtime._thread import is_coroutine
+from ..instruments._instrument import Instrument, TracedMessage, Watch
 from ._sends import Sends
-from ._watched import Watch, Watched
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,8 +28,8 @@ _RANDOM: Final = 32
 """Length of a random worker address, which is not used as the name of a span."""
 
 
-class OpenTelemetryTracer(Tracer):
-    """A tracer that makes a span of each hop of a message with W3C's `traceparent`.
+class OpenTelemetryTracer(Instrument):
+    """An instrument that makes a span of each hop of a message with W3C's `traceparent`.
 
     The span is a child of the one in the message, and replaces it in the message that the worker
     gets. So forwarded messages and replies are part of the same trace, over any link and through
@@ -40,12 +38,11 @@ class OpenTelemetryTracer(Tracer):
     trace. Code on the thread of a `ThreadWorker` has no current span.
 
     ```python
-    node.tracer = tracer = OpenTelemetryTracer()
+    tracer = OpenTelemetryTracer()
+    node.add_instrument(tracer)
     with opentelemetry.trace.get_tracer("app").start_as_current_span("ask"):
         await node.request("relay => echo", b"hi", context=tracer.context())
     ```
-
-    Use a `TracerChain` to combine it with a `HopTracer`.
 
     Names and attributes follow the semantic conventions for messaging: a span is a
     `process` of kind CONSUMER, its destination the worker's address. A handler that raises sets
@@ -84,36 +81,24 @@ class OpenTelemetryTracer(Tracer):
             `base` itself if there is no current span or the tracing text would be too long.
         """
         fields = (read_tracing(base.trace) if base is not None and base.trace else None) or {}
-        text = self._written(fields, None)
+        written = self._written(fields, None)
+        text = None if written is None else write_tracing(written)
         return base if text is None else (base or Context())._replace(trace=text)
 
-    def follow(
-        self, worker: Worker, message: Message, handle: Callable[[Message], object]
-    ) -> object:
-        """Handle a message within a span, if it has a `traceparent`."""
-        context = message.context
-        fields = read_tracing(context.trace) if context is not None and context.trace else None
-        if context is None or not fields or "traceparent" not in fields:
-            return handle(message)
+    def message_traced(self, worker: Worker, traced: TracedMessage) -> Watch | None:
+        """Make a span of the hop, if the message has a `traceparent`."""
+        fields = traced.fields
+        if not fields or "traceparent" not in fields:
+            return None
         parent = self._propagator.extract(fields, context=self._empty())
         if not self._trace.get_current_span(parent).get_span_context().is_valid:
-            return handle(message)
-        span = self._start(worker, message, parent)
+            return None
+        span = self._start(worker, traced.message, parent)
         within: SpanContext = self._trace.set_span_in_context(span, parent)
-        text = self._written(fields, within)
-        if text is not None:
-            message = message._replace(context=context._replace(trace=text))
-        hop = _SpannedHop(self, span, within, Sends(worker, self.context))
-        try:
-            with hop.step():
-                result = handle(message)
-        except BaseException as error:
-            hop.ended(error)
-            raise
-        if is_coroutine(result):
-            return Watched(result, hop)
-        hop.ended(None)
-        return result
+        written = self._written(fields, within)
+        if written is not None:
+            traced.replace(written)
+        return _SpannedHop(self, span, within, Sends(worker, self.context))
 
     def _start(self, worker: Worker, message: Message, parent: SpanContext) -> Span:
         chosen = len(worker.address.value) != _RANDOM
@@ -133,14 +118,16 @@ class OpenTelemetryTracer(Tracer):
         name = f"process {worker.address if chosen else kind}"
         return self._spans.start_span(name, parent, kind=self._kind, attributes=attributes)
 
-    def _written(self, fields: dict[str, str], within: SpanContext | None) -> str | None:
-        """Return a tracing text with a span, by default the current one."""
+    def _written(
+        self, fields: Mapping[str, str], within: SpanContext | None
+    ) -> dict[str, str] | None:
+        """Return the fields of a tracing text with a span, by default the current one."""
         made = {key: value for key, value in fields.items() if key != "tracestate"}
         before = made.pop("traceparent", None)
         self._propagator.inject(made, context=within)
         if "traceparent" not in made or made["traceparent"] == before:
             return None
-        return write_tracing(made)
+        return made
 
     @staticmethod
     def _empty() -> SpanContext:

@@ -208,8 +208,9 @@ async def test_an_answer_in_the_middle_of_a_route_is_counted_and_told(
             assert answer.payload == b"hi"
         await node.request("echo", b"hi")
         assert node.statistics().routes_cut == 2
-        assert isinstance(node.observer, Diagnostics)
-        assert node.observer.statistics().routes_cut == 2
+        diagnostics = node.find_instrument(Diagnostics)
+        assert diagnostics is not None
+        assert diagnostics.statistics().routes_cut == 2
     lines = [record.getMessage() for record in caplog.records]
     told = "node 'node': 0#echo answered a message before the end of its route; the rest is"
     assert lines == [f"{told} dropped: 0#further => 1#127.0.0.1:4000"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onward.actors import Node
-from onward.actors.eventlog import EventLog, LogOptions
+from onward.actors.eventlog import EventLog, LogOptions, Recorder
 from onward.cli import main
 from onward.cli._broker import serve
 from onward.cli._client import ask_broker
@@ -30,7 +30,7 @@ def parsed(*given: str, name: str | None = "broker") -> argparse.Namespace:
 async def test_nothing_is_recorded_unless_it_is_asked_for() -> None:
     async with Node() as node:
         await attach(node, parsed())
-        assert node.recorder is None
+        assert node.instruments is None
     assert words(parsed()) == []
 
 
@@ -63,8 +63,9 @@ async def test_a_log_is_begun_with_what_was_said(tmp_path: Path) -> None:
     arguments = parsed("--event-log", str(tmp_path), "--event-log-sample", "0.5")
     async with Node() as node:
         await attach(node, arguments)
-        assert node.recorder is not None
-        options = node.recorder.options
+        recorder = node.find_instrument(Recorder)
+        assert recorder is not None
+        options = recorder.options
         assert (options.name, options.sample_rate) == ("broker", 0.5)
     (file,) = (tmp_path / "broker").glob("*.seg")
     assert read_header(file.read_bytes()).broker == "broker"
@@ -77,8 +78,9 @@ async def test_what_is_said_to_one_process_can_be_said_to_another(tmp_path: Path
     assert vars(parsed(*words(arguments), name=None)) == vars(arguments)
     async with Node() as node:
         await attach(node, arguments, "shop")
-        assert node.recorder is not None
-        options = node.recorder.options
+        recorder = node.find_instrument(Recorder)
+        assert recorder is not None
+        options = recorder.options
         assert options.name == "shop"
         assert (options.flush_seconds, options.fsync) == (0.5, "block")
 

@@ -43,7 +43,7 @@ class Chain:
     def traced(self, *nodes: BackgroundNode) -> None:
         """Have nodes report hops."""
         for each in nodes:
-            each.node.tracer = HopTracer(each.node)
+            each.node.add_instrument(HopTracer(each.node))
 
     def route(self, end: str = "echo") -> str:
         middle, far = self.where
@@ -156,7 +156,7 @@ def test_an_error_reply_says_why(capsys: pytest.CaptureFixture[str]) -> None:
         uri = "tcp://127.0.0.1:0"
         listener = far.call(far.node.listen, uri, expose=["relay"], allow=["*"], error_replies=True)
         where = listener.uri[6:]
-        far.node.tracer = HopTracer(far.node)
+        far.node.add_instrument(HopTracer(far.node))
         assert main(["trace", f"1#{where} => relay => nobody"]) == Status.FAILED
     out, error = capsys.readouterr()
     assert "0#relay" in out
@@ -218,7 +218,9 @@ def test_it_writes_json(chain: Chain, capsys: pytest.CaptureFixture[str]) -> Non
     assert given["hops"][2]["before"] == given["hops"][1]["hop"]
     assert given["silent"][0]["passed"].endswith(" => 0#relay")
     assert [clock["node"] for clock in given["clocks"]] == ["trace", "far"]
-    chain.far.node.tracer = None
+    tracer = chain.far.node.find_instrument(HopTracer)
+    assert tracer is not None
+    chain.far.node.remove_instrument(tracer)
     given = json.loads(
         told(capsys, "--json", "--timeout", "0.1", chain.route("nobody"), status=Status.IN_DOUBT)
     )
@@ -284,7 +286,7 @@ def test_a_node_may_be_called_what_it_likes(
     name: str, chain: Chain, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Node.in_background(name) as odd:
-        odd.node.tracer = HopTracer(odd.node)
+        odd.node.add_instrument(HopTracer(odd.node))
         odd.start(Echo, address="echo")
         where = odd.listen("tcp://127.0.0.1:0", expose=["echo"]).uri[6:]
         _, drawing, *_ = told(capsys, f"1#{where} => echo").split("\n\n")
@@ -298,7 +300,7 @@ def test_a_node_may_be_called_what_it_likes(
 
 def test_names_are_escaped_in_a_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with Node.in_background("<a & b> with a name that is longer than its box") as far:
-        far.node.tracer = HopTracer(far.node)
+        far.node.add_instrument(HopTracer(far.node))
         far.start(Echo, address="<&>")
         where = far.listen("tcp://127.0.0.1:0", expose=["<&>"]).uri[6:]
         file = tmp_path / "trace.svg"

@@ -181,9 +181,9 @@ class Link(Worker):
         parent = cell.parent  # the listener, if a listener accepted the connection
         self._at = (cell.address,) if parent is None else (cell.address, parent.address)
         self._kept = Arrivals(cell.node, *self._limits, self._look_at_kept)
-        recorder = cell.node.recorder
-        if recorder is not None and recorder.links is not None:
-            recorder.links.link(self)
+        instruments = cell.node.instruments
+        if instruments is not None:
+            instruments.link_opened(self)
 
     def _is_exposed(self, address: Address) -> bool:
         return self.node.is_exposed(address, self._at)
@@ -322,12 +322,9 @@ class Link(Worker):
         Otherwise the same as `arrive`.
         """
         self.arrived += len(messages)
-        recorder = self.node.recorder
-        if recorder is not None:
-            try:
-                messages = recorder.messages.arrive(messages, self.node.is_ephemeral)
-            except Exception as fault:  # noqa: BLE001 - a message is delivered without its record
-                self.node.fault("recording what arrived", fault)
+        instruments = self.node.instruments
+        if instruments is not None:
+            messages = instruments.messages_arrived(messages, self.node.is_ephemeral)
         node, gate, contexts = self.node, self._gate, self._contexts
         carry, let_in = node.carry, node.let_in
         admitted: Route | None = None

@@ -112,9 +112,9 @@ class StreamLink(Link):
 
     def socket_open(self, wire_socket: WireSocket) -> None:
         """Handle a connected socket."""
-        recorder = self.node.recorder
-        if recorder is not None and recorder.links is not None:
-            recorder.links.settle(self)  # the counts so far belong to the previous connection
+        instruments = self.node.instruments
+        if instruments is not None:
+            instruments.link_connected(self)  # the counts so far belong to the previous one
         self._ends = wire_socket.ends
         self._socket = self._outlet = wire_socket
         self.peer = self.peer or wire_socket.peer

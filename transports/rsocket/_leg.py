@@ -25,7 +25,7 @@ from ._served import Served
 
 if TYPE_CHECKING:
     from ...actors.broker import Handling
-    from ...actors.eventlog.recording._request_counting import RequestCounting
+    from ...actors.broker._instrument import RequestCounting
     from ._link import Link
     from ._multicast import MulticastRequest
 

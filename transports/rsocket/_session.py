@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...actors.broker import Ask, Registration
 from ...actors.broker._exchange import CANCELED
+from ...actors.broker._instrument import part_of
 from ...actors.broker.table._leaving import CONNECTION_ENDS, CONNECTION_LOST, REGISTERED_ANEW
 from ...protocol import (
     Context,
@@ -49,7 +50,7 @@ from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 
 if TYPE_CHECKING:
-    from ...actors.eventlog.recording._origins import OriginLog
+    from ...actors.broker._instrument import OriginInstrument
     from ._link import Link
 
 __all__ = ["REQUESTS", "Session"]
@@ -103,8 +104,8 @@ class Session:
         self._shape = MetadataShape("")
         # Metadata of requests to their query, form and trace id; cleared as a whole at the limit.
         self._known: dict[bytes, tuple[Ask, Form, int | None]] = {}
-        recorder = link.node.recorder
-        self._log: OriginLog | None = None if recorder is None else recorder.requests.origin("")
+        part = part_of(link.node)
+        self._log: OriginInstrument | None = None if part is None else part.origin("")
         self._express = ExpressPath(link, self) if link.broker.options.express_path else None
         self.gathered = Gathered(link, link.shared.gathered)
         self._rejected = False
@@ -193,9 +194,9 @@ class Session:
             raise
         link.form = form
         self._service = setup.service_name
-        recorder = link.node.recorder
-        if recorder is not None:
-            self._log = recorder.requests.origin(setup.service_name)
+        part = part_of(link.node)
+        if part is not None:
+            self._log = part.origin(setup.service_name)
         self._asking = None
         if before is not None:
             before.withdraw(REGISTERED_ANEW)

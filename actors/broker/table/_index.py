@@ -38,6 +38,7 @@ from .._exchange import (
     exchange_of,
     outcome_of,
 )
+from .._instrument import part_of
 from .._multicast import Multicast
 from .._options import BrokerOptions
 from .._unicast import Unicast
@@ -138,9 +139,12 @@ class TagIndexWorker(Worker):
             RuleInUse: The node has a broker, or another rule for tag queries.
         """
         self._thread_id = threading.get_ident()
-        if self.node.recorder is not None:
-            defaults = {UNICAST: self._methods.balancer, SHARD: self._methods.sharding}
-            self.node.recorder.requests.defaults = defaults
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.defaults = {
+                UNICAST: self._methods.balancer,
+                SHARD: self._methods.sharding,
+            }
         own, mailbox = self.address.value, self._mailbox
         self._unicast = self.spawn(
             lambda: Unicast(self), address=Address(0, own + b"/unicast"), mailbox=mailbox
@@ -159,10 +163,10 @@ class TagIndexWorker(Worker):
         self.node.remove_rule(TAGS, owner=self._placed)
         for waiter in self._waiters.clear():
             self._refuse(waiter.message, waiter.ask, BROKER_STOPS)
-        recorder = self.node.recorder
-        if recorder is not None:
+        instrument = part_of(self.node)
+        if instrument is not None:
             for entry in self.table:
-                recorder.requests.left(entry, BROKER_STOPS)
+                instrument.left(entry, BROKER_STOPS)
             self._left = True
         self.events.end()
 
@@ -195,7 +199,8 @@ class TagIndexWorker(Worker):
         # A connection's requests all take the same number of hops, so that they stay in order.
         if len(candidates) == 1 and exchange_of(message) is None:
             onward = (self.choose(ask, None) or onward[0], *onward[1:])
-            if self.node.recorder is not None:
+            instruments = self.node.instruments
+            if instruments is not None and instruments.broker is not None:
                 self.note_message(ask, message, (candidates[0].target,))
         elif ask.routing is MULTICAST:
             onward = (self._multicast, *onward)
@@ -266,7 +271,8 @@ class TagIndexWorker(Worker):
     def chosen(self, ask: Ask, message: Message) -> Address | None:
         """Choose a destination for a message in progress; see `choose`."""
         exchange = exchange_of(message)
-        if exchange is not None or self.node.recorder is None:
+        instruments = self.node.instruments
+        if exchange is not None or instruments is None or instruments.broker is None:
             return self.choose(ask, exchange)
         chosen = _Chosen()
         to = self.choose(ask, chosen)
@@ -377,10 +383,10 @@ class TagIndexWorker(Worker):
                 BrokerEvent("rejected", time.time(), reason=str(error), query=ask.text)
             )
         exchange = exchange_of(message)
-        recorder = self.node.recorder
-        if recorder is not None:
+        instrument = part_of(self.node)
+        if instrument is not None:
             if reason != REQUESTER_GONE:
-                recorder.requests.rejected(ask, reason or error.reason)
+                instrument.rejected(ask, reason or error.reason)
             if exchange is None:
                 self.note_message(ask, message, (), outcome_of(error))
         if exchange is not None:
@@ -397,9 +403,9 @@ class TagIndexWorker(Worker):
         outcome: int = DELIVER,
     ) -> None:
         """Record the outcome of a plain message, which has no exchange."""
-        recorder = self.node.recorder
-        if recorder is not None:
-            recorder.requests.message(ask, message[3], len(message[2]), routes, outcome)
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.message(ask, message[3], len(message[2]), routes, outcome)
 
     # --- joining and leaving ----------------------------------------------------------------
 
@@ -451,9 +457,9 @@ class TagIndexWorker(Worker):
         if update.previous is not None:
             self._leave(update.previous, "another connection has taken over its route id")
         self._tell("joined", entry)
-        recorder = self.node.recorder
-        if recorder is not None:
-            recorder.requests.joined(entry, replaced=update.previous is not None)
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.joined(entry, replaced=update.previous is not None)
         self._releases.begin(entry)
         return entry
 
@@ -483,9 +489,9 @@ class TagIndexWorker(Worker):
         """
         if not self.table.discard(entry, now=int(time.time() * 1000)):
             return False
-        recorder = self.node.recorder
-        if recorder is not None and not self._left:
-            recorder.requests.left(entry, reason)
+        instrument = part_of(self.node)
+        if instrument is not None and not self._left:
+            instrument.left(entry, reason)
         self._leave(entry, "")
         return True
 

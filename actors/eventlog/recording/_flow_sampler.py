@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ....protocol import NotExposed, UnknownAddress, UnknownAddressType
 from ....protocol.eventlog import Kind, Outcome
 
 if TYPE_CHECKING:
     from ..._node import Node
+    from ..._worker import Worker
+    from ...instruments._instrument import Linked
     from ...runtime._cell import Cell
     from ._recorder import Recorder
 
-__all__ = ["FlowSampler", "Linked"]
+__all__ = ["FlowSampler"]
 
 MAX_PASSING: Final = 256
 """Most workers with a name in the log that started and stopped between two samples. Further ones
@@ -23,40 +25,6 @@ _UNREACHED: Final = (UnknownAddress.reason, UnknownAddressType.reason, NotExpose
 
 _Counts: TypeAlias = "tuple[int, int, int, int]"
 _NOTHING: Final = (0, 0, 0, 0)
-
-
-class Linked(Protocol):
-    """A link, with its counters.
-
-    Attributes:
-        taken: Messages it was given for the other end.
-        arrived: Messages that arrived from there.
-        dropped: Messages that it accepted and could not send.
-    """
-
-    taken: int
-    arrived: int
-    dropped: int
-
-    @property
-    def queued(self) -> int:
-        """Messages that it has accepted and not sent."""
-        ...
-
-    @property
-    def ends(self) -> tuple[str, str]:
-        """The names of this end and of the other; empty if unknown."""
-        ...
-
-    @property
-    def ways(self) -> tuple[str, str]:
-        """The names of the two directions, out and in: the same at both ends."""
-        ...
-
-    @property
-    def over(self) -> bool:
-        """Whether it has stopped, so that its counters no longer change."""
-        ...
 
 
 class FlowSampler:
@@ -106,8 +74,9 @@ class FlowSampler:
 
     # --- workers --------------------------------------------------------------------------
 
-    def stopped(self, cell: Cell) -> None:
+    def stopped(self, worker: Worker) -> None:
         """Count a worker that is being removed, for the last time; on the loop's thread."""
+        cell = worker._placed
         before = self._cells.pop(cell, None)
         if before is None and cell.worker.has_flows:
             self._passing += 1

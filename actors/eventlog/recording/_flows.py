@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from ....protocol.eventlog import Asked, Kind, Outcome
+from ...broker._instrument import RequestCell
 
-__all__ = ["Cell", "FlowRow", "FlowTable"]
+__all__ = ["FlowCell", "FlowRow", "FlowTable"]
 
 MAX_PAIRS: Final = len(Kind) * len(Outcome)
 """Most rows without names for one time: one for each kind and outcome."""
@@ -28,7 +29,7 @@ FlowRow: TypeAlias = "tuple[int, int, str, str, bytes | None, Asked | None, int,
 outcome, frames, bytes."""
 
 
-class Cell:
+class FlowCell(RequestCell):
     """The counters for one origin, destination, query, kind and outcome.
 
     Attributes:
@@ -37,9 +38,9 @@ class Cell:
         also: Another cell that gets the same counts when the window ends, if any.
     """
 
-    __slots__ = ("_dirty", "also", "bytes", "frames", "key")
+    __slots__ = ("_dirty", "also", "key")
 
-    def __init__(self, key: Key, dirty: list[Cell], also: Cell | None = None) -> None:
+    def __init__(self, key: Key, dirty: list[FlowCell], also: FlowCell | None = None) -> None:
         self.key: Final = key
         self.also: Final = also
         self._dirty = dirty
@@ -90,8 +91,8 @@ class FlowTable:
 
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
-        self._cells: dict[Key, Cell] = {}
-        self._dirty: list[Cell] = []
+        self._cells: dict[Key, FlowCell] = {}
+        self._dirty: list[FlowCell] = []
         self._past: Counter[tuple[int, int]] = Counter()
         self.rows: deque[FlowRow] = deque()
         self.folded = 0
@@ -108,7 +109,7 @@ class FlowTable:
         dest: str = "",
         route: bytes | None = None,
         asked: Asked | None = None,
-    ) -> Cell:
+    ) -> FlowCell:
         """Return a cell to count in; keep it no longer than to the window's end."""
         key = (origin, dest, route, asked, kind, outcome)
         found = self._cells.get(key)
@@ -117,20 +118,20 @@ class FlowTable:
         if self.full:
             self.folded += 1
             return self._rest(kind, outcome)
-        made = self._cells[key] = Cell(key, self._dirty)
+        made = self._cells[key] = FlowCell(key, self._dirty)
         self.full = len(self._cells) >= self._limit
         return made
 
-    def pair(self, first: Cell, second: Cell) -> Cell:
+    def pair(self, first: FlowCell, second: FlowCell) -> FlowCell:
         """Return a cell that counts in two cells at once; both have the kind of the second."""
-        return Cell(second.key, self._dirty, first)
+        return FlowCell(second.key, self._dirty, first)
 
-    def _rest(self, kind: int, outcome: int) -> Cell:
+    def _rest(self, kind: int, outcome: int) -> FlowCell:
         """Return the cell for counts beyond the limit, one for each kind and outcome."""
         key: Key = ("", "", None, None, kind, outcome)
         cell = self._cells.get(key)
         if cell is None:
-            cell = self._cells[key] = Cell(key, self._dirty)
+            cell = self._cells[key] = FlowCell(key, self._dirty)
         return cell
 
     def end_window(self, start_us: int, length_ms: int) -> None:

@@ -13,8 +13,6 @@ not at all with a sampling rate of 0. A message without an accepted mark goes on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ....protocol import (
@@ -36,15 +34,13 @@ from ....protocol import (
 from ....protocol.eventlog import Kind, LogMark, Outcome, log_mark_of, with_log_mark
 from ....protocol.eventlog._mark import LOG_KEY
 from ...access._errors import AccessDenied
+from ...instruments._instrument import TracedMessage, Watch
 from ...routing._dead_letters import EXPIRED
 from ...routing._undeliverable import reason_text
-from ...runtime._thread import is_coroutine
-from ...tracing._watched import Watch, Watched
 from ._hops import MAX_FIELD, codes_of
 
 if TYPE_CHECKING:
     from ..._worker import Worker
-    from ...instruments._observer import Tracer
     from ...routing._dead_letters import DeadLetter
     from ._recorder import Recorder
 
@@ -60,7 +56,6 @@ _RETURN: Final = int(Outcome.RETURN)
 _FAILED: Final = int(Outcome.FAILED)
 _DROP: Final = int(Outcome.DROP)
 _CODES: Final = {int(each): codes_of(_MESSAGE, each) for each in Outcome}
-_NO_STEP: Final = nullcontext()
 
 _OUTCOMES: Final = {
     UnknownAddress.reason: int(Outcome.UNROUTABLE),
@@ -91,13 +86,14 @@ class MessageLog:
         left_out: Marks removed from messages that arrived over links, since the start.
     """
 
-    __slots__ = ("_arrivals", "_left", "_names", "_node", "_recorder", "_until", "left_out")
+    __slots__ = ("_arrivals", "_gap", "_left", "_names", "_node", "_recorder", "_until", "left_out")
 
     def __init__(self, recorder: Recorder, node: str) -> None:
         self._recorder: Final = recorder
         self._node: Final = node
         self._names: dict[Address | None, str] = {None: node}
         self._arrivals: Final = recorder.options.sample_arrivals
+        self._gap = recorder.gap()  # arrivals until the next sample of them
         self._until = float("-inf")
         self._left = 0
         self.left_out = 0
@@ -107,16 +103,13 @@ class MessageLog:
     def enters(self, context: Context | None) -> Context | None:
         """Return the context of a message that enters the node and is due to be sampled.
 
-        Each send decrements `Recorder.left`, and at 0 this is called. Messages that may not be
-        sampled are counted as well, as a check costs more than the count. If such a message is
-        due, it goes on unchanged and the next sample is drawn anew. Each message has the same
+        Messages that may not be sampled are counted as well, as a check costs more than the
+        count. If such a message is due, it goes on unchanged. Each message has the same
         chance, so messages that may be sampled are sampled at the right rate.
 
         Args:
             context: The message's context; one with a tracing text is not changed.
         """
-        recorder = self._recorder
-        recorder.left = recorder.gap()
         if context is None:
             return Context(trace=self._marked())
         return context if context.trace is not None else context._replace(trace=self._marked())
@@ -134,16 +127,16 @@ class MessageLog:
             messages: The messages.
             waits_for: Returns whether a request of this node waits for a reply at an address.
         """
-        recorder = self._recorder
         made: list[Message] | None = None
         for index, message in enumerate(messages):
             context = message[4]
             if context is None or context.trace is None:
                 if not self._arrivals or not self._draws(message, waits_for):
                     continue
-                recorder.left = left = recorder.left - 1
-                if left > 0:
+                self._gap -= 1
+                if self._gap > 0:
                     continue
+                self._gap = self._recorder.gap()
                 other = message._replace(context=self.enters(context))
             elif not _may_be_marked(context.trace) or self._takes(message, waits_for):
                 continue
@@ -182,45 +175,15 @@ class MessageLog:
 
     # --- hops -----------------------------------------------------------------------------
 
-    def follow(
-        self,
-        worker: Worker,
-        message: Message,
-        handle: Callable[[Message], object],
-        tracer: Tracer | None,
-    ) -> object:
-        """Handle a message with a tracing text, and record the hop if it is marked.
-
-        Args:
-            worker: The worker.
-            message: The message.
-            handle: The worker's handler.
-            tracer: Another tracer, called within the hop.
-
-        Returns:
-            The result of `handle`, or a coroutine that awaits it.
-        """
-        if tracer is not None:
-            handle = partial(tracer.follow, worker, handle=handle)
-        context = message[4]
-        mark = mark_of(context)
-        if mark is None or context is None or not worker.has_flows:
-            return handle(message)
-        fields = read_tracing(context.trace or "") or {}
-        text = with_log_mark(fields, mark.next())
-        onward = message
-        if text is not None:
-            onward = message._replace(context=context._replace(trace=text))
-        hop = _Hop(self, worker, message, mark, self._recorder.now())
-        try:
-            result = handle(onward)
-        except BaseException as error:
-            hop.ended(error)
-            raise
-        if is_coroutine(result):
-            return Watched(result, hop)
-        hop.ended(None)
-        return result
+    def traced(self, worker: Worker, traced: TracedMessage) -> Watch | None:
+        """Return the hop of a message with a tracing text, if the message is marked."""
+        fields = traced.fields
+        mark = None if fields is None else log_mark_of(fields)
+        if mark is None or fields is None or not worker.has_flows:
+            return None
+        message = traced.message
+        traced.replace({**fields, LOG_KEY: str(mark.next())})
+        return _RecordedHop(self, worker, message, mark, self._recorder.now())
 
     def answered(self, message: Message) -> None:
         """Record that a reply has reached its request."""
@@ -284,7 +247,7 @@ class MessageLog:
         return int((self._recorder.now() - since) * 1e6)
 
 
-class _Hop(Watch):
+class _RecordedHop(Watch):
     """A hop in progress."""
 
     __slots__ = ("_began", "_log", "_mark", "_message", "_worker")
@@ -297,9 +260,6 @@ class _Hop(Watch):
         self._message = message
         self._mark = mark
         self._began = began
-
-    def step(self) -> AbstractContextManager[object]:
-        return _NO_STEP
 
     def ended(self, error: BaseException | None) -> None:
         """Record the hop. A message that the worker lost has its own record."""

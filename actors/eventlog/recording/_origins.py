@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.eventlog import Flag, Kind, sampled
 from ....protocol.rsocket import FrameType
+from ...broker._instrument import OriginInstrument, RequestCounting
 from ._request_counters import RequestCounters
 from ._unparsed_request import Sampled, UnparsedRequest
 
 if TYPE_CHECKING:
     from ...broker._exchange import Exchange
     from ...broker.table._selector import Ask, Selector
-    from ._request_counting import RequestCounting
     from ._requests import RequestLog
 
 __all__ = ["OriginLog"]
@@ -28,7 +28,7 @@ KINDS: Final = {
 """The kind of a request by its frame type; 0 stands for messages of workers."""
 
 
-class OriginLog:
+class OriginLog(OriginInstrument):
     """The record of requests from the connections of one service.
 
     Args:

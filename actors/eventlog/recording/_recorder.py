@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import log
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.broker import TagList
 from ....protocol.eventlog import EventName, threshold_of, weight_of_rate
+from ...instruments._instrument import Instrument, Linked, TracedMessage, Watch
 from .._options import LogOptions
 from .._statistics import RecorderStatistics
 from ..storage._output import EVENTS, FLOWS, HOPS, Output
@@ -32,6 +33,8 @@ from ._sink import Receipt, Sink
 from ._windows import WallClock, Windows
 
 if TYPE_CHECKING:
+    from ....protocol import Address, Context, Message
+    from ..._worker import Worker
     from ._flow_sampler import FlowSampler
 
 __all__ = ["Recorder"]
@@ -47,7 +50,7 @@ _pack_hop: Final = PACKED_HOP.pack
 _NEVER: Final = 1 << 62
 
 
-class Recorder:
+class Recorder(Instrument):
     """A recorder of hops, flows and route events. For the loop's thread only.
 
     Call `begin` first, `tick` about once a second, and `close` last.
@@ -65,8 +68,6 @@ class Recorder:
     Attributes:
         options: The limits and intervals.
         epoch: The number of this run.
-        left: Messages until the next sample. Each send decrements it, and at 0 calls
-            `MessageLog.enters`.
         threshold: The threshold of `sampled`, for trace ids of other nodes.
         weight: The number of messages that a sample stands for.
         naming: The numbers of names, routes and tag sets in this segment.
@@ -94,7 +95,6 @@ class Recorder:
         "chance",
         "epoch",
         "flows",
-        "left",
         "links",
         "messages",
         "naming",
@@ -123,7 +123,6 @@ class Recorder:
         self.chance: Final = chance
         self.threshold: Final = threshold_of(options.sample_rate)
         self.weight: Final = weight_of_rate(options.sample_rate)
-        self.left = self.gap()
         output = Output(sink, options, log_id=log_id, epoch=epoch, clock=clock, now=now)
         self._output: Final = output
         self.naming: Final = output.naming
@@ -144,6 +143,49 @@ class Recorder:
         self._hops: Final[list[bytes]] = []
         self._keep: Final = self._hops.append
         self._seq = 0
+
+    # --- what the node tells --------------------------------------------------------------
+
+    def sample_gap(self) -> int:
+        """Return the number of messages up to the next sample."""
+        return self.gap() if self.options.sample_rate > 0 else 0
+
+    def message_sampled(self, context: Context | None) -> Context | None:
+        """Return the context of a message with the log's mark."""
+        return self.messages.enters(context)
+
+    def message_traced(self, worker: Worker, traced: TracedMessage) -> Watch | None:
+        """Return the hop of a marked message."""
+        return self.messages.traced(worker, traced)
+
+    def messages_arrived(
+        self, messages: Sequence[Message], waits_for: Callable[[Address], bool]
+    ) -> Sequence[Message]:
+        """Return messages that have arrived over a link, with their marks for this node."""
+        return self.messages.arrive(messages, waits_for)
+
+    def request_answered(self, message: Message) -> None:
+        """Record that a reply has reached its request."""
+        self.messages.answered(message)
+
+    def worker_stopped(self, worker: Worker) -> None:
+        """Count a worker for the last time."""
+        if self.links is not None:
+            self.links.stopped(worker)
+
+    def link_opened(self, link: Linked) -> None:
+        """Count a link from now on."""
+        if self.links is not None:
+            self.links.link(link)
+
+    def link_connected(self, link: Linked) -> None:
+        """Count the messages of a link's previous connection."""
+        if self.links is not None:
+            self.links.settle(link)
+
+    def broker_part(self) -> object:
+        """Return the record of requests."""
+        return self.requests
 
     # --- hops -----------------------------------------------------------------------------
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.eventlog import Asked, Outcome
 from ...broker._exchange import RELAYED
-from ._request_counting import RequestCounting
+from ...broker._instrument import RequestCounting
 
 if TYPE_CHECKING:
     from ...broker._exchange import Exchange
     from ...broker.table._route import BrokerRoute
-    from ._flows import Cell
+    from ._flows import FlowCell
     from ._requests import RequestLog
 
 __all__ = ["RequestCounters"]
@@ -31,9 +31,9 @@ class _Leg:
         self.delivered: Final = tally.cell(_DELIVER, route)
         # A cell that counts in both.
         self.done: Final = tally.log.recorder.flows.pair(self.forwarded, self.delivered)
-        self._others: dict[int, Cell] = {}
+        self._others: dict[int, FlowCell] = {}
 
-    def other(self, tally: RequestCounters, route: BrokerRoute | None, outcome: int) -> Cell:
+    def other(self, tally: RequestCounters, route: BrokerRoute | None, outcome: int) -> FlowCell:
         """Return the cell of an unusual outcome."""
         cell = self._others.get(outcome)
         if cell is None:
@@ -79,11 +79,11 @@ class RequestCounters(RequestCounting):
         self.left = self.counted_from = log.recorder.gap()
         self.bytes = 0
         # Requests that a connection took and delivered, counted in both cells.
-        self._done: dict[BrokerRoute | None, Cell] = {}
+        self._done: dict[BrokerRoute | None, FlowCell] = {}
         self.done = self._done
         self.legs: dict[BrokerRoute | None, _Leg] = {}
 
-    def cell(self, outcome: int, route: BrokerRoute | None) -> Cell:
+    def cell(self, outcome: int, route: BrokerRoute | None) -> FlowCell:
         """Return the cell of an outcome at a destination."""
         flows = self.log.recorder.flows
         if route is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.broker import RoutingType, TagList
 from ....protocol.eventlog import Asked, EventName
+from ...broker._instrument import RequestInstrument
 from ._destinations import DestinationLog
 from ._limits import PerSecond
 from ._origins import OriginLog
@@ -42,7 +43,7 @@ MAX_ASKED_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of tag sets in one window; requests for further ones are counted without tags."""
 
 
-class RequestLog:
+class RequestLog(RequestInstrument):
     """The record of a broker: requests, messages of workers, and changes of destinations.
 
     Args:
@@ -66,7 +67,6 @@ class RequestLog:
         "_others",
         "_sources",
         "_used",
-        "defaults",
         "destinations",
         "foreign",
         "kept",

@@ -8,14 +8,14 @@ from ....protocol import read_tracing
 from ....protocol.broker import shard_hash
 from ....protocol.eventlog import Flag, LogMark, Outcome, with_log_mark
 from ...broker._exchange import RELAYED
+from ...broker._instrument import RequestCounting
 from ._hops import MAX_FIELD, codes_of
-from ._request_counting import RequestCounting
 
 if TYPE_CHECKING:
     from ...broker._exchange import Exchange
     from ...broker.table._route import BrokerRoute
     from ...broker.table._selector import Ask
-    from ._flows import Cell
+    from ._flows import FlowCell
     from ._request_counters import RequestCounters
 
 __all__ = ["Sampled", "UnparsedRequest"]
@@ -25,7 +25,7 @@ _DELIVER: Final = int(Outcome.DELIVER)
 _CANCELED: Final = int(Outcome.CANCELED)
 
 
-_NONE: Final[dict[BrokerRoute | None, Cell]] = {}
+_NONE: Final[dict[BrokerRoute | None, FlowCell]] = {}
 
 
 class UnparsedRequest(RequestCounting):

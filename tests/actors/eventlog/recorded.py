@@ -264,7 +264,7 @@ async def recorded_world(
     async with world(broker_options, options) as w:
         made = Recording(log, now=w.node.loop.time)
         made.recorder.requests.defaults = {RoutingType.UNICAST: "roundrobin"}
-        w.node.recorder = made.recorder
+        w.node.add_instrument(made.recorder)
         yield w, made
     assert made.in_hand() == {}
 

@@ -36,10 +36,10 @@ async def recorded(
     async with Node(name) as node:
         made.recorder.links = FlowSampler(made.recorder, node)
         end = node.dead_letters.subscribe(made.recorder.messages.lost)
-        node.recorder = made.recorder
+        node.add_instrument(made.recorder)
         yield node, made
     end()
-    node.recorder = None
+    node.remove_instrument(made.recorder)
 
 
 def told(made: Recording) -> list[tuple[int, Outcome, str, str]]:
@@ -206,10 +206,11 @@ def test_a_reason_is_an_outcome(reason: str, outcome: Outcome) -> None:
 
 async def test_another_tracer_goes_on_whoever_came_first() -> None:
     async with recorded() as (node, made):
-        node.tracer = tracer = HopTracer(node)
+        tracer = HopTracer(node)
+        node.add_instrument(tracer)
         await node.start(Echo, address="echo")
         await node.request("echo", b"x")
-        assert node.tracer is tracer
+        assert node.find_instrument(HopTracer) is tracer
     # A message that only we have marked has nothing to say to the other.
     assert tracer.statistics().reported == 0
     assert len(made.hops()) == 2
@@ -415,7 +416,9 @@ async def test_answers_that_were_not_marked_are_not_marked_on_their_way_back() -
         await far.start(Echo, address="echo")
         listener = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
         link = await near.connect(listener.uri)
-        ours.recorder.left = 1 << 60
+        assert near.instruments is not None
+        near.instruments.left = 1 << 60
+        ours.recorder.messages._gap = 1 << 60
         for _ in range(20):
             await near.request((link, *near.route_of("echo")), b"x")
     assert ours.hops() == []

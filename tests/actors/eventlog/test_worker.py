@@ -60,10 +60,10 @@ async def test_what_happens_on_a_node_is_on_the_disk_when_it_has_stopped(tmp_pat
         await node.start(Echo, address="echo")
         for _ in range(3):
             await node.request("echo", b"hi")
-        assert log.recorder is node.recorder
+        assert log.recorder is node.find_instrument(Recorder)
         assert log.statistics().recorder.hops == 6
         assert log.statistics().trouble == ""
-    assert node.recorder is None
+    assert node.find_instrument(Recorder) is None
     (segment,) = segments(tmp_path)
     outcomes = [Outcome(hop.outcome) for hop in segment.hops()]
     assert sorted(outcomes) == [Outcome.DELIVER] * 3 + [Outcome.RETURN] * 3
@@ -95,7 +95,7 @@ async def test_two_logs_cannot_have_one_name(tmp_path: Path) -> None:
         await EventLog.attach(one, options(tmp_path))
         with pytest.raises(LogInUse):
             await EventLog.attach(two, options(tmp_path))
-        assert two.recorder is None
+        assert two.find_instrument(Recorder) is None
 
 
 async def test_a_log_that_begins_after_the_broker_warns(
@@ -122,7 +122,7 @@ async def test_a_node_has_one_log(tmp_path: Path) -> None:
             await node.start(lambda: second, address="second")
         with pytest.raises(AssertionError):
             _ = second.recorder
-        assert node.recorder is first.recorder
+        assert node.find_instrument(Recorder) is first.recorder
 
 
 async def test_a_folder_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_a_folder_that_cannot_be_written_is_told_at_once(tmp_path: Path) -
     async with Node("a") as node:
         with pytest.raises(OSError, match="file"):
             await EventLog.attach(node, LogOptions(tmp_path / "file", "log"))
-        assert node.recorder is None
+        assert node.find_instrument(Recorder) is None
         await EventLog.attach(node, options(tmp_path))
 
 
@@ -158,7 +158,7 @@ async def test_a_log_that_could_not_begin_after_it_was_open_lets_the_folder_go(
             patched.setattr(Recorder, "begin", begin)
             with pytest.raises(ValueError, match="a defect"):
                 await EventLog.attach(node, options(tmp_path))
-        assert node.recorder is None
+        assert node.find_instrument(Recorder) is None
         await EventLog.attach(node, options(tmp_path))
 
 
@@ -303,7 +303,7 @@ async def test_a_log_can_be_ended_by_itself(tmp_path: Path) -> None:
         log = await EventLog.attach(node, options(tmp_path))
         await node.start(Echo, address="echo")
         await node.stop_worker(log.address)
-        assert node.recorder is None
+        assert node.find_instrument(Recorder) is None
         await node.request("echo", b"hi")
     (segment,) = segments(tmp_path)
     assert [event.name for event in segment.events] == [EventName.IDLE]

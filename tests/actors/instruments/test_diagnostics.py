@@ -28,7 +28,8 @@ QUIET = DiagnosticsOptions(block=None)
 
 def watched(node: Node, options: DiagnosticsOptions = QUIET) -> Diagnostics:
     """Have a node watched."""
-    node.observer = diagnostics = Diagnostics(node, options)
+    diagnostics = Diagnostics(node, options)
+    node.add_instrument(diagnostics)
     return diagnostics
 
 
@@ -378,8 +379,9 @@ def test_code_that_holds_the_event_loop(kind: str, lines: list[str]) -> None:
             else:
                 node.send("holds", b"")
             await node.loop.run_in_executor(None, said.wait, 30)
-            assert isinstance(node.observer, Diagnostics)
-            assert node.observer.statistics().blocked >= 1
+            diagnostics = node.find_instrument(Diagnostics)
+            assert diagnostics is not None
+            assert diagnostics.statistics().blocked >= 1
 
     logger = logging.getLogger("onward.diagnostics")
     says = Says()
@@ -402,7 +404,7 @@ def test_options_that_leave_nothing(wrong: dict[str, Any]) -> None:
 
 
 def test_a_node_is_given_them_when_it_is_made() -> None:
-    assert Node().observer is None
-    assert isinstance(Node(diagnostics=QUIET).observer, Diagnostics)
+    assert Node().find_instrument(Diagnostics) is None
+    assert Node(diagnostics=QUIET).find_instrument(Diagnostics)
     with Node.in_background(diagnostics=QUIET) as background:
-        assert isinstance(background.node.observer, Diagnostics)
+        assert background.node.find_instrument(Diagnostics)

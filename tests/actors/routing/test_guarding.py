@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from onward.actors import (
+    Instrument,
     LimitReached,
     MailboxOptions,
     Node,
     NodeLimits,
-    Observer,
     RoutingLoop,
     Worker,
 )
@@ -297,17 +297,17 @@ async def test_what_cannot_be_redirected_or_routed() -> None:
 # --- who looks on -------------------------------------------------------------------------
 
 
-class Watching(Observer):
+class Watching(Instrument):
     def __init__(self) -> None:
         self.asking: dict[Address, tuple[Address | None, Route]] = {}
         self.asked_for = 0
         self.long: list[int] = []
 
-    def asks(self, source: Address | None, reply: Address, onward: Route) -> None:
+    def request_begun(self, source: Address | None, reply: Address, onward: Route) -> None:
         self.asking[reply] = (source, onward)
         self.asked_for += 1
 
-    def asked(self, reply: Address) -> None:
+    def request_ended(self, reply: Address) -> None:
         del self.asking[reply]
 
     def long_route(self, message: Message) -> None:
@@ -317,7 +317,8 @@ class Watching(Observer):
 @virtual_time
 async def test_requests_that_wait_are_seen() -> None:
     async with Node() as node:
-        node.observer = watching = Watching()
+        watching = Watching()
+        node.add_instrument(watching)
         gate = Gate()
         asking, _ = await pair(node)
         await node.start(lambda: gate, address="gate")
@@ -341,7 +342,8 @@ async def test_requests_that_wait_are_seen() -> None:
 @virtual_time
 async def test_long_routes_are_seen() -> None:
     async with Node() as node:
-        node.observer = watching = Watching()
+        watching = Watching()
+        node.add_instrument(watching)
         node.spawn(Forwarder, address="relay")
         await pair(node)
         for length in (1, 47, 48, 63, 64):

@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 
 import pytest
 
-from onward.actors import MailboxOptions, Node, NodeLimits, Observer, Tracer, Worker
-from onward.actors.runtime._cell import Cell
+from onward.actors import Instrument, MailboxOptions, Node, NodeLimits, TracedMessage, Worker
 from onward.actors.testing import Probe
 from onward.protocol import (
     Address,
@@ -429,23 +428,22 @@ async def test_a_forwarder_passes_nothing_on_that_nobody_waits_for() -> None:
         assert node.dead_letters.by_reason == {"expired": 1}
 
 
-class Follows(Tracer):
+class Follows(Instrument):
     """Notes what it is given, and marks it as seen."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def follow(
-        self, worker: Worker, message: Message, handle: Callable[[Message], object]
-    ) -> object:
-        self.seen.append(f"{worker.address} {message.payload.decode()}")
-        return handle(message._replace(context=Context(trace="seen")))
+    def message_traced(self, worker: Worker, traced: TracedMessage) -> None:
+        self.seen.append(f"{worker.address} {traced.message.payload.decode()}")
+        assert traced.replace({"seen": "yes"})
 
 
 @virtual_time
-async def test_a_tracer_is_given_what_has_a_tracing_text() -> None:
+async def test_an_instrument_is_given_what_has_a_tracing_text() -> None:
     async with Node() as node:
-        node.tracer = tracer = Follows()
+        tracer = Follows()
+        node.add_instrument(tracer)
         recorder, gate, failing = Recorder(), Gate(), Failing()
         for name, worker in (("recorder", recorder), ("gate", gate), ("failing", failing)):
             node.spawn(partial(_same, worker), address=name)
@@ -457,12 +455,12 @@ async def test_a_tracer_is_given_what_has_a_tracing_text() -> None:
         node.send("failing", b"!", context=traced)
         await asyncio.sleep(1)
         assert sorted(tracer.seen) == ["0#failing !", "0#gate awaits", "0#recorder traced"]
-        assert recorder.messages[-1].context == Context(trace="seen")
+        assert recorder.messages[-1].context == Context(trace='{"seen":"yes"}')
         assert node.statistics().failed == 1
         # What it has in hand, and what becomes a dead letter, is the message as it came.
         (letter,) = node.dead_letters.recent
         assert letter.reason == "worker failed"
-        node.tracer = None
+        node.remove_instrument(tracer)
         node.send("recorder", b"untraced", context=traced)
         await asyncio.sleep(1)
         assert recorder.messages[-1].context == traced
@@ -473,26 +471,27 @@ def _same(worker: Worker) -> Worker:
     return worker
 
 
-class Looks(Observer):
+class Looks(Instrument):
     """Notes what it hears."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def suspended(self, cell: Cell) -> None:
-        self.heard.append(f"{cell.address} suspended")
+    def worker_suspended(self, worker: Worker) -> None:
+        self.heard.append(f"{worker.address} suspended")
 
-    def resumed(self, cell: Cell) -> None:
-        self.heard.append(f"{cell.address} resumed")
+    def worker_resumed(self, worker: Worker) -> None:
+        self.heard.append(f"{worker.address} resumed")
 
-    def nearly_full(self, cell: Cell, waiting: int) -> None:
-        self.heard.append(f"{cell.address} {waiting}")
+    def mailbox_nearly_full(self, worker: Worker, waiting: int) -> None:
+        self.heard.append(f"{worker.address} {waiting}")
 
 
 @virtual_time
-async def test_an_observer_hears_who_awaits_and_whose_mailbox_is_nearly_full() -> None:
+async def test_an_instrument_hears_who_awaits_and_whose_mailbox_is_nearly_full() -> None:
     async with Node() as node:
-        node.observer = looks = Looks()
+        looks = Looks()
+        node.add_instrument(looks)
         gate = Gate()
         node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(5))
         for _ in range(4):
@@ -505,16 +504,15 @@ async def test_an_observer_hears_who_awaits_and_whose_mailbox_is_nearly_full() -
 
 
 @virtual_time
-async def test_an_observer_hears_of_nothing_it_has_no_method_for() -> None:
-    observer = Observer()
+async def test_an_instrument_hears_of_nothing_it_has_no_method_for() -> None:
     async with Node() as node:
-        node.observer = observer
+        node.add_instrument(Instrument())
         node.spawn(Gate, address="gate", mailbox=MailboxOptions(2))
         node.send("gate", b"")
         with pytest.raises(RequestTimeout):
             await node.request("gate", b"", timeout=1)
-        observer.long_route(Message((), (), b""))
-        node.observer = None
+        assert node.instruments is not None
+        node.instruments.long_route(Message((), (), b""))
 
 
 class Doubtful(Worker):

@@ -31,7 +31,7 @@ def traces(node: Node) -> None:
     def clock() -> int:
         return clock_of(node)
 
-    node.tracer = HopTracer(node, wall_clock=clock, clock=clock)
+    node.add_instrument(HopTracer(node, wall_clock=clock, clock=clock))
 
 
 async def traced(node: Node, route: str, **options: Any) -> Trace:

@@ -73,7 +73,7 @@ class Traced:
     def __init__(self, node: Node, options: HopTracerOptions | None = None) -> None:
         self.node = node
         self.tracer = HopTracer(node, options, wall_clock=Clock(10**18), clock=Clock(0))
-        node.tracer = self.tracer
+        node.add_instrument(self.tracer)
         self.recorder = Recorder()
         node.spawn(lambda: self.recorder, address=TRACER)
 
@@ -325,7 +325,7 @@ async def test_handlers_on_the_way_back_see_no_reports() -> None:
 async def test_reports_from_another_node_pass_handlers_by_too() -> None:
     async with Node("near") as near, Node("far") as far:
         traced = Traced(near)
-        far.tracer = HopTracer(far)
+        far.add_instrument(HopTracer(far))
         far.spawn(Echo, address="echo")
         listener = await far.listen("memory://far", expose=["echo"])
         link = await near.connect(listener.uri)
@@ -445,7 +445,7 @@ async def test_a_rule_that_breaks_a_report_is_no_failure_of_the_worker() -> None
         raise ZeroDivisionError
 
     async with Node() as node:
-        node.tracer = HopTracer(node)
+        node.add_instrument(HopTracer(node))
         node.add_rule(200, broken)
         node.spawn(Recorder, address="worker")
         node.send("worker", b"", return_route="200#x => tracer", context=marked())
@@ -457,7 +457,7 @@ async def test_a_rule_that_breaks_a_report_is_no_failure_of_the_worker() -> None
 @virtual_time
 async def test_a_report_that_cannot_be_delivered_is_a_dead_letter() -> None:
     async with Node() as node:
-        node.tracer = HopTracer(node)
+        node.add_instrument(HopTracer(node))
         node.spawn(Recorder, address="worker")
         node.send("worker", b"", return_route="gone => tracer", context=marked())
         await asyncio.sleep(1)
@@ -468,7 +468,7 @@ async def test_a_report_that_cannot_be_delivered_is_a_dead_letter() -> None:
 async def test_nothing_is_said_without_a_tracer() -> None:
     async with Node() as node:
         traced = Traced(node)
-        node.tracer = None
+        node.remove_instrument(traced.tracer)
         node.spawn(Echo, address="echo")
         await traced.send("echo")
         assert [message.payload for message in traced.recorder.messages] == [b"hi"]

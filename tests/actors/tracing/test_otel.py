@@ -17,7 +17,6 @@ from onward.actors.tracing import (
     HopTracer,
     OpenTelemetryTracer,
     TraceOptions,
-    TracerChain,
     trace as follow,
 )
 from onward.protocol import Context, Message, WorkerFailed, address, read_tracing
@@ -66,7 +65,7 @@ def spans() -> Spans:
 async def test_each_hop_is_a_span_below_the_one_before() -> None:
     spans = Spans()
     async with Node("here") as node:
-        node.tracer = spans.tracer
+        node.add_instrument(spans.tracer)
         node.spawn(Forwarder, address="relay")
         node.spawn(Echo, address="echo")
         context = Context(trace=PARENT)
@@ -110,7 +109,7 @@ class Asks(Worker):
 async def test_a_handler_that_awaits_is_within_its_span() -> None:
     spans = Spans()
     async with Node() as node:
-        node.tracer = spans.tracer
+        node.add_instrument(spans.tracer)
         node.spawn(Asks, address="asks")
         node.spawn(Echo, address="echo")
         await node.request("asks", b"", context=Context(trace=PARENT))
@@ -148,7 +147,7 @@ def test_what_a_worker_sends_within_its_span_is_part_of_the_trace(access: Access
     @virtual_time
     async def send() -> None:
         async with Node() as node:
-            node.tracer = spans.tracer
+            node.add_instrument(spans.tracer)
             end = Recorder()
             node.spawn(lambda: end, address="end")
             node.spawn(Begins, address="begins", access=access)
@@ -171,11 +170,12 @@ def test_what_a_worker_sends_within_its_span_is_part_of_the_trace(access: Access
 
 
 @virtual_time
-async def test_a_chain_of_tracers() -> None:
+async def test_several_tracers() -> None:
     spans = Spans()
     async with Node() as node:
         hops = HopTracer(node)
-        node.tracer = TracerChain(spans.tracer, TracerChain(hops))
+        node.add_instrument(spans.tracer)
+        node.add_instrument(hops)
         node.spawn(Asks, address="asks")
         node.spawn(Echo, address="echo")
         traced = await follow(node, "asks", b"")
@@ -184,7 +184,7 @@ async def test_a_chain_of_tracers() -> None:
         assert spans.finished == ()
         await node.request("asks", b"", context=Context(trace=PARENT))
         assert spans.names == ["process 0#echo", "process 0#asks"]
-        node.tracer = TracerChain(spans.tracer)
+        node.remove_instrument(hops)
         traced = await follow(node, "echo", b"", options=TraceOptions(settle=0))
         assert traced.hops == ()
 
@@ -196,7 +196,7 @@ async def test_a_thread_s_handler_has_a_span() -> None:
 
     spans = Spans()
     async with Node() as node:
-        node.tracer = spans.tracer
+        node.add_instrument(spans.tracer)
         node.spawn(Blocks)
         address = node.statistics().workers[0].address
         answer = await node.request(address, b"", context=Context(trace=PARENT))
@@ -222,7 +222,7 @@ def test_a_failure_is_recorded(awaits: bool) -> None:
     @virtual_time
     async def fail() -> None:
         async with Node() as node:
-            node.tracer = spans.tracer
+            node.add_instrument(spans.tracer)
             node.spawn(Fails, address="fails")
             with pytest.raises(WorkerFailed):
                 await node.request("fails", b"", context=Context(trace=PARENT))
@@ -244,7 +244,7 @@ def test_what_names_no_span_has_none(text: str | None) -> None:
     @virtual_time
     async def ask() -> None:
         async with Node() as node:
-            node.tracer = spans.tracer
+            node.add_instrument(spans.tracer)
             recorder = Recorder()
             node.spawn(lambda: recorder, address="recorder")
             node.send("recorder", b"", context=Context(trace=text))
@@ -260,7 +260,7 @@ def test_what_names_no_span_has_none(text: str | None) -> None:
 @virtual_time
 async def test_without_an_sdk_messages_stay_as_they_are() -> None:
     async with Node() as node:
-        node.tracer = OpenTelemetryTracer(trace.NoOpTracerProvider())
+        node.add_instrument(OpenTelemetryTracer(trace.NoOpTracerProvider()))
         recorder = Recorder()
         node.spawn(lambda: recorder, address="recorder")
         node.send("recorder", b"", context=Context(trace=PARENT))

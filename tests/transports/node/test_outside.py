@@ -164,7 +164,7 @@ async def test_a_peer_reaches_nothing_behind_what_is_exposed(kind: str, traced: 
     async with AsyncExitStack() as stack:
         node, near, third = await fresh(stack, "node", "near", "third")
         if traced:
-            node.tracer = HopTracer(node)
+            node.add_instrument(HopTracer(node))
         secret, seen = await Recorder.on(node, "secret"), await Recorder.on(node, "seen")
         await node.start(Forwarder, address="behind")
         await node.start(FORWARDERS[kind], address="in")

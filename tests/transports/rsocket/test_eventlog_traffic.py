@@ -326,7 +326,7 @@ class Recorded(Model):
     async def connect(self, *arguments: Any, **options: Any) -> None:
         if self.log is None:
             self.log = Recording(now=self.world.node.loop.time)
-            self.world.node.recorder = self.log.recorder
+            self.world.node.add_instrument(self.log.recorder)
         await super().connect(*arguments, **options)
 
     @invariant()

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from onward.actors.eventlog import Recorder
-from onward.actors.eventlog.recording._flows import Cell
+from onward.actors.eventlog.recording._flows import FlowCell
 from onward.actors.eventlog.recording._hops import PACKED_HOP, codes_of
 from onward.actors.eventlog.recording._id_table import PIECE
 from onward.actors.eventlog.recording._messages import mark_of
@@ -68,20 +68,22 @@ def test_a_hop_has_its_time_and_its_weight() -> None:
 def test_about_the_rate_is_sampled(rate: float, least: int, most: int) -> None:
     recorder = recording(sample_rate=rate).recorder
     count = 0
+    left = recorder.sample_gap()
     for _ in range(10_000):
-        recorder.left -= 1
-        if recorder.left <= 0:
+        left -= 1
+        if left <= 0:
             count += 1
             assert marked(recorder).trace_id
+            left = recorder.sample_gap()
     assert least < count < most
 
 
 def test_all_are_sampled_or_none() -> None:
     recorder = recording(sample_rate=1.0).recorder
-    assert recorder.left == 1
+    assert recorder.sample_gap() == 1
     assert marked(recorder) != marked(recorder)
-    assert recorder.left == 1
-    assert recording(sample_rate=0.0).recorder.left > 1 << 60
+    assert recorder.sample_gap() == 1
+    assert recording(sample_rate=0.0).recorder.sample_gap() == 0
 
 
 def test_a_hop_is_packed_in_fewer_fields_to_the_same_bytes() -> None:
@@ -240,7 +242,7 @@ def test_flows_there_is_no_room_for_keep_kind_and_outcome() -> None:
 def test_rows_are_bounded_whoever_kept_cells_of_windows_before() -> None:
     made = recording(max_flows=2)
     flows = made.recorder.flows
-    kept = list[Cell]()
+    kept = list[FlowCell]()
     for number in range(3):
         kept += [flows.cell(MESSAGE, DELIVER, dest=f"{number}{each}") for each in "ab"]
         flows.end_window(0, 10_000)

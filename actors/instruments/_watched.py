@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Generator, Iterator
-from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+if TYPE_CHECKING:
+    from ._instrument import Watch
 
-class Watch(ABC):
-    """Hooks around the execution of a handler."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def step(self) -> AbstractContextManager[object]:
-        """Return a context manager that is entered while the handler's own code runs."""
-
-    @abstractmethod
-    def ended(self, error: BaseException | None) -> None:
-        """Handle the end of the handler, with the exception it raised, if any. Called once."""
+__all__ = ["Watched"]
 
 
 class Watched(Coroutine[Any, Any, Any]):

@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from onward.actors.tracing._watched import Watch, Watched
+from onward.actors import Watch
+from onward.actors.instruments._watched import Watched
 
 
 class Noted(Watch):
