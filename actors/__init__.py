@@ -32,7 +32,14 @@ from .pykka._future import LoopFuture
 from .routing._dead_letters import DeadLetter, DeadLetters
 from .routing._pending import Pending
 from .routing._router import Rule
-from .runtime._policy import MailboxOptions, NodeLimits, OnFailure, Overflow, Supervision
+from .runtime._policy import (
+    MailboxOptions,
+    NodeLimits,
+    OnFailure,
+    Overflow,
+    RestartBackoff,
+    Supervision,
+)
 from .runtime._timer import Timer
 
 __all__ = [
@@ -61,6 +68,7 @@ __all__ = [
     "Overflow",
     "Pending",
     "Refused",
+    "RestartBackoff",
     "RoutingLoop",
     "Rule",
     "RuleInUse",

@@ -26,7 +26,7 @@ PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool
     "packages"
 ]
 NAMES = ("Options", "Limits", "Config")
-OTHERS = {"Backoff", "Faults", "MailboxOptions", "Supervision"}
+OTHERS = {"Backoff", "Faults", "MailboxOptions", "RestartBackoff", "Supervision"}
 MAY_BE_NEGATIVE = {("Options", "since"), ("Options", "until")}
 """Microseconds of an event log before 1970, and after."""
 

@@ -21,7 +21,8 @@ class WorkerStatistics:
     """Name of its class."""
 
     state: str
-    """`starting`, `idle`, `busy` (a coroutine or a restart is under way) or `stopping`."""
+    """`starting`, `idle`, `busy` (a coroutine or a restart is under way), `waiting to restart` or
+    `stopping`."""
 
     waiting: int
     """Messages in its mailbox."""

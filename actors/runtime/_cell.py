@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .._node import Node
     from .._worker import Worker
     from ..instruments._instrument import Instruments
+    from ._restart_wait import RestartWait
     from ._room import Line, Room
     from ._thread import OwnThread
     from ._timer import Timer
@@ -81,6 +82,7 @@ class Cell(Mailbox):
         "paused",
         "pausing",
         "registered",
+        "restart_wait",
         "restarts",
         "started",
         "supervision",
@@ -135,6 +137,7 @@ class Cell(Mailbox):
         self.refused = 0
         self.dropped = 0
         self.restarts = 0
+        self.restart_wait: RestartWait | None = None
 
     def __str__(self) -> str:
         return f"{type(self.worker).__name__} {self.addresses[0]}"
@@ -599,10 +602,11 @@ class Cell(Mailbox):
 
     def statistics(self) -> WorkerStatistics:
         """Return the worker's counters."""
+        waits = self.restart_wait is not None and self.restart_wait.is_waiting
         return WorkerStatistics(
             address=self.address,
             kind=type(self.worker).__name__,
-            state=NAMES[self.state],
+            state="waiting to restart" if waits else NAMES[self.state],
             waiting=len(self.queue or ()),
             limit=self.most,
             handled=self.handled,

@@ -19,6 +19,7 @@ import pykka
 from ...protocol import Message, WorkerStopped
 from ..pykka._inbox import adopt_identity, join_inbox, mark_stopped
 from ._policy import OnFailure
+from ._restart_wait import RestartWait
 from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
 from ._thread import OwnThread, coroutine_of
 
@@ -127,8 +128,12 @@ def fail(cell: Cell, error: BaseException) -> None:
     if policy is OnFailure.RESTART and factory is not None and _may_restart(cell):
         log_failure(cell, error, "failed and is restarted")
         _cancel_timers(cell)
-        work = _restart(cell, factory, error)
-        cell.suspend(work, partial(contained, _restart_done, cell))
+        if cell.supervision.backoff is None:
+            work = _restart(cell, factory, error)
+            cell.suspend(work, partial(contained, _restart_done, cell))
+        else:
+            last = _stop_slowly(cell, error, hook=True)
+            cell.suspend(last, partial(contained, _wait_to_restart, cell))
     elif policy is OnFailure.STOP:
         log_failure(cell, error, "failed and is stopped")
         stop(cell, error)
@@ -192,8 +197,35 @@ def _may_restart(cell: Cell) -> bool:
     return len(failures) <= cell.supervision.max_restarts
 
 
+def _wait_to_restart(cell: Cell, task: asyncio.Task[Any]) -> None:
+    """Begin the wait before a restart, when the failed instance has ended."""
+    if not cell.resumed(task):
+        return
+    backoff, factory, error = cell.supervision.backoff, cell.factory, task_error(task)
+    if backoff is None or factory is None:
+        raise AssertionError("unexpected wait for a restart")
+    if error is not None:
+        _restart_failed(cell, error)
+        return
+    cell.state = BUSY
+    if cell.restart_wait is None:
+        cell.restart_wait = RestartWait(cell, backoff, partial(_restart_now, cell, factory))
+    if cell.deadline is None:
+        cell.restart_wait.begin()
+    else:  # it is being stopped: its messages are handled first
+        _restart_now(cell, factory)
+
+
+def _restart_now(cell: Cell, factory: Factory) -> None:
+    cell.suspend(_begin_anew(cell, factory), partial(contained, _restart_done, cell))
+
+
 async def _restart(cell: Cell, factory: Factory, error: BaseException) -> None:
     await _stop_slowly(cell, error, hook=True)
+    await _begin_anew(cell, factory)
+
+
+async def _begin_anew(cell: Cell, factory: Factory) -> None:
     old, worker = cell.worker, factory()
     adopt_identity(old, worker)
     bind(cell, worker)
@@ -208,14 +240,18 @@ def _restart_done(cell: Cell, task: asyncio.Task[Any]) -> None:
         return
     error = task_error(task)
     if error is not None:
-        cell.failed += 1
-        try:
-            cell.settle(error)
-        finally:
-            fail(cell, error)
+        _restart_failed(cell, error)
         return
     cell.restarts += 1
     cell.look_again()
+
+
+def _restart_failed(cell: Cell, error: BaseException) -> None:
+    cell.failed += 1
+    try:
+        cell.settle(error)
+    finally:
+        fail(cell, error)
 
 
 # --- stop -----------------------------------------------------------------------------
@@ -396,6 +432,8 @@ def contained(
 
 
 def _cancel_timers(cell: Cell) -> None:
+    if cell.restart_wait is not None:
+        cell.restart_wait.cancel()
     for timer in list(cell.timers or ()):
         timer.cancel()
 
@@ -439,7 +477,13 @@ async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
     if cell.state == STOPPED:
         return
     cell.deadline = deadline
-    if cell.state == NEW and not drain:
+    wait = cell.restart_wait
+    if wait is not None and wait.is_waiting and not (drain and cell.queue):
+        stop(cell, hook=False)  # there is no instance to be told
+    elif wait is not None and wait.is_waiting:
+        cell.post(Stop())
+        wait.end()
+    elif cell.state == NEW and not drain:
         stop(cell, hook=False)
     elif cell.state == RUNNING and not (drain and cell.queue):
         cell.scheduled = True

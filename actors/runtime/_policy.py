@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Annotated
 
-from ...protocol.options import Count, SecondsOrZero, Size, check_options
+from ...protocol.options import (
+    Count,
+    Probability,
+    Range,
+    Seconds,
+    SecondsOrZero,
+    Size,
+    check_options,
+)
 
-__all__ = ["MailboxOptions", "NodeLimits", "OnFailure", "Overflow", "Supervision"]
+__all__ = [
+    "MailboxOptions",
+    "NodeLimits",
+    "OnFailure",
+    "Overflow",
+    "RestartBackoff",
+    "Supervision",
+]
 
 
 class Overflow(Enum):
@@ -71,6 +89,41 @@ class OnFailure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class RestartBackoff:
+    """The waits of a worker before its restarts.
+
+    The wait before the n-th restart in a row is `first * factor ** (n - 1)`, at most `longest`,
+    and shorter by a random part. After the worker has run for `Supervision.within` without a
+    failure, the waits begin anew.
+
+    Attributes:
+        first: Wait before the first restart, in seconds.
+        factor: Ratio of each wait to the one before.
+        longest: Upper limit of every wait, in seconds.
+        jitter: Largest part of a wait that is left out at random, so that workers that fail
+            together do not restart together.
+        random: Returns numbers from 0 up to 1; replace it for repeatable waits.
+    """
+
+    first: Seconds = 0.1
+    factor: Annotated[float, Range(least=1)] = 2.0
+    longest: Seconds = 30.0
+    jitter: Probability = 0.2
+    random: Callable[[], float] = field(default=random.random, repr=False)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    def wait(self, restarts: int) -> float:
+        """Return the wait after this many restarts in a row, in seconds."""
+        try:
+            grown = self.first * self.factor**restarts
+        except OverflowError:
+            grown = self.longest
+        return min(self.longest, grown) * (1 - self.jitter * self.random())
+
+
+@dataclass(frozen=True, slots=True)
 class Supervision:
     """The supervision of a worker.
 
@@ -78,11 +131,13 @@ class Supervision:
         on_failure: The policy after a failure.
         max_restarts: Restarts allowed within the window; one more is treated as `ESCALATE`.
         within: Length of the window, in seconds.
+        backoff: The waits before restarts. `None`: a worker is restarted at once.
     """
 
     on_failure: OnFailure = OnFailure.RESUME
     max_restarts: Size = 5
     within: SecondsOrZero = 60.0
+    backoff: RestartBackoff | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
