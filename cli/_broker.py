@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from ..actors import DiagnosticsOptions, LimitReached, Node
 from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
+from ..actors.tracing import HopTracer
 from ..protocol import counted
 from ..protocol.broker import SnapshotRoute
 from ..transports import TlsOptions
@@ -160,6 +161,12 @@ def add_command(commands: Commands) -> None:
         help="send each request as a message through the tag index, a forwarder and a route, even "
         "while nothing waits there: slower",
     )
+    parser.add_argument(
+        "--trace",
+        action="store_true",
+        help="report each hop of a traced request to its requester, `onward trace --broker`: "
+        "requesters learn the names of the broker's workers",
+    )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
     add_log(parser)
@@ -306,9 +313,15 @@ def _command(arguments: argparse.Namespace) -> None:
             name=node_name(arguments, "broker"),
             quiet=arguments.quiet,
             expected=expected,
-            opened=lambda node: attach(node, arguments),
+            opened=lambda node: _opened(node, arguments),
         )
     )
+
+
+async def _opened(node: Node, arguments: argparse.Namespace) -> None:
+    if arguments.trace:
+        node.add_instrument(HopTracer(node))
+    await attach(node, arguments)
 
 
 async def serve(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from ..actors import Node
 from ..actors.tracing import HopTracer, Trace, TraceClock, TraceOptions, trace
-from ..protocol import HopOutcome, Route, format_route, read_error_reply
+from ..protocol import HopOutcome, OnwardError, Route, format_route, read_error_reply
+from ..protocol.broker import parse_address_query
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import Form, add_arguments, payload_of
-from ._reach import Via, add_via, reach, via_of
+from ._reach import Via, add_via, reach, tls_of, via_of
 from ._run import Stop, run
 from ._show import printable, table
-from ._status import CommandError, Status
+from ._status import CommandError, Status, status_of
 from ._trace_picture import brief, brief_route, picture_of, text_of
 from ._trace_svg import draw
 
@@ -29,9 +30,9 @@ _DESCRIPTION: Final = """\
 Send one message along a route, marked so that the nodes on the route report each hop; wait for
 the answer, and print the hops in order, with times, as a table and as a drawing.
 
-Only nodes that trace report: `onward node --trace`, nodes of a topology, and nodes of programs
-with a HopTracer. The others pass the mark on, so that the nodes behind them report. Gaps in
-the reports are shown.
+Only nodes that trace report: `onward node --trace`, `onward broker --trace`, nodes of a topology,
+and nodes of programs with a HopTracer. The others pass the mark on, so that the nodes behind them
+report. Gaps in the reports are shown.
 """
 
 _EPILOG: Final = """\
@@ -44,9 +45,13 @@ exit status:
 example:
   onward node --worker relay=forward --worker echo=echo --expose relay --allow echo --trace
   onward trace '1#127.0.0.1:4000 => relay => echo' hello --svg trace.svg
+  onward trace '@shard=user service=orders user=42' hello --broker rsocket+tcp://127.0.0.1:8001
 """
 
-_ROUTE: Final = "the route: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'"
+_ROUTE: Final = (
+    "the route: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'; with "
+    "--broker: tags, as for `onward request`"
+)
 
 
 def add_command(commands: Commands) -> None:
@@ -58,9 +63,17 @@ def add_command(commands: Commands) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("route", metavar="ROUTE", type=route_argument, help=_ROUTE)
+    # Its form depends on --broker, which may come later.
+    parser.add_argument("route", metavar="ROUTE", help=_ROUTE)
+    parser.set_defaults(refuse=parser.error)
     add_arguments(parser)
     add_via(parser)
+    parser.add_argument(
+        "--broker",
+        metavar="URI",
+        help="trace a request of an RSocket client through this broker, which runs with --trace, "
+        "by any of the URIs it listens at",
+    )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
@@ -74,25 +87,62 @@ def add_command(commands: Commands) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    payload = payload_of(arguments)
-    via = via_of(arguments)
+    try:
+        work = _traced(arguments)
+    except argparse.ArgumentTypeError as error:
+        arguments.refuse(f"argument ROUTE: {error}")
+        return
 
     async def trace_it(stop: Stop) -> None:
         if arguments.svg is not None:
             _open(arguments.svg)
-        route: Route = arguments.route
-        work = follow(route, payload, arguments.timeout, via)
-        traced = await stop.unless(work)
+        traced, lost = await stop.unless(work())
         if arguments.json:
             print(json.dumps(told(traced), indent=2))
         else:
             print(show(traced, arguments.form))
         if arguments.svg is not None:
             _write(arguments.svg, draw(picture_of(traced, OWN)))
+        if lost is not None:
+            raise CommandError(printable(str(lost)), status_of(lost))
         raise_for(traced, arguments.timeout)
 
     with no_log("onward"):
         run(trace_it)
+
+
+def _traced(
+    arguments: argparse.Namespace,
+) -> Callable[[], Coroutine[Any, Any, tuple[Trace, OnwardError | None]]]:
+    """Return a function that traces what the arguments say, after a check of them.
+
+    Raises:
+        ArgumentTypeError: The route cannot be read.
+        AddressError: The query cannot be read.
+        CommandError: The arguments contradict each other.
+    """
+    given: str = arguments.route
+    timeout: float = arguments.timeout
+    payload = payload_of(arguments)
+    if arguments.broker is None:
+        route, via = route_argument(given), via_of(arguments)
+
+        async def along() -> tuple[Trace, OnwardError | None]:
+            return await follow(route, payload, timeout, via), None
+
+        return along
+    if arguments.connect is not None:
+        raise CommandError("--connect and --broker do not go together", Status.USAGE)
+    parse_address_query(given)  # a malformed query is refused before anything is sent
+    tls = tls_of(arguments, listens=False)
+
+    async def through() -> tuple[Trace, OnwardError | None]:
+        # The client library is a slow import; the other commands go without.
+        from ._trace_request import trace_through
+
+        return await trace_through(arguments.broker, given, payload, timeout, tls)
+
+    return through
 
 
 async def follow(route: Route, payload: bytes, timeout: float, via: Via | None) -> Trace:

@@ -53,9 +53,10 @@ class Multicast(Worker):
                 self.node.carry_or_bury(Message(to, back, payload, source, context))
         else:
             merging = exchange.merge(self.rules)
+            trace = None if context is None else context.trace
             for entry in found:
                 branch = merging.branch()
                 to = (entry.target.choose(branch), *onward[2:])
-                about = Context(None, None, branch)
+                about = Context(None, trace, branch)
                 self.node.carry_or_bury(Message(to, back, payload, source, about))
             merging.begin()

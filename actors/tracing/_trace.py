@@ -278,7 +278,9 @@ def _waited(report: HopReport, before: HopReport | None) -> float | None:
     if before is None or before.node_id != report.node_id or before.handled is None:
         return None
     own, *rest = report.return_route or (None,)
-    if own != before.worker or (rest and tuple(rest) != before.return_route):
+    added = own == before.worker and (not rest or tuple(rest) == before.return_route)
+    # The broker's forwarders leave the return route as it is.
+    if not added and report.return_route != before.return_route:
         return None  # neither forward nor reply of that hop: it has been elsewhere in between
     waited = report.taken - before.taken - before.handled
     return waited / _SECOND if waited >= 0 else None

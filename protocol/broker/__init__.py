@@ -27,6 +27,7 @@ from ._dialect import (
     MIME_ROUTING_FRAME,
     Dialect,
 )
+from ._entries import MIME_HOP_REPORT, MIME_TRACING
 from ._errors import (
     BadRoutingFlags,
     BadText,
@@ -180,7 +181,9 @@ __all__ = [
     "MAX_WEIGHT",
     "MIME_BROKER_FRAME",
     "MIME_FORWARDING",
+    "MIME_HOP_REPORT",
     "MIME_ROUTING_FRAME",
+    "MIME_TRACING",
     "MINOR_VERSION",
     "NO_BROKER",
     "NO_ROUTE_KEY",

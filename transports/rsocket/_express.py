@@ -29,7 +29,8 @@ class ExpressPath:
 
     - no message waits for one of these actors, so that the order of requests stays as it is;
     - none of them has an access control;
-    - the request is not traced hop by hop (the event log's counters are no obstacle);
+    - no instrument observes each handled message, and the request is not traced hop by hop (the
+      counters of an event log are no obstacle);
     - one destination is to be chosen. A request for several, or one that has to wait for a
       destination, is a message.
 
@@ -43,6 +44,7 @@ class ExpressPath:
     def __init__(self, link: Link, session: Session) -> None:
         self._index = index = link.broker.index
         self._tags, self._forwarder = index.cells
+        self._node = link.node
         self._session = session
 
     def take(self, exchange: StreamExchange, ask: Ask) -> Route:
@@ -56,7 +58,12 @@ class ExpressPath:
             has been handed over.
         """
         index = self._index
-        if self._tags.scheduled or self._forwarder.scheduled:
+        instruments = self._node.instruments
+        if (
+            self._tags.scheduled
+            or self._forwarder.scheduled
+            or (instruments is not None and instruments.handles)
+        ):
             return (index.address, ask.address)
         to = index.choose(ask, exchange)
         route = exchange.route

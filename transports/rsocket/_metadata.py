@@ -64,14 +64,17 @@ _LONG: Final = 0x08
 class MetadataShape:
     """The forms of broker frames that one peer may use.
 
+    Attributes:
+        composite: Whether the peer's metadata is a list of entries.
+
     Args:
         metadata_mime: The metadata MIME type of the peer's SETUP.
     """
 
-    __slots__ = ("_alone", "_composite")
+    __slots__ = ("_alone", "composite")
 
     def __init__(self, metadata_mime: str) -> None:
-        self._composite = metadata_mime == COMPOSITE_MIME
+        self.composite: Final = metadata_mime == COMPOSITE_MIME
         self._alone = FORMS.get((False, metadata_mime.encode("ascii", "replace")))
 
     def find(
@@ -95,7 +98,7 @@ class MetadataShape:
         """
         # ADDRESS: "It may be attached as the payload's only metadata, or it can be included in
         # composite metadata. Implementations MUST support both cases."
-        if not self._composite:
+        if not self.composite:
             return None if self._alone is None else (start, end, self._alone)
         found = find_broker_frame(buffer, start, end, wanted)
         return None if found is None else (found[1], found[2], FORMS[True, _MIMES[found[0]]])

@@ -48,6 +48,7 @@ from ._gathered import Gathered
 from ._leases import Leases
 from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_id_of
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
+from ._tracing import RequestTracing, tracing_in
 
 if TYPE_CHECKING:
     from ...actors.broker._instrument import OriginInstrument
@@ -107,6 +108,7 @@ class Session:
         part = part_of(link.node)
         self._log: OriginInstrument | None = None if part is None else part.origin("")
         self._express = ExpressPath(link, self) if link.broker.options.express_path else None
+        self._traces: RequestTracing | None = None
         self.gathered = Gathered(link, link.shared.gathered)
         self._rejected = False
         self._service = ""
@@ -279,10 +281,12 @@ class Session:
             at = frame.start + (_LONG_HEADER if frame.type in WITH_CREDIT else HEADER_SIZE)
             start = at + 3
             metadata = buffer[start : start + int.from_bytes(buffer[at:start])]
+        tracing: str | None = None
         known = self._known.get(metadata)
         if known is None:
             known = self._read_ask(metadata)
-            if len(metadata) <= MAX_KNOWN_SIZE:
+            tracing = self._tracing_of(metadata)
+            if tracing is None and len(metadata) <= MAX_KNOWN_SIZE:
                 if len(self._known) >= MAX_KNOWN:
                     self._known.clear()
                 self._known[metadata] = known
@@ -290,7 +294,14 @@ class Session:
         log = self._log
         if log is not None:
             log.received(exchange, exchange.kind, ask, trace)
-        self._send(exchange, ask)
+        self._send(exchange, ask, tracing)
+
+    def _tracing_of(self, metadata: bytes) -> str | None:
+        """Return the tracing text of a request, if the node traces."""
+        instruments = self._link.node.instruments
+        if instruments is None or not instruments.traces or not self._shape.composite:
+            return None
+        return tracing_in(metadata)
 
     def _read_ask(self, metadata: bytes) -> tuple[Ask, Form, int | None]:
         """Find the ADDRESS in some metadata; return its query, its form and the trace id.
@@ -308,17 +319,27 @@ class Session:
         trace = trace_id_of(metadata) if traced else None
         return self._link.broker.index.ask(metadata[start:end], form.dialect), form, trace
 
-    def _send(self, exchange: StreamExchange, ask: Ask) -> None:
+    def _send(self, exchange: StreamExchange, ask: Ask, tracing: str | None) -> None:
         """Send a request to its destination.
+
+        Args:
+            exchange: The request.
+            ask: Its query.
+            tracing: Its tracing text, if it is traced: then it is a message.
 
         Raises:
             DeliveryError: It cannot be routed.
         """
         self.requests += 1
         express = self._express
-        if express is None:
-            onward: Route = (self._link.index.address, ask.address)
-        else:
+        onward: Route = (self._link.index.address, ask.address)
+        if tracing is not None:
+            traces = self._traces
+            if traces is None:
+                traces = self._traces = RequestTracing(self._link)
+            traces.send(self.message(exchange, onward), tracing)
+            return
+        if express is not None:
             onward = express.take(exchange, ask)
         if onward:
             self._link.node.carry(self.message(exchange, onward))
@@ -347,7 +368,7 @@ class Session:
             ask, exchange.form, trace = self._read_ask(metadata)
             if self._log is not None:
                 self._log.received(exchange, exchange.kind, ask, trace)
-            self._send(exchange, ask)
+            self._send(exchange, ask, self._tracing_of(metadata))
         except (ProtocolError, DeliveryError) as error:
             self._refuse(exchange, code_of(error), text_of(error))
 
@@ -437,7 +458,7 @@ class Session:
         self.leave()
         self.withdraw()  # requests of the read that ended the connection
         self.gathered.clear()
-        self._express = None
+        self._express = self._traces = None
         if self._link.leases is not None:
             self._link.leases.end()
         del self._link

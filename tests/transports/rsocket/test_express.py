@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from onward.actors import Node
-from onward.protocol import Address
+from collections import Counter
+
+from onward.actors import Instrument, Node, Worker
+from onward.protocol import Address, Message
 from tests.support.rsocket_peer import (
     FNF,
     RR,
@@ -82,3 +84,30 @@ async def test_every_destination_has_a_route_with_an_address() -> None:
         destination.die()
         await w.loop.idle()
         assert not w.node.has(route.to)
+
+
+class EachMessage(Instrument):
+    """An instrument that counts the messages that workers handle, by their kind."""
+
+    def __init__(self) -> None:
+        self.handled: Counter[str] = Counter()
+
+    def message_handled(
+        self, worker: Worker, message: Message, seconds: float, error: BaseException | None
+    ) -> None:
+        del message, seconds, error
+        self.handled[type(worker).__name__] += 1
+
+
+@in_memory
+async def test_an_instrument_observes_each_hop_of_a_request() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        await requester.ask(request(FNF, 1, ASKED))
+        instrument = EachMessage()
+        w.node.add_instrument(instrument)
+        await requester.ask(request(FNF, 3, ASKED))
+        kinds = ("TagIndexWorker", "Unicast", "RouteWorker", "ConnectionWorker")
+        assert instrument.handled == dict.fromkeys(kinds, 1)
+        assert len(await destination.received()) == 2
+        await w.settled()

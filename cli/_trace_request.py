@@ -1,0 +1,153 @@
+"""The trace of a request that a client sends through a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import Final
+
+from ..actors.broker import Handlers, Request
+from ..actors.tracing import Trace
+from ..actors.tracing._trace import ROOT, analyse
+from ..protocol import (
+    TAGS,
+    Address,
+    HopReport,
+    LinkDown,
+    MalformedMessage,
+    Message,
+    OnwardError,
+    TraceMark,
+    decode_hop_report,
+    with_trace_mark,
+)
+from ..protocol.broker import MIME_HOP_REPORT, MIME_TRACING
+from ..transports import TlsOptions
+from ..transports.client import Client, ClientOptions
+from ..transports.client._dial import parse_place
+from ..transports.client._service import Service
+from ._status import CommandError, Status
+
+__all__ = ["trace_through"]
+
+SETTLE: Final = 0.25
+"""Seconds to wait for reports after the answer, and after each report."""
+
+DRAIN: Final = 1.0
+"""Longest time for closing, in seconds."""
+
+_HERE: Final = Address(0, b"trace")
+
+
+async def trace_through(
+    uri: str, destination: str, payload: bytes, timeout: float, tls: TlsOptions | None = None
+) -> tuple[Trace, OnwardError | None]:
+    """Send a request/response through a broker, and collect the reports of its hops.
+
+    Args:
+        uri: The broker's URI, as for `request_through`.
+        destination: The query, as in an address of type 32.
+        payload: The data.
+        timeout: The longest time to connect, and then again to wait for the answer, in seconds.
+        tls: The certificates; `None` for the defaults of the URI.
+
+    Returns:
+        The trace, and the error of a request without an answer.
+
+    Raises:
+        CommandError: There is no connection, or the URI is wrong.
+    """
+    trace = uuid.uuid4().hex
+    reports = _Reports(trace)
+    client = _client(uri, timeout, reports.handlers, tls)
+    text = with_trace_mark({}, TraceMark(trace, ROOT, 0, _HERE)) or ""
+    answer: Message | None = None
+    lost: OnwardError | None = None
+    try:
+        async with client:
+            started = ended = time.time_ns()
+            try:
+                entries = [(MIME_TRACING, text.encode())]
+                data = (await client.request(destination, payload, entries=entries)).data
+                ended = time.time_ns()
+                answer = Message((_HERE,), (), data)
+            except OnwardError as error:
+                ended = time.time_ns()
+                lost = error
+            await reports.settled()
+    except LinkDown as error:
+        raise CommandError(f"{uri}: cannot connect: {error.detail}") from error
+    # The broker has put an address of its own into the mark; the first return route has it.
+    tracer = next((each.return_route[-1] for each in reports.known if each.return_route), _HERE)
+    asked = (Address(TAGS, destination.encode()),)
+    traced = analyse(
+        trace,
+        tracer,
+        asked,
+        reports.known,
+        started,
+        ended,
+        answer=answer,
+        lost=None if lost is None else str(lost),
+    )
+    return traced, lost
+
+
+class _Reports:
+    """The reports of hops that a broker pushes.
+
+    Args:
+        trace: The id of the trace.
+
+    Attributes:
+        handlers: The handlers that take the pushes.
+        known: The reports, in order of arrival.
+    """
+
+    def __init__(self, trace: str) -> None:
+        self._trace = trace
+        self._news = asyncio.Event()
+        self.known: list[HopReport] = []
+        self.handlers = Handlers()
+        self.handlers.metadata_push(self._pushed)
+
+    async def _pushed(self, request: Request) -> None:
+        for mime, content in request.entries:
+            if mime == MIME_HOP_REPORT:
+                self._keep(content)
+
+    def _keep(self, content: bytes) -> None:
+        try:
+            report = decode_hop_report(content)
+        except MalformedMessage:
+            return
+        if report.trace == self._trace:
+            self.known.append(report)
+            self._news.set()
+
+    async def settled(self) -> None:
+        """Wait until no report has come for a while."""
+        while True:
+            self._news.clear()
+            try:
+                async with asyncio.timeout(SETTLE):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+
+
+def _client(uri: str, timeout: float, handlers: Handlers, tls: TlsOptions | None) -> Client:
+    options = ClientOptions(
+        connect_timeout=timeout,
+        request_timeout=timeout,
+        reconnect=False,
+        max_tries=1,
+        drain_timeout=DRAIN,
+        tls=tls,
+    )
+    try:
+        place = parse_place(uri, options)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{uri!r}: {error}", Status.USAGE) from error
+    return Client([place], Service(None, {}, handlers), [uuid.uuid4()], options)
