@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from websockets.protocol import Protocol as WireProtocol
-
+from ..rsocket._ws_socket import FrameSocket
 from ..streams._dial import Dialler
 from ..streams._endpoint import Endpoint, TcpEndpoint
 from ..streams._options import parse_unix_uri, parse_uri, parse_websocket_uri
 from ..streams._tls import TlsOptions
 from ..streams._unix_endpoint import UnixEndpoint
 from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
-from ._ws import WebSocketBridge
+from ..streams._ws_frames import FrameReader
 
 if TYPE_CHECKING:
     from ._link import ClientLink
@@ -75,8 +74,16 @@ def _endpoint(uri: str, scheme: str, *, secure: bool) -> Endpoint:
     return TcpEndpoint(*parse_uri(uri, scheme))
 
 
-def _join(transport: asyncio.Transport, link: ClientLink, wire: WireProtocol) -> WebSocketBridge:
-    return WebSocketBridge(transport, wire, link)
+class ClientSocket(FrameSocket):
+    """The WebSocket of a client's connection."""
+
+    def __init__(self, transport: asyncio.Transport, link: ClientLink, client: bool) -> None:
+        reader = FrameReader(masked=not client, limit=link.options.max_frame)
+        super().__init__(transport, link, reader, client=client)
+        self._link = link
+
+    def _broken(self, text: str) -> None:
+        self._link.broken(text)
 
 
-SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=_join)
+SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=ClientSocket)

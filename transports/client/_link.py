@@ -371,6 +371,10 @@ class ClientLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def broken(self, text: str) -> None:
+        """End everything, as the broker has broken the protocol of the WebSocket."""
+        self._end_core(f"broken WebSocket: {text}")
+
     def _end_core(self, reason: str) -> None:
         self.reason = self.reason or reason
         for event in self.core.receive_eof():

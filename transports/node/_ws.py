@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from websockets.protocol import CLIENT, Protocol as WireProtocol
-
 from ...protocol import WEBSOCKET, AddressError
 from ..streams._options import StreamOptions, parse_endpoint, parse_websocket_uri
 from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
+from ..streams._ws_frames import FrameReader
 from ..streams._ws_options import WebSocketOptions
 from ..streams._ws_stream import WebSocketStream
 from ._stream import StreamTransport
@@ -39,11 +38,18 @@ class WsOptions(StreamOptions):
     websocket: WebSocketOptions = _WEB
 
 
-def _join(transport: asyncio.Transport, inner: WireSocket, wire: WireProtocol) -> WebSocketStream:
-    return WebSocketStream(transport, inner, client=wire.side is CLIENT)
+class LinkStream(WebSocketStream):
+    """The byte stream of a link, in messages of a WebSocket without a meaning of their own."""
+
+    def __init__(self, transport: asyncio.Transport, inner: WireSocket, client: bool) -> None:
+        super().__init__(transport, inner, FrameReader(masked=not client), client=client)
+        self._wire_socket = inner
+
+    def _broken(self, text: str) -> None:
+        self._wire_socket.close(f"broken WebSocket: {text}")
 
 
-SUBPROTOCOL: Final = Subprotocol("onward", offered=True, join=_join)
+SUBPROTOCOL: Final = Subprotocol("onward", offered=True, join=LinkStream)
 
 
 class WsTransport(StreamTransport):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
-
-from websockets.protocol import Protocol as WireProtocol
+from typing import Any, ClassVar, Final
 
 from ...actors import Node
 from ...actors.broker import Broker
@@ -22,10 +19,7 @@ from ..streams._unix_endpoint import UnixEndpoint
 from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
 from ._listener import RSocketListener
 from ._options import LinkOptions, UnixOptions, WebSocketOptions
-from ._ws_socket import WebSocket
-
-if TYPE_CHECKING:
-    from ._link import Link
+from ._ws_socket import join_websocket
 
 __all__ = [
     "RSocketTcpTransport",
@@ -157,11 +151,7 @@ class RSocketUnixTransport(RSocketTransport):
         return UnixEndpoint(parse_unix_uri(uri, scheme), unix.mode)
 
 
-def _join(transport: asyncio.Transport, link: Link, wire: WireProtocol) -> WebSocket:
-    return WebSocket(transport, wire, link)
-
-
-SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=_join)
+SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=join_websocket)
 
 
 class RSocketWebSocketTransport(RSocketTransport):

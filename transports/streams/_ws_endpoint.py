@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from websockets.protocol import Protocol as WireProtocol
 from websockets.uri import parse_uri
 
 from ._endpoint import ConnectionHost, Origin, TcpEndpoint
@@ -14,7 +13,7 @@ from ._options import format_endpoint
 from ._pending import PendingConnection
 from ._ws_handshake import Handshake, Opener, own_names
 from ._ws_options import WebSocketOptions
-from ._ws_stream import ClientHandshake
+from ._ws_stream import ClientHandshake, WebSocketStream
 
 __all__ = ["Subprotocol", "WebSocketEndpoint"]
 
@@ -29,13 +28,13 @@ class Subprotocol(NamedTuple):
     Attributes:
         name: The subprotocol to accept when it is offered. It is not required.
         offered: Whether a client offers it.
-        join: Makes the transport of a connection's protocol, which is the protocol of the socket.
-            It is given the socket, the protocol, and the open WebSocket's state.
+        join: Makes the transport of a connection's protocol, which is the protocol of the socket,
+            given the socket, the connection's protocol, and whether this side connects.
     """
 
     name: str
     offered: bool
-    join: Callable[[asyncio.Transport, Any, WireProtocol], Any]
+    join: Callable[[asyncio.Transport, Any, bool], WebSocketStream]
 
 
 class WebSocketEndpoint(TcpEndpoint):
@@ -77,7 +76,7 @@ class WebSocketEndpoint(TcpEndpoint):
         early.hand_over(handshake)
         rest = await handshake.opened
         made = make()
-        self._join(early.transport, made, handshake.wire, rest)
+        self._join(early.transport, made, rest, client=True)
         return made
 
     def entrance(self, host: ConnectionHost, origin: Origin) -> asyncio.Protocol:
@@ -88,7 +87,7 @@ class WebSocketEndpoint(TcpEndpoint):
             return None if made is None else opener(made)
 
         def opener(made: asyncio.Protocol) -> Opener:
-            return lambda transport, wire, rest: self._join(transport, made, wire, rest)
+            return lambda transport, rest: self._join(transport, made, rest, client=False)
 
         handshake = Handshake(
             host.loop,
@@ -107,10 +106,10 @@ class WebSocketEndpoint(TcpEndpoint):
         return super().where(server) + self._path
 
     def _join(
-        self, transport: asyncio.Transport, made: asyncio.Protocol, wire: WireProtocol, rest: bytes
+        self, transport: asyncio.Transport, made: asyncio.Protocol, rest: bytes, *, client: bool
     ) -> None:
         """Connect a protocol to a socket through a WebSocket."""
-        inner = self._subprotocol.join(transport, made, wire)
+        inner = self._subprotocol.join(transport, made, client)
         transport.set_protocol(inner)
         made.connection_made(inner)
         if rest:

@@ -25,8 +25,8 @@ from ._ws_options import WebSocketOptions
 
 __all__ = ["Handshake", "Opener", "own_names"]
 
-Opener: TypeAlias = Callable[[asyncio.Transport, ServerProtocol, bytes], object]
-"""The callback that takes over an open connection: socket, protocol state and data so far."""
+Opener: TypeAlias = Callable[[asyncio.Transport, bytes], object]
+"""The callback that takes over an open connection: socket and data so far."""
 
 _logger = logging.getLogger("onward.transports.handshake")
 # The library logs every connection that opens and closes, as often as peers like.
@@ -183,7 +183,7 @@ class Handshake(asyncio.Protocol):
         wire.send_response(response)
         transport.write(b"".join(wire.data_to_send()))
         self._done("")
-        opener(transport, wire, rest)
+        opener(transport, rest)
 
     # --- refusal and end ------------------------------------------------------------------
 

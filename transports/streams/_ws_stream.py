@@ -1,19 +1,17 @@
-"""A byte stream over an open WebSocket, and the client's opening handshake."""
+"""The transport over an open WebSocket, and the client's opening handshake."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, cast
+from abc import abstractmethod
+from typing import Any, cast
 
 from websockets.client import ClientProtocol
 from websockets.frames import CloseCode, Opcode
 from websockets.uri import WebSocketURI
 
 from ._ws_frames import FrameReader, close_frame, frame
-
-if TYPE_CHECKING:
-    from ..node._socket import WireSocket
 
 __all__ = ["ClientHandshake", "WebSocketStream"]
 
@@ -24,23 +22,31 @@ _END = b"\r\n\r\n"
 
 
 class WebSocketStream(asyncio.Transport, asyncio.Protocol):
-    """A WebSocket: the transport of a link's socket, and the protocol of the real socket.
+    """A WebSocket: the transport of an inner protocol, and the protocol of the real socket.
 
     Each write is sent as one binary message. The content of received messages is passed on as it
-    comes.
+    comes, unless the reader returns whole messages.
 
     Args:
         transport: The transport of the real socket.
-        inner: The link's socket. The caller calls its `connection_made`.
+        inner: The inner protocol. The caller calls its `connection_made`.
+        reader: The parser of received frames.
         client: Whether this is the connecting side.
     """
 
-    def __init__(self, transport: asyncio.Transport, inner: WireSocket, *, client: bool) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        inner: asyncio.Protocol,
+        reader: FrameReader,
+        *,
+        client: bool,
+    ) -> None:
         super().__init__()
         self._transport = transport
         self._inner = inner
         self._client = client
-        self._reader = FrameReader(masked=not client)
+        self._reader = reader
         self._paused = False
         self._closing = False  # whether Close has been sent
 
@@ -48,23 +54,17 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on the content of messages, and answer control frames."""
-        if self._over:
-            return
         reader = self._reader
-        content = reader.read(data)
+        # The content of one read stays together.
+        content = b"".join(reader.read(data))
         if content and not self._closing:
             self._inner.data_received(content)
         if reader.error is not None:
             self._fail(*reader.error)
         elif reader.closed is not None:
-            self._answer_close(reader.closed)
+            self._answer_close()
         elif reader.ping is not None:
             self._send_pong()
-
-    @property
-    def _over(self) -> bool:
-        """Whether received data is ignored, after an error or the peer's Close."""
-        return self._reader.closed is not None or self._reader.error is not None
 
     def _send_pong(self) -> None:
         """Answer the last Ping, unless the peer does not read (RFC 6455 section 5.5.3)."""
@@ -73,16 +73,21 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
             self._reader.ping = None
             self._transport.write(frame(Opcode.PONG, ping, self._mask()))
 
-    def _answer_close(self, code: int) -> None:
+    def _answer_close(self) -> None:
         if not self._closing:
             self._inner.eof_received()
-            self._say_close(CloseCode.NORMAL_CLOSURE if code == 1005 else code)
+            self._say_close(*self._last_word())
         self._transport.close()
 
     def _fail(self, code: CloseCode, text: str) -> None:
+        """Send Close, close the socket, and tell the inner protocol why."""
         self._say_close(code, text)
-        self._inner.close(f"broken WebSocket: {text}")
+        self._broken(text)
         self._transport.close()
+
+    @abstractmethod
+    def _broken(self, text: str) -> None:
+        """Close the inner protocol, as the peer has broken that of the WebSocket."""
 
     def eof_received(self) -> bool:
         """Close the socket: the peer has closed it."""
@@ -91,22 +96,22 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify the link's socket."""
+        """Notify the inner protocol."""
         self._closing = True
         self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Stop the link from sending: the peer reads too slowly."""
+        """Stop the inner protocol from sending: the peer reads too slowly."""
         self._paused = True
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Resume sending by the link."""
+        """Resume the sending of the inner protocol."""
         self._paused = False
         self._inner.resume_writing()
         self._send_pong()
 
-    # --- from the link --------------------------------------------------------------------
+    # --- from the inner protocol ----------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes as one message."""
@@ -116,12 +121,27 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
     def close(self) -> None:
         """Send Close, and close the socket once the peer has sent it too.
 
-        The link aborts it after `drain_timeout`.
+        The inner protocol aborts it after its `drain_timeout`.
         """
-        if not self._closing:
+        if self.is_closing():
+            return
+        self._reader.discard()
+        self._say_close(*self._last_word())
+        if self._reader.closed is not None:
+            self._transport.close()
+        else:
             # Read up to the peer's Close, even if reading was paused for lack of room.
             self._transport.resume_reading()
-            self._say_close(CloseCode.NORMAL_CLOSURE)
+
+    def _last_word(self) -> tuple[int, str]:
+        """Return the code and the text of the Close to send."""
+        reader = self._reader
+        if reader.error is not None:
+            return reader.error
+        if reader.closed is not None:
+            # Section 5.5.1: "the endpoint typically echos the status code it received".
+            return reader.closed, ""
+        return CloseCode.NORMAL_CLOSURE, ""
 
     def _say_close(self, code: int, text: str = "") -> None:
         if not self._closing:
@@ -141,12 +161,14 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         return self._closing or self._transport.is_closing()
 
     def pause_reading(self) -> None:
-        """Pause reading."""
-        self._transport.pause_reading()
+        """Pause reading, unless the peer's Close is awaited."""
+        if not self._closing:
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Resume reading."""
-        self._transport.resume_reading()
+        """Resume reading, unless it is closing."""
+        if not self._closing:
+            self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
         """Return the number of unwritten bytes."""
@@ -170,20 +192,19 @@ class ClientHandshake(asyncio.Protocol):
 
     Attributes:
         opened: A future for the data behind the response, or an `OSError` if it fails.
-        wire: The state machine of the WebSocket.
     """
 
     def __init__(self, uri: WebSocketURI, subprotocol: str) -> None:
         self.opened: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         # No extension is offered: a small compressed message could become a very large one.
         offered = [cast(Any, subprotocol)] if subprotocol else None
-        self.wire = ClientProtocol(uri, subprotocols=offered)
+        self._wire = ClientProtocol(uri, subprotocols=offered)
         self._head = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the request."""
-        self.wire.send_request(self.wire.connect())
-        cast(asyncio.Transport, transport).write(b"".join(self.wire.data_to_send()))
+        self._wire.send_request(self._wire.connect())
+        cast(asyncio.Transport, transport).write(b"".join(self._wire.data_to_send()))
 
     def data_received(self, data: bytes) -> None:
         """Collect the response."""
@@ -200,8 +221,8 @@ class ClientHandshake(asyncio.Protocol):
         if not first.startswith("HTTP/1.1 101"):
             self._fail(f"it answers {first[:80]!r}")
             return
-        self.wire.receive_data(head)
-        error = self.wire.handshake_exc
+        self._wire.receive_data(head)
+        error = self._wire.handshake_exc
         if error is not None:
             self._fail(str(error))
         elif not self.opened.done():

@@ -12,8 +12,8 @@ from onward.protocol import LinkDown, Message, route
 from onward.protocol.ockam import PREAMBLE
 from onward.transports import StreamOptions
 from onward.transports.node._socket import WireSocket
+from onward.transports.node._ws import LinkStream
 from onward.transports.streams._ws_frames import FrameReader
-from onward.transports.streams._ws_stream import WebSocketStream
 from tests.support.virtual import virtual_time
 from tests.support.websocket_peer import (
     BINARY,
@@ -69,7 +69,7 @@ class Inner:
 
     def __init__(self) -> None:
         self.told: list[object] = []
-        self.stream: WebSocketStream | None = None
+        self.stream: LinkStream | None = None
 
     def data_received(self, data: bytes) -> None:
         self.told.append(data)
@@ -87,9 +87,9 @@ class Inner:
         self.stream.close()
 
 
-def joined(*, client: bool = False) -> tuple[WebSocketStream, Line, Inner]:
+def joined(*, client: bool = False) -> tuple[LinkStream, Line, Inner]:
     line, inner = Line(), Inner()
-    inner.stream = WebSocketStream(line, cast(WireSocket, inner), client=client)
+    inner.stream = LinkStream(line, cast(WireSocket, inner), client)
     return inner.stream, line, inner
 
 
@@ -124,7 +124,7 @@ def test_we_close_and_the_peer_answers() -> None:
     assert line.reading
     assert (line.state, stream.is_closing()) == ("open", True)
     reader = FrameReader(masked=True)
-    assert reader.read(line.written) == b""
+    assert reader.read(line.written) == []
     assert reader.closed == 1000
     # What comes before the answer is not wanted any more.
     stream.data_received(ws_frame(BINARY, b"x", mask=None) + ws_frame(PING, mask=None))
@@ -179,7 +179,7 @@ async def test_who_breaks_the_rules_and_does_not_read_has_so_long() -> None:
         line, owner = Plain(), Teller()
         options = StreamOptions(write_timeout=3.0, high_water=9)
         wire_socket = WireSocket(owner, options, asyncio.get_running_loop())
-        stream = WebSocketStream(line, wire_socket, client=False)
+        stream = LinkStream(line, wire_socket, client=False)
         wire_socket.connection_made(stream)
         stream.data_received(ws_frame(BINARY, PREAMBLE) + broken)
         assert line.state == "closed"
