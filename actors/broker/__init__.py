@@ -18,6 +18,7 @@ from .local._handlers import (
 )
 from .local._served import ServiceWorker
 from .local._service import Handling, Incoming, Outlet
+from .local._typed_handlers import TypedHandlers
 from .table._events import BrokerEvent, EventKind, Events, Subscription
 from .table._explain import Mismatch, Resolution
 from .table._index import TagIndexWorker
@@ -57,6 +58,7 @@ __all__ = [
     "ServiceWorker",
     "Subscription",
     "TagIndexWorker",
+    "TypedHandlers",
     "Unicast",
     "exchange_of",
     "route_of",

@@ -51,7 +51,9 @@ def test_there_are_examples_of_each_kind() -> None:
         "routing_session",
         "routing_transports",
         "services_of_a_node",
+        "synchronous_client",
         "typed_payloads",
+        "typed_service",
         "typed_pipeline",
         "worker_as_destination",
     }

@@ -1,10 +1,13 @@
-"""A client of brokers: requesters, and destinations made of handlers."""
+"""A client of brokers: requesters, and destinations made of handlers; asynchronous or blocking."""
 
+from ._background import BackgroundClient, BlockingElements
 from ._client import Client, ClientStatistics, connect
 from ._errors import RequestCanceled, RequestRejected
 from ._options import ClientOptions
 
 __all__ = [
+    "BackgroundClient",
+    "BlockingElements",
     "Client",
     "ClientOptions",
     "ClientStatistics",

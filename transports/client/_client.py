@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, cast, overload
 from uuid import UUID
 
+from ...actors._values import reader, writer
 from ...actors.broker import Answer, Handlers
 from ...actors.broker.local._service import as_bytes
 from ...protocol.broker import Dialect
 from ...protocol.options import Count, check_timeout, check_value
+from ...protocol.payloads import CBOR, Codec
 from ...protocol.rsocket import FrameType
 from ._calls import Calls, Tries
 from ._dial import Place, parse_place
@@ -24,7 +28,12 @@ from ._pending_response import PendingResponse
 from ._pool import Pool
 from ._service import Service
 
-__all__ = ["Client", "ClientStatistics", "connect"]
+if TYPE_CHECKING:
+    from ._background import BackgroundClient
+
+__all__ = ["UNSET", "Client", "ClientStatistics", "Timeout", "connect"]
+
+T = TypeVar("T")
 
 
 class _Unset(Enum):
@@ -33,7 +42,7 @@ class _Unset(Enum):
     UNSET = "the option"
 
 
-_UNSET: Final = _Unset.UNSET
+UNSET: Final = _Unset.UNSET
 _OPTIONS: Final = ClientOptions()
 Timeout: TypeAlias = float | _Unset | None
 
@@ -150,6 +159,18 @@ class Client:
         self._pool: Pool | None = None
         self._made: Calls | None = None
 
+    def in_background(
+        self, *, loop_factory: Callable[[], AbstractEventLoop] | None = None
+    ) -> BackgroundClient:
+        """Return the client with blocking calls, on a thread of its own; instead of `async with`.
+
+        Args:
+            loop_factory: Function that makes the event loop; uvloop's where it is installed.
+        """
+        from ._background import BackgroundClient
+
+        return BackgroundClient(self, loop_factory=loop_factory)
+
     @property
     def route_ids(self) -> tuple[UUID, ...]:
         """The route ids of the connections; the first is the origin of requests."""
@@ -222,7 +243,7 @@ class Client:
         *,
         route: str = "",
         entries: Entries = (),
-        timeout: Timeout = _UNSET,
+        timeout: Timeout = UNSET,
     ) -> Answer:
         """Send a request, and return its one answer (request/response).
 
@@ -259,6 +280,59 @@ class Client:
         )
         return cast(Answer, answer)
 
+    @overload
+    async def request_value(
+        self,
+        destination: Destination,
+        value: Any,
+        kind: type[T],
+        *,
+        codec: Codec = CBOR,
+        route: str = "",
+        timeout: Timeout = UNSET,
+    ) -> T: ...
+    @overload
+    async def request_value(
+        self,
+        destination: Destination,
+        value: Any,
+        kind: Any,
+        *,
+        codec: Codec = CBOR,
+        route: str = "",
+        timeout: Timeout = UNSET,
+    ) -> Any: ...
+    async def request_value(
+        self,
+        destination: Destination,
+        value: Any,
+        kind: Any,
+        *,
+        codec: Codec = CBOR,
+        route: str = "",
+        timeout: Timeout = UNSET,
+    ) -> Any:
+        """Send a value, and return the value of the answer, as the client of `TypedHandlers`.
+
+        Args:
+            destination: As for `request`, and so are route and timeout.
+            value: The value; any that `msgspec` or the codec can encode.
+            kind: The type of the answer, which is checked.
+            codec: The codec of both.
+            route: The route name for the destination.
+            timeout: Seconds for the request.
+
+        Raises:
+            PayloadError: The value cannot be encoded, and was not sent. Or the answer is not of
+                the type; then the request has been handled.
+            MissingExtra: `msgspec` is not installed.
+            OnwardError: As `request`. `DestinationError` with the code INVALID: the value is not
+                of the type that the destination takes.
+        """
+        read = reader(kind, codec)
+        data = writer(codec)(value)
+        return read((await self.request(destination, data, route=route, timeout=timeout)).data)
+
     async def send(
         self,
         destination: Destination,
@@ -267,7 +341,7 @@ class Client:
         *,
         route: str = "",
         entries: Entries = (),
-        timeout: Timeout = _UNSET,
+        timeout: Timeout = UNSET,
     ) -> None:
         """Send a request without an answer (fire-and-forget).
 
@@ -290,7 +364,7 @@ class Client:
         *,
         route: str = "",
         entries: Entries = (),
-        timeout: Timeout = _UNSET,
+        timeout: Timeout = UNSET,
     ) -> None:
         """Send a metadata push, which has neither data nor an answer. See `send`."""
         wrapped = self._metadata(destination, metadata, route, entries)
@@ -306,8 +380,8 @@ class Client:
         *,
         route: str = "",
         entries: Entries = (),
-        timeout: Timeout = _UNSET,
-        element_timeout: Timeout = _UNSET,
+        timeout: Timeout = UNSET,
+        element_timeout: Timeout = UNSET,
     ) -> AsyncGenerator[Answer]:
         """Return the elements of a request/stream as an asynchronous generator.
 
@@ -335,6 +409,58 @@ class Client:
         patience = self._patience(timeout, element_timeout)
         return stream_elements(self._calls, _tries(destination), data, wrapped, patience)
 
+    @overload
+    def stream_values(
+        self,
+        destination: Destination,
+        value: Any,
+        kind: type[T],
+        *,
+        codec: Codec = CBOR,
+        route: str = "",
+        timeout: Timeout = UNSET,
+        element_timeout: Timeout = UNSET,
+    ) -> AsyncGenerator[T]: ...
+    @overload
+    def stream_values(
+        self,
+        destination: Destination,
+        value: Any,
+        kind: Any,
+        *,
+        codec: Codec = CBOR,
+        route: str = "",
+        timeout: Timeout = UNSET,
+        element_timeout: Timeout = UNSET,
+    ) -> AsyncGenerator[Any]: ...
+    async def stream_values(
+        self,
+        destination: Destination,
+        value: Any,
+        kind: Any,
+        *,
+        codec: Codec = CBOR,
+        route: str = "",
+        timeout: Timeout = UNSET,
+        element_timeout: Timeout = UNSET,
+    ) -> AsyncGenerator[Any]:
+        """Send a value, and yield the values of a request/stream.
+
+        See `stream` and `request_value`. An element that is not of the type ends the stream with
+        `PayloadError`.
+        """
+        read = reader(kind, codec)
+        elements = self.stream(
+            destination,
+            writer(codec)(value),
+            route=route,
+            timeout=timeout,
+            element_timeout=element_timeout,
+        )
+        async with aclosing(elements):
+            async for element in elements:
+                yield read(element.data)
+
     def channel(
         self,
         destination: Destination,
@@ -343,8 +469,8 @@ class Client:
         *,
         route: str = "",
         entries: Entries = (),
-        timeout: Timeout = _UNSET,
-        element_timeout: Timeout = _UNSET,
+        timeout: Timeout = UNSET,
+        element_timeout: Timeout = UNSET,
     ) -> AsyncGenerator[Answer]:
         """Send the elements of `source`, and return those of the destination (request/channel).
 
