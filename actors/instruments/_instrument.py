@@ -115,6 +115,9 @@ class Watch:
         """Observe the end of the handler, with the exception it raised, if any. Called once."""
 
 
+_WITHOUT_STEP: Final = Watch.step
+
+
 class Instrument:
     """A base class of instruments. The hooks do nothing by default.
 
@@ -184,6 +187,9 @@ class Instrument:
         """
         return None
 
+    def reply_traced(self, message: Message) -> None:
+        """Observe a message with a tracing text that has reached its request."""
+
     # --- workers ----------------------------------------------------------------------
 
     def worker_suspended(self, worker: Worker) -> None:
@@ -202,9 +208,6 @@ class Instrument:
 
     def request_begun(self, source: Address | None, reply: Address, onward: Route) -> None:
         """Observe a request, with the requester (or `None`), the mailbox and the onward route."""
-
-    def request_answered(self, message: Message) -> None:
-        """Observe the reply to a request."""
 
     def request_ended(self, reply: Address) -> None:
         """Observe the end of a request, with any outcome."""
@@ -247,8 +250,8 @@ _PLAIN: Final = (
     "worker_resumed",
     "worker_stopped",
     "mailbox_nearly_full",
+    "reply_traced",
     "request_begun",
-    "request_answered",
     "request_ended",
     "link_opened",
     "link_connected",
@@ -273,6 +276,7 @@ class Instruments(Instrument):
         traces: Whether one of them observes messages with a tracing text.
         handles: Whether one of them observes each handled message.
         loses: Whether one of them observes dead letters.
+        asks: Whether one of them observes the beginning and the end of requests.
         left: Messages until the next sample.
         broker: The part of one of them for brokers, if there is one.
     """
@@ -292,6 +296,7 @@ class Instruments(Instrument):
         self.traces: Final = bool(self._tracing)
         self.handles: Final = bool(self._handled)
         self.loses: Final = bool(self._users("message_lost"))
+        self.asks: Final = bool(self._users("request_begun") or self._users("request_ended"))
         # The countdowns of the instruments that sample, as they were when `left` was set.
         self._gaps: dict[Instrument, int] = {}
         self._counted = self.left = _NEVER
@@ -371,7 +376,7 @@ class Instruments(Instrument):
         if context is None:
             raise AssertionError("unexpected message without a context")
         traced = TracedMessage(message, context)
-        watches: list[tuple[Instrument, Watch]] = []
+        watches: _Watches | None = None
         for each in self._tracing:
             try:
                 watch = each.message_traced(worker, traced)
@@ -379,16 +384,17 @@ class Instruments(Instrument):
                 self.failed(each, "message_traced", error)
                 continue
             if watch is not None:
-                watches.append((each, watch))
+                if watches is None:
+                    watches = _Watches(self, each, watch)
+                else:
+                    watches.add(each, watch)
             if traced.taken:
-                break
-        if traced.taken:
-            for each, watch in reversed(watches):
-                self._ended(each, watch, None)
-            return None
-        if not watches:
+                if watches is not None:
+                    watches.ended(None)
+                return None
+        if watches is None:
             return handle(traced.message)
-        return self._handle(_Watches(self, watches), traced.message, handle)
+        return self._handle(watches, traced.message, handle)
 
     def watched(
         self, worker: Worker, handle: Callable[[Message], object]
@@ -414,12 +420,6 @@ class Instruments(Instrument):
             return Watched(result, watch)
         watch.ended(None)
         return result
-
-    def _ended(self, instrument: Instrument, watch: Watch, error: BaseException | None) -> None:
-        try:
-            watch.ended(error)
-        except Exception as fault:  # noqa: BLE001 - of foreign code
-            self.failed(instrument, "ended", fault)
 
     def message_handled(
         self, worker: Worker, message: Message, seconds: float, error: BaseException | None
@@ -485,33 +485,51 @@ class _Handled(Watch):
 
 
 class _Watches(Watch):
-    """The hooks of several instruments around the handling of one message."""
+    """The hooks of one or several instruments around the handling of one message."""
 
-    __slots__ = ("_all", "_instruments")
+    __slots__ = ("_first", "_instruments", "_others", "_owner")
 
-    def __init__(self, instruments: Instruments, watches: list[tuple[Instrument, Watch]]) -> None:
+    def __init__(self, instruments: Instruments, owner: Instrument, first: Watch) -> None:
         self._instruments = instruments
-        self._all = watches
+        self._owner = owner
+        self._first = first
+        self._others: list[tuple[Instrument, Watch]] | None = None
+
+    def add(self, owner: Instrument, watch: Watch) -> None:
+        """Add the hooks of another instrument, within those before."""
+        if self._others is None:
+            self._others = []
+        self._others.append((owner, watch))
+
+    def _all(self) -> list[tuple[Instrument, Watch]]:
+        return [(self._owner, self._first), *(self._others or ())]
 
     def step(self) -> AbstractContextManager[object]:
-        steps: ExitStack | None = None
-        for each, watch in self._all:
-            if type(watch).step is Watch.step:
-                continue
-            steps = ExitStack() if steps is None else steps
+        if self._others is None and type(self._first).step is _WITHOUT_STEP:
+            return _NO_STEP
+        steps = ExitStack()
+        for each, watch in self._all():
             try:
                 steps.enter_context(watch.step())
             except Exception as error:  # noqa: BLE001 - of foreign code
                 self._instruments.failed(each, "step", error)
-        return _NO_STEP if steps is None else steps
+        return steps
 
     def suspended(self) -> None:
-        for each, watch in self._all:
+        for each, watch in self._all():
             try:
                 watch.suspended()
             except Exception as error:  # noqa: BLE001 - of foreign code
                 self._instruments.failed(each, "suspended", error)
 
     def ended(self, error: BaseException | None) -> None:
-        for each, watch in reversed(self._all):
-            self._instruments._ended(each, watch, error)
+        if self._others is not None:
+            for each, watch in reversed(self._others):
+                self._end(each, watch, error)
+        self._end(self._owner, self._first, error)
+
+    def _end(self, instrument: Instrument, watch: Watch, error: BaseException | None) -> None:
+        try:
+            watch.ended(error)
+        except Exception as fault:  # noqa: BLE001 - of foreign code
+            self._instruments.failed(instrument, "ended", fault)

@@ -105,9 +105,11 @@ class Reply(Target):
             back = message[1]
             # The test of the last address spares most answers the call.
             reply = read_error_reply(message) if back and back[-1][1] == _ERRORS else None
-            instruments = self._router.instruments
-            if instruments is not None:
-                instruments.request_answered(message)
+            context = message[4]
+            if context is not None and context[1] is not None:
+                instruments = self._router.instruments
+                if instruments is not None:
+                    instruments.reply_traced(message)
             if reply is None:
                 self.future.set_result(message)
             else:
@@ -231,12 +233,13 @@ class Requests:
         instruments = router.instruments
         if instruments is not None and source is None and instruments.samples:
             context = router.entering(instruments, context)
+        asking = instruments if instruments is not None and instruments.asks else None
         address = router.random_address()
         router.table[address] = reply
         self.count += 1
         try:
-            if instruments is not None:
-                instruments.request_begun(source, address, onward)
+            if asking is not None:
+                asking.request_begun(source, address, onward)
             message = _new(Message, (onward, (address,), payload, source, context))
             try:
                 router.route_now(message)
@@ -262,8 +265,8 @@ class Requests:
             deadlines.pop(reply, None)
             if not patience.shared:
                 patience.cancel()
-            if instruments is not None:
-                instruments.request_ended(address)
+            if asking is not None:
+                asking.request_ended(address)
 
     def fail(self, address: Address, error: OnwardError) -> bool:
         """Raise an error in the request that waits at an address; return whether there is one."""

@@ -420,7 +420,10 @@ class Router(Undeliverable):
         back: Route = () if return_route == () else self.route_of(return_route)
         instruments = self.instruments
         if instruments is not None and instruments.samples:
-            context = self.entering(instruments, context)
+            # As `entering`; the call would be a tenth of the cost.
+            instruments.left = left = instruments.left - 1
+            if left <= 0:
+                context = instruments.sampled(context, here=get_ident() == self.thread_id)
         message = Message(self.route_of(route), back, payload, None, context)
         if context is not None and context[4] is not None:
             self._carry_outside(message)

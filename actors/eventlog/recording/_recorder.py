@@ -164,7 +164,7 @@ class Recorder(Instrument):
         """Return messages that have arrived over a link, with their marks for this node."""
         return self.messages.arrive(messages, waits_for)
 
-    def request_answered(self, message: Message) -> None:
+    def reply_traced(self, message: Message) -> None:
         """Record that a reply has reached its request."""
         self.messages.answered(message)
 
