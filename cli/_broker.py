@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..actors import DiagnosticsOptions, LimitReached, Node
-from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
+from ..actors.broker import (
+    MANAGEMENT_SERVICE,
+    Broker,
+    BrokerOptions,
+    ChoiceOptions,
+    MulticastOptions,
+    WaitingOptions,
+)
 from ..actors.tracing import HopTracer
 from ..protocol import counted
 from ..protocol.broker import SnapshotRoute
@@ -98,7 +105,7 @@ def add_command(commands: Commands) -> None:
         "--no-route-timeout",
         metavar="SECONDS",
         type=seconds,
-        default=_OPTIONS.no_route_timeout,
+        default=_OPTIONS.waiting.no_route_timeout,
         help="how long a request without its own limit waits for a destination; 0 rejects "
         "at once (default %(default)s)",
     )
@@ -106,7 +113,7 @@ def add_command(commands: Commands) -> None:
         "--max-wait",
         metavar="SECONDS",
         type=seconds,
-        default=_OPTIONS.max_wait,
+        default=_OPTIONS.waiting.max_wait,
         help="how long any request waits at most, whatever its own limit (default %(default)s)",
     )
     parser.add_argument(
@@ -127,14 +134,14 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--method",
         metavar="NAME",
-        default=_OPTIONS.method,
+        default=_OPTIONS.choice.method,
         help="the method for unicast requests that name none: round-robin, "
         "random, least-outstanding, peak-ewma, weighted, or a plug-in (default %(default)s)",
     )
     parser.add_argument(
         "--shard-method",
         metavar="NAME",
-        default=_OPTIONS.shard_method,
+        default=_OPTIONS.choice.shard_method,
         help="the same for shard requests: rendezvous, jump, bounded-ring, modulo, or a plug-in "
         "(default %(default)s)",
     )
@@ -142,7 +149,7 @@ def add_command(commands: Commands) -> None:
         "--multicast-on-leave",
         type=word("quiet", "error"),
         choices=("quiet", "error"),
-        default=_OPTIONS.multicast_on_leave,
+        default=_OPTIONS.multicast.on_leave,
         help="what happens to a multicast when a destination leaves before it has answered: go on "
         "with the others, or end it with an error (default %(default)s)",
     )
@@ -291,14 +298,14 @@ def _command(arguments: argparse.Namespace) -> None:
     set_up_log(arguments.log)
     check_event_log(arguments)
     options = BrokerOptions(
-        no_route_timeout=arguments.no_route_timeout,
-        max_wait=arguments.max_wait,
         expected_seconds=arguments.expect_for,
-        method=arguments.method,
-        shard_method=arguments.shard_method,
-        multicast_on_leave=arguments.multicast_on_leave,
         management=arguments.management,
         express_path=arguments.express_path,
+        waiting=WaitingOptions(
+            no_route_timeout=arguments.no_route_timeout, max_wait=arguments.max_wait
+        ),
+        choice=ChoiceOptions(method=arguments.method, shard_method=arguments.shard_method),
+        multicast=MulticastOptions(on_leave=arguments.multicast_on_leave),
     )
     uris: list[str] = arguments.listen or [DEFAULT_URI]
     listening = _listening(arguments, uris)

@@ -23,7 +23,7 @@ from functools import partial
 from uuid import UUID
 
 from onward.actors import Node
-from onward.actors.broker import Broker, BrokerOptions, Handlers, Request
+from onward.actors.broker import Broker, BrokerOptions, ChoiceOptions, Handlers, Request
 from onward.protocol.broker import Balancer, Candidate
 from onward.transports.client import Client, connect
 
@@ -65,7 +65,7 @@ class Press:
 
 # --8<-- [start:main]
 async def main() -> None:
-    options = BrokerOptions(balancers={"fill-up": FillUp}, method="fill-up")
+    options = BrokerOptions(choice=ChoiceOptions(balancers={"fill-up": FillUp}, method="fill-up"))
     async with Node("edge") as node:
         broker = await Broker.attach(node, options)
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)

@@ -29,7 +29,7 @@ from rsocket.rsocket_client import RSocketClient
 from rsocket.transports.tcp import TransportTCP
 
 from onward.actors import Node, Worker
-from onward.actors.broker import Broker, BrokerOptions
+from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.protocol import Message, NoRoute
 from onward.protocol.broker import (
     MIME_BROKER_FRAME,
@@ -87,7 +87,9 @@ async def client_asks(client: AwaitableRSocket, what: bytes) -> None:
 async def main() -> None:
     async with Node() as node:
         # By default a request waits five seconds for a destination to come.
-        broker = await Broker.attach(node, BrokerOptions(no_route_timeout=0.0))
+        broker = await Broker.attach(
+            node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0))
+        )
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
 
         worker = await node.start(Stock)

@@ -4,7 +4,7 @@ from ._broker import Broker, Registration
 from ._exchange import Exchange, MergeRules, Merging, exchange_of
 from ._management import MANAGEMENT_SERVICE
 from ._multicast import Multicast
-from ._options import BrokerOptions
+from ._options import BrokerOptions, ChoiceOptions, MulticastOptions, WaitingOptions
 from ._reports import BrokerStatistics
 from ._unicast import Unicast
 from .local._handlers import (
@@ -35,6 +35,7 @@ __all__ = [
     "BrokerOptions",
     "BrokerRoute",
     "BrokerStatistics",
+    "ChoiceOptions",
     "Destination",
     "EventKind",
     "Events",
@@ -48,6 +49,7 @@ __all__ = [
     "Merging",
     "Mismatch",
     "Multicast",
+    "MulticastOptions",
     "Outlet",
     "Registration",
     "Request",
@@ -60,6 +62,7 @@ __all__ = [
     "TagIndexWorker",
     "TypedHandlers",
     "Unicast",
+    "WaitingOptions",
     "exchange_of",
     "route_of",
 ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ...protocol.broker import LATENCY_DECAY, MAX_STICKY, Balancer, Sharding, parse_key
 from ...protocol.options import Count, Seconds, SecondsOrZero, Size, check_options
 
-__all__ = ["BrokerOptions"]
+__all__ = ["BrokerOptions", "ChoiceOptions", "MulticastOptions", "WaitingOptions"]
 
 
 def _none() -> dict[str, Any]:
@@ -17,38 +17,48 @@ def _none() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerOptions:
-    """Limits and choices of a broker that the specification leaves open.
+class WaitingOptions:
+    """The limits of requests that wait for a destination.
 
     Attributes:
         no_route_timeout: How long a request waits for a destination that carries its tags, in
             seconds; then it is REJECTED. 0 rejects at once; `None` waits for `max_wait`. A request
             may ask for another time.
         max_wait: Most seconds that any request waits for a destination; then it is REJECTED.
-        max_waiters: Most requests that may wait for a route; one more is REJECTED at once. A source
-            (the address of a peer, the /64 network for IPv6, the user of a Unix socket) may have no
-            more waiting requests than there are free places. Nor may a query, except for sources
-            with less than their part of the free places. So one source or one query alone gets half
-            of the places.
-        max_waiting_bytes: Most bytes that the waiting requests may hold together, with fragments
-            that arrive while they wait; a request that would exceed it is REJECTED at once. So is a
+        max_messages: Most requests that may wait for a route; one more is REJECTED at once. A
+            source (the address of a peer, the /64 network for IPv6, the user of a Unix socket) may
+            have no more waiting requests than there are free places. Nor may a query, except for
+            sources with less than their part of the free places. So one source or one query alone
+            gets half of the places.
+        max_bytes: Most bytes that the waiting requests may hold together, with fragments that
+            arrive while they wait; a request that would exceed it is REJECTED at once. So is a
             request with which its source would hold more than is free.
-        max_waiters_per_peer: Most waiting requests of one connection; one more is REJECTED at once.
-            When a connection ends, its waiting requests without an answer are REJECTED as well.
-        max_waiting_bytes_per_peer: Most bytes that the waiting requests of one connection may hold
+        max_messages_per_peer: Most waiting requests of one connection; one more is REJECTED at
+            once. When a connection ends, its waiting requests without an answer are REJECTED as
+            well.
+        max_bytes_per_peer: Most bytes that the waiting requests of one connection may hold
             together; a request that would exceed it is REJECTED at once.
-        max_routes: Most routes in the table, expected ones included. A registration beyond it is
-            refused, or takes the place of an expected destination.
-        expected_seconds: How long destinations loaded from a table are expected, in seconds; then
-            they are forgotten. While one that carries its tags is expected, a request waits for
-            `max_wait` and not for `no_route_timeout`.
-        max_queries: Most tag queries with remembered candidates and position. The oldest is
-            forgotten; its round robin starts again. Queries of over 1024 bytes are not remembered;
-            they share one position.
-        max_mailbox: Most messages waiting for one route, or for the tag index or a forwarder; one
-            more is REJECTED.
-        tombstone_seconds: How long a removed route is remembered, in seconds, so that a late update
-            cannot revive it.
+
+    Raises:
+        ValueError: A number is below 0.
+    """
+
+    no_route_timeout: SecondsOrZero | None = 5.0
+    max_wait: SecondsOrZero = 300.0
+    max_messages: Size = 10_000
+    max_bytes: Size = 64 * 1024 * 1024
+    max_messages_per_peer: Size = 5_000
+    max_bytes_per_peer: Size = 32 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceOptions:
+    """The methods that choose a destination among several, and their limits.
+
+    Attributes:
         method: The method for unicast requests that name no method, or an unknown one:
             `round-robin`, `random`, `least-outstanding`, `peak-ewma`, `weighted`, or a plug-in.
         shard_method: The same for shard requests: `rendezvous`, `jump`, `bounded-ring`, `modulo`,
@@ -61,10 +71,39 @@ class BrokerOptions:
             used.
         max_placed: Most destinations in all placements kept for shard queries. At the limit the
             placement least recently used is forgotten, and prepared anew on its next use.
-        multicast_on_leave: The effect of a destination that leaves before it has answered a
-            multicast in full: `quiet` goes on with the others, `error` ends the multicast CANCELED.
-        multicast_window: Most elements that a destination of a multicast may be ahead of the
-            requester, and, in a channel, the requester of the slowest destination.
+        latency_decay: Seconds without a slower answer after which an old latency counts no more
+            than a third.
+        weight_tag: The key, in text form, of the tag with a destination's weight. The weight is a
+            decimal number of 0 or more; any other value counts as 1.
+
+    Raises:
+        ValueError: A number is below its minimum of 0 or 1.
+        AddressError: `weight_tag` is not a key.
+    """
+
+    method: str = "round-robin"
+    shard_method: str = "rendezvous"
+    balancers: Mapping[str, Callable[[], Balancer]] = field(default_factory=_none)
+    shard_methods: Mapping[str, Callable[[], Sharding]] = field(default_factory=_none)
+    max_sticky: Count = MAX_STICKY
+    max_placed: Size = 1_000_000
+    latency_decay: Seconds = LATENCY_DECAY
+    weight_tag: str = "weight"
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        parse_key(self.weight_tag)
+
+
+@dataclass(frozen=True, slots=True)
+class MulticastOptions:
+    """The limits of multicast requests.
+
+    Attributes:
+        on_leave: The effect of a destination that leaves before it has answered a multicast in
+            full: `quiet` goes on with the others, `error` ends the multicast CANCELED.
+        window: Most elements that a destination of a multicast may be ahead of the requester, and,
+            in a channel, the requester of the slowest destination.
         max_held: Most bytes of responses held for one multicast; then it is CANCELED. Each
             destination gets credit for its share, by the size of its largest element so far, and
             for one element at least: one element of each destination must fit. Also most bytes of
@@ -74,12 +113,48 @@ class BrokerOptions:
         max_held_total: Most bytes held for all multicasts together. A multicast that would exceed
             it is CANCELED; copies of large frames wait. The copies for one source of requesters may
             not take more than is free.
-        multicast_patience: How long, in seconds, a destination of a multicast may hold up the
-            others or leave held elements unread; then it counts as gone.
-        latency_decay: Seconds without a slower answer after which an old latency counts no more
-            than a third.
-        weight_tag: The key, in text form, of the tag with a destination's weight. The weight is a
-            decimal number of 0 or more; any other value counts as 1.
+        patience: How long, in seconds, a destination of a multicast may hold up the others or leave
+            held elements unread; then it counts as gone.
+
+    Raises:
+        ValueError: A number is below its minimum of 0 or 1.
+    """
+
+    on_leave: Literal["quiet", "error"] = "quiet"
+    window: Count = 32
+    max_held: Size = 16 * 1024 * 1024
+    max_held_total: Size = 256 * 1024 * 1024
+    patience: SecondsOrZero = 5.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+_WAITING: Final = WaitingOptions()
+_CHOICE: Final = ChoiceOptions()
+_MULTICAST: Final = MulticastOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """Limits and choices of a broker that the specification leaves open.
+
+    Attributes:
+        waiting: The limits of requests that wait for a destination.
+        choice: The methods that choose a destination among several.
+        multicast: The limits of multicast requests.
+        max_routes: Most routes in the table, expected ones included. A registration beyond it is
+            refused, or takes the place of an expected destination.
+        expected_seconds: How long destinations loaded from a table are expected, in seconds; then
+            they are forgotten. While one that carries its tags is expected, a request waits for
+            `WaitingOptions.max_wait` and not for `no_route_timeout`.
+        max_queries: Most tag queries with remembered candidates and position. The oldest is
+            forgotten; its round robin starts again. Queries of over 1024 bytes are not remembered;
+            they share one position.
+        max_mailbox: Most messages waiting for one route, or for the tag index or a forwarder; one
+            more is REJECTED.
+        tombstone_seconds: How long a removed route is remembered, in seconds, so that a late update
+            cannot revive it.
         max_watchers: Most subscriptions to the broker's events at a time; one more is refused.
             Through the management service one connection may have half as many, plus 8.
         max_events: Most events kept for a slow subscription; then the oldest is lost, and the next
@@ -95,33 +170,16 @@ class BrokerOptions:
 
     Raises:
         ValueError: A number is below its minimum of 0 or 1.
-        AddressError: `weight_tag` is not a key.
     """
 
-    no_route_timeout: SecondsOrZero | None = 5.0
-    max_wait: SecondsOrZero = 300.0
-    max_waiters: Size = 10_000
-    max_waiting_bytes: Size = 64 * 1024 * 1024
-    max_waiters_per_peer: Size = 5_000
-    max_waiting_bytes_per_peer: Size = 32 * 1024 * 1024
+    waiting: WaitingOptions = _WAITING
+    choice: ChoiceOptions = _CHOICE
+    multicast: MulticastOptions = _MULTICAST
     max_routes: Count = 1_000_000
     max_queries: Count = 10_000
     max_mailbox: Count = 10_000
     tombstone_seconds: SecondsOrZero = 60.0
     expected_seconds: SecondsOrZero = 600.0
-    method: str = "round-robin"
-    shard_method: str = "rendezvous"
-    balancers: Mapping[str, Callable[[], Balancer]] = field(default_factory=_none)
-    shard_methods: Mapping[str, Callable[[], Sharding]] = field(default_factory=_none)
-    max_sticky: Count = MAX_STICKY
-    max_placed: Size = 1_000_000
-    multicast_on_leave: Literal["quiet", "error"] = "quiet"
-    multicast_window: Count = 32
-    max_held: Size = 16 * 1024 * 1024
-    max_held_total: Size = 256 * 1024 * 1024
-    multicast_patience: SecondsOrZero = 5.0
-    latency_decay: Seconds = LATENCY_DECAY
-    weight_tag: str = "weight"
     max_watchers: Count = 100
     max_events: Count = 1000
     max_reports: Count = 1000
@@ -130,4 +188,3 @@ class BrokerOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        parse_key(self.weight_tag)

@@ -15,7 +15,7 @@ from rsocket.rsocket_client import RSocketClient
 from rsocket.transports.tcp import TransportTCP
 
 from onward.actors import Node, Worker
-from onward.actors.broker import Broker, BrokerOptions
+from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.protocol import Message, NoRoute
 from onward.protocol.broker import MIME_BROKER_FRAME, AddressFrame, Dialect, RoutingType, make_tags
 
@@ -54,7 +54,7 @@ async def main() -> None:
 # --8<-- [start:nobody]
 async def nobody() -> None:
     async with Node() as node:
-        await Broker.attach(node, BrokerOptions(no_route_timeout=0.0))
+        await Broker.attach(node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0)))
         try:
             await node.request("32#service=shop region=moon", b"cheese")
         except NoRoute as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from ...actors.broker import BrokerOptions
+from ...actors.broker import ChoiceOptions
 from ...actors.broker._broker import RESERVED_SERVICES
 from ...actors.broker.table._methods import Methods
 from ...protocol import AddressError
@@ -28,8 +28,8 @@ __all__ = ["ASKED", "Code", "MethodSet", "Question", "is_own", "read_question"]
 ASKED: Final = ("text", "routing", "method")
 """The columns of `dim_tagset` that make a question."""
 
-DEFAULT_UNICAST: Final = BrokerOptions().method
-DEFAULT_SHARD: Final = BrokerOptions().shard_method
+DEFAULT_UNICAST: Final = ChoiceOptions().method
+DEFAULT_SHARD: Final = ChoiceOptions().shard_method
 
 
 class Code(IntEnum):
@@ -111,8 +111,8 @@ class MethodSet:
     """The methods of one side of a rehearsal, as a broker with these options would have them.
 
     Args:
-        unicast: `BrokerOptions.method`; `None` for the default.
-        shard: `BrokerOptions.shard_method`; `None` for the default.
+        unicast: `ChoiceOptions.method`; `None` for the default.
+        shard: `ChoiceOptions.shard_method`; `None` for the default.
 
     Raises:
         BadMethod: There is no method of the name.
@@ -121,7 +121,7 @@ class MethodSet:
     def __init__(self, unicast: str | None, shard: str | None) -> None:
         options = {"method": unicast or DEFAULT_UNICAST, "shard_method": shard or DEFAULT_SHARD}
         try:
-            self._methods: Final = Methods(BrokerOptions(**options))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - both are texts
+            self._methods: Final = Methods(ChoiceOptions(**options))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - both are texts
         except ValueError as error:
             name = unicast if f"{unicast!r}" in str(error) else shard
             raise BadMethod(str(name), str(error).rpartition(" of ")[2]) from None

@@ -110,9 +110,9 @@ def replay(
         tagsets: The table `dim_tagset`.
         table: The current table: a snapshot, or lines of JSON.
         candidate: The candidate table.
-        shard_old: The current `BrokerOptions.shard_method`, for requests that name no method.
+        shard_old: The current `ChoiceOptions.shard_method`, for requests that name no method.
         shard_new: The candidate; `None` for no change.
-        method_old: The current `BrokerOptions.method`, for requests that name no method.
+        method_old: The current `ChoiceOptions.method`, for requests that name no method.
         method_new: The candidate; `None` for no change.
 
     Raises:

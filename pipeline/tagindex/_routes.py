@@ -133,7 +133,7 @@ def routes_of_events(
     """Return the destinations registered at a time, by a log: the columns of `ROUTE_ROWS`.
 
     Tags are a list, as a key may have several values. The weight is read from the tag `weight`,
-    the default of `BrokerOptions.weight_tag`.
+    the default of `ChoiceOptions.weight_tag`.
 
     A destination was registered if it had come, or changed its tags, and had not left since. The
     order is that of the broker's log, not of its clock. One broker that has the destination

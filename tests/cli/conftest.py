@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from onward.actors import Node
-from onward.actors.broker import Broker, BrokerOptions
+from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from tests.support.commands import Far, Silent
 from tests.support.workers import Echo
 
@@ -31,7 +31,9 @@ def broker() -> Iterator[str]:
 
         async def start() -> str:
             node = background.node
-            broker = await Broker.attach(node, BrokerOptions(no_route_timeout=0.0))
+            broker = await Broker.attach(
+                node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0))
+            )
             worker = await node.start(Echo, address="store")
             broker.register(worker, service="store", tags={"region": "eu"})
             listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)

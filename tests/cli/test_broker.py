@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, ChoiceOptions, MulticastOptions, WaitingOptions
 from onward.cli import _broker, main
 from onward.cli._broker import Listening, serve
 from onward.cli._client import ask_broker
@@ -101,7 +101,7 @@ def test_its_limits_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     words += ("--proxy", "10.0.0.5", "--proxy", "unix")
     options, listening = flags(*words, monkeypatch=monkeypatch)
-    assert options == BrokerOptions(no_route_timeout=0.0, management=False)
+    assert options == BrokerOptions(management=False, waiting=WaitingOptions(no_route_timeout=0.0))
     assert listening == Listening(LinkOptions(max_connections=7, proxies=("10.0.0.5", "unix")))
 
 
@@ -290,7 +290,9 @@ def test_how_it_chooses_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--method", "peak-ewma", "--shard-method", "jump", "--max-wait", "9")
     options, _ = flags(*words, "--multicast-on-leave", "error", monkeypatch=monkeypatch)
     assert options == BrokerOptions(
-        method="peak-ewma", shard_method="jump", max_wait=9.0, multicast_on_leave="error"
+        choice=ChoiceOptions(method="peak-ewma", shard_method="jump"),
+        waiting=WaitingOptions(max_wait=9.0),
+        multicast=MulticastOptions(on_leave="error"),
     )
 
 
@@ -311,7 +313,7 @@ def test_a_number_of_connections_is_at_least_one(
 
 async def test_it_can_keep_its_table_to_itself() -> None:
     stop = Stop()
-    options = BrokerOptions(no_route_timeout=0.0, management=False)
+    options = BrokerOptions(management=False, waiting=WaitingOptions(no_route_timeout=0.0))
     with printed() as output:
         serving = asyncio.create_task(serve(stop, [ANY], options, quiet=True))
         uri = (await output.line()).removeprefix("listening ")

@@ -13,7 +13,14 @@ from collections.abc import Iterator
 import pytest
 
 from onward.actors import Node, Worker
-from onward.actors.broker import ApplicationError, Broker, BrokerOptions, Handlers, Request
+from onward.actors.broker import (
+    ApplicationError,
+    Broker,
+    BrokerOptions,
+    Handlers,
+    Request,
+    WaitingOptions,
+)
 from onward.cli import main
 from onward.cli._status import Status
 from onward.protocol import Message
@@ -213,7 +220,9 @@ def shop() -> Iterator[str]:
     with Node.in_background("shop") as background:
 
         async def start() -> str:
-            broker = await Broker.attach(background.node, BrokerOptions(no_route_timeout=0.0))
+            broker = await Broker.attach(
+                background.node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0))
+            )
             for region in ("eu", "us"):
                 broker.serve(handlers, service="orders", tags={"region": region})
             return (await background.node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)).uri

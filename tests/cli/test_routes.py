@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from onward.actors import Node
-from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
+from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions, WaitingOptions
 from onward.cli import _client, _routes, main
 from onward.cli._client import ask_broker
 from onward.cli._routes import show
@@ -117,7 +117,7 @@ def test_a_peer_that_is_no_broker(greeting: bytes, capsys: pytest.CaptureFixture
 async def test_a_broker_that_refuses() -> None:
     async with Node() as node:
         # Without its own destination a broker has nobody who can answer.
-        options = BrokerOptions(no_route_timeout=0.0, management=False)
+        options = BrokerOptions(management=False, waiting=WaitingOptions(no_route_timeout=0.0))
         broker = await Broker.attach(node, options)
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
         with pytest.raises(CommandError, match="does not tell its routes: its management is off"):

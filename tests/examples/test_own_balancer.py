@@ -47,8 +47,8 @@ def test_it_is_found_as_an_entry_point(tmp_path: Path) -> None:
     (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {target}\n")
 
     program = (
-        "from onward.actors.broker import Broker, BrokerOptions\n"
-        f"Broker(BrokerOptions(method={name!r}))\n"
+        "from onward.actors.broker import Broker, BrokerOptions, ChoiceOptions\n"
+        f"Broker(BrokerOptions(choice=ChoiceOptions(method={name!r})))\n"
         "print('known')"
     )
     found = run(tmp_path, program)

@@ -79,7 +79,7 @@ class Legs:
     may have more than is free. A copy without a byte read for `UNTOUCHED` seconds no longer counts
     for `max_held`, so that the destinations that read need not wait for the others. As long as
     such copies fill no more than a quarter of `max_held_total`, that limit alone counts them. A
-    destination that reads nothing for `multicast_patience` with a backlog above `high_water` is
+    destination that reads nothing for `patience` with a backlog above `high_water` is
     given up.
 
     Args:

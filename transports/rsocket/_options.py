@@ -77,9 +77,9 @@ class LinkOptions:
             its largest requests are REJECTED instead.
         max_multicast_held: Most bytes held for all multicasts of one requester, with the cost of
             their objects. The multicast that would exceed it is CANCELED. Copies of large frames
-            wait, and are CANCELED if they find no room for `multicast_patience`. Copies without a
-            byte read for 0.2 s do not count here as long as they fill less than a quarter of
-            `max_held_total`.
+            wait, and are CANCELED if they find no room for `MulticastOptions.patience`. Copies
+            without a byte read for 0.2 s do not count here as long as they fill less than a
+            quarter of `max_held_total`.
         frame_timeout: Seconds from the first byte of a frame to its last, before the connection
             is closed; time in which it is not read does not count.
         max_unfinished: Most bytes of unfinished frames and WebSocket messages of all connections

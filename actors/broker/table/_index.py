@@ -106,16 +106,16 @@ class TagIndexWorker(Worker):
         self.table: RoutingTable[BrokerRoute] = RoutingTable(
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
-        self._methods = methods = Methods(options)
+        self._methods = methods = Methods(options.choice)
         self._selectors = Selectors(self.table.queries, methods, options.max_queries)
-        self.choice = Choice(options.max_sticky, options.max_placed, self._now)
+        self.choice = Choice(options.choice.max_sticky, options.choice.max_placed, self._now)
         self.events = Events(options.max_watchers, options.max_events)
-        self._waiters = Waiters(options)
+        self._waiters = Waiters(options.waiting)
         self._releases = Releases(self._waiters, self.table, self._send_on, self.after)
         self.expectations = Expectations(
             self.table, options.max_routes, options.expected_seconds, self.after
         )
-        self._weight_key = parse_key(options.weight_tag)
+        self._weight_key = parse_key(options.choice.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
         self._thread_id = 0
@@ -124,11 +124,11 @@ class TagIndexWorker(Worker):
         self.cells: tuple[Cell, ...] = ()
         self._left = False
         self.merging = MergeRules(
-            window=options.multicast_window,
-            max_held=options.max_held,
-            max_total=options.max_held_total,
-            patience=options.multicast_patience,
-            fail_on_leave=options.multicast_on_leave == "error",
+            window=options.multicast.window,
+            max_held=options.multicast.max_held,
+            max_total=options.multicast.max_held_total,
+            patience=options.multicast.patience,
+            fail_on_leave=options.multicast.on_leave == "error",
         )
         self.rejected = 0
 
@@ -302,7 +302,7 @@ class TagIndexWorker(Worker):
 
     def patience(self, ask: Ask) -> float:
         """Return how long a request without a destination waits, in seconds; 0 if not at all."""
-        options, asked = self._options, ask.no_route
+        options, asked = self._options.waiting, ask.no_route
         if asked is None and not self.expectations.waits(ask.query):
             asked = options.no_route_timeout
         return options.max_wait if asked is None else min(asked, options.max_wait)
@@ -477,7 +477,7 @@ class TagIndexWorker(Worker):
 
     def _route(self, destination: Destination, tags: TagList, now: float) -> BrokerRoute:
         weight = next((value for key, value in tags if key == self._weight_key), None)
-        clock, decay = self.node.loop.time, self._options.latency_decay
+        clock, decay = self.node.loop.time, self._options.choice.latency_decay
         return BrokerRoute(destination, now, clock, decay=decay, weight=weight_of(weight))
 
     def leave(self, entry: Entry[BrokerRoute], reason: str = WITHDRAWN) -> bool:

@@ -21,7 +21,7 @@ from ....protocol.broker import (
     method_name,
     written_method,
 )
-from .._options import BrokerOptions
+from .._options import ChoiceOptions
 
 __all__ = ["Methods"]
 
@@ -47,7 +47,7 @@ class Methods:
         sharding: The default method of shard.
     """
 
-    def __init__(self, options: BrokerOptions) -> None:
+    def __init__(self, options: ChoiceOptions) -> None:
         self._balancers = _known(BALANCERS, BALANCER_GROUP, options.balancers)
         self._shardings = _known(SHARD_METHODS, SHARD_GROUP, options.shard_methods)
         self.balancer: Final = method_name(options.method)

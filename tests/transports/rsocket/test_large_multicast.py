@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
     CHANNEL,
@@ -35,9 +35,15 @@ from tests.support.rsocket_peer import (
 ASKED = asked_for("a", MULTICAST)
 SIZE = 200_000
 OPTIONS = BrokerOptions(
-    max_held=2 * SIZE + 10_000, max_held_total=8 * SIZE + 40_000, multicast_patience=5
+    multicast=MulticastOptions(
+        max_held=2 * SIZE + 10_000, max_held_total=8 * SIZE + 40_000, patience=5
+    )
 )
 LINKS = LinkOptions(high_water=20_000, low_water=5_000, stall_timeout=8)
+
+
+def with_multicast(**changes: int) -> BrokerOptions:
+    return replace(OPTIONS, multicast=replace(OPTIONS.multicast, **changes))  # type: ignore[arg-type]
 
 
 def waiting(w: World) -> int:
@@ -61,8 +67,8 @@ async def test_those_that_do_not_read_get_few_copies_at_a_time(kind: int) -> Non
         most = 0
         for _ in range(150):
             most = max(most, waiting(w))
-            assert w.broker.index.merging.held <= OPTIONS.max_held_total
-            assert requester.link.multicast_held <= OPTIONS.max_held
+            assert w.broker.index.merging.held <= OPTIONS.multicast.max_held_total
+            assert requester.link.multicast_held <= OPTIONS.multicast.max_held
             await asyncio.sleep(1)
         # Two are set aside, two are under way, and two more that were given up wait until their
         # socket is closed.
@@ -190,7 +196,7 @@ async def test_a_large_element_goes_to_a_few_at_a_time_and_in_order() -> None:
 @in_memory
 async def test_two_at_once_keep_to_the_limit_of_their_requester() -> None:
     links = replace(LINKS, max_multicast_held=3 * SIZE + 10_000)
-    async with world(replace(OPTIONS, max_held_total=20 * SIZE), links) as w:
+    async with world(with_multicast(max_held_total=20 * SIZE), links) as w:
         requester = await w.requester()
         destinations = [await w.destination() for _ in range(20)]
         for peer in destinations:
@@ -212,7 +218,7 @@ async def test_two_at_once_keep_to_the_limit_of_their_requester() -> None:
 
 @in_memory
 async def test_copies_that_others_do_not_read_leave_room_for_an_honest_multicast() -> None:
-    options = replace(OPTIONS, max_held=50 * SIZE, max_held_total=40 * SIZE)
+    options = with_multicast(max_held=50 * SIZE, max_held_total=40 * SIZE)
     async with world(options, LINKS) as w:
         requesters = [await w.requester(f"10.0.1.{k}") for k in range(4)]
         for peer in [await w.destination("evil") for _ in range(30)]:
@@ -240,7 +246,7 @@ async def test_a_request_that_finds_no_room_is_refused_after_a_while() -> None:
         for _ in range(3):
             await w.destination()
         await requester.ask(request(RR, 1, ASKED, bytes(SIZE)))
-        await asyncio.sleep(OPTIONS.multicast_patience + 1)
+        await asyncio.sleep(OPTIONS.multicast.patience + 1)
         (refused,) = errors(await requester.received())
         assert refused[1:] == (0x203, "too many bytes are held for multicasts")
         assert w.broker.statistics().multicast_overflowed == 1
@@ -265,7 +271,7 @@ async def test_what_waits_for_its_turn_counts_as_gathered() -> None:
 
 @in_memory
 async def test_those_that_do_not_read_do_not_delay_the_others() -> None:
-    options = replace(OPTIONS, max_held_total=50 * SIZE)
+    options = with_multicast(max_held_total=50 * SIZE)
     async with world(options, LINKS) as w:
         requester = await w.requester()
         for _ in range(12):
@@ -273,7 +279,7 @@ async def test_those_that_do_not_read_do_not_delay_the_others() -> None:
         readers = [await w.destination() for _ in range(3)]
         asked = request(RR, 1, ASKED, bytes(SIZE))
         await requester.ask(asked)
-        await asyncio.sleep(options.multicast_patience / 2)
+        await asyncio.sleep(options.multicast.patience / 2)
         assert [await peer.received() for peer in readers] == [[restamped(asked, 2)]] * 3
         assert w.broker.statistics().multicast_left == 0
         for peer in w.peers:
@@ -291,7 +297,7 @@ async def test_one_that_reads_slowly_gets_all_of_it() -> None:
         await requester.ask(asked)
         for _ in range(12):
             slow.transport.drain(SIZE // 12)
-            await asyncio.sleep(OPTIONS.multicast_patience / 2)
+            await asyncio.sleep(OPTIONS.multicast.patience / 2)
         slow.read_on()
         assert await slow.received() == [restamped(asked, 2)]
         await asyncio.sleep(1)
@@ -304,7 +310,7 @@ async def test_one_that_reads_slowly_gets_all_of_it() -> None:
 
 @in_memory
 async def test_copies_below_high_water_count_too_for_as_long_as_the_patience() -> None:
-    options = replace(OPTIONS, max_held_total=100 * SIZE)
+    options = with_multicast(max_held_total=100 * SIZE)
     async with world(options, replace(LINKS, high_water=2 * SIZE)) as w:
         requester = await w.requester()
         destinations = [await w.destination() for _ in range(8)]
@@ -317,7 +323,7 @@ async def test_copies_below_high_water_count_too_for_as_long_as_the_patience() -
         assert 2 * SIZE < rules.held < 3 * SIZE
         await asyncio.sleep(4)
         assert 8 * SIZE < rules.held < 9 * SIZE
-        await asyncio.sleep(2 * options.multicast_patience)
+        await asyncio.sleep(2 * options.multicast.patience)
         # None is given up or closed for it: it is not much.
         assert nothing_held(w, requester)
         for peer in destinations:

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.broker_model import (
     MULTICAST,
@@ -117,7 +117,8 @@ class Model(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner(loop_factory=MemoryLoop)
         self.context = world(
-            BrokerOptions(multicast_window=WINDOW), LinkOptions(credit_window=WINDOW)
+            BrokerOptions(multicast=MulticastOptions(window=WINDOW)),
+            LinkOptions(credit_window=WINDOW),
         )
         self.peers: list[Peer] = []
         self.destinations: dict[Peer, Destination] = {}

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_answers import got, three
 from tests.support.rsocket_peer import (
@@ -188,7 +188,7 @@ async def test_one_destination_gets_it_as_unicast() -> None:
 @pytest.mark.parametrize("fail", [False, True])
 @in_memory
 async def test_destinations_that_leave(fail: bool) -> None:
-    options = BrokerOptions(multicast_on_leave="error" if fail else "quiet")
+    options = BrokerOptions(multicast=MulticastOptions(on_leave="error" if fail else "quiet"))
     async with world(options) as w:
         requester, first, second, third = await three(w)
         await requester.ask(request(RR, 1, ASKED))

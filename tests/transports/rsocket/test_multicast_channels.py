@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_answers import got, three
 from tests.support.rsocket_peer import (
@@ -52,7 +52,7 @@ async def test_a_channel_both_ways() -> None:
 
 @in_memory
 async def test_the_slowest_holds_a_channel_up_for_a_while() -> None:
-    async with world(BrokerOptions(multicast_window=2)) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(window=2))) as w:
         requester, first, second, third = await three(w)
         await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
         await third.ask(request_n(2, 10))
@@ -151,7 +151,7 @@ async def test_an_error_of_the_requester_reaches_all() -> None:
 
 @in_memory
 async def test_too_much_is_held_for_a_slow_destination() -> None:
-    async with world(BrokerOptions(max_held=2000)) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(max_held=2000))) as w:
         requester, first, second, third = await three(w)
         await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
         for destination in (first, second):
@@ -241,7 +241,7 @@ async def test_what_is_kept_goes_out_no_faster_than_it_is_read() -> None:
 
 @in_memory
 async def test_answers_that_are_held_are_no_fault_of_who_waits_for_elements() -> None:
-    async with world(BrokerOptions(max_held=20_000)) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(max_held=20_000))) as w:
         requester, first, second, third = await three(w)
         await requester.ask(request(CHANNEL, 1, ASKED, n=1))
         for destination in (first, second, third):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_answers import got, three
 from tests.support.rsocket_peer import (
@@ -94,7 +94,7 @@ async def test_a_silent_destination_does_not_keep_credit_from_the_others() -> No
 
 @in_memory
 async def test_a_destination_is_no_more_than_a_window_ahead() -> None:
-    async with world(BrokerOptions(multicast_window=4)) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(window=4))) as w:
         requester, first, *_ = await three(w)
         await requester.ask(request(STREAM, 1, ASKED, n=1000))
         assert await got(first) == request(STREAM, 2, ASKED, n=1)
@@ -199,7 +199,7 @@ async def test_an_error_of_one_ends_a_stream() -> None:
 
 @in_memory
 async def test_too_much_is_held() -> None:
-    async with world(BrokerOptions(max_held=2000)) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(max_held=2000))) as w:
         requester, first, second, _ = await three(w)
         await requester.ask(request(STREAM, 1, ASKED, n=1))
         await first.ask(payload(2, b"x"))
@@ -235,7 +235,8 @@ async def test_a_requester_that_does_not_read_is_not_sent_more() -> None:
 @in_memory
 async def test_large_elements_are_asked_for_one_by_one() -> None:
     async with world(
-        BrokerOptions(max_held=30_000), LinkOptions(high_water=9000, low_water=100)
+        BrokerOptions(multicast=MulticastOptions(max_held=30_000)),
+        LinkOptions(high_water=9000, low_water=100),
     ) as w:
         requester, *destinations = await three(w)
         await requester.ask(request(STREAM, 1, ASKED, n=1000))
@@ -314,7 +315,7 @@ async def test_one_requester_cannot_have_more_held_by_more_multicasts() -> None:
 
 @in_memory
 async def test_all_multicasts_together_cannot_have_more_held() -> None:
-    async with world(BrokerOptions(max_held_total=20_000)) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(max_held_total=20_000))) as w:
         requester, first, second, _ = await three(w)
         other = await w.requester()
         for peer, stream in ((requester, 2), (other, 4), (requester, 6)):

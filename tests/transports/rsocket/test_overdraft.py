@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import LinkOptions
 from onward.transports.rsocket._link import FIRST_WINDOW
 from tests.support.rsocket_peer import (
@@ -140,7 +140,7 @@ async def test_fragments_count_as_a_part_of_something_large() -> None:
 
 @in_memory
 async def test_several_destinations() -> None:
-    async with world(BrokerOptions(multicast_window=4)) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(window=4))) as w:
         requester = await w.requester()
         first, second = await w.destination(), await w.destination()
         await requester.ask(request(STREAM, 1, asked_for("a", MULTICAST), n=50))
@@ -163,7 +163,7 @@ async def test_several_destinations() -> None:
 
 @in_memory
 async def test_one_of_several_that_has_too_much_waiting_is_done_without() -> None:
-    async with world(BrokerOptions(max_held=20_000)) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(max_held=20_000))) as w:
         requester = await w.requester()
         first, second = await w.destination(), await w.destination()
         await requester.ask(request(STREAM, 1, asked_for("a", MULTICAST), n=50))

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, MulticastOptions, WaitingOptions
 from tests.support.broker_model import MULTICAST, SHARD, UNICAST, Wanted
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -163,7 +163,7 @@ async def test_all_destinations_leave() -> None:
 
 @in_memory
 async def test_a_destination_that_leaves_ends_the_request_if_the_broker_is_told_so() -> None:
-    async with world(BrokerOptions(multicast_on_leave="error")) as w:
+    async with world(BrokerOptions(multicast=MulticastOptions(on_leave="error"))) as w:
         requester, (one, two, _) = await asked(w, STREAM, n=10)
         one.die()
         got = await requester.received()
@@ -273,7 +273,7 @@ async def test_a_method_in_the_reference_dialect_that_destinations_do_not_carry(
 
 @in_memory
 async def test_a_request_in_the_reference_dialect_says_how_long_to_wait() -> None:
-    async with world(BrokerOptions(no_route_timeout=None)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=None))) as w:
         requester = await w.requester()
         metadata = in_reference_dialect(UNICAST, {1: "a", 0x1F: "@no-route=reject"})
         got = errors(await requester.ask(request(RR, 1, metadata)))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from onward.actors.broker import Answer, BrokerOptions, Handlers, Incoming, Request
+from onward.actors.broker import Answer, BrokerOptions, Handlers, Incoming, Request, WaitingOptions
 from onward.protocol import Message, PayloadTooBig
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
@@ -46,7 +46,9 @@ ROUTING = b"message/x.rsocket.routing.v0"
 
 @in_memory
 async def test_one_peer_does_not_take_all_the_room_to_wait() -> None:
-    async with world(BrokerOptions(max_waiters=10, max_waiters_per_peer=3)) as w:
+    async with world(
+        BrokerOptions(waiting=WaitingOptions(max_messages=10, max_messages_per_peer=3))
+    ) as w:
         many, few = await w.requester(), await w.requester()
         got = await many.ask(*(request(FNF, stream, ASKED) for stream in (1, 3)), push(ASKED))
         assert got == []
@@ -61,7 +63,7 @@ async def test_one_peer_does_not_take_all_the_room_to_wait() -> None:
 
 @in_memory
 async def test_bytes_of_one_peer_that_wait() -> None:
-    async with world(BrokerOptions(max_waiting_bytes_per_peer=1000)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_bytes_per_peer=1000))) as w:
         many, few = await w.requester(), await w.requester()
         assert await many.ask(request(RR, 1, ASKED, bytes(600))) == []
         assert len(errors(await many.ask(request(RR, 3, ASKED, bytes(600))))) == 1
@@ -90,7 +92,7 @@ async def test_what_waits_of_a_peer_that_has_gone_is_refused_and_counted() -> No
 
 @in_memory
 async def test_fragments_that_come_while_a_request_waits_take_room() -> None:
-    async with world(BrokerOptions(max_waiting_bytes=10_000)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_bytes=10_000))) as w:
         requester = await w.requester()
         await requester.ask(request(RR, 1, ASKED, b"x", flags=F))
         before = w.broker.statistics().waiting_bytes
@@ -110,7 +112,7 @@ def codes(frames: list[bytes]) -> list[int]:
 
 @in_memory
 async def test_the_connections_of_one_source_together_leave_half_of_the_places() -> None:
-    async with world(BrokerOptions(max_waiters=10)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_messages=10))) as w:
         refused = 0
         for number in range(4):
             peer = await w.requester("10.0.0.66")
@@ -130,7 +132,7 @@ async def test_the_connections_of_one_source_together_leave_half_of_the_places()
 
 @in_memory
 async def test_requests_for_the_same_tags_leave_half_of_the_places() -> None:
-    async with world(BrokerOptions(max_waiters=10)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_messages=10))) as w:
         peers = [await w.requester(f"10.0.0.{each}") for each in range(10)]
         got = [await peer.ask(request(RR, 1, ASKED)) for peer in peers]
         assert [codes(each) for each in got] == [[]] * 6 + [[REJECTED]] * 4
@@ -143,7 +145,9 @@ async def test_requests_for_the_same_tags_leave_half_of_the_places() -> None:
 
 @in_memory
 async def test_one_source_does_not_keep_others_from_asking_for_the_same_tags() -> None:
-    async with world(BrokerOptions(max_waiters=100, max_waiters_per_peer=100)) as w:
+    async with world(
+        BrokerOptions(waiting=WaitingOptions(max_messages=100, max_messages_per_peer=100))
+    ) as w:
         hog, honest = await w.requester("10.0.0.66"), await w.requester("10.0.0.7")
         got = await hog.ask(*(request(RR, 1 + 2 * each, ASKED) for each in range(60)))
         assert w.broker.statistics().waiting == 51
@@ -164,7 +168,7 @@ async def test_one_source_does_not_keep_others_from_asking_for_the_same_tags() -
 
 @in_memory
 async def test_the_connections_of_one_source_together_leave_half_of_the_bytes() -> None:
-    options = BrokerOptions(max_waiting_bytes=10_000, max_waiting_bytes_per_peer=4000)
+    options = BrokerOptions(waiting=WaitingOptions(max_bytes=10_000, max_bytes_per_peer=4000))
     async with world(options) as w:
         many = [await w.requester("10.0.0.66") for _ in range(3)]
         got = [await peer.ask(request(RR, 1, ASKED, bytes(2400))) for peer in many]
@@ -204,7 +208,7 @@ class Slow:
 
 @in_memory
 async def test_those_that_have_waited_do_not_overrun_a_service() -> None:
-    async with world(BrokerOptions(no_route_timeout=60)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=60))) as w:
         requester, slow = await w.requester(), Slow(max_handling=5)
         streams = range(1, 41, 2)
         asked = [request(RR, stream, ASKED, b"%d" % stream) for stream in streams]
@@ -223,7 +227,7 @@ async def test_those_that_have_waited_do_not_overrun_a_service() -> None:
 
 @in_memory
 async def test_a_peer_with_its_share_in_hand_does_not_hold_up_others_that_wait() -> None:
-    async with world(BrokerOptions(no_route_timeout=3)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=3))) as w:
         many, few = await w.requester(), await w.requester()
         slow = Slow(max_handling=10, max_handling_per_peer=2)
         await many.ask(*(request(RR, stream, ASKED) for stream in (1, 3, 5, 7)))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, WaitingOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -153,7 +153,9 @@ async def test_a_request_that_is_new_says_nothing_about_who_was_idle_before() ->
 @pytest.mark.parametrize("flags", [UNICAST, MULTICAST])
 @in_memory
 async def test_time_that_a_request_waited_for_a_route_is_not_its_destinations(flags: int) -> None:
-    async with world(BrokerOptions(no_route_timeout=60), LinkOptions(silent_after=5)) as w:
+    async with world(
+        BrokerOptions(waiting=WaitingOptions(no_route_timeout=60)), LinkOptions(silent_after=5)
+    ) as w:
         requester = await w.requester()
         await requester.ask(request(RR, 1, asked_for("a", flags)))
         await asyncio.sleep(20)

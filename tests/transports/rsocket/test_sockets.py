@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from onward.actors import Node
-from onward.actors.broker import Broker, BrokerOptions
+from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from tests.peers.rsocket_client import Destination, ask, connect
 from tests.support.rsocket_peer import (
@@ -67,7 +67,7 @@ def on_both_loops(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[An
 async def broker(options: LinkOptions | None = None) -> AsyncGenerator[Edge]:
     """Start a node with a broker and a listener; leave no client behind."""
     async with Node("edge") as node:
-        made = await Broker.attach(node, BrokerOptions(no_route_timeout=5))
+        made = await Broker.attach(node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=5)))
         listener = await node.listen(URI, broker=made, options=options or LinkOptions())
         assert isinstance(listener, RSocketListener)
         edge = Edge(node, made, listener)

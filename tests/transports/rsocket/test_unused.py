@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, WaitingOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
     KEEPALIVE,
@@ -61,7 +61,7 @@ async def test_clients_behind_a_proxy_do_not_share_what_one_source_may_have() ->
     options = LinkOptions(
         max_connections=10, max_pending_total=10_000_000, proxies=("10.0.0.64/28", "10.0.0.9")
     )
-    async with world(BrokerOptions(max_waiters=10), options) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_messages=10)), options) as w:
         clients = await opened(w, 12)
         assert len(clients) == 10
         clients.pop().die()

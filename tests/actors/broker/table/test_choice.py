@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from onward.actors.broker import Ask, BrokerOptions, BrokerRoute, Destination
+from onward.actors.broker import Ask, BrokerRoute, ChoiceOptions, Destination
 from onward.actors.broker.table._choice import Candidates, Choice
 from onward.actors.broker.table._methods import Methods
 from onward.actors.broker.table._selector import Selectors
@@ -70,7 +70,7 @@ class Counting(Sharding):
         return Rendezvous().prepare(members)
 
 
-OPTIONS = BrokerOptions(
+OPTIONS = ChoiceOptions(
     balancers={"broken": Broken, "outside": Outside, "before": Before, "last": Last},
     shard_methods={"broken": BrokenShard, "counting": Counting},
 )

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from onward.actors import LimitReached
-from onward.actors.broker import MANAGEMENT_SERVICE, BrokerOptions, _management
+from onward.actors.broker import MANAGEMENT_SERVICE, BrokerOptions, WaitingOptions, _management
 from onward.actors.broker.table import _expected
 from onward.protocol import NoRoute, NotDelivered
 from onward.protocol.broker import SnapshotRoute, WellKnownKey, parse_routes
@@ -40,7 +40,9 @@ async def register(w: World, number: int, zone: str = "1", service: str = "a") -
 
 @in_memory
 async def test_a_request_waits_for_what_is_expected_as_long_as_any_may() -> None:
-    async with world(BrokerOptions(no_route_timeout=2.0, max_wait=60.0)) as w:
+    async with world(
+        BrokerOptions(waiting=WaitingOptions(no_route_timeout=2.0, max_wait=60.0))
+    ) as w:
         assert w.broker.expect([expected(1)]) == 1
         with pytest.raises(NoRoute):
             await w.node.request("32#service=other", b"", timeout=5)
@@ -59,7 +61,7 @@ async def test_a_request_waits_for_what_is_expected_as_long_as_any_may() -> None
 
 @in_memory
 async def test_what_a_request_says_itself_counts() -> None:
-    async with world(BrokerOptions(max_wait=60.0)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_wait=60.0))) as w:
         w.broker.expect([expected(1)])
         with pytest.raises(NoRoute):
             await w.node.request("32#@no-route=reject service=a", b"", timeout=99)
@@ -71,7 +73,7 @@ async def test_what_a_request_says_itself_counts() -> None:
 
 @in_memory
 async def test_who_comes_with_other_tags_has_those() -> None:
-    async with world(BrokerOptions(no_route_timeout=0)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))) as w:
         w.broker.expect([expected(1, zone="1")])
         await register(w, 1, zone="2")
         assert (await w.node.request("32#zone=2", b"x")).payload == b"x"
@@ -96,7 +98,9 @@ async def test_those_that_do_not_come_are_forgotten_and_counted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(_expected, "SLICE", 2)
-    async with world(BrokerOptions(expected_seconds=10.0, no_route_timeout=1.0)) as w:
+    async with world(
+        BrokerOptions(expected_seconds=10.0, waiting=WaitingOptions(no_route_timeout=1.0))
+    ) as w:
         w.broker.expect(map(expected, range(1, 4)))
         await asyncio.sleep(9)
         # All have their time again.
@@ -175,11 +179,11 @@ async def test_the_table_says_who_is_expected() -> None:
         # It has no say in anything else.
         assert len(w.broker.routes()) == 1
         found = w.broker.resolve("service=a")
-        assert (found.matches, found.expected, found.wait) == (0, True, BrokerOptions().max_wait)
+        assert (found.matches, found.expected, found.wait) == (0, True, WaitingOptions().max_wait)
         found = w.broker.resolve("@no-route=reject service=a")
         assert (found.expected, found.wait) == (True, 0.0)
         found = w.broker.resolve("service=b")
-        assert (found.expected, found.wait) == (False, BrokerOptions().no_route_timeout)
+        assert (found.expected, found.wait) == (False, WaitingOptions().no_route_timeout)
 
 
 @in_memory

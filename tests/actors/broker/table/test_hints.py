@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, WaitingOptions
 from onward.protocol.broker import (
     NO_ROUTE_KEY,
     AddressFrame,
@@ -134,7 +134,7 @@ async def test_two_keys_of_a_shard_are_one(method: str) -> None:
 )
 @in_memory
 async def test_how_long_a_request_waits(wait: str, seconds: float) -> None:
-    async with world(BrokerOptions(max_wait=20.0)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_wait=20.0))) as w:
         requester = await w.requester()
         asked = asking(RoutingType.UNICAST, ((NO_ROUTE_KEY, wait),))
         requester.send(request(RR, 1, asked))

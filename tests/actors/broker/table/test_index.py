@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, WaitingOptions
 from onward.protocol import Address, AddressError, Message, NoRoute, UnreadableAddress
 from onward.protocol.broker import RouteSetup
 from tests.support.rsocket_answers import counts
@@ -237,7 +237,7 @@ async def test_a_shard_goes_nowhere_else_when_its_destination_does_not_keep_up()
 
 @in_memory
 async def test_a_request_says_how_long_it_waits() -> None:
-    async with world(BrokerOptions(max_wait=20.0)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_wait=20.0))) as w:
         with pytest.raises(NoRoute):
             await w.node.request("32#@no-route=reject service=a", b"")
         asked = [

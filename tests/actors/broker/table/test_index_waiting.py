@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from onward.actors import Node
-from onward.actors.broker import Broker, BrokerOptions
+from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.actors.broker.table._waiting import SLICE
 from onward.protocol import NoRoute, NotDelivered, UnknownAddressType
 from tests.support.compiled import interpreted
@@ -70,7 +70,7 @@ async def test_waiting_requests_are_released_in_order_by_the_join() -> None:
 @interpreted
 @in_memory
 async def test_who_waits_again_does_so_no_longer_than_at_first() -> None:
-    async with world(BrokerOptions(no_route_timeout=5)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=5))) as w:
         requester = await w.requester()
         await requester.ask(request(RR, 1, ASKED, b"1"))
         await asyncio.sleep(3)
@@ -141,7 +141,9 @@ async def test_time_runs_for_those_that_wait_after_others_have_gone() -> None:
 
 @in_memory
 async def test_no_request_waits_longer_than_any_may() -> None:
-    async with world(BrokerOptions(no_route_timeout=None, max_wait=60.0)) as w:
+    async with world(
+        BrokerOptions(waiting=WaitingOptions(no_route_timeout=None, max_wait=60.0))
+    ) as w:
         requester = await w.requester()
         await requester.ask(request(RR, 1, ASKED, b"12345678"))
         await asyncio.sleep(59)
@@ -157,7 +159,7 @@ async def test_no_request_waits_longer_than_any_may() -> None:
 
 @in_memory
 async def test_what_happens_is_told_to_those_who_watch() -> None:
-    async with world(BrokerOptions(no_route_timeout=0)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))) as w:
         identity = w.new_id()
         with w.broker.events.subscribe() as events:
             first = await w.destination(tags={6: "eu"}, route_id=identity)
@@ -190,7 +192,7 @@ async def test_what_happens_is_told_to_those_who_watch() -> None:
 
 @in_memory
 async def test_nobody_needs_to_wait() -> None:
-    async with world(BrokerOptions(no_route_timeout=0)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))) as w:
         requester = await w.requester()
         got = errors(await requester.ask(request(RR, 1, ASKED), request(FNF, 3, ASKED)))
         assert got == [(1, REJECTED, "no route: service=a")]
@@ -202,7 +204,7 @@ async def test_nobody_needs_to_wait() -> None:
 
 @in_memory
 async def test_how_many_may_wait() -> None:
-    async with world(BrokerOptions(max_waiters=2)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_messages=2))) as w:
         requester = await w.requester()
         got = await requester.ask(*(request(RR, stream, ASKED) for stream in (1, 3, 5)))
         assert errors(got) == [(5, REJECTED, "no route: service=a")]
@@ -214,7 +216,7 @@ async def test_how_many_may_wait() -> None:
 
 @in_memory
 async def test_how_many_bytes_may_wait() -> None:
-    async with world(BrokerOptions(max_waiting_bytes=1000)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(max_bytes=1000))) as w:
         requester = await w.requester()
         assert await requester.ask(request(RR, 1, ASKED, bytes(500))) == []
         got = await requester.ask(request(RR, 3, ASKED, bytes(500)))
@@ -364,7 +366,7 @@ async def test_another_thread_sends_by_tags() -> None:
 
 @in_memory
 async def test_many_that_have_waited_too_long_are_refused_in_slices() -> None:
-    async with world(BrokerOptions(no_route_timeout=5)) as w:
+    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=5))) as w:
         requester = await w.requester()
         asked = [request(RR, 1 + 2 * at, ASKED) for at in range(1000)]
         assert await requester.ask(*asked) == []

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import ChoiceOptions
 from onward.actors.broker.table import _methods
 from onward.actors.broker.table._methods import BALANCER_GROUP, SHARD_GROUP, Methods
 from onward.protocol.broker import (
@@ -45,7 +45,7 @@ def install(monkeypatch: pytest.MonkeyPatch, **plugins: dict[str, str]) -> None:
 
 
 def test_what_is_built_in() -> None:
-    methods = Methods(BrokerOptions())
+    methods = Methods(ChoiceOptions())
     assert (methods.balancer, methods.sharding) == ("roundrobin", "rendezvous")
     for name, kind in BALANCERS.items():
         assert methods.knows_balancer(name)
@@ -58,24 +58,24 @@ def test_what_is_built_in() -> None:
 
 
 def test_the_default_can_be_said_in_any_spelling() -> None:
-    methods = Methods(BrokerOptions(method="Least_Outstanding", shard_method="JUMP"))
+    methods = Methods(ChoiceOptions(method="Least_Outstanding", shard_method="JUMP"))
     assert (methods.balancer, methods.sharding) == ("leastoutstanding", "jump")
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (BrokerOptions(method="best"), "method: 'best' is none of"),
-        (BrokerOptions(shard_method=""), "shard_method: '' is none of"),
+        (ChoiceOptions(method="best"), "method: 'best' is none of"),
+        (ChoiceOptions(shard_method=""), "shard_method: '' is none of"),
     ],
 )
-def test_a_default_that_nobody_knows(options: BrokerOptions, text: str) -> None:
+def test_a_default_that_nobody_knows(options: ChoiceOptions, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         Methods(options)
 
 
 def test_a_method_that_is_given_twice_is_refused() -> None:
-    options = BrokerOptions(balancers={"the-first": First, "The_First": RoundRobin})
+    options = ChoiceOptions(balancers={"the-first": First, "The_First": RoundRobin})
     with pytest.raises(ValueError, match="a method is given twice: the-first and The_First"):
         Methods(options)
 
@@ -85,7 +85,7 @@ def test_a_plug_in_does_not_replace_another(
 ) -> None:
     here = f"{__name__}:First"
     install(monkeypatch, balancers={"mine": here, "Mine": f"{__name__}:RoundRobin"})
-    methods = Methods(BrokerOptions())
+    methods = Methods(ChoiceOptions())
     assert type(methods.make_balancer("mine")).__name__ == "First"
     (record,) = caplog.records
     assert record.getMessage() == (
@@ -94,7 +94,7 @@ def test_a_plug_in_does_not_replace_another(
 
 
 def test_methods_of_ones_own() -> None:
-    options = BrokerOptions(
+    options = ChoiceOptions(
         method="the-first",
         balancers={"The-First": First, "round_robin": Random},
         shard_methods={"mine": Hidden},
@@ -112,7 +112,7 @@ def test_methods_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         balancers={"In-Turn": "onward.protocol.broker:RoundRobin", "any": "onward.nothing:Any"},
         shard_methods={"hop": "onward.protocol.broker:Jump"},
     )
-    options = BrokerOptions(balancers={"any": First})
+    options = ChoiceOptions(balancers={"any": First})
     methods = Methods(options)
     assert type(methods.make_balancer("inturn")) is RoundRobin
     assert type(methods.make_balancer("any")) is First
@@ -127,7 +127,7 @@ def test_one_that_cannot_be_loaded_does_not_take_the_others_with_it(
         balancers={"broken": "onward.nothing:Any", "good": "onward.protocol.broker:Random"},
     )
     with caplog.at_level(logging.ERROR, "onward.actors.broker"):
-        methods = Methods(BrokerOptions())
+        methods = Methods(ChoiceOptions())
     assert not methods.knows_balancer("broken")
     assert methods.knows_balancer("good")
     assert "'broken'" in caplog.text

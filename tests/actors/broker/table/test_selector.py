@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from onward.actors.broker import Ask, BrokerOptions
+from onward.actors.broker import Ask, ChoiceOptions
 from onward.actors.broker.table._methods import Methods
 from onward.actors.broker.table._selector import Selectors
 from onward.protocol import Address, AddressError
@@ -28,7 +28,7 @@ from onward.protocol.broker import (
 
 @pytest.fixture
 def ways() -> Selectors:
-    return Selectors(QueryReader(), Methods(BrokerOptions()), 4)
+    return Selectors(QueryReader(), Methods(ChoiceOptions()), 4)
 
 
 def named(ways: Selectors, text: str) -> Ask:

@@ -7,14 +7,14 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import ChoiceOptions, WaitingOptions
 from onward.actors.broker.table._methods import Methods
 from onward.actors.broker.table._selector import Ask, Selectors
 from onward.actors.broker.table._waiting import SPARE, Waiter, Waiters, WaitingStatistics
 from onward.protocol import Address, Message
 from onward.protocol.broker import QueryReader, Tag, TagList, parse_query
 
-ASKS = Selectors(QueryReader(), Methods(BrokerOptions()), 100)
+ASKS = Selectors(QueryReader(), Methods(ChoiceOptions()), 100)
 
 
 def ask(text: str) -> Ask:
@@ -35,7 +35,7 @@ def names(waiters: Iterable[Waiter]) -> list[int]:
 
 def room(number: int, size: int) -> Waiters:
     """Return where so many may wait."""
-    return Waiters(BrokerOptions(max_waiters=number, max_waiting_bytes=size))
+    return Waiters(WaitingOptions(max_messages=number, max_bytes=size))
 
 
 def released(waiters: Waiters, carried: Iterable[Tag]) -> list[Waiter]:
@@ -89,7 +89,7 @@ def test_how_many_and_how_many_bytes() -> None:
 
 
 def test_bytes_of_one_connection_to_the_last() -> None:
-    waiters = Waiters(BrokerOptions(max_waiting_bytes_per_peer=100))
+    waiters = Waiters(WaitingOptions(max_bytes_per_peer=100))
 
     def add(origin: bytes, size: int) -> Waiter | None:
         message = Message((), (Address(0, origin),), b"")
