@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from onward.actors import Node
-from onward.actors.broker import Broker, BrokerOptions, Handlers, Request
+from onward.actors.broker import Broker, BrokerOptions, Handlers, Request, WaitingOptions
 from onward.actors.tracing import HopTracer
 from onward.cli import main
 from onward.cli._status import Status
@@ -33,7 +33,9 @@ def uri() -> Iterator[str]:
         async def start() -> str:
             node = background.node
             node.add_instrument(HopTracer(node))
-            broker = await Broker.attach(node, BrokerOptions(no_route_timeout=0.0))
+            broker = await Broker.attach(
+                node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0))
+            )
             listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
             client = connect(listener.uri, service="orders", handlers=handlers, connections=2)
             clients.append(await client.__aenter__())

@@ -12,7 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from onward.actors import Node, WouldDeadlock
-from onward.actors.broker import Answer, Broker, BrokerOptions, Handlers, Incoming, Request
+from onward.actors.broker import (
+    Answer,
+    Broker,
+    BrokerOptions,
+    Handlers,
+    Incoming,
+    Request,
+    WaitingOptions,
+)
 from onward.protocol import LinkDown, NodeStopped, RequestTimeout
 from onward.protocol.payloads import JSON, PayloadError
 from onward.transports.client import BackgroundClient, RequestRejected, connect
@@ -65,7 +73,9 @@ def uri() -> Iterator[str]:
 
         async def start() -> str:
             node = background.node
-            broker = await Broker.attach(node, BrokerOptions(no_route_timeout=0.0))
+            broker = await Broker.attach(
+                node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0))
+            )
             broker.serve(handlers, service="echo")
             return (await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)).uri
 

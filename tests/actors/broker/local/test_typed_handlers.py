@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from onward.actors import BadHandler, Node
-from onward.actors.broker import Answer, Broker, BrokerOptions, Incoming, Request, TypedHandlers
+from onward.actors.broker import (
+    Answer,
+    Broker,
+    BrokerOptions,
+    Incoming,
+    Request,
+    TypedHandlers,
+    WaitingOptions,
+)
 from onward.protocol.payloads import CBOR, JSON, PayloadError
 from onward.protocol.rsocket import ErrorCode
 from onward.transports.client import Client, connect
@@ -75,7 +83,9 @@ async def shout(_request: Request, incoming: Incoming) -> AsyncGenerator[bytes]:
 @pytest.fixture
 async def client() -> AsyncGenerator[Client]:
     async with Node() as node:
-        broker = await Broker.attach(node, BrokerOptions(no_route_timeout=0.0))
+        broker = await Broker.attach(
+            node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0))
+        )
         broker.serve(handlers, service="shop")
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
         async with connect(listener.uri) as client:
