@@ -1,4 +1,4 @@
-"""Composable workers: forwarders, proxies, taps, spreaders and spawners.
+"""Composable workers: forwarders, proxies, taps, spreaders, pools and spawners.
 
 Each makes one change to the routes of a message, so they can be combined in any order. The
 docstrings show the routes as `[onward…] <- [return…]`, before and after.
@@ -19,8 +19,10 @@ from ._spawner import AtLimit, Spawner, SpawnerOptions, TooManyWorkers
 from ._spreader import Spread, Spreader, SpreaderOptions
 from ._tap import Tap, TapStatistics
 from ._two_sided import TwoSidedWorker
+from ._worker_pool import REPLACE_AFTER, WorkerPool, WorkerPoolStatistics
 
 __all__ = [
+    "REPLACE_AFTER",
     "Answer",
     "AtLimit",
     "Echo",
@@ -36,4 +38,6 @@ __all__ = [
     "TapStatistics",
     "TooManyWorkers",
     "TwoSidedWorker",
+    "WorkerPool",
+    "WorkerPoolStatistics",
 ]

@@ -29,7 +29,7 @@ from ._two_sided import add_addresses
 if TYPE_CHECKING:
     from ..runtime._cell import Cell
 
-__all__ = ["Spread", "Spreader", "SpreaderOptions"]
+__all__ = ["Spread", "Spreader", "SpreaderOptions", "Spreading"]
 
 
 class Spread(Enum):
@@ -39,7 +39,8 @@ class Spread(Enum):
     """Each in turn."""
 
     LEAST_OUTSTANDING = auto()
-    """The route with the fewest outstanding answers; among equals, each in turn."""
+    """The route with the fewest outstanding answers; among equals, each in turn. For a pool, the
+    worker with the fewest messages waiting or in hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,74 @@ class SpreaderOptions:
 _OPTIONS = SpreaderOptions()
 
 
-class Spreader(Worker):
+class Spreading(Worker):
+    """The base class of workers that pass each message on to one of several places.
+
+    Args:
+        spread: The method of choice.
+        key: Function that returns the key of a message, used in place of `spread`.
+    """
+
+    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
+
+    def __init__(self, spread: Spread, key: Callable[[Message], bytes] | None) -> None:
+        super().__init__()
+        self._least = check_value("spread", spread, Spread) is Spread.LEAST_OUTSTANDING
+        self._key = key
+        self._next = 0
+
+    def _places(self) -> int:
+        """Return the number of places."""
+        raise NotImplementedError
+
+    def _owed(self, index: int) -> int:
+        """Return the number of messages at a place that are not done."""
+        raise NotImplementedError
+
+    def _place_of(self, digest: int, count: int) -> int:
+        """Return the place of a key, of which the digest is given."""
+        raise NotImplementedError
+
+    def _send_by(self, index: int, message: Message, *, waits: bool) -> None:
+        """Pass a message on to a place, and wait for room there if it may.
+
+        Raises:
+            NotDelivered: The place did not accept it.
+        """
+        raise NotImplementedError
+
+    def _send_on(self, message: Message) -> None:
+        """Pass a message on to the best place that accepts it."""
+        full: list[int] = []
+        *others, last = self._choose(message)
+        for index in others:
+            try:
+                self._send_by(index, message, waits=False)
+            except MailboxFull:
+                full.append(index)
+            except NotDelivered:
+                pass
+            else:
+                return
+        try:
+            self._send_by(last, message, waits=not full)
+        except NotDelivered:
+            if not full:
+                raise
+            self._send_by(full[0], message, waits=True)
+
+    def _choose(self, message: Message) -> list[int]:
+        """Return the places to try, the best first."""
+        count = self._places()
+        if self._key is not None:
+            digest = blake2b(self._key(message), digest_size=8).digest()
+            return [self._place_of(int.from_bytes(digest), count)]
+        in_turn = [(self._next + number) % count for number in range(count)]
+        self._next = in_turn[0] + 1
+        return sorted(in_turn, key=self._owed) if self._least else in_turn
+
+
+class Spreader(Spreading):
     """A worker that passes each message on along one of several routes.
 
     ```
@@ -92,8 +160,6 @@ class Spreader(Worker):
         ValueError: There is no route, or one is empty.
     """
 
-    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
-
     def __init__(
         self,
         routes: Iterable[RouteLike],
@@ -103,18 +169,15 @@ class Spreader(Worker):
         options: SpreaderOptions = _OPTIONS,
     ) -> None:
         check_value("options", options, SpreaderOptions)
-        super().__init__()
+        super().__init__(spread, key)
         self._routes: tuple[Route, ...] = tuple(map(route_of, routes))
         if not self._routes or not all(self._routes):
             raise ValueError("a spreader needs routes, none of them empty")
-        self._least = check_value("spread", spread, Spread) is Spread.LEAST_OUTSTANDING
-        self._key = key
         self._patience = options.patience
         # The times of the messages without an answer, oldest first.
         self._outstanding: list[deque[float]] = [
             deque(maxlen=options.max_outstanding) for _ in self._routes
         ]
-        self._next = 0
         self._inner: dict[Address, int] = {}
 
     def _join(self, cell: Cell) -> None:
@@ -143,24 +206,11 @@ class Spreader(Worker):
             self._outstanding[index].popleft()
         self.forward(message)
 
-    def _send_on(self, message: Message) -> None:
-        full: list[int] = []
-        *others, last = self._choose(message)
-        for index in others:
-            try:
-                self._send_by(index, message, waits=False)
-            except MailboxFull:
-                full.append(index)
-            except NotDelivered:
-                pass
-            else:
-                return
-        try:
-            self._send_by(last, message, waits=not full)
-        except NotDelivered:
-            if not full:
-                raise
-            self._send_by(full[0], message, waits=True)
+    def _places(self) -> int:
+        return len(self._routes)
+
+    def _place_of(self, digest: int, count: int) -> int:
+        return digest % count
 
     def _send_by(self, index: int, message: Message, *, waits: bool) -> None:
         way, own = self._routes[index], self.addresses[index + 1]
@@ -173,16 +223,6 @@ class Spreader(Worker):
                 raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
             self._out.carry(Message(onward, back, payload, self.address, context))
         self._outstanding[index].append(self.node.loop.time())
-
-    def _choose(self, message: Message) -> list[int]:
-        """Return the routes to try, the best first."""
-        count = len(self._routes)
-        if self._key is not None:
-            digest = blake2b(self._key(message), digest_size=8).digest()
-            return [int.from_bytes(digest) % count]
-        in_turn = [(self._next + number) % count for number in range(count)]
-        self._next = in_turn[0] + 1
-        return sorted(in_turn, key=self._owed) if self._least else in_turn
 
     def _owed(self, index: int) -> int:
         since = self._outstanding[index]

@@ -56,6 +56,7 @@ def test_there_are_examples_of_each_kind() -> None:
         "typed_service",
         "typed_pipeline",
         "worker_as_destination",
+        "worker_pool",
     }
 
 
