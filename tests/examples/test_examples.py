@@ -40,6 +40,7 @@ def test_there_are_examples_of_each_kind() -> None:
         "composed_workers",
         "custom_address_type",
         "forwarder_and_echo",
+        "from_pykka",
         "multicast_and_sharding",
         "own_balancer",
         "own_transport",
