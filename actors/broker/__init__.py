@@ -1,7 +1,8 @@
 """The broker: tag index, routes, forwarders, local services and management."""
 
 from ._broker import Broker, Registration
-from ._exchange import Exchange, MergeRules, Merging, exchange_of
+from ._ends import DestinationEnd, RequesterEnd, StartEnd
+from ._exchange import Exchange, MulticastExchange, MulticastRules, exchange_of
 from ._management import MANAGEMENT_SERVICE
 from ._multicast import Multicast
 from ._options import BrokerOptions, ChoiceOptions, MulticastOptions, WaitingOptions
@@ -17,7 +18,7 @@ from .local._handlers import (
     route_of,
 )
 from .local._served import ServiceWorker
-from .local._service import Handling, Incoming, Outlet
+from .local._service import Handling, Incoming
 from .local._typed_handlers import TypedHandlers
 from .table._events import BrokerEvent, EventKind, Events, Subscription
 from .table._explain import Mismatch, Resolution
@@ -37,6 +38,7 @@ __all__ = [
     "BrokerStatistics",
     "ChoiceOptions",
     "Destination",
+    "DestinationEnd",
     "EventKind",
     "Events",
     "Exchange",
@@ -45,19 +47,20 @@ __all__ = [
     "Handling",
     "Incoming",
     "Interaction",
-    "MergeRules",
-    "Merging",
     "Mismatch",
     "Multicast",
+    "MulticastExchange",
     "MulticastOptions",
-    "Outlet",
+    "MulticastRules",
     "Registration",
     "Request",
+    "RequesterEnd",
     "Resolution",
     "RouteStatistics",
     "RouteWorker",
     "Selector",
     "ServiceWorker",
+    "StartEnd",
     "Subscription",
     "TagIndexWorker",
     "TypedHandlers",

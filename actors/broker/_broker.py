@@ -342,13 +342,13 @@ class Broker(Worker):
     def _fail(self, exchange: Exchange, letter: DeadLetter) -> None:
         if exchange.ended:
             return
-        way_back = exchange.handed
+        back = exchange.handed
         error: DeliveryError = NotDelivered("the destination", letter.reason)
-        if way_back is not None:
+        if back is not None:
             # A worker of this node has the request. Its other messages may carry the same
             # context; only the return route of the request leads to the requester.
             message = letter.message
-            if message.return_route[-len(way_back) :] != way_back:
+            if message.return_route[-len(back) :] != back:
                 return
             route = exchange.route
             untouched = route is not None and message.source == route.to
@@ -430,9 +430,9 @@ class Broker(Worker):
             unknown_methods=index.choice.unknown,
             failed_methods=index.choice.failed,
             sticky_forgotten=index.choice.forgotten,
-            multicast_skipped=index.merging.skipped,
-            multicast_left=index.merging.left,
-            multicast_overflowed=index.merging.overflowed,
+            multicast_skipped=index.multicast_rules.skipped,
+            multicast_left=index.multicast_rules.left,
+            multicast_overflowed=index.multicast_rules.overflowed,
             watchers=len(self.events),
             expected=index.table.expecting,
             expected_joined=index.expectations.joined,

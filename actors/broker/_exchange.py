@@ -1,4 +1,7 @@
-"""The interface of an exchange: a request in progress through the broker."""
+"""The interface of an exchange: a request in progress through the broker.
+
+It is the requester's side as the broker sees it. The interfaces of the two ends are in `_ends`.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from ...protocol import (
     NoRoute,
     NotDelivered,
     OnwardError,
-    Route as WayBack,
+    Route,
     WorkerFailed,
 )
 from ...protocol.eventlog import Outcome
 
 if TYPE_CHECKING:
+    from ._ends import DestinationEnd, StartEnd
     from ._instrument import RequestCounting
-    from .local._handlers import Handlers, Request
-    from .local._service import Handling
+    from .local._handlers import Request
     from .table._route import BrokerRoute
 
 __all__ = [
@@ -35,8 +38,8 @@ __all__ = [
     "REQUESTER_GONE",
     "UNROUTABLE",
     "Exchange",
-    "MergeRules",
-    "Merging",
+    "MulticastExchange",
+    "MulticastRules",
     "exchange_of",
     "outcome_of",
 ]
@@ -60,7 +63,7 @@ RELAYED: Final = 0x100 + DELIVER
 
 
 @dataclass(slots=True)
-class MergeRules:
+class MulticastRules:
     """The limits for merging the responses to multicasts, and the counters of all multicasts.
 
     Attributes:
@@ -95,10 +98,10 @@ class MergeRules:
     copies: dict[str, int] = field(default_factory=dict)
 
 
-class Merging(Protocol):
+class MulticastExchange(Protocol):
     """A multicast exchange while its legs are created."""
 
-    def branch(self) -> Exchange:
+    def leg(self) -> Exchange:
         """Return the exchange for one more leg."""
         ...
 
@@ -107,10 +110,12 @@ class Merging(Protocol):
 
 
 class Exchange:
-    """A request that arrived in frames, from its first frame to its last.
+    """A request in progress, from its first element to its outcome.
 
     It travels as `message.context.meta`, so that workers can see it without reading the
-    payload. The connection that read the request makes it and owns it. It is no abstract
+    payload. The connection that read the request makes it and owns it. What the destination needs
+    of the request is here in elements: its data and metadata once they are `whole`, a way to
+    start the destination's end, or a return route for the answer of a worker. It is no abstract
     base class: `isinstance` with one costs as much as a hop.
 
     Attributes:
@@ -134,7 +139,7 @@ class Exchange:
     began: float
     route: BrokerRoute | None
     withdraw: Callable[[], object] | None
-    handed: WayBack | None
+    handed: Route | None
     log: RequestCounting | None
 
     def wait(self) -> None:
@@ -149,8 +154,16 @@ class Exchange:
         """Return the whole payload data of the request, without its metadata."""
         raise NotImplementedError
 
-    def return_route(self) -> WayBack:
+    def return_route(self) -> Route:
         """Return the return route for a reply from a worker of this node."""
+        raise NotImplementedError
+
+    def answer(self, payload: bytes) -> None:
+        """Send the answer of a worker of this node to the requester: one element, which completes.
+
+        Raises:
+            NotDelivered: The request is over, or has been answered already.
+        """
         raise NotImplementedError
 
     def answered_once(self) -> bool:
@@ -173,15 +186,15 @@ class Exchange:
         """
         raise NotImplementedError
 
-    def serve(self, handlers: Handlers) -> Handling:
-        """Start the handler of a `whole` request and connect the two.
+    def start(self, start: StartEnd) -> DestinationEnd:
+        """Start the destination's end of a `whole` request, and connect the two in elements.
 
         Raises:
             ProtocolError: Its metadata cannot be read.
         """
         raise NotImplementedError
 
-    def merge(self, rules: MergeRules) -> Merging:
+    def divide(self, rules: MulticastRules) -> MulticastExchange:
         """Begin a multicast of the request."""
         raise NotImplementedError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol import Context, Message
 from .._worker import Worker
-from ._exchange import MergeRules, exchange_of
+from ._exchange import MulticastRules, exchange_of
 
 if TYPE_CHECKING:
     from .table._index import TagIndexWorker
@@ -27,7 +27,7 @@ class Multicast(Worker):
         rules: The rules for merging, with the counters of all multicasts.
     """
 
-    def __init__(self, index: TagIndexWorker, rules: MergeRules) -> None:
+    def __init__(self, index: TagIndexWorker, rules: MulticastRules) -> None:
         super().__init__()
         self._index = index
         self.rules = rules
@@ -52,11 +52,11 @@ class Multicast(Worker):
                 to = (entry.target.choose(None), *onward[2:])
                 self.node.carry_or_bury(Message(to, back, payload, source, context))
         else:
-            merging = exchange.merge(self.rules)
+            legs = exchange.divide(self.rules)
             trace = None if context is None else context.trace
             for entry in found:
-                branch = merging.branch()
-                to = (entry.target.choose(branch), *onward[2:])
-                about = Context(None, trace, branch)
+                leg = legs.leg()
+                to = (entry.target.choose(leg), *onward[2:])
+                about = Context(None, trace, leg)
                 self.node.carry_or_bury(Message(to, back, payload, source, about))
-            merging.begin()
+            legs.begin()

@@ -58,7 +58,7 @@ class Handlings:
 
 
 class SilentOutlet:
-    """The outlet of a request without a response, which discards all."""
+    """The requester's end of a request without a response, which discards all."""
 
     def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
         """Discard an element."""
@@ -77,7 +77,7 @@ class SilentOutlet:
 
 
 class HandlerStream:
-    """A stream opened by the broker, and the outlet of its handler.
+    """A stream opened by the broker: the requester's end for its handler.
 
     A handler runs in its own task, and the state machine decides which frames are legal. Defects 11
     to 14 of the `rsocket` package (0.4.20): it awaits handlers in the task that reads, answers a

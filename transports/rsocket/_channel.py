@@ -43,16 +43,16 @@ class DemandHeap:
     def __len__(self) -> int:
         return max(len(self._fewest), len(self._most))
 
-    def note(self, branch: Leg, takers: Iterable[Leg], count: int) -> None:
+    def note(self, leg: Leg, takers: Iterable[Leg], count: int) -> None:
         """Add the increased demand of a destination.
 
         Args:
-            branch: The destination.
+            leg: The destination.
             takers: All destinations that still accept elements.
             count: Most of them.
         """
-        heappush(self._fewest, (branch.wanted, branch.number, branch))
-        heappush(self._most, (-branch.wanted, branch.number, branch))
+        heappush(self._fewest, (leg.wanted, leg.number, leg))
+        heappush(self._most, (-leg.wanted, leg.number, leg))
         if len(self) > 2 * count + _SLACK:
             those = [each for each in takers if each.input_open]
             self._fewest = [(each.wanted, each.number, each) for each in those]
@@ -79,7 +79,7 @@ class ChannelInput:
     """The elements and the credit of a channel's requester, with the backlog of slow destinations.
 
     Args:
-        merge: The request.
+        multicast: The request.
         ended: Whether the request itself is the last element.
 
     Attributes:
@@ -90,7 +90,7 @@ class ChannelInput:
     __slots__ = (
         "_granted",
         "_low",
-        "_merge",
+        "_multicast",
         "_shared",
         "_stuck",
         "_takers",
@@ -100,8 +100,8 @@ class ChannelInput:
         "held",
     )
 
-    def __init__(self, merge: MulticastRequest, *, ended: bool) -> None:
-        self._merge = merge
+    def __init__(self, multicast: MulticastRequest, *, ended: bool) -> None:
+        self._multicast = multicast
         self._wants = DemandHeap()
         self._takers = 0
         self._granted = 0  # elements granted to the requester so far
@@ -113,40 +113,45 @@ class ChannelInput:
         self.ended = ended
         self.held = 0
 
-    def join(self, branch: Leg) -> None:
+    def join(self, leg: Leg) -> None:
         """Add a destination that accepts elements."""
         self._takers += 1
-        self._note(branch)
+        self._note(leg)
 
-    def ask(self, branch: Leg, n: int) -> None:
+    def ask(self, leg: Leg, n: int) -> None:
         """Add `n` elements to the demand of a destination."""
-        if branch.input_open and n > 0:
-            branch.wanted += n
-            self._note(branch)
+        if leg.input_open and n > 0:
+            leg.wanted += n
+            self._note(leg)
 
-    def _note(self, branch: Leg) -> None:
-        self._wants.note(branch, self._merge.branches, self._takers)
+    def _note(self, leg: Leg) -> None:
+        self._wants.note(leg, self._multicast.legs, self._takers)
 
     def take(self, frame: Frame) -> None:
         """Pass on an element or the completion of the requester."""
         if frame.word & COMPLETE:
             self.ended = True
-        if self._merge.large(frame.end - frame.start):
+        if self._multicast.large(frame.end - frame.start):
             frame = frame.detached()  # one copy for all destinations
-        for branch in tuple(self._merge.branches):
-            branch.put(frame)
+        for leg in tuple(self._multicast.legs):
+            leg.put(frame)
         self.balance()
 
     def balance(self) -> None:
         """Grant the requester credit by the destinations' demand, and time the slowest."""
-        merge = self._merge
-        stream = merge.stream
-        if merge.kind != _CHANNEL or stream is None or not merge.begun or merge.exchange.ended:
+        multicast = self._multicast
+        stream = multicast.stream
+        if (
+            multicast.kind != _CHANNEL
+            or stream is None
+            or not multicast.begun
+            or multicast.exchange.ended
+        ):
             return
         if not self._takers:
             if not self.ended and stream.state != CLOSED:
-                merge.link.core.send_cancel(stream)
-                merge.link.flush_soon()
+                multicast.link.core.send_cancel(stream)
+                multicast.link.flush_soon()
             self.ended = True
             self._watch(0, slow=False)
             return
@@ -157,10 +162,10 @@ class ChannelInput:
             self._watch(low, slow=stream.state == CLOSED)
             return
         high = self._wants.most()
-        goal = min(high, low + merge.rules.window)
+        goal = min(high, low + multicast.rules.window)
         if goal > self._granted and stream.state != CLOSED:
-            merge.link.core.send_request_n(stream, min(goal - self._granted, MAX_REQUEST_N))
-            merge.link.flush_soon()
+            multicast.link.core.send_request_n(stream, min(goal - self._granted, MAX_REQUEST_N))
+            multicast.link.flush_soon()
             self._granted = goal
         self._watch(low, slow=goal < high and not stream.receive_credit)
 
@@ -173,56 +178,58 @@ class ChannelInput:
             self._timer = None
         self._low = low
         if slow and self._timer is None:
-            merge = self._merge
-            self._timer = merge.link.node.loop.call_later(merge.rules.patience, self._on_patience)
+            multicast = self._multicast
+            self._timer = multicast.link.node.loop.call_later(
+                multicast.rules.patience, self._on_patience
+            )
 
     def _on_patience(self) -> None:
         """Give up the destinations that have delayed the others for too long."""
         self._timer = None
-        merge = self._merge
+        multicast = self._multicast
         low = self._low  # changes as destinations are dropped
-        for branch in tuple(merge.branches):
-            if branch.input_open and branch.wanted == low:
-                merge.on_left(branch)
+        for leg in tuple(multicast.legs):
+            if leg.input_open and leg.wanted == low:
+                multicast.on_left(leg)
 
-    def wait_for_socket(self, branch: Leg) -> None:
+    def wait_for_socket(self, leg: Leg) -> None:
         """Time a destination that does not read the elements kept for it."""
-        if branch not in self._stuck:
-            merge = self._merge
-            patience = merge.rules.patience
-            handle = merge.link.node.loop.call_later(patience, merge.on_left, branch)
-            self._stuck[branch] = handle
+        if leg not in self._stuck:
+            multicast = self._multicast
+            patience = multicast.rules.patience
+            handle = multicast.link.node.loop.call_later(patience, multicast.on_left, leg)
+            self._stuck[leg] = handle
 
-    def reads_again(self, branch: Leg) -> None:
+    def reads_again(self, leg: Leg) -> None:
         """Stop timing a destination."""
-        handle = self._stuck.pop(branch, None)
+        handle = self._stuck.pop(leg, None)
         if handle is not None:
             handle.cancel()
 
     # --- kept frames --------------------------------------------------------------------------
 
-    def keep_for(self, branch: Leg, frame: Frame) -> None:
+    def keep_for(self, leg: Leg, frame: Frame) -> None:
         """Keep a frame for a destination that cannot be sent it yet."""
-        merge = self._merge
+        multicast = self._multicast
         frame = frame.detached()
-        branch.queue.append(frame)
+        leg.queue.append(frame)
         size = FRAME_COST
         key = id(frame)
         users = self._shared.get(key, 0)
-        if users or merge.large(frame.end - frame.start):
+        if users or multicast.large(frame.end - frame.start):
             self._shared[key] = users + 1
         if not users:
             size += frame.end - frame.start
         self.held += size
-        merge.book(size)
-        if self.held > merge.rules.max_held:
-            merge.on_left(max(merge.branches, key=lambda each: len(each.queue)))
+        multicast.book(size)
+        if self.held > multicast.rules.max_held:
+            multicast.on_left(max(multicast.legs, key=lambda each: len(each.queue)))
         else:
-            merge.exceeds()
+            multicast.exceeds()
 
-    def take_for(self, branch: Leg) -> Frame:
+    def take_for(self, leg: Leg) -> Frame:
         """Return the oldest frame kept for a destination, and keep it no more."""
-        frame = branch.queue.popleft()
+        frame = leg.queue.popleft()
         size = FRAME_COST
         key = id(frame)
         users = self._shared.pop(key, 1) - 1
@@ -231,17 +238,17 @@ class ChannelInput:
         else:
             size += frame.end - frame.start
         self.held -= size
-        self._merge.book(-size)
+        self._multicast.book(-size)
         return frame
 
-    def let_go(self, branch: Leg) -> None:
+    def let_go(self, leg: Leg) -> None:
         """Release the frames kept for a destination that accepts no more."""
-        if branch.input_open:
-            branch.input_open = False
+        if leg.input_open:
+            leg.input_open = False
             self._takers -= 1
-        self.reads_again(branch)
-        while branch.queue:
-            self.take_for(branch)
+        self.reads_again(leg)
+        while leg.queue:
+            self.take_for(leg)
 
     def close(self) -> None:
         """Stop the timer at the end of the request."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ...actors.broker import Handlers, MergeRules, Request
+from ...actors.broker import DestinationEnd, MulticastRules, Request, StartEnd
 from ...actors.broker._exchange import CANCELED, DELIVER, DROP, FAILED, RELAYED, outcome_of
 from ...protocol import (
     LOCAL,
@@ -40,7 +40,6 @@ from ._served import ServedStream
 from ._translate import translated
 
 if TYPE_CHECKING:
-    from ...actors.broker import Handling
     from ._link import Link
     from ._metadata import Form
 
@@ -376,11 +375,11 @@ class StreamExchange(FrameExchange):
         """Return the request as it is given to handlers."""
         return request_of(self.frames, self.form, self.kind)
 
-    def serve(self, handlers: Handlers) -> Handling:
-        """Start the handler of the request, and join the two."""
-        return ServedStream(self).start(handlers)
+    def start(self, start: StartEnd) -> DestinationEnd:
+        """Start the destination's end of the request, and join the two."""
+        return ServedStream(self).start(start)
 
-    def merge(self, rules: MergeRules) -> MulticastRequest:
+    def divide(self, rules: MulticastRules) -> MulticastRequest:
         """Return the multicast of the request."""
         return MulticastRequest(self, rules)
 

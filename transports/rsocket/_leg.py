@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ...actors.broker import Handlers, Request
+from ...actors.broker import DestinationEnd, Request, StartEnd
 from ...actors.broker._exchange import DELIVER
 from ...protocol import LOCAL, Address, InDoubt, OnwardError, PayloadTooBig, Route, UnknownAddress
 from ...protocol.rsocket import (
@@ -24,7 +24,6 @@ from ._request import INTERACTIONS, WITH_CREDIT, FrameExchange, completes, more_
 from ._served import Served
 
 if TYPE_CHECKING:
-    from ...actors.broker import Handling
     from ...actors.broker._instrument import RequestCounting
     from ._link import Link
     from ._multicast import MulticastRequest
@@ -44,7 +43,7 @@ class Leg(FrameExchange):
     """One destination's part of a multicast exchange; the requester's end for that destination.
 
     Attributes:
-        merging: The multicast.
+        multicast: The multicast.
         to: The destination's end, after the hand-over: a stream or a handler.
         answered: Whether the destination has completed its response.
         silent: Whether it has sent no element yet.
@@ -66,7 +65,7 @@ class Leg(FrameExchange):
         "answered",
         "input_open",
         "largest",
-        "merging",
+        "multicast",
         "needs",
         "number",
         "pace",
@@ -79,8 +78,8 @@ class Leg(FrameExchange):
         "wanted",
     )
 
-    def __init__(self, merge: MulticastRequest, number: int) -> None:
-        exchange = merge.exchange
+    def __init__(self, multicast: MulticastRequest, number: int) -> None:
+        exchange = multicast.exchange
         self.size = exchange.size
         self.ended = False
         self.began = exchange.link.time()
@@ -88,7 +87,7 @@ class Leg(FrameExchange):
         self.withdraw = None
         self.handed = None
         self.log = None
-        self.merging = merge
+        self.multicast = multicast
         self.to: LegStream | Served | None = None
         self.answered = False
         self.silent = True
@@ -109,14 +108,14 @@ class Leg(FrameExchange):
 
     def hand_to(self, link: Link) -> None:
         """Open a stream to a destination for the request, or queue it if the request is large."""
-        merge = self.merging
-        exchange = merge.exchange
+        multicast = self.multicast
+        exchange = multicast.exchange
         if exchange.kind == _PUSH:
             link.push(exchange.frames_for(link)[0])
             self.forwarded()
-            merge.on_taken(self)
-        elif merge.large(exchange.size):
-            merge.in_turns().hand_to(self, link)
+            multicast.on_taken(self)
+        elif multicast.large(exchange.size):
+            multicast.in_turns().hand_to(self, link)
         else:
             self.hand_over(link)
 
@@ -126,8 +125,8 @@ class Leg(FrameExchange):
         Raises:
             NotDelivered: As for `hand_to`.
         """
-        merge = self.merging
-        exchange = merge.exchange
+        multicast = self.multicast
+        exchange = multicast.exchange
         frames = exchange.frames_for(link)
         stream = link.open(exchange.kind)
         stream.peer = self
@@ -142,7 +141,7 @@ class Leg(FrameExchange):
         link.flush_soon()
         self.forwarded()
         last = frames[-1]
-        merge.on_placed()
+        multicast.on_placed()
         self._after(last)
         self._send_queued()
 
@@ -151,7 +150,7 @@ class Leg(FrameExchange):
         if not isinstance(self.to, LegStream):
             return
         if self.queue or self._socket_full() or not self._has_turn(frame):
-            self.merging.input.keep_for(self, frame)
+            self.multicast.input.keep_for(self, frame)
         else:
             self._send(frame)
 
@@ -166,7 +165,7 @@ class Leg(FrameExchange):
         if not self.input_open:
             return
         if self.to is None or self.queue or not self._may_have(frame):
-            self.merging.input.keep_for(self, frame)
+            self.multicast.input.keep_for(self, frame)
         else:
             self._send(frame)
 
@@ -177,10 +176,10 @@ class Leg(FrameExchange):
 
     def _has_turn(self, frame: Frame) -> bool:
         """Whether the queue of large frames allows a frame to be sent now."""
-        merge, to = self.merging, self.to
-        if not isinstance(to, LegStream) or not merge.large(frame.end - frame.start):
+        multicast, to = self.multicast, self.to
+        if not isinstance(to, LegStream) or not multicast.large(frame.end - frame.start):
             return True
-        return merge.in_turns().allows(self, to.link)
+        return multicast.in_turns().allows(self, to.link)
 
     def _socket_full(self) -> bool:
         """Return whether the destination's socket is full; if so, arrange to be resumed."""
@@ -190,7 +189,7 @@ class Leg(FrameExchange):
         link = to.link
         if link.write_paused:
             link.blocked_on_write.add(self)
-            self.merging.input.wait_for_socket(self)
+            self.multicast.input.wait_for_socket(self)
             return True
         if link.core.pending <= link.options.high_water:
             return False
@@ -200,13 +199,13 @@ class Leg(FrameExchange):
     def replenish(self) -> None:
         """Send the frames kept while the destination's socket was full."""
         if not self.ended:
-            self.merging.input.reads_again(self)
+            self.multicast.input.reads_again(self)
             self._send_queued()
-            self.merging.settle()
+            self.multicast.settle()
 
     def _send_queued(self) -> None:
         while self.queue and self._may_have(self.queue[0]):
-            self._send(self.merging.input.take_for(self))
+            self._send(self.multicast.input.take_for(self))
 
     def _send(self, frame: Frame) -> None:
         to = self.to
@@ -218,21 +217,21 @@ class Leg(FrameExchange):
     def _after(self, frame: Frame) -> None:
         """Update the leg after a frame was sent."""
         self._middle = more_follow(frame)
-        kind = self.merging.kind
+        kind = self.multicast.kind
         if kind == _FNF:
             if not self._middle:
-                self.merging.on_taken(self)
+                self.multicast.on_taken(self)
         elif kind == _CHANNEL and not self._middle and self._is_last(frame):
             self.stop_input_here()
 
     def _is_last(self, frame: Frame) -> bool:
         """Return whether the element that ends with a frame is the requester's last one."""
-        merge = self.merging
-        return bool(frame.word & COMPLETE) or merge.final
+        multicast = self.multicast
+        return bool(frame.word & COMPLETE) or multicast.final
 
     def stop_input_here(self) -> None:
         """Close the leg's input, and end the leg if its response is complete."""
-        self.merging.input.let_go(self)
+        self.multicast.input.let_go(self)
         if self.answered:
             self.drop(over=True)
 
@@ -243,78 +242,78 @@ class Leg(FrameExchange):
         kind = frame.type
         if kind == _PAYLOAD:
             self.silent = False
-            self.merging.on_payload(self, frame)
+            self.multicast.on_payload(self, frame)
         elif kind == _REQUEST_N:
-            self.ask(frame.request_n)
+            self.request_n(frame.request_n)
         elif kind == _ERROR:
-            self.merging.on_error(self, frame.error_code, frame.error_text, frame)
+            self.multicast.on_error(self, frame.error_code, frame.error_text, frame)
         elif kind == _CANCEL:
-            self.stop_input()
+            self.cancel_input()
 
     def on_gone(self, stream: Stream, text: str) -> None:
         """Go on without the destination."""
-        self.merging.on_left(self)
+        self.multicast.on_left(self)
 
     def finish_answer(self) -> None:
         """Mark the response as complete, and end the leg if its input is closed."""
         if not self.answered:
             self.answered = True
-            self.merging.forget(self, due=True)
+            self.multicast.forget(self, due=True)
         if not self.input_open:
             self.drop(over=True)
 
     # --- from a handler -----------------------------------------------------------------------
 
-    def serve(self, handlers: Handlers) -> Handling:
-        """Start the handler of the request, and join the two."""
-        merge = self.merging
-        exchange = merge.exchange
+    def start(self, start: StartEnd) -> DestinationEnd:
+        """Start the destination's end of the request, and join the two."""
+        multicast = self.multicast
+        exchange = multicast.exchange
         request = exchange.request()
         interaction = INTERACTIONS[exchange.kind]
-        served = Served(self, merge.link)
+        served = Served(self, multicast.link)
         self.to = served
         if completes(exchange.frames):
-            merge.input.let_go(self)
-        handling = served.start(handlers, interaction, request, complete=not self.input_open)
+            multicast.input.let_go(self)
+        handling = served.start(start, interaction, request, complete=not self.input_open)
         if not handling.over:
             self.forwarded()
-        merge.on_placed()
+        multicast.on_placed()
         if not interaction.answered:
-            merge.on_taken(self)
+            multicast.on_taken(self)
         elif not self.ended and exchange.kind in WITH_CREDIT:
             served.want(1)
         return handling
 
-    def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
+    def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
         """Merge an element of the handler."""
-        mtu = self.merging.link.core.limits.mtu
+        mtu = self.multicast.link.core.limits.mtu
         raws = tuple(payload_frames(1, data, metadata, complete=complete, mtu=mtu))
         self.silent = False
         for raw in raws:
-            self.merging.on_payload(self, _frame_of(raw))
+            self.multicast.on_payload(self, _frame_of(raw))
 
-    def finish(self) -> None:
+    def complete(self) -> None:
         """Merge the completion of the handler."""
         (raw,) = payload_frames(1, next=False, complete=True)
-        self.merging.on_payload(self, _frame_of(raw))
+        self.multicast.on_payload(self, _frame_of(raw))
 
-    def refuse(self, code: int, text: str) -> None:
+    def error(self, code: int, text: str) -> None:
         """Merge an error of the handler."""
-        self.merging.on_error(self, code, text)
+        self.multicast.on_error(self, code, text)
 
-    def ask(self, n: int) -> None:
+    def request_n(self, n: int) -> None:
         """Request `n` more elements of the requester."""
-        self.merging.input.ask(self, n)
+        self.multicast.input.ask(self, n)
         self._send_queued()
-        self.merging.input.balance()
-        self.merging.settle()
+        self.multicast.input.balance()
+        self.multicast.settle()
 
-    def stop_input(self) -> None:
+    def cancel_input(self) -> None:
         """Close the leg's input at the destination's wish."""
         if not self.ended:
             self.stop_input_here()
-            self.merging.input.balance()
-            self.merging.settle()
+            self.multicast.input.balance()
+            self.multicast.settle()
 
     # --- from a worker ------------------------------------------------------------------------
 
@@ -323,14 +322,14 @@ class Leg(FrameExchange):
         if self.ended:
             raise UnknownAddress(Address(LOCAL, self._token), "no request waits for this answer")
         try:
-            self.say(payload, None, complete=True)
+            self.element(payload, None, complete=True)
         except PayloadTooBig:
-            self.merging.on_error(self, ErrorCode.APPLICATION_ERROR, "the answer is too big")
+            self.multicast.on_error(self, ErrorCode.APPLICATION_ERROR, "the answer is too big")
 
     def return_route(self) -> Route:
         """Return the return route of a worker's answer."""
-        link = self.merging.link
-        if not INTERACTIONS[self.merging.kind].answered:
+        link = self.multicast.link
+        if not INTERACTIONS[self.multicast.kind].answered:
             return ()
         if not self._token:
             self._token = link.worker.local.expect(self)
@@ -341,34 +340,34 @@ class Leg(FrameExchange):
         if self.ended:
             return
         if isinstance(error, InDoubt):
-            self.merging.on_left(self)
+            self.multicast.on_left(self)
         else:
-            self.merging.on_skipped(self, error)
+            self.multicast.on_skipped(self, error)
 
     # --- for the index, the workers and the handlers ------------------------------------------
 
     def wait(self) -> None:
         """Copy the frames out of the chunks of input that hold them."""
-        self.merging.exchange.wait()
+        self.multicast.exchange.wait()
 
     def data(self) -> bytes:
         """Return the payload data."""
-        return self.merging.exchange.data()
+        return self.multicast.exchange.data()
 
     def request(self) -> Request:
         """Return the request as it is given to handlers."""
-        return self.merging.exchange.request()
+        return self.multicast.exchange.request()
 
     def answered_once(self) -> bool:
         """Return whether the request takes one answer at most."""
-        return self.merging.exchange.answered_once()
+        return self.multicast.exchange.answered_once()
 
     def whole(self, then: Callable[[], object]) -> bool:
         """Return whether all fragments have arrived; if not, call `then` when they have."""
-        if self.merging.whole:
+        if self.multicast.whole:
             return True
         self.resume = then
-        self.merging.wait_for_rest()
+        self.multicast.wait_for_rest()
         return False
 
     # --- the end ------------------------------------------------------------------------------
@@ -376,23 +375,23 @@ class Leg(FrameExchange):
     @property
     def source(self) -> str:
         """The source of the requester's connection."""
-        return self.merging.link.source
+        return self.multicast.link.source
 
     @property
     def account(self) -> RequestCounting | None:
         """The counting of the request, for the event log."""
-        return self.merging.exchange.log
+        return self.multicast.exchange.log
 
     def forwarded(self) -> None:
         """Count the destination's copy of the request, for the event log."""
-        exchange = self.merging.exchange
+        exchange = self.multicast.exchange
         if exchange.log is not None:
             exchange.log.copy(exchange, self.route)
 
     def end(self, now: float = 0.0, outcome: int = DELIVER) -> None:
         """Complete the leg: the destination has all of a fire-and-forget."""
         if not self.ended:
-            self.merging.on_taken(self)
+            self.multicast.on_taken(self)
 
     def drop(self, now: float = 0.0, *, over: bool = False) -> None:
         """End the leg.
@@ -406,14 +405,14 @@ class Leg(FrameExchange):
         super().end(now)
         due = not self.answered
         self.answered = True
-        self.merging.input.let_go(self)
-        self.merging.answers.leave(self)
-        self.merging.forget(self, due=due)
+        self.multicast.input.let_go(self)
+        self.multicast.answers.leave(self)
+        self.multicast.forget(self, due=due)
         if self._token:
-            self.merging.link.worker.local.forget(self._token)
+            self.multicast.link.worker.local.forget(self._token)
         to = self.to
         if to is None:
-            self.merging.on_placed()
+            self.multicast.on_placed()
         elif isinstance(to, LegStream):
             to.stream.peer = None
             to.link.blocked_on_write.discard(self)

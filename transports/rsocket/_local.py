@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ...actors.broker import Exchange
 from ...protocol import (
     LinkLost,
     MailboxFull,
@@ -24,7 +25,7 @@ from ...protocol.rsocket import (
     Stream,
 )
 from ._errors import DestinationError
-from ._request import FRAME_COST, FrameExchange, more_follow
+from ._request import FRAME_COST, more_follow
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -106,11 +107,11 @@ class LocalRequests:
         self._asked: deque[Stream] = deque()
         # Requests of the peer that workers are to answer, by token; at most `max_streams`, as each
         # has a stream.
-        self._answerable: dict[bytes, FrameExchange] = {}
+        self._answerable: dict[bytes, Exchange] = {}
 
     # --- answers of workers to the peer -------------------------------------------------------
 
-    def expect(self, exchange: FrameExchange) -> bytes:
+    def expect(self, exchange: Exchange) -> bytes:
         """Register a request for a worker's answer; return the token that the answer must have."""
         token = self._worker.node.random_address().value
         self._answerable[token] = exchange

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...actors.broker import MergeRules
+from ...actors.broker import MulticastRules
 from ...actors.broker._exchange import CANCELED, DELIVER, FAILED
 from ...protocol import InDoubt, NotDelivered, OnwardError
 from ...protocol.rsocket import (
@@ -29,8 +29,8 @@ from ...protocol.rsocket import (
     Stream,
 )
 from ._channel import ChannelInput
+from ._frame_copies import LARGE, FrameCopies
 from ._leg import Leg
-from ._legs import LARGE, Legs
 from ._request import completes, more_follow
 from ._response_merge import ResponseMerge
 
@@ -63,10 +63,10 @@ class MulticastRequest:
         stream: The requester's stream; `None` for a metadata push.
         answers: The merge of the responses.
         input: The elements of a channel's requester.
-        branches: The legs that have not ended.
+        legs: The legs that have not ended.
         due: The number of legs that have not completed their response.
         begun: Whether all legs have been made.
-        legs: The queue of large frames; `None` until there is one.
+        copies: The queue of large frames; `None` until there is one.
         whole: Whether all frames of the request itself have arrived.
         granted: Elements that the requester has requested so far.
         final: Whether the first frame of a channel has the C flag.
@@ -82,7 +82,7 @@ class MulticastRequest:
         "_waiting",
         "answers",
         "begun",
-        "branches",
+        "copies",
         "due",
         "exchange",
         "final",
@@ -95,18 +95,18 @@ class MulticastRequest:
         "whole",
     )
 
-    def __init__(self, exchange: StreamExchange, rules: MergeRules) -> None:
+    def __init__(self, exchange: StreamExchange, rules: MulticastRules) -> None:
         self.exchange = exchange
         self.rules = rules
         self.link = exchange.link
         self.stream = stream = exchange.stream
         last = exchange.frames[-1]
         self.whole = not more_follow(last)
-        self.legs: Legs | None = None
+        self.copies: FrameCopies | None = None
         first = exchange.frames[0]
         self.final = exchange.kind == _CHANNEL and bool(first.word & COMPLETE)
         self.granted = 0 if stream is None else stream.send_credit
-        self.branches: dict[Leg, None] = {}
+        self.legs: dict[Leg, None] = {}
         self.begun = False
         self._waiting = 0  # legs that no destination has taken
         self._made = 0  # legs made so far
@@ -122,11 +122,11 @@ class MulticastRequest:
         if stream is not None:
             stream.peer = self
 
-    def branch(self) -> Leg:
+    def leg(self) -> Leg:
         """Return a new leg."""
         self._made += 1
         made = Leg(self, self._made)
-        self.branches[made] = None
+        self.legs[made] = None
         self.due += 1
         if made.input_open:
             self.input.join(made)
@@ -134,7 +134,7 @@ class MulticastRequest:
         return made
 
     def begin(self) -> None:
-        """Begin to merge: all legs have been made."""
+        """Begin to multicast: all legs have been made."""
         self.begun = True
         self._let_go()
         self.settle()
@@ -175,8 +175,8 @@ class MulticastRequest:
             self.replenish()
         else:
             if kind == _ERROR:
-                for branch in tuple(self.branches):
-                    branch.relay_error(frame)
+                for leg in tuple(self.legs):
+                    leg.relay_error(frame)
             self._end(CANCELED)
 
     def on_gone(self, stream: Stream, text: str) -> None:
@@ -192,129 +192,129 @@ class MulticastRequest:
         late = False
         if self.large(frame.end - frame.start):
             frame = frame.detached()
-        for branch in tuple(self.branches):
-            if branch.to is None:
+        for leg in tuple(self.legs):
+            if leg.to is None:
                 late = True
             else:
-                branch.relay(frame)
+                leg.relay(frame)
         if late:
             self.link.session.keep(exchange, frame)
         self._let_go()
 
     def large(self, size: int) -> bool:
         """Whether the copies of a frame are handed over a few at a time."""
-        count = self._made if not self.begun else len(self.branches)
+        count = self._made if not self.begun else len(self.legs)
         return count > 1 and size * count > LARGE
 
-    def in_turns(self) -> Legs:
+    def in_turns(self) -> FrameCopies:
         """Return the queue of large frames."""
-        legs = self.legs
-        if legs is None:
-            legs = self.legs = Legs(self)
-        return legs
+        copies = self.copies
+        if copies is None:
+            copies = self.copies = FrameCopies(self)
+        return copies
 
     def wait_for_rest(self) -> None:
         """Resume the legs that wait for the whole request, with its last fragment."""
         self.exchange.resume = self._resume
 
     def _resume(self) -> None:
-        for branch in tuple(self.branches):
-            if branch.resume is not None:
-                branch.resume()
+        for leg in tuple(self.legs):
+            if leg.resume is not None:
+                leg.resume()
 
     # --- from the destinations ----------------------------------------------------------------
 
-    def on_payload(self, branch: Leg, frame: Frame) -> None:
+    def on_payload(self, leg: Leg, frame: Frame) -> None:
         """Handle a PAYLOAD of a destination."""
         if self.kind == _RESPONSE:
-            self._on_response(branch, frame)
+            self._on_response(leg, frame)
             return
         answers = self.answers
-        goes_on = branch.part or branch is answers.talking
+        goes_on = leg.part or leg is answers.talking
         if goes_on or frame.word & (NEXT | FOLLOWS):
             self._said = True
-            answers.take(branch, frame)
+            answers.take(leg, frame)
             if self.exchange.ended:
                 return
         if frame.word & COMPLETE:
             self._completed = True
-            branch.finish_answer()
+            leg.finish_answer()
         answers.drain()
-        answers.replenish(branch)
+        answers.replenish(leg)
         self.settle()
 
-    def _on_response(self, branch: Leg, frame: Frame) -> None:
+    def _on_response(self, leg: Leg, frame: Frame) -> None:
         """Relay the response of the first destination that responds, or a fragment of it."""
         # Multicast Routing, Request / Reply: "The broker will only reply to client with the FIRST
         # message that returns. This includes an error. It will cancel requests that have not
         # completed and ignore additional results."
         if self.answers.talking is None:
-            self.answers.talking = branch
-            for other in tuple(self.branches):
-                if other is not branch:
+            self.answers.talking = leg
+            for other in tuple(self.legs):
+                if other is not leg:
                     other.drop()
         self.answers.relay(frame)
         if not more_follow(frame):
-            branch.drop(self.link.time(), over=True)
+            leg.drop(self.link.time(), over=True)
             self._end()
 
-    def on_error(self, branch: Leg, code: int, text: str, frame: Frame | None = None) -> None:
+    def on_error(self, leg: Leg, code: int, text: str, frame: Frame | None = None) -> None:
         """End the request with a destination's error, or skip one that rejected the request.
 
         Args:
-            branch: The destination.
+            leg: The destination.
             code: Its error code.
             text: Its text.
             frame: The ERROR frame, if there is one.
         """
         # Error Codes, REJECTED: "The Responder guarantees that it didn't process the request."
-        if code == ErrorCode.REJECTED and not branch.part and branch.silent:
-            self.on_skipped(branch, NotDelivered("the destination", text))
+        if code == ErrorCode.REJECTED and not leg.part and leg.silent:
+            self.on_skipped(leg, NotDelivered("the destination", text))
             return
         # Multicast Routing: "An error message will cancel all streams."
-        branch.drop(over=True)
+        leg.drop(over=True)
         if frame is None:
             self.exchange.refuse(code, text, FAILED)
         else:
             self.answers.relay(frame)
             self._end(FAILED)
 
-    def on_taken(self, branch: Leg) -> None:
+    def on_taken(self, leg: Leg) -> None:
         """Complete a leg that has been sent all of a request without a response."""
         self._completed = True
-        branch.drop(over=True)
+        leg.drop(over=True)
         self.settle()
 
-    def on_skipped(self, branch: Leg, error: OnwardError) -> None:
+    def on_skipped(self, leg: Leg, error: OnwardError) -> None:
         """Go on without a destination that could not take the request."""
         self.rules.skipped += 1
         self._refusal = error
-        branch.drop()
+        leg.drop()
         self._go_on()
 
-    def on_left(self, branch: Leg) -> None:
+    def on_left(self, leg: Leg) -> None:
         """Go on without a lost destination, or end the request."""
         # Multicast Routing: "The broker implementation can either emit an error closing the stream,
         # or quietly handle its removal."
         self.rules.left += 1
         self._left = True
-        if branch is self.answers.talking or self.rules.fail_on_leave:
+        if leg is self.answers.talking or self.rules.fail_on_leave:
             # The requester has a part of an element, or the option requires the error.
-            branch.drop()
+            leg.drop()
             self.exchange.refuse(ErrorCode.CANCELED, LOST)
             return
-        branch.drop()
+        leg.drop()
         self._go_on()
 
     def _go_on(self) -> None:
         self.input.balance()
         self.settle()
 
-    def forget(self, branch: Leg, *, due: bool) -> None:
+    def forget(self, leg: Leg, *, due: bool) -> None:
         """Count a leg that has completed its response, and remove one that has ended."""
         self.due -= due
-        if branch.ended:
-            self.branches.pop(branch, None)
+        if leg.ended:
+            self.legs.pop(leg, None)
 
     def replenish(self) -> None:
         """Send the elements held, and grant the destinations credit."""
@@ -367,7 +367,7 @@ class MulticastRequest:
                 self.link.core.send_payload(self.stream, next=False, complete=True)
                 self.link.flush_soon()
                 self.input.balance()
-        if not self.branches:
+        if not self.legs:
             self.input.balance()  # no destination accepts elements of the requester
             self._end()
 
@@ -386,9 +386,9 @@ class MulticastRequest:
     def close(self) -> None:
         """Cancel every leg at the end of the request."""
         self.input.close()
-        if self.legs is not None:
-            self.legs.close()
-        for branch in tuple(self.branches):
-            branch.drop()
+        if self.copies is not None:
+            self.copies.close()
+        for leg in tuple(self.legs):
+            leg.drop()
         self.answers.close()
         self.link.blocked_on_write.discard(self)

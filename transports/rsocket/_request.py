@@ -111,7 +111,11 @@ def outcome_of_code(code: int) -> int:
 
 
 class FrameExchange(Exchange):
-    """A request that can be handed to a connection as frames."""
+    """A request that can be handed to a connection as frames.
+
+    Two connections are the zero-copy case of an exchange: frames are relayed as they are, and are
+    not taken apart into elements.
+    """
 
     __slots__ = ()
 
@@ -121,14 +125,6 @@ class FrameExchange(Exchange):
         Raises:
             NotDelivered: The peer does not keep up, the connection takes no more streams,
                 or it has gone.
-        """
-        raise NotImplementedError
-
-    def answer(self, payload: bytes) -> None:
-        """Send the answer of a worker of this node to the requester.
-
-        Raises:
-            NotDelivered: The request is over, or has been answered already.
         """
         raise NotImplementedError
 

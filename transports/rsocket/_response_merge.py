@@ -26,17 +26,17 @@ class ResponseMerge:
     """The elements for the requester of a multicast, and the credit of its destinations.
 
     Args:
-        merge: The request.
+        multicast: The request.
 
     Attributes:
         talking: The leg with an element that the requester has a part of.
         held: Bytes of elements that are not whole, or wait for the requester's credit.
     """
 
-    __slots__ = ("_again", "_merge", "_turns", "_waiting_for_credit", "held", "talking")
+    __slots__ = ("_again", "_multicast", "_turns", "_waiting_for_credit", "held", "talking")
 
-    def __init__(self, merge: MulticastRequest) -> None:
-        self._merge = merge
+    def __init__(self, multicast: MulticastRequest) -> None:
+        self._multicast = multicast
         self.talking: Leg | None = None
         self.held = 0
         self._turns: deque[list[Frame]] = deque()
@@ -51,70 +51,70 @@ class ResponseMerge:
 
     # --- elements -----------------------------------------------------------------------------
 
-    def take(self, branch: Leg, frame: Frame) -> None:
-        """Pass on or hold a frame of a destination's element; this may end the merge."""
+    def take(self, leg: Leg, frame: Frame) -> None:
+        """Pass on or hold a frame of a destination's element; this may end the request."""
         more = more_follow(frame)
-        branch.said += frame.end - frame.start + FRAME_COST
-        if self.talking is branch:
+        leg.said += frame.end - frame.start + FRAME_COST
+        if self.talking is leg:
             self._pass(frame)
-            self.talking = branch if more else None
+            self.talking = leg if more else None
         else:
-            begins = not branch.part
-            if begins and branch.to is not None:
-                branch.to.ahead -= 1
-                if branch.to.ahead < 0 and self._exceeds(branch):
+            begins = not leg.part
+            if begins and leg.to is not None:
+                leg.to.ahead -= 1
+                if leg.to.ahead < 0 and self._exceeds(leg):
                     return
             # By fragments only for the last leg: other legs would have to wait for the rest.
-            if begins and (not more or self._merge.last_answers) and self._free():
+            if begins and (not more or self._multicast.last_answers) and self._free():
                 self._pass(frame)
-                self.talking = branch if more else None
-            elif not self._hold(branch, frame, more=more):
+                self.talking = leg if more else None
+            elif not self._hold(leg, frame, more=more):
                 return
         if not more:
-            self._see_size(branch)
+            self._see_size(leg)
 
-    def _exceeds(self, branch: Leg) -> bool:
+    def _exceeds(self, leg: Leg) -> bool:
         """Give up a destination that exceeds its credit; return whether it does.
 
         It may use the requester's credit, even beyond its own. But the elements held because of
         that must not end the request for all.
         """
-        to, merge = branch.to, self._merge
+        to, multicast = leg.to, self._multicast
         if not isinstance(to, LegStream):
             return False
-        if to.asked - to.ahead <= merge.granted and self.held <= merge.rules.max_held // 2:
+        if to.asked - to.ahead <= multicast.granted and self.held <= multicast.rules.max_held // 2:
             return False
         to.link.core.counters["overdrawn"] += 1
-        merge.on_left(branch)
+        multicast.on_left(leg)
         return True
 
-    def _hold(self, branch: Leg, frame: Frame, *, more: bool) -> bool:
+    def _hold(self, leg: Leg, frame: Frame, *, more: bool) -> bool:
         """Hold a frame for the requester; return whether there was room."""
-        merge = self._merge
-        branch.part.append(frame.detached())
+        multicast = self._multicast
+        leg.part.append(frame.detached())
         size = frame.end - frame.start + FRAME_COST
         self.held += size
-        merge.book(size)
-        most = merge.rules.max_held
+        multicast.book(size)
+        most = multicast.rules.max_held
         if self.held > most:
-            merge.overflow(f"over {most} bytes of answers wait for the requester")
+            multicast.overflow(f"over {most} bytes of answers wait for the requester")
             return False
-        if merge.exceeds():
+        if multicast.exceeds():
             return False
         if not more:
-            self._turns.append(branch.part)
-            branch.part = []
+            self._turns.append(leg.part)
+            leg.part = []
         return True
 
     def _release(self, frames: list[Frame]) -> None:
         size = sum(frame.end - frame.start + FRAME_COST for frame in frames)
         self.held -= size
-        self._merge.book(-size)
+        self._multicast.book(-size)
 
-    def forget_part(self, branch: Leg) -> None:
+    def forget_part(self, leg: Leg) -> None:
         """Release the unfinished element of a destination that has ended."""
-        self._release(branch.part)
-        branch.part = []
+        self._release(leg.part)
+        leg.part = []
 
     def drain(self) -> None:
         """Send the elements held within the requester's credit, then grant more credit."""
@@ -136,10 +136,10 @@ class ResponseMerge:
 
     def _full(self) -> bool:
         """Return whether the requester's socket is full; if so, arrange to be resumed."""
-        merge = self._merge
-        link = merge.link
+        multicast = self._multicast
+        link = multicast.link
         if link.write_paused:
-            link.blocked_on_write.add(merge)
+            link.blocked_on_write.add(multicast)
             return True
         if link.core.pending <= link.options.high_water:
             return False
@@ -150,7 +150,7 @@ class ResponseMerge:
 
     def _go_on(self) -> None:
         self._again = False
-        self._merge.replenish()
+        self._multicast.replenish()
 
     def _pass(self, frame: Frame) -> None:
         """Send a frame of an element to the requester, without a destination's completion."""
@@ -163,7 +163,7 @@ class ResponseMerge:
 
     def relay(self, frame: Frame) -> None:
         """Send a frame to the requester as it is."""
-        link = self._merge.link
+        link = self._multicast.link
         try:
             link.core.relay(self._requester, frame)
         except LocalProtocolError:
@@ -172,44 +172,44 @@ class ResponseMerge:
 
     @property
     def _requester(self) -> Stream:
-        stream = self._merge.stream
+        stream = self._multicast.stream
         if stream is None:
             raise AssertionError("a request with answers has a stream")
         return stream
 
     # --- credit -------------------------------------------------------------------------------
 
-    def _see_size(self, branch: Leg) -> None:
+    def _see_size(self, leg: Leg) -> None:
         """Update the size and the pace of a destination after an element."""
-        branch.largest = max(branch.largest, branch.said)
-        branch.said = 0
-        branch.pace = min(self._merge.rules.window, 2 * branch.pace)
+        leg.largest = max(leg.largest, leg.said)
+        leg.said = 0
+        leg.pace = min(self._multicast.rules.window, 2 * leg.pace)
 
-    def replenish(self, branch: Leg) -> None:
+    def replenish(self, leg: Leg) -> None:
         """Grant a destination credit when it has used half of its window."""
-        to, merge = branch.to, self._merge
-        self._forget_thirst(branch)
-        if to is None or branch.answered or merge.exchange.ended:
+        to, multicast = leg.to, self._multicast
+        self._forget_thirst(leg)
+        if to is None or leg.answered or multicast.exchange.ended:
             return
-        share = merge.rules.max_held // merge.due
-        most = max(1, min(branch.pace, share // branch.largest))
+        share = multicast.rules.max_held // multicast.due
+        most = max(1, min(leg.pace, share // leg.largest))
         ahead = to.ahead
         needs = max(ahead + 1, 2 * ahead)
         if needs > most:
             return
         credit = self._requester.send_credit
         if credit < needs or self._turns or self._full():
-            branch.needs = needs
-            self._waiting_for_credit.setdefault(needs, {})[branch] = None
+            leg.needs = needs
+            self._waiting_for_credit.setdefault(needs, {})[leg] = None
         else:
             to.want(min(most, credit) - ahead)
 
-    def _forget_thirst(self, branch: Leg) -> None:
-        needs = branch.needs
+    def _forget_thirst(self, leg: Leg) -> None:
+        needs = leg.needs
         if needs:
-            branch.needs = 0
+            leg.needs = 0
             waiting = self._waiting_for_credit[needs]
-            del waiting[branch]
+            del waiting[leg]
             if not waiting:
                 del self._waiting_for_credit[needs]
 
@@ -221,17 +221,17 @@ class ResponseMerge:
         for needs in sorted(self._waiting_for_credit):
             if needs > credit or self._full():
                 return
-            for branch in tuple(self._waiting_for_credit.get(needs, ())):
-                self.replenish(branch)
+            for leg in tuple(self._waiting_for_credit.get(needs, ())):
+                self.replenish(leg)
 
-    def leave(self, branch: Leg) -> None:
+    def leave(self, leg: Leg) -> None:
         """Remove a destination that has ended; its whole elements are still passed on."""
-        self._forget_thirst(branch)
-        self.forget_part(branch)
+        self._forget_thirst(leg)
+        self.forget_part(leg)
 
     def close(self) -> None:
         """Release all elements at the end of the request."""
-        self._merge.book(-self.held)
+        self._multicast.book(-self.held)
         self.held = 0
         self._turns.clear()
         self._waiting_for_credit.clear()

@@ -1,14 +1,14 @@
 """Requests that are served by handlers of this node.
 
-`Served` is the handler's end. Its output goes to a `Port`: the requester's stream
-(`ServedStream`) or a leg of a multicast.
+`Served` is the requester's end for the handler, and reads the frames of the requester for it. What
+the handler sends goes to the stream of the requester (`ServedStream`) or to a leg of a multicast.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from ...actors.broker import Handlers, Interaction, Request
+from ...actors.broker import DestinationEnd, Interaction, Request, RequesterEnd, StartEnd
 from ...actors.broker._exchange import CANCELED, DELIVER, FAILED
 from ...protocol import PayloadTooBig
 from ...protocol.rsocket import (
@@ -24,11 +24,10 @@ from ...protocol.rsocket import (
 from ._request import FRAME_COST, INTERACTIONS, WITH_CREDIT, completes
 
 if TYPE_CHECKING:
-    from ...actors.broker import Handling
     from ._exchange import StreamExchange
     from ._link import Link
 
-__all__ = ["Port", "Served", "ServedStream"]
+__all__ = ["Served", "ServedStream"]
 
 _CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _ERROR: Final = int(FrameType.ERROR)
@@ -36,38 +35,15 @@ _PAYLOAD: Final = int(FrameType.PAYLOAD)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 
 
-class Port(Protocol):
-    """The destination of a handler's output."""
-
-    def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
-        """Send an element.
-
-        Raises:
-            PayloadTooBig: The element cannot be sent; nothing was sent.
-        """
-
-    def finish(self) -> None:
-        """Complete the response."""
-
-    def refuse(self, code: int, text: str) -> None:
-        """End the response with an error."""
-
-    def ask(self, n: int) -> None:
-        """Request `n` more elements."""
-
-    def stop_input(self) -> None:
-        """Cancel the requester's elements."""
-
-
 class Served:
-    """A running handler as the destination's end of a request; the handler's `Outlet`.
+    """The requester's end for a destination's end of this node, such as a handler.
 
     Attributes:
         ahead: Elements that the handler may still send.
         credit: Elements that the handler has requested and not received.
 
     Args:
-        port: The requester's end.
+        requester: The requester's end.
         link: The requester's connection.
     """
 
@@ -77,15 +53,15 @@ class Served:
         "_over",
         "_part",
         "_part_size",
-        "_port",
+        "_requester",
         "ahead",
         "credit",
     )
 
-    def __init__(self, port: Port, link: Link) -> None:
-        self._port = port
+    def __init__(self, requester: RequesterEnd, link: Link) -> None:
+        self._requester = requester
         self._link = link
-        self._handling: Handling | None = None
+        self._handling: DestinationEnd | None = None
         self._part: Reassembler | None = None
         self._part_size = 0
         self._over = False
@@ -93,18 +69,18 @@ class Served:
         self.credit = 0
 
     def start(
-        self, handlers: Handlers, interaction: Interaction, request: Request, *, complete: bool
-    ) -> Handling:
-        """Start the handler.
+        self, start: StartEnd, interaction: Interaction, request: Request, *, complete: bool
+    ) -> DestinationEnd:
+        """Start the destination's end.
 
         Args:
-            handlers: The handlers to choose from.
+            start: Starts the destination's end.
             interaction: The interaction of the request.
             request: The request.
             complete: Whether the first element of a channel is its last.
         """
         link = self._link
-        handling = handlers.start(interaction, request, self, link.return_route[0])
+        handling = start(interaction, request, self, link.return_route[0])
         self._handling = handling
         if interaction is Interaction.CHANNEL:
             handling.then(lambda: link.session.gathered.let_go(self))
@@ -123,7 +99,7 @@ class Served:
         """Send an element, for which the handler has credit."""
         self._over = complete
         try:
-            self._port.say(data, metadata, complete=complete)
+            self._requester.element(data, metadata, complete=complete)
         except PayloadTooBig:
             self._over = False
             raise
@@ -131,26 +107,26 @@ class Served:
     def complete(self) -> None:
         """Complete the response."""
         self._over = True
-        self._port.finish()
+        self._requester.complete()
 
     def error(self, code: int, text: str) -> None:
         """End the response with an error."""
         self._over = True
-        self._port.refuse(code, text)
+        self._requester.error(code, text)
 
     def request_n(self, n: int) -> None:
         """Request more elements of a channel."""
         self.credit += n
-        self._port.ask(n)
+        self._requester.request_n(n)
 
     def cancel_input(self) -> None:
         """Cancel the requester's elements of a channel."""
-        self._port.stop_input()
+        self._requester.cancel_input()
 
     # --- from the requester -------------------------------------------------------------------
 
     @property
-    def _at_work(self) -> Handling:
+    def _at_work(self) -> DestinationEnd:
         if self._handling is None:
             raise AssertionError("the handler has been started")
         return self._handling
@@ -219,8 +195,8 @@ class ServedStream:
         self._served = Served(self, exchange.link)
         self._held = 0
 
-    def start(self, handlers: Handlers) -> Handling:
-        """Start the handler for the request.
+    def start(self, start: StartEnd) -> DestinationEnd:
+        """Start the destination's end for the request.
 
         Raises:
             ProtocolError: The request's metadata cannot be read.
@@ -235,7 +211,7 @@ class ServedStream:
             exchange.withdraw = self._served.cancel
         else:
             exchange.unlink()  # its stream is over
-        handling = self._served.start(handlers, interaction, request, complete=complete)
+        handling = self._served.start(start, interaction, request, complete=complete)
         if not handling.over:
             exchange.forwarded()
         if not interaction.answered:
@@ -286,7 +262,7 @@ class ServedStream:
 
     # --- from the handler ---------------------------------------------------------------------
 
-    def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
+    def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
         """Send an element to the requester."""
         link = self._link
         link.core.send_payload(self._open, data, metadata, complete=complete)
@@ -294,23 +270,23 @@ class ServedStream:
         self._after(link.time())
         self.replenish()
 
-    def finish(self) -> None:
+    def complete(self) -> None:
         """Complete the stream to the requester."""
         self._link.core.send_payload(self._open, next=False, complete=True)
         self._after(0.0)
 
-    def refuse(self, code: int, text: str) -> None:
+    def error(self, code: int, text: str) -> None:
         """Send an error to the requester."""
         # A missing or busy handler answers with one of these codes before it has begun.
         begun = code not in {ErrorCode.REJECTED, ErrorCode.INVALID}
         self._exchange.refuse(code, text, FAILED if begun else 0)
 
-    def ask(self, n: int) -> None:
+    def request_n(self, n: int) -> None:
         """Request more elements of the requester."""
         self._link.core.send_request_n(self._open, n)
         self._link.flush_soon()
 
-    def stop_input(self) -> None:
+    def cancel_input(self) -> None:
         """Cancel the requester's elements."""
         if not self._exchange.ended:
             self._link.core.send_cancel(self._open)

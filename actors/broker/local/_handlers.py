@@ -30,7 +30,8 @@ from ....protocol.rsocket import ErrorCode
 from .._exchange import INVALID, REJECTED
 
 if TYPE_CHECKING:
-    from ._service import Handling, Incoming, Outlet
+    from .._ends import RequesterEnd
+    from ._service import Handling, Incoming
 
 __all__ = [
     "Answer",
@@ -294,7 +295,7 @@ class Handlers:
         self,
         interaction: Interaction,
         request: Request,
-        outlet: Outlet,
+        outlet: RequesterEnd,
         origin: Address | None = None,
     ) -> Handling:
         """Start the handler of a request, as a task of the running loop.
@@ -327,7 +328,7 @@ class Handlers:
             handling.start(handler, request)
         return handling
 
-    def _refuse(self, handling: Handling, outlet: Outlet, code: int, text: str) -> None:
+    def _refuse(self, handling: Handling, outlet: RequesterEnd, code: int, text: str) -> None:
         handling.over = True
         handling.outcome = INVALID if code == ErrorCode.INVALID else REJECTED
         if handling.interaction.answered:

@@ -10,6 +10,7 @@ from .._exchange import Exchange, exchange_of
 from ._handlers import ApplicationError, Handlers, Interaction, Request
 
 if TYPE_CHECKING:
+    from .._ends import DestinationEnd
     from ._service import Handling
 
 __all__ = ["ServiceWorker"]
@@ -33,7 +34,7 @@ class ServiceWorker(Worker):
     def __init__(self, handlers: Handlers) -> None:
         super().__init__()
         self._handlers = handlers
-        self._serving: list[tuple[Exchange | _Reply, Handling]] = []
+        self._serving: list[tuple[Exchange | _Reply, DestinationEnd]] = []
         self._forget_at = FORGET_AT
 
     def handle_message(self, message: Message) -> None:
@@ -44,11 +45,11 @@ class ServiceWorker(Worker):
             self._keep(reply, reply.start())
         elif not request.ended and request.whole(lambda: self.handle_message(message)):
             try:
-                self._keep(request, request.serve(self._handlers))
+                self._keep(request, request.start(self._handlers.start))
             except ProtocolError as error:
                 request.fail(error)
 
-    def _keep(self, request: Exchange | _Reply, handling: Handling) -> None:
+    def _keep(self, request: Exchange | _Reply, handling: DestinationEnd) -> None:
         """Store a request until it has ended, or a little longer."""
         serving = self._serving
         serving.append((request, handling))

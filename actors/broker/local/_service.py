@@ -1,7 +1,7 @@
 """The handling of one request: the handler's task, its credit and its incoming elements.
 
 All calls are made on one loop. The requester's side calls the methods of `Handling`; the
-handler's answer goes to the `Outlet`. Two bounds always hold: the handler makes no element
+handler's answer goes to the `RequesterEnd`. Two bounds always hold: the handler makes no element
 without credit, and `Incoming` holds no more than its window.
 """
 
@@ -11,14 +11,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ....protocol import Address, PayloadNotBytes, PayloadTooBig
 from ....protocol.rsocket import MAX_REQUEST_N, ErrorCode
+from .._ends import RequesterEnd
 from .._exchange import CANCELED, DELIVER, FAILED
 from ._handlers import Answer, ApplicationError, Handlers, Interaction, Request
 
-__all__ = ["Handling", "Incoming", "Outlet", "as_bytes", "parts_of"]
+__all__ = ["Handling", "Incoming", "as_bytes", "parts_of"]
 
 _logger = logging.getLogger("onward.actors.broker")
 
@@ -30,32 +31,6 @@ _LONGEST_NAME: Final = 100
 
 _PER_TURN: Final = 64
 """Most elements a generator that never waits may make before it yields to the loop."""
-
-
-class Outlet(Protocol):
-    """The receiver of a handler's answer. Calls are made on the loop's thread and do not block.
-
-    After `complete`, `error` or an element that completes, only `cancel_input` may follow.
-    """
-
-    def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
-        """Send an answer or an element of one, for which the requester has given credit.
-
-        Raises:
-            PayloadTooBig: It is too big, and nothing was sent. The handler ends with an error.
-        """
-
-    def complete(self) -> None:
-        """End the answer."""
-
-    def error(self, code: int, text: str) -> None:
-        """End with an error. Not called for an interaction without an answer."""
-
-    def request_n(self, n: int) -> None:
-        """Give the requester of a channel credit for more elements."""
-
-    def cancel_input(self) -> None:
-        """Cancel the requester's elements of a channel."""
 
 
 class _Signal:
@@ -106,7 +81,7 @@ class Incoming(AsyncIterator[bytes]):
             handler's further answer is discarded.
     """
 
-    def __init__(self, outlet: Outlet, request: Request, window: int, most: int) -> None:
+    def __init__(self, outlet: RequesterEnd, request: Request, window: int, most: int) -> None:
         self.metadata: bytes | None = None
         self.held = 0
         self._outlet = outlet
@@ -182,9 +157,7 @@ class Incoming(AsyncIterator[bytes]):
 
 
 class Handling:
-    """A request in progress in a handler. Its methods are the actions of the requester.
-
-    They are called on the loop's thread, and do nothing once the request is over.
+    """A request in progress in a handler: the destination's end of an exchange.
 
     Attributes:
         interaction: The interaction.
@@ -209,7 +182,7 @@ class Handling:
         self,
         handlers: Handlers,
         interaction: Interaction,
-        outlet: Outlet,
+        outlet: RequesterEnd,
         origin: Address | None = None,
     ) -> None:
         self.interaction = interaction

@@ -34,7 +34,7 @@ from .._exchange import (
     DELIVER,
     REQUESTER_GONE,
     Exchange,
-    MergeRules,
+    MulticastRules,
     exchange_of,
     outcome_of,
 )
@@ -95,7 +95,7 @@ class TagIndexWorker(Worker):
         expectations: The destinations that are expected to register.
         cells: The cells of the tag index and of the forwarder to one destination, for the express
             path.
-        merging: The limits and counters for merging the responses to multicasts.
+        multicast_rules: The limits and counters for merging the responses to multicasts.
         rejected: Messages that no destination could take, since the start.
     """
 
@@ -123,7 +123,7 @@ class TagIndexWorker(Worker):
         self._unicast = self._multicast = Address(0, b"")
         self.cells: tuple[Cell, ...] = ()
         self._left = False
-        self.merging = MergeRules(
+        self.multicast_rules = MulticastRules(
             window=options.multicast.window,
             max_held=options.multicast.max_held,
             max_total=options.multicast.max_held_total,
@@ -150,7 +150,7 @@ class TagIndexWorker(Worker):
             lambda: Unicast(self), address=Address(0, own + b"/unicast"), mailbox=mailbox
         )
         self._multicast = self.spawn(
-            lambda: Multicast(self, self.merging),
+            lambda: Multicast(self, self.multicast_rules),
             address=Address(0, own + b"/multicast"),
             mailbox=mailbox,
         )

@@ -70,8 +70,8 @@ class Waiter:
         self.number: Final = number
         self.message: Final = message
         self.ask: Final = ask
-        way_back = message[1]
-        self.origin: Final[Address | None] = way_back[0] if way_back else None
+        back = message[1]
+        self.origin: Final[Address | None] = back[0] if back else None
         self.source: Final = source
         self.size = 0
         self.since: Final = since

@@ -51,7 +51,7 @@ def waiting(w: World) -> int:
 
 
 def nothing_held(w: World, requester: Peer) -> bool:
-    rules = w.broker.index.merging
+    rules = w.broker.index.multicast_rules
     return rules.held == rules.set_aside == requester.link.multicast_held == len(rules.copies) == 0
 
 
@@ -67,7 +67,7 @@ async def test_those_that_do_not_read_get_few_copies_at_a_time(kind: int) -> Non
         most = 0
         for _ in range(150):
             most = max(most, waiting(w))
-            assert w.broker.index.merging.held <= OPTIONS.multicast.max_held_total
+            assert w.broker.index.multicast_rules.held <= OPTIONS.multicast.max_held_total
             assert requester.link.multicast_held <= OPTIONS.multicast.max_held
             await asyncio.sleep(1)
         # Two are set aside, two are under way, and two more that were given up wait until their
@@ -99,7 +99,7 @@ async def test_those_that_read_all_get_it() -> None:
         destinations[3].read_on()
         await asyncio.sleep(1)
         await w.settled_after(destinations[3])
-        assert w.broker.index.merging.held == 0
+        assert w.broker.index.multicast_rules.held == 0
 
 
 @in_memory
@@ -135,7 +135,7 @@ async def test_one_that_is_cancelled_goes_to_no_more() -> None:
             peer.read_on()
         await asyncio.sleep(1)
         assert [len(await peer.received()) for peer in destinations] == [2, 2, 0, 0, 0]
-        assert w.broker.index.merging.held == 0
+        assert w.broker.index.multicast_rules.held == 0
         await w.settled()
 
 
@@ -154,7 +154,7 @@ async def test_a_large_later_fragment_goes_to_a_few_at_a_time() -> None:
         await requester.ask(large)
         assert waiting(w) <= 2 * (SIZE + 1000)
         # One copy is kept for all that have not been sent it.
-        held = w.broker.index.merging.held
+        held = w.broker.index.multicast_rules.held
         assert waiting(w) <= held <= 3 * (SIZE + 1000) + 12 * 256
         assert await destinations[0].received() == [restamped(large, 2)]
         for peer in destinations[1:]:
@@ -179,7 +179,7 @@ async def test_a_large_element_goes_to_a_few_at_a_time_and_in_order() -> None:
         large, small = payload(1, bytes(SIZE), N), payload(1, b"after it", N)
         await requester.ask(large, small)
         assert waiting(w) <= 2 * (SIZE + 1000)
-        held = w.broker.index.merging.held
+        held = w.broker.index.multicast_rules.held
         assert waiting(w) <= held <= 3 * (SIZE + 1000) + 2 * 20 * 300
         assert not any(peer.closed for peer in destinations)
         for peer in destinations:
@@ -202,7 +202,7 @@ async def test_two_at_once_keep_to_the_limit_of_their_requester() -> None:
         for peer in destinations:
             peer.stop_reading()
         await requester.ask(*(request(FNF, k, ASKED, bytes(SIZE)) for k in (1, 3)))
-        rules = w.broker.index.merging
+        rules = w.broker.index.multicast_rules
         for _ in range(300):
             assert requester.link.multicast_held <= 3 * SIZE + 10_000
             assert rules.held <= 20 * SIZE
@@ -226,7 +226,7 @@ async def test_copies_that_others_do_not_read_leave_room_for_an_honest_multicast
         evil = asked_for("evil", MULTICAST)
         for peer in requesters:
             await peer.ask(*(request(FNF, k, evil, bytes(SIZE)) for k in (1, 3, 5)))
-        rules = w.broker.index.merging
+        rules = w.broker.index.multicast_rules
         honest = await w.requester("10.0.0.9")
         readers = [await w.destination("good") for _ in range(3)]
         asked = request(FNF, 1, asked_for("good", MULTICAST), bytes(SIZE))
@@ -318,7 +318,7 @@ async def test_copies_below_high_water_count_too_for_as_long_as_the_patience() -
             peer.stop_reading()
         asked = request(RR, 1, ASKED, bytes(SIZE))
         await requester.ask(asked)
-        rules = w.broker.index.merging
+        rules = w.broker.index.multicast_rules
         assert rules.held == waiting(w) - 3 * 2
         assert 2 * SIZE < rules.held < 3 * SIZE
         await asyncio.sleep(4)

@@ -98,7 +98,7 @@ async def test_one_that_rejects_the_request_is_left_out() -> None:
         assert await requester.received() == []
         await third.ask(payload(2, b"x", N | C))
         assert elements(await requester.received()) == [b"x"]
-        assert w.broker.index.merging.skipped == 2
+        assert w.broker.index.multicast_rules.skipped == 2
         await w.settled()
 
 
@@ -201,7 +201,7 @@ async def test_destinations_that_leave(fail: bool) -> None:
             third.die()
             ((_, code, _),) = errors(await requester.received())
             assert code == CANCELED
-            assert w.broker.index.merging.left == 3
+            assert w.broker.index.multicast_rules.left == 3
         await w.settled()
 
 
@@ -216,7 +216,7 @@ async def test_slow_destinations_are_left_out() -> None:
         await third.received()
         requester.send(request(RR, 3, ASKED))
         assert kind_of(await got(third)) == RR
-        assert w.broker.index.merging.skipped == 2
+        assert w.broker.index.multicast_rules.skipped == 2
         await third.ask(payload(4, b"x", N | C))
         assert elements(await requester.received()) == [b"x"]
         third.stop_reading()

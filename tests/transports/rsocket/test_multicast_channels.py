@@ -70,7 +70,7 @@ async def test_the_slowest_holds_a_channel_up_for_a_while() -> None:
         frames = await requester.received()
         assert await got(first) == cancel(2)
         assert frames == [request_n(1, 7)]
-        assert w.broker.index.merging.left == 1
+        assert w.broker.index.multicast_rules.left == 1
         await requester.ask(cancel(1))
         await w.settled()
 
@@ -183,15 +183,15 @@ async def test_a_destination_of_an_open_channel_that_does_not_read_stops_nobody(
         assert len(first.transport.waiting) < 3000
         first.read_on()
         assert len(elements(await first.received())) == 21
-        assert w.broker.index.merging.held == 0
+        assert w.broker.index.multicast_rules.held == 0
         # It stops for good.
         first.stop_reading()
         await requester.ask(payload(1, bytes(2000)), payload(1, b"x"))
         await requester.ask(payload(1, b"y"))
         await asyncio.sleep(4.9)
-        assert w.broker.index.merging.left == 0
+        assert w.broker.index.multicast_rules.left == 0
         await asyncio.sleep(0.2)
-        assert w.broker.index.merging.left == 1
+        assert w.broker.index.multicast_rules.left == 1
         first.read_on()
         assert (await first.received())[-1] == cancel(2)
         await second.received()
@@ -251,7 +251,7 @@ async def test_answers_that_are_held_are_no_fault_of_who_waits_for_elements() ->
         for destination in (second, third):
             await destination.ask(request_n(2, 10))
         await requester.ask(payload(1, bytes(2000)))
-        assert w.broker.index.merging.left == 0
+        assert w.broker.index.multicast_rules.left == 0
         assert elements(await first.ask(request_n(2, 1))) == [bytes(2000)]
         await requester.ask(cancel(1))
         await w.settled()

@@ -147,7 +147,7 @@ async def test_one_leaves_in_the_middle_of_an_element() -> None:
         await w.loop.idle()
         await first.ask(payload(2, b"a2", N | C))
         assert elements(await requester.received()) == [b"whole", b"a1", b"a2"]
-        assert w.broker.index.merging.held == 0
+        assert w.broker.index.multicast_rules.held == 0
         await third.ask(payload(2, b"c1", N | F))
         await requester.received()
         third.die()
@@ -244,7 +244,7 @@ async def test_large_elements_are_asked_for_one_by_one() -> None:
         for destination in destinations:
             await got(destination)
             await destination.ask(payload(2, bytes(9000)))
-        assert w.broker.index.merging.held > 18_000
+        assert w.broker.index.multicast_rules.held > 18_000
         for _ in range(5):
             requester.read_on()
             requester.stop_reading()
@@ -307,7 +307,7 @@ async def test_one_requester_cannot_have_more_held_by_more_multicasts() -> None:
         requester.die()
         other.die()
         await w.loop.idle()
-        assert requester.link.multicast_held == w.broker.index.merging.held == 0
+        assert requester.link.multicast_held == w.broker.index.multicast_rules.held == 0
         for destination in w.peers:
             await destination.received()
         await w.settled()
@@ -328,5 +328,5 @@ async def test_all_multicasts_together_cannot_have_more_held() -> None:
         ]
         for peer in (requester, other):
             await peer.ask(cancel(1))
-        assert w.broker.index.merging.held == 0
+        assert w.broker.index.multicast_rules.held == 0
         await w.settled()

@@ -170,7 +170,7 @@ async def test_one_of_several_that_has_too_much_waiting_is_done_without() -> Non
         requester.stop_reading()
         requester.link.pause_writing()
         got = [raw for _ in range(20) for raw in await first.ask(payload(2, bytes(1000)))]
-        assert w.broker.index.merging.left == 1
+        assert w.broker.index.multicast_rules.left == 1
         assert kind_of(got[-1]) == CANCEL
         requester.link.resume_writing()
         requester.read_on()

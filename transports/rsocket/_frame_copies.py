@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ._link import Link
     from ._multicast import MulticastRequest
 
-__all__ = ["LARGE", "Legs"]
+__all__ = ["LARGE", "FrameCopies"]
 
 LARGE: Final = 256 * 1024
 """Bytes of all copies of a frame above which they are handed over a few at a time."""
@@ -32,11 +32,11 @@ SET_ASIDE: Final = 4
 
 
 @dataclass(slots=True, eq=False)
-class _Leg:
+class _Copy:
     """A copy in the backlog of a destination's socket.
 
     Attributes:
-        branch: The leg of the copy.
+        leg: The leg of the copy.
         link: The destination's connection.
         size: Its unread bytes, as far as known.
         ahead: Bytes of the backlog up to its end.
@@ -47,7 +47,7 @@ class _Leg:
         left: Whether the destination was given up.
     """
 
-    branch: Leg
+    leg: Leg
     link: Link
     size: int
     ahead: int
@@ -71,7 +71,7 @@ class _Leg:
         return read
 
 
-class Legs:
+class FrameCopies:
     """The unread copies of the large frames of one multicast.
 
     They count for the multicast until they are read, and are bounded by `max_held`, by
@@ -83,16 +83,16 @@ class Legs:
     given up.
 
     Args:
-        merge: The request.
+        multicast: The request.
     """
 
-    def __init__(self, merge: MulticastRequest) -> None:
-        self._merge = merge
-        self._loop = merge.link.node.loop
+    def __init__(self, multicast: MulticastRequest) -> None:
+        self._multicast = multicast
+        self._loop = multicast.link.node.loop
         self._queue: deque[tuple[Leg, Link]] = deque()
         self._queued: set[Leg] = set()
         self._turn: Leg | None = None
-        self._under_way: list[_Leg] = []
+        self._under_way: list[_Copy] = []
         self._held = 0  # bytes under way that delay the others
         self._kept = 0  # bytes of the request kept for the queue
         self._no_room_since: float | None = None
@@ -103,33 +103,33 @@ class Legs:
         """Bytes of the request's own frame that are kept for the queued destinations."""
         return self._kept if self._queue else 0
 
-    def hand_to(self, branch: Leg, link: Link) -> None:
+    def hand_to(self, leg: Leg, link: Link) -> None:
         """Queue a destination for the request."""
-        merge = self._merge
-        exchange = merge.exchange
+        multicast = self._multicast
+        exchange = multicast.exchange
         if not self._kept:
             self._kept = exchange.size + FRAME_COST
             exchange.wait()
-            self._join(branch, link)
+            self._join(leg, link)
             # The frames of a fragmented one were counted as they arrived.
             whole = len(exchange.frames) == 1
-            if whole and not merge.link.session.gathered.keep(self, exchange.size):
+            if whole and not multicast.link.session.gathered.keep(self, exchange.size):
                 exchange.fail(NotDelivered("the request", "too many large ones are on their way"))
         else:
-            self._join(branch, link)
+            self._join(leg, link)
 
-    def allows(self, branch: Leg, link: Link) -> bool:
+    def allows(self, leg: Leg, link: Link) -> bool:
         """Whether a destination may be sent a large frame now; if not, queue it."""
-        if branch is self._turn:
+        if leg is self._turn:
             self._turn = None
             return True
-        self._join(branch, link)
+        self._join(leg, link)
         return False
 
-    def _join(self, branch: Leg, link: Link) -> None:
-        if branch not in self._queued:
-            self._queued.add(branch)
-            self._queue.append((branch, link))
+    def _join(self, leg: Leg, link: Link) -> None:
+        if leg not in self._queued:
+            self._queued.add(leg)
+            self._queue.append((leg, link))
         if self._no_room_since is None:
             self._again(0)
 
@@ -144,7 +144,7 @@ class Legs:
 
     def _go_on(self) -> None:
         self._handle = None
-        now = self._merge.link.time()
+        now = self._multicast.link.time()
         self._look(now)
         handed = 0
         room = True
@@ -153,38 +153,38 @@ class Legs:
             room = not size or self._room(size)
             if not room:
                 break
-            branch, link = self._queue.popleft()
-            self._queued.discard(branch)
+            leg, link = self._queue.popleft()
+            self._queued.discard(leg)
             if size:
                 handed += size
-                self._hand_over(branch, link, size, now)
+                self._hand_over(leg, link, size, now)
         if room:
             self._no_room_since = None
-        elif self._no_room_since is None or any(not leg.left for leg in self._under_way):
+        elif self._no_room_since is None or any(not copy.left for copy in self._under_way):
             self._no_room_since = now
-        elif now - self._no_room_since >= self._merge.rules.patience:
-            self._merge.overflow("too many bytes are held for multicasts")
+        elif now - self._no_room_since >= self._multicast.rules.patience:
+            self._multicast.overflow("too many bytes are held for multicasts")
         if not self._queue:
-            self._merge.link.session.gathered.let_go(self)
+            self._multicast.link.session.gathered.let_go(self)
         if self._queue or self._under_way:
             # A copy that is read at once is gone by the next turn.
             soon = self._queue and (room or handed)
             self._again(0 if soon else INTERVAL if self._queue else SELDOM)
 
-    def _size_for(self, branch: Leg) -> int:
+    def _size_for(self, leg: Leg) -> int:
         """Return the bytes of the next frame for a destination, or 0."""
-        if branch.ended:
+        if leg.ended:
             return 0
-        if branch.to is None:
-            return self._merge.exchange.size
-        if not branch.queue:
+        if leg.to is None:
+            return self._multicast.exchange.size
+        if not leg.queue:
             return 0
-        frame = branch.queue[0]
+        frame = leg.queue[0]
         return frame.end - frame.start
 
     def _room(self, size: int) -> bool:
-        merge = self._merge
-        rules, link = merge.rules, merge.link
+        multicast = self._multicast
+        rules, link = multicast.rules, multicast.link
         own = rules.copies.get(link.source, 0)
         return (
             # no source has more than is free
@@ -194,93 +194,93 @@ class Legs:
             and rules.held + size <= rules.max_total
         )
 
-    def _hand_over(self, branch: Leg, link: Link, size: int, now: float) -> None:
+    def _hand_over(self, leg: Leg, link: Link, size: int, now: float) -> None:
         """Hand a destination its copy; a failure affects that destination only."""
-        merge = self._merge
-        if branch.to is None:
+        multicast = self._multicast
+        if leg.to is None:
             try:
-                branch.hand_over(link)
+                leg.hand_over(link)
             except (NotDelivered, ProtocolError) as error:
-                merge.on_skipped(branch, error)
+                multicast.on_skipped(leg, error)
                 return
         else:
-            self._turn = branch
-            branch.replenish()
-            if self._turn is branch:
+            self._turn = leg
+            leg.replenish()
+            if self._turn is leg:
                 self._turn = None
                 return  # it has no credit, or its socket is full
         waiting = _waiting(link)
-        self._under_way.append(_Leg(branch, link, size, waiting, waiting, now))
+        self._under_way.append(_Copy(leg, link, size, waiting, waiting, now))
         self._held += size
-        merge.book(size)
-        copies, source = merge.rules.copies, merge.link.source
+        multicast.book(size)
+        copies, source = multicast.rules.copies, multicast.link.source
         copies[source] = copies.get(source, 0) + size
 
     # --- copies under way ---------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
         """Release the bytes read since the last check, and the destinations that do not read."""
-        patience = self._merge.rules.patience
-        late: list[_Leg] = []
-        for leg in self._under_way:
-            read = leg.look(now)
+        patience = self._multicast.rules.patience
+        late: list[_Copy] = []
+        for copy in self._under_way:
+            read = copy.look(now)
             if read:
-                self._let_go(leg, read)
-            if not leg.size or leg.left:
+                self._let_go(copy, read)
+            if not copy.size or copy.left:
                 continue
-            unread = now - leg.since
+            unread = now - copy.since
             if unread >= patience:
-                late.append(leg)
-            elif unread >= UNTOUCHED and not leg.set_aside:
-                self._pass_over(leg)
-        for leg in late:
-            self._give_up(leg)
-        self._under_way = [leg for leg in self._under_way if leg.size]
+                late.append(copy)
+            elif unread >= UNTOUCHED and not copy.set_aside:
+                self._pass_over(copy)
+        for copy in late:
+            self._give_up(copy)
+        self._under_way = [copy for copy in self._under_way if copy.size]
 
-    def _pass_over(self, leg: _Leg) -> None:
+    def _pass_over(self, copy: _Copy) -> None:
         """Stop counting a slow copy for the multicast, within the limits of all multicasts."""
-        if not leg.slow:
-            leg.slow = True
-            self._held -= leg.size
-        rules = self._merge.rules
-        if rules.set_aside + leg.size > rules.max_total // SET_ASIDE:
+        if not copy.slow:
+            copy.slow = True
+            self._held -= copy.size
+        rules = self._multicast.rules
+        if rules.set_aside + copy.size > rules.max_total // SET_ASIDE:
             return
-        leg.set_aside = True
-        rules.set_aside += leg.size
-        self._merge.link.multicast_held -= leg.size
+        copy.set_aside = True
+        rules.set_aside += copy.size
+        self._multicast.link.multicast_held -= copy.size
 
-    def _give_up(self, leg: _Leg) -> None:
+    def _give_up(self, copy: _Copy) -> None:
         """Give up a destination; a copy set aside counts until its socket is closed.
 
         A socket below `high_water` is never closed for a peer that does not read, and its bytes
         are few. They count for `max_pending_total` only.
         """
-        leg.left = True
-        many = leg.seen > leg.link.options.high_water
-        if not (many and leg.set_aside):
-            self._let_go(leg, leg.size)
-            leg.size = 0
-        if many and not leg.branch.ended:
-            self._merge.on_left(leg.branch)
+        copy.left = True
+        many = copy.seen > copy.link.options.high_water
+        if not (many and copy.set_aside):
+            self._let_go(copy, copy.size)
+            copy.size = 0
+        if many and not copy.leg.ended:
+            self._multicast.on_left(copy.leg)
 
-    def _let_go(self, leg: _Leg, size: int) -> None:
-        rules, source = self._merge.rules, self._merge.link.source
+    def _let_go(self, copy: _Copy, size: int) -> None:
+        rules, source = self._multicast.rules, self._multicast.link.source
         rules.copies[source] -= size
         if not rules.copies[source]:
             del rules.copies[source]
-        if leg.set_aside:
+        if copy.set_aside:
             rules.set_aside -= size
             rules.held -= size
         else:
-            self._merge.book(-size)
-            if not leg.slow:
+            self._multicast.book(-size)
+            if not copy.slow:
                 self._held -= size
 
     def close(self) -> None:
         """Hand over no more copies. Those under way count until they are read."""
         self._queue.clear()
         self._queued.clear()
-        self._merge.link.session.gathered.let_go(self)
+        self._multicast.link.session.gathered.let_go(self)
 
 
 def _waiting(link: Link) -> int:
