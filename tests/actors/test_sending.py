@@ -43,8 +43,10 @@ def not_bytes(wrong: object) -> str:
     )
 
 
-def passed_on_with(worker: Worker, message: Message, payload: bytes) -> list[Callable[[], Any]]:
-    """Return the methods that pass a message on, with another payload."""
+def passed_on_with(worker: Worker, message: Message, payload: Any) -> list[Callable[[], Any]]:
+    """Return the methods that pass a message on, with another payload; none for `None`."""
+    if payload is None:
+        return []
     return [
         lambda: worker.forward(message, payload=payload),
         lambda: worker.step(message, payload=payload),
@@ -69,7 +71,7 @@ async def test_each_way_to_send_refuses_a_payload_that_is_not_bytes(wrong: Any) 
             lambda: holder.forward(in_hand),
             lambda: holder.step(in_hand),
             lambda: holder.redirect(in_hand, "recorder"),
-            *([] if wrong is None else passed_on_with(holder, Message(here, (), b""), wrong)),
+            *passed_on_with(holder, Message(here, (), b""), wrong),
             lambda: holder.route(Message(there, (), wrong)),
             lambda: holder.reply(Message(here, there, b""), wrong),
         ]

@@ -111,9 +111,11 @@ def test_a_transport_whose_type_no_entry_point_names(
     module.Plugged = Plugged  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "plugged_transport", module)
     entry = EntryPoint("plugged", "plugged_transport:Plugged", GROUP)
-    monkeypatch.setattr(
-        _transport, "entry_points", lambda group, name=None: [entry] if group == GROUP else []
-    )
+
+    def entry_points(group: str, name: str | None = None) -> list[EntryPoint]:
+        return [entry] if group == GROUP else []
+
+    monkeypatch.setattr(_transport, "entry_points", entry_points)
     transports = Transports(Node())
     assert transports.for_type(210) is None
     made = transports.for_uri("plugged://x")

@@ -209,7 +209,11 @@ def test_a_destination_that_is_asked_whether_it_is_there_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours, brokers = socket.socketpair()
-    monkeypatch.setattr(mixedload, "connect", lambda port, name: ours)
+
+    def connect(port: int, name: str) -> socket.socket:
+        return ours
+
+    monkeypatch.setattr(mixedload, "connect", connect)
     with ours, brokers:
         destination = mixedload._Destination(0, b"y" * 8)
         brokers.sendall(wire.frame(0, wire.KEEPALIVE_RESPOND, b"position"))

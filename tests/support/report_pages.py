@@ -11,7 +11,7 @@ from onward.pipeline.report import (
     AnomalyRow,
     Audit,
     AuditRow,
-    Broker,
+    LogCompleteness,
     Burn,
     Churn,
     ChurnRow,
@@ -19,7 +19,7 @@ from onward.pipeline.report import (
     DemandRow,
     HotKey,
     Latency,
-    Line,
+    LatencyLine,
     Matrix,
     Page,
     PathRow,
@@ -53,7 +53,9 @@ def busy_day(seed: int = 1, *, named: str = "") -> Page:
     return Page(
         day=DAY,
         brokers=tuple(
-            Broker(f"{name}{named}", MIDNIGHT + timedelta(days=1), 1440, 2_345_678 * place, 0)
+            LogCompleteness(
+                f"{name}{named}", MIDNIGHT + timedelta(days=1), 1440, 2_345_678 * place, 0
+            )
             for place, name in enumerate(("eu-1", "eu-2", "us-1"), start=1)
         ),
         totals=Totals(4_812_331, 4_795_310, 12_403, 1_201, 3_220, 197, 3_212_000_111),
@@ -178,14 +180,14 @@ def empty_day() -> Page:
     )
 
 
-def _line(dest: str, times: tuple[datetime, ...], chance: random.Random) -> Line:
+def _line(dest: str, times: tuple[datetime, ...], chance: random.Random) -> LatencyLine:
     base = 10 ** chance.uniform(2.5, 4.2)
     p50 = tuple(
         base * (1.2 + math.sin(step / 46)) * chance.uniform(0.9, 1.1) for step in range(len(times))
     )
     p95 = tuple(value * chance.uniform(2, 3) for value in p50)
     p99 = tuple(value * chance.uniform(1.3, 2.4) for value in p95)
-    return Line(
+    return LatencyLine(
         dest, times, (1000,) * len(times), p50, p95, p99, (288_000, base, base * 2.5, base * 5)
     )
 
