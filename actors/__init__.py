@@ -25,8 +25,9 @@ from ._transport import Listener, Transport
 from ._typed import TypedWorker, call, typed
 from ._values import MissingExtra, decode_value, encode_value
 from ._worker import ThreadWorker, Worker
-from .instruments._diagnostics import Diagnostics, DiagnosticsOptions, DiagnosticsStatistics
+from .instruments._diagnostics import Diagnostics, DiagnosticsStatistics
 from .instruments._instrument import Instrument, Linked, TracedMessage, Watch
+from .instruments._options import DiagnosticsOptions
 from .instruments._statistics import NodeStatistics, WorkerStatistics
 from .pykka._future import LoopFuture
 from .routing._dead_letters import DeadLetter, DeadLetters

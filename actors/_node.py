@@ -15,8 +15,8 @@ from ._several import several
 from ._transport import Listener, Transport, Transports
 from ._workers import Workers
 from .access._exposed import Exposed
-from .instruments._diagnostics import Diagnostics, DiagnosticsOptions
 from .instruments._instrument import Instrument, Instruments, InstrumentT
+from .instruments._options import DiagnosticsOptions
 from .routing._router import Rule
 from .runtime import _lifecycle as lifecycle
 from .runtime._cell import Cell
@@ -26,6 +26,7 @@ from .runtime._run_queue import Phase
 __all__ = ["Node"]
 
 _LIMITS: Final = NodeLimits()
+_DIAGNOSTICS: Final = DiagnosticsOptions()
 
 EXPOSED_WITHIN: Final = 1.0
 """Seconds after which an exposed address without a worker is logged."""
@@ -56,8 +57,9 @@ class Node(Workers):
         clock: The clock of dead letters, in seconds; the loop's clock by default.
         error_replies: Whether a message that cannot be delivered is answered with an error
             reply along its return route. They leave the node only over links that permit them.
-        diagnostics: The problems of workers to detect and log: workers that are held up, await
-            one another, or do not keep up. None by default.
+        diagnostics: The problems of workers to detect and log. By default those that cost
+            nothing to detect: mailboxes that are nearly full, and routes that grow or are cut.
+            With `None` there are no diagnostics.
 
     Attributes:
         name: As given.
@@ -72,7 +74,7 @@ class Node(Workers):
         limits: NodeLimits = _LIMITS,
         clock: Callable[[], float] | None = None,
         error_replies: bool = False,
-        diagnostics: DiagnosticsOptions | None = None,
+        diagnostics: DiagnosticsOptions | None = _DIAGNOSTICS,
     ) -> None:
         check_value("name", name, str)
         check_value("limits", limits, NodeLimits)
@@ -80,7 +82,7 @@ class Node(Workers):
         super().__init__(name, limits, clock)
         self._unsubscribe: Callable[[], None] | None = None
         if diagnostics is not None:
-            self.add_instrument(Diagnostics(self, diagnostics))
+            self.add_instrument(diagnostics.instrument(self))
         self.error_replies.on = error_replies
         self._transports = Transports(self)
         self._stopped: asyncio.Future[None] | None = None
@@ -105,7 +107,7 @@ class Node(Workers):
         limits: NodeLimits = _LIMITS,
         clock: Callable[[], float] | None = None,
         error_replies: bool = False,
-        diagnostics: DiagnosticsOptions | None = None,
+        diagnostics: DiagnosticsOptions | None = _DIAGNOSTICS,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> BackgroundNode:
         """Make a node with its own thread, for synchronous code.

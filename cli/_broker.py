@@ -359,7 +359,7 @@ async def serve(
             destinations; or an error of `opened`.
         UnknownScheme: There is no transport for one of the URIs.
     """
-    async with Node(name, diagnostics=DiagnosticsOptions()) as node:
+    async with Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0)) as node:
         try:
             if opened is not None:
                 await stop.unless(_called(opened, node))

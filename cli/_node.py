@@ -198,7 +198,7 @@ async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
         tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
 
     name = node_name(arguments, "node")
-    async with Node(name, diagnostics=DiagnosticsOptions()) as node:
+    async with Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0)) as node:
         if arguments.trace:
             node.add_instrument(HopTracer(node))
         node.dead_letters.subscribe(tell_dead)

@@ -1,9 +1,10 @@
 """Diagnostics: log lines about workers that are held up, without an error being raised.
 
-Four problems are detected: a handler that holds its worker, or the whole event loop, for too
-long; workers that await one another in a circle; a mailbox that is nearly full; and a return
-route that grows as messages are passed on. Each is counted and logged by `onward.diagnostics`
-with the names of the workers, the first of a kind for a worker at once and then one a minute.
+Three problems are detected at no cost: a mailbox that is nearly full, a return route that grows as
+messages are passed on, and a route that ends too early. Two more cost time for each handler that
+awaits, or a thread: a handler that holds its worker, or the whole event loop, for too long; and
+workers that await one another in a circle. Each is counted and logged by `onward.diagnostics` with
+the names of the workers, the first of a kind for a worker at once and then one a minute.
 """
 
 from __future__ import annotations
@@ -19,42 +20,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from ...protocol import Address, Message, Route, UnknownAddress, format_route
-from ...protocol.options import Count, Seconds, check_options
 from .._log import SeldomLogger, shown, waiting_text
 from .._worker import Worker
 from ..runtime._cell import Cell
 from ._instrument import Instrument
+from ._options import DiagnosticsOptions
 from ._watchdog import WATCHDOG, LoopWatch
 
 if TYPE_CHECKING:
     from .._node import Node
 
-__all__ = ["Diagnostics", "DiagnosticsOptions", "DiagnosticsStatistics"]
+__all__ = ["AwaitDiagnostics", "Diagnostics", "DiagnosticsStatistics"]
 
 _logger: Final = logging.getLogger("onward.diagnostics")
-
-
-@dataclass(frozen=True, slots=True)
-class DiagnosticsOptions:
-    """The limits of diagnostics.
-
-    Attributes:
-        hold: Time a worker may await before it handles its next message, in seconds: in a
-            handler, a timer's action, its start or its end.
-        block: Time the event loop may be held by code that does not await, in seconds. `None`
-            switches this check off, and its thread.
-        frames: Frames of the code at fault that are shown, the innermost first.
-
-    Raises:
-        ValueError: One of them is 0 or less.
-    """
-
-    hold: Seconds = 5.0
-    block: Seconds | None = 1.0
-    frames: Count = 4
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +60,10 @@ class DiagnosticsStatistics:
 
 
 class Diagnostics(Instrument):
-    """An instrument that logs workers that are held up.
+    """An instrument that logs mailboxes that are nearly full, and routes that grow or are cut.
 
-    Made by `Node(diagnostics=DiagnosticsOptions())`. It does not change the behaviour of the
-    node. A timer is set only while a worker awaits; the event loop is watched by a thread that
-    all nodes of the process share.
-
-    An await cycle is detected when the request that closes it is made: each worker in it has a
-    request of the previous one in hand, and the route of the new request contains one of them.
-    The requester is known for `Worker.request`, and for `Node.request` in a handler itself, but
-    not in a task that the handler makes, or on another thread. Cycles through a rule or another
-    node are not detected.
+    Each node has one, unless it is made with `diagnostics=None`. It does not change the behaviour
+    of the node.
 
     Args:
         node: The node.
@@ -104,11 +75,6 @@ class Diagnostics(Instrument):
         self.options: Final = options
         self._seldom: Final = SeldomLogger(_logger)
         self._seldom_blocked: Final = SeldomLogger(_logger)  # for the watchdog's thread only
-        self._asking: dict[Address, Address] = {}  # the requesters, by mailbox
-        self._since: dict[Cell, float] = {}  # start of each wait, oldest first
-        # The worker of each task; a task that is done disappears by itself.
-        self._workers: WeakKeyDictionary[asyncio.Task[Any], Cell] = WeakKeyDictionary()
-        self._timer: asyncio.TimerHandle | None = None
         self._held = 0
         self._blocked = 0
         self._cycles = 0
@@ -129,7 +95,91 @@ class Diagnostics(Instrument):
             routes_cut=self._routes_cut,
         )
 
-    # --- awaiting ---------------------------------------------------------------------
+    # --- mailboxes and routes ---------------------------------------------------------
+
+    def mailbox_nearly_full(self, worker: Worker, waiting: int) -> None:
+        """Count and log a nearly full mailbox."""
+        cell = worker._placed
+        self._nearly_full += 1
+        self._seldom.log(
+            logging.WARNING,
+            f"nearly full {cell.address}",
+            "node %r: %s for %s (limit %d)",
+            self.node.name,
+            waiting_text(waiting, "message"),
+            str(cell),
+            cell.limit,
+        )
+
+    def long_route(self, message: Message) -> None:
+        """Count and log a growing return route."""
+        self._long_routes += 1
+        self._seldom.log(
+            logging.WARNING,
+            f"long route {message.to}",
+            "node %r: a return route of %d addresses grows at %s, as when relays point at each "
+            "other: %s",
+            self.node.name,
+            len(message.return_route),
+            str(message.to),
+            shown(format_route(message.return_route)),
+        )
+
+    def route_cut(self, message: Message) -> None:
+        """Count and log an answer of a worker that is not the last of a route."""
+        self._routes_cut += 1
+        self._seldom.log(
+            logging.WARNING,
+            f"route cut {message.to}",
+            "node %r: %s answered a message before the end of its route; the rest is dropped: %s",
+            self.node.name,
+            str(message.to),
+            shown(format_route(message.onward_route[1:])),
+        )
+
+    # --- the event loop ---------------------------------------------------------------
+
+    def loop_held(self, frame: FrameType) -> None:
+        """Count and log the code that holds the event loop. Called on the watchdog's thread."""
+        self._blocked += 1
+        frames = list(_outwards(frame))
+        who = _holder(frames, self.node)
+        self._seldom_blocked.log(
+            logging.WARNING,
+            f"blocked {who}",
+            "node %r: the event loop has been held for %g s by %s, in %s",
+            self.node.name,
+            self.options.block or 0.0,
+            who,
+            " < ".join(_places(frames, self.options.frames)),
+        )
+
+
+class AwaitDiagnostics(Diagnostics):
+    """Diagnostics that also log workers that await for too long, or one another.
+
+    A timer is set only while a worker awaits.
+
+    An await cycle is detected when the request that closes it is made: each worker in it has a
+    request of the previous one in hand, and the route of the new request contains one of them.
+    The requester is known for `Worker.request`, and for `Node.request` in a handler itself, but
+    not in a task that the handler makes, or on another thread. Cycles through a rule or another
+    node are not detected.
+
+    Args:
+        node: The node.
+        options: The limits.
+        hold: `DiagnosticsOptions.hold`.
+    """
+
+    def __init__(self, node: Node, options: DiagnosticsOptions, hold: float) -> None:
+        super().__init__(node, options)
+        self._hold: Final = hold
+        self._asking: dict[Address, Address] = {}  # the requesters, by mailbox
+        self._since: dict[Cell, float] = {}  # start of each wait, oldest first
+        # The worker of each task; a task that is done disappears by itself.
+        self._workers: WeakKeyDictionary[asyncio.Task[Any], Cell] = WeakKeyDictionary()
+        self._timer: asyncio.TimerHandle | None = None
 
     def worker_suspended(self, worker: Worker) -> None:
         """Record the time at which a worker began to await."""
@@ -137,7 +187,7 @@ class Diagnostics(Instrument):
         self._since[cell] = self.node.loop.time()
         self._workers[cast("asyncio.Task[Any]", cell.task)] = cell
         if self._timer is None:
-            self._timer = self.node.loop.call_later(self.options.hold, self._look)
+            self._timer = self.node.loop.call_later(self._hold, self._look)
 
     def worker_resumed(self, worker: Worker) -> None:
         """Record that a worker no longer awaits."""
@@ -152,8 +202,8 @@ class Diagnostics(Instrument):
         loop = self.node.loop
         while self._since:
             cell, since = next(iter(self._since.items()))
-            if since + self.options.hold > loop.time():
-                self._timer = loop.call_at(since + self.options.hold, self._look)
+            if since + self._hold > loop.time():
+                self._timer = loop.call_at(since + self._hold, self._look)
                 return
             del self._since[cell]
             self._tell_held(cell)
@@ -167,7 +217,7 @@ class Diagnostics(Instrument):
             "node %r: %s has awaited for %g s%s, in %s; %s for it",
             self.node.name,
             str(cell),
-            self.options.hold,
+            self._hold,
             "" if message is None else shown(f" with {message} in hand"),
             " < ".join(_places(_awaiting(cell.task), self.options.frames)) or "no frame",
             waiting_text(len(cell.queue or ()), "message"),
@@ -228,65 +278,6 @@ class Diagnostics(Instrument):
         with contextlib.suppress(UnknownAddress):
             return self.node._cell(address)
         return None
-
-    # --- mailboxes and routes ---------------------------------------------------------
-
-    def mailbox_nearly_full(self, worker: Worker, waiting: int) -> None:
-        """Count and log a nearly full mailbox."""
-        cell = worker._placed
-        self._nearly_full += 1
-        self._seldom.log(
-            logging.WARNING,
-            f"nearly full {cell.address}",
-            "node %r: %s for %s (limit %d)",
-            self.node.name,
-            waiting_text(waiting, "message"),
-            str(cell),
-            cell.limit,
-        )
-
-    def long_route(self, message: Message) -> None:
-        """Count and log a growing return route."""
-        self._long_routes += 1
-        self._seldom.log(
-            logging.WARNING,
-            f"long route {message.to}",
-            "node %r: a return route of %d addresses grows at %s, as when relays point at each "
-            "other: %s",
-            self.node.name,
-            len(message.return_route),
-            str(message.to),
-            shown(format_route(message.return_route)),
-        )
-
-    def route_cut(self, message: Message) -> None:
-        """Count and log an answer of a worker that is not the last of a route."""
-        self._routes_cut += 1
-        self._seldom.log(
-            logging.WARNING,
-            f"route cut {message.to}",
-            "node %r: %s answered a message before the end of its route; the rest is dropped: %s",
-            self.node.name,
-            str(message.to),
-            shown(format_route(message.onward_route[1:])),
-        )
-
-    # --- the event loop ---------------------------------------------------------------
-
-    def loop_held(self, frame: FrameType) -> None:
-        """Count and log the code that holds the event loop. Called on the watchdog's thread."""
-        self._blocked += 1
-        frames = list(_outwards(frame))
-        who = _holder(frames, self.node)
-        self._seldom_blocked.log(
-            logging.WARNING,
-            f"blocked {who}",
-            "node %r: the event loop has been held for %g s by %s, in %s",
-            self.node.name,
-            self.options.block or 0.0,
-            who,
-            " < ".join(_places(frames, self.options.frames)),
-        )
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

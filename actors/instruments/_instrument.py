@@ -276,6 +276,7 @@ class Instruments(Instrument):
         traces: Whether one of them observes messages with a tracing text.
         handles: Whether one of them observes each handled message.
         loses: Whether one of them observes dead letters.
+        arrives: Whether one of them observes messages that arrive over links.
         asks: Whether one of them observes the beginning and the end of requests.
         left: Messages until the next sample.
         broker: The part of one of them for brokers, if there is one.
@@ -295,6 +296,7 @@ class Instruments(Instrument):
         self._handled: Final = self._users("message_handled")
         self.traces: Final = bool(self._tracing)
         self.handles: Final = bool(self._handled)
+        self.arrives: Final = bool(self._arriving)
         self.loses: Final = bool(self._users("message_lost"))
         self.asks: Final = bool(self._users("request_begun") or self._users("request_ended"))
         # The countdowns of the instruments that sample, as they were when `left` was set.

@@ -78,6 +78,7 @@ class Cell(Mailbox):
         "handled",
         "in_hand",
         "inside",
+        "nearly",
         "parent",
         "paused",
         "pausing",
@@ -145,6 +146,8 @@ class Cell(Mailbox):
     def take_mailbox(self, mailbox: MailboxOptions) -> None:
         """Set the limits and the overflow policy of the mailbox."""
         self.limit = self.most = mailbox.limit
+        # One waiting message is not reported, even if the limit is 1.
+        self.nearly = max(2, -(-self.most * (NEARLY - 1) // NEARLY))
         self.most_bytes = mailbox.max_bytes
         self.overflow = mailbox.overflow
 
@@ -161,8 +164,10 @@ class Cell(Mailbox):
         take = queue.popleft
         count = len(queue)
         node = self.node
-        if node.instruments is not None:
-            self._look_at_mailbox(node.instruments, count)
+        if count >= self.nearly:
+            instruments = node.instruments
+            if instruments is not None:
+                instruments.mailbox_nearly_full(self.worker, count)
         batch = node.limits.batch
         if count > batch:
             count = batch
@@ -239,11 +244,6 @@ class Cell(Mailbox):
             if instruments is not None and instruments.traces:
                 return instruments.handle_traced(self.worker, message, handle)
         return handle(message)
-
-    def _look_at_mailbox(self, instruments: Instruments, waiting: int) -> None:
-        # One waiting message is not reported, even if the limit is 1.
-        if waiting > 1 and waiting * NEARLY >= self.most * (NEARLY - 1):
-            instruments.mailbox_nearly_full(self.worker, waiting)
 
     def found_full(self, instruments: Instruments, waiting: int) -> None:
         """Report a full mailbox to the instruments; a worker that hangs has no turns to do so."""

@@ -15,7 +15,7 @@ import pytest
 
 from onward.actors import DeadLetter, DiagnosticsOptions, MailboxOptions, Node, Overflow, Worker
 from onward.actors.access._exposures import Exposures
-from onward.actors.instruments._diagnostics import Diagnostics
+from onward.actors.instruments._diagnostics import AwaitDiagnostics, Diagnostics
 from onward.actors.routing import (
     _dead_letters as dead_letters_module,
     _undeliverable as losses_module,
@@ -86,7 +86,6 @@ TURN: list[Step] = [
     (lifecycle, "task_error"),
     (lifecycle, "log_failure"),
     (lifecycle, "is_fatal"),
-    (Cell, "_look_at_mailbox"),
     (Cell, "_in_context"),
     (Cell, "resumed"),
     (Cell, "raised"),
@@ -94,10 +93,10 @@ TURN: list[Step] = [
     (Cell, "settle"),
     (Cell, "mishandled"),
     (Cell, "look_again"),
-    (Diagnostics, "suspended"),
-    (Diagnostics, "resumed"),
-    (Diagnostics, "asks"),
-    (Diagnostics, "asked"),
+    (AwaitDiagnostics, "worker_suspended"),
+    (AwaitDiagnostics, "worker_resumed"),
+    (AwaitDiagnostics, "request_begun"),
+    (AwaitDiagnostics, "request_ended"),
     (Undeliverable, "lose"),
     (Undeliverable, "dead_letter"),
     (Undeliverable, "return_to_sender"),
@@ -113,7 +112,7 @@ async def test_a_fault_in_a_step_of_a_turn_costs_one_message(
     owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = plant(monkeypatch, owner, name)
-    async with Node(diagnostics=DiagnosticsOptions(block=None)) as node:
+    async with Node(diagnostics=DiagnosticsOptions(hold=5.0)) as node:
         node.spawn(Mixed, address="mixed")
         fault.arm()
         with_fault = await outcomes(node, ASKED)
@@ -148,7 +147,7 @@ class Slow(Worker):
         (asyncio.BaseEventLoop, "create_task"),
         (Cell, "resumed"),
         (Cell, "serve_lines"),
-        (Diagnostics, "nearly_full"),
+        (Diagnostics, "mailbox_nearly_full"),
     ],
     ids=names,
 )
@@ -157,7 +156,7 @@ async def test_a_fault_costs_one_message_while_senders_wait_for_room(
     owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = plant(monkeypatch, owner, name)
-    async with Node(diagnostics=DiagnosticsOptions(block=None)) as node:
+    async with Node(diagnostics=DiagnosticsOptions(hold=5.0)) as node:
         slow = Slow(fault)
         node.spawn(lambda: slow, address="slow", mailbox=MailboxOptions(3, Overflow.WAIT))
         payloads = [b"1", b"2", b"fault", *(b"%d" % number for number in range(3, 12))]

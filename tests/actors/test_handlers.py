@@ -200,7 +200,7 @@ async def test_a_timer_whose_action_yields_fails(caplog: pytest.LogCaptureFixtur
 async def test_an_answer_in_the_middle_of_a_route_is_counted_and_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Node(diagnostics=DiagnosticsOptions(block=None)) as node:
+    async with Node(diagnostics=DiagnosticsOptions(hold=5.0)) as node:
         node.spawn(Echo, address="echo")
         node.spawn(Echo, address="further")
         for _ in range(2):

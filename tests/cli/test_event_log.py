@@ -30,7 +30,7 @@ def parsed(*given: str, name: str | None = "broker") -> argparse.Namespace:
 async def test_nothing_is_recorded_unless_it_is_asked_for() -> None:
     async with Node() as node:
         await attach(node, parsed())
-        assert node.instruments is None
+        assert node.find_instrument(Recorder) is None
     assert words(parsed()) == []
 
 

@@ -323,7 +323,7 @@ class Link(Worker):
         """
         self.arrived += len(messages)
         instruments = self.node.instruments
-        if instruments is not None:
+        if instruments is not None and instruments.arrives:
             messages = instruments.messages_arrived(messages, self.node.is_ephemeral)
         node, gate, contexts = self.node, self._gate, self._contexts
         carry, let_in = node.carry, node.let_in

@@ -18,17 +18,19 @@ from onward.actors import (
     ThreadWorker,
     Worker,
 )
+from onward.actors.instruments._diagnostics import AwaitDiagnostics
 from onward.protocol import MAX_ROUTE_LENGTH, MailboxFull, Message, RequestTimeout, address
 from tests.support.transports import eventually
 from tests.support.virtual import Deadlock, run_virtual, virtual_time
 from tests.support.workers import Echo, Forwarder, Gate, Recorder
 
-QUIET = DiagnosticsOptions(block=None)
+QUIET = DiagnosticsOptions(hold=5.0)
 
 
-def watched(node: Node, options: DiagnosticsOptions = QUIET) -> Diagnostics:
+def watched(node: Node, options: DiagnosticsOptions = QUIET) -> AwaitDiagnostics:
     """Have a node watched."""
-    diagnostics = Diagnostics(node, options)
+    diagnostics = options.instrument(node)
+    assert isinstance(diagnostics, AwaitDiagnostics)
     node.add_instrument(diagnostics)
     return diagnostics
 
@@ -59,7 +61,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 
 @virtual_time
 async def test_a_handler_that_awaits_too_long_is_told_of_once(lines: list[str]) -> None:
-    async with Node("here") as node:
+    async with Node("here", diagnostics=None) as node:
         diagnostics = watched(node)
         gate = Gate()
         node.spawn(lambda: gate, address="gate")
@@ -80,7 +82,7 @@ async def test_a_handler_that_awaits_too_long_is_told_of_once(lines: list[str]) 
 
 @virtual_time
 async def test_each_worker_has_its_own_time(lines: list[str]) -> None:
-    async with Node() as node:
+    async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
         gates = {name: Gate() for name in "abc"}
         for name, gate in gates.items():
@@ -105,7 +107,7 @@ async def test_a_timer_s_action_and_a_start_are_watched_as_well(lines: list[str]
         async def act(self) -> None:
             await asyncio.sleep(7)
 
-    async with Node() as node:
+    async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
         await node.start(Slow, address="slow")
         assert "< on_start (test_diagnostics.py:" in lines[0]
@@ -122,7 +124,7 @@ async def test_a_thread_that_blocks_holds_its_worker(lines: list[str]) -> None:
         def handle_message(self, message: Message) -> None:
             release.wait(30)
 
-    async with Node() as node:
+    async with Node(diagnostics=None) as node:
         diagnostics = watched(node, DiagnosticsOptions(hold=0.01, block=None))
         node.spawn(Blocks, address="blocks")
         node.send("blocks", b"")
@@ -140,7 +142,7 @@ async def test_a_worker_that_is_given_up_is_forgotten() -> None:
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(20)
 
-    async with Node() as node:
+    async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
         node.spawn(Stuck, address="stuck")
         node.send("stuck", b"")
@@ -151,7 +153,7 @@ async def test_a_worker_that_is_given_up_is_forgotten() -> None:
 
 def test_a_wait_that_nothing_ends_is_still_found() -> None:
     async def main() -> None:
-        async with Node() as node:
+        async with Node(diagnostics=None) as node:
             watched(node)
             await node.start(Gate, address="gate")
             node.send("gate", b"")
@@ -203,7 +205,7 @@ def test_workers_that_await_one_another(
     routes: dict[str, str], circle: str, by_node: bool, lines: list[str]
 ) -> None:
     async def main() -> None:
-        async with Node() as node:
+        async with Node(diagnostics=None) as node:
             diagnostics = watched(node)
             node.spawn(Forwarder, address="hop")
             for name, route in routes.items():
@@ -237,7 +239,7 @@ def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
             await self.request("echo", b"")
 
     async def main() -> None:
-        async with Node() as node:
+        async with Node(diagnostics=None) as node:
             diagnostics = watched(node)
             node.spawn(Echo, address="echo")
             node.spawn(lambda: Asks("b"), address="a")
@@ -265,7 +267,7 @@ def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
 
 @virtual_time
 async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
-    async with Node() as node:
+    async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
         node.spawn(Recorder, address="small", mailbox=MailboxOptions(10))
         for _ in range(7):
@@ -282,7 +284,7 @@ async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
 
 @virtual_time
 async def test_a_mailbox_that_fills_behind_a_worker_that_hangs(lines: list[str]) -> None:
-    async with Node() as node:
+    async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
         node.spawn(Gate, address="hangs", mailbox=MailboxOptions(10))
         node.send("hangs", b"in hand")
@@ -299,7 +301,7 @@ async def test_a_mailbox_that_fills_behind_a_worker_that_hangs(lines: list[str])
 
 def test_a_sender_on_another_thread_that_finds_no_room() -> None:
     async def main() -> Node:
-        async with Node() as node:
+        async with Node(diagnostics=None) as node:
             diagnostics = watched(node)
             gate = Gate()
             node.spawn(lambda: gate, address="hangs", mailbox=MailboxOptions(1))
@@ -317,7 +319,7 @@ def test_a_sender_on_another_thread_that_finds_no_room() -> None:
 
 @virtual_time
 async def test_one_message_is_nothing_to_tell_of() -> None:
-    async with Node() as node:
+    async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
         for limit in (1, 2):
             node.spawn(Recorder, address=f"small {limit}", mailbox=MailboxOptions(limit))
@@ -332,7 +334,7 @@ async def test_one_message_is_nothing_to_tell_of() -> None:
 
 @virtual_time
 async def test_a_relay_chain_that_grows(lines: list[str]) -> None:
-    async with Node() as node:
+    async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
         node.spawn(Forwarder, address="a")
         node.spawn(Forwarder, address="b")
@@ -358,7 +360,7 @@ def test_code_that_holds_the_event_loop(kind: str, lines: list[str]) -> None:
 
     def hold(node: Node) -> None:
         # Watched from here on: nothing else can hold the loop for so short a time.
-        watched(node, DiagnosticsOptions(block=0.01, frames=3))
+        watched(node, DiagnosticsOptions(hold=5.0, block=0.01, frames=3))
         assert said.wait(30)
 
     class Holds(Worker):
@@ -372,7 +374,7 @@ def test_code_that_holds_the_event_loop(kind: str, lines: list[str]) -> None:
             hold(self.node)
 
     async def main() -> None:
-        async with Node("here") as node:
+        async with Node("here", diagnostics=None) as node:
             node.spawn(Holds, address="holds")
             if kind == "callback":
                 node.loop.call_soon(hold, node)
@@ -404,7 +406,24 @@ def test_options_that_leave_nothing(wrong: dict[str, Any]) -> None:
 
 
 def test_a_node_is_given_them_when_it_is_made() -> None:
-    assert Node().find_instrument(Diagnostics) is None
-    assert Node(diagnostics=QUIET).find_instrument(Diagnostics)
+    assert Node(diagnostics=None).instruments is None
+    assert Node(diagnostics=QUIET).find_instrument(AwaitDiagnostics)
     with Node.in_background(diagnostics=QUIET) as background:
         assert background.node.find_instrument(Diagnostics)
+
+
+@virtual_time
+async def test_a_node_has_those_that_cost_nothing(lines: list[str]) -> None:
+    async with Node() as node:
+        diagnostics = node.find_instrument(Diagnostics)
+        assert type(diagnostics) is Diagnostics
+        assert node.instruments is not None
+        # No hook is called for a handler that awaits, or for a request.
+        assert not node.instruments.asks
+        assert "worker_suspended" not in vars(node.instruments)
+        node.spawn(Recorder, address="worker", mailbox=MailboxOptions(5))
+        for _ in range(4):
+            node.send("worker", b"")
+        await asyncio.sleep(1)
+        assert diagnostics.statistics().nearly_full == 1
+        assert lines == ["node 'node': 4 messages wait for Recorder 0#worker (limit 5)"]

@@ -41,7 +41,7 @@ class Slow(ThreadWorker):
 async def test_each_handled_and_each_lost_message_is_observed() -> None:
     handled = Handled()
     gate = Gate()
-    async with Node() as node:
+    async with Node(diagnostics=None) as node:
         node.spawn(Recorder, address="echo")
         node.send("echo", b"before")
         await asyncio.sleep(0)

@@ -106,5 +106,5 @@ def test_the_thread_ends_with_the_last_that_is_watched() -> None:
 def test_no_thread_where_the_loop_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     watchdog = Watchdog()
     monkeypatch.setattr("onward.actors.instruments._diagnostics.WATCHDOG", watchdog)
-    Diagnostics(Node(), DiagnosticsOptions(block=None))
+    Diagnostics(Node(), DiagnosticsOptions())
     assert watchdog.thread is None
