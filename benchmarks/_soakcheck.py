@@ -89,7 +89,7 @@ async def routes_of_the_gone(question: Question, patience: float = SETTLING) -> 
     async def look() -> list[str]:
         rows: list[dict[str, Any]] = await question.ask("routes")
         left = [row for row in rows if row["service"] not in {MANAGEMENT, question.name}]
-        return [f"{len(left)} routes of those who have gone"] if left else []
+        return [f"{len(left)} routes of destinations that have gone"] if left else []
 
     return await question.settled(look, patience)
 

@@ -360,7 +360,7 @@ class LakeBehind(LakeError):
 
     def __init__(self, at: datetime, broker: str, through: datetime) -> None:
         super().__init__(
-            f"the lake has the log of {broker} up to {_utc(through)}, and who was there at "
+            f"the lake has the log of {broker} up to {_utc(through)}, and the table at "
             f"{_utc(at)} is asked for: ingest what is missing, or name an earlier time "
             "(--at); if that log has ended, name those that have not (--broker)"
         )

@@ -32,7 +32,7 @@ MANY = 12
 
 
 class Child:
-    """A process whose lines are printed and remembered as they come."""
+    """A process, with its lines printed and remembered as they come."""
 
     def __init__(
         self, name: str, process: asyncio.subprocess.Process, show: Callable[[str], bool]
@@ -95,7 +95,7 @@ class Child:
         await self.ended()
 
     async def end_of_input(self) -> None:
-        """Tell it that nothing more will come, and check that it ends, and cleanly."""
+        """Close its input, and check that it ends, and cleanly."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         await self.ended()
@@ -158,7 +158,7 @@ class Requester:
         self._last = 0
 
     async def ask(self, interaction: str, *data: str, to: str, **more: str) -> Any:
-        """Have a request made, print and return its result: a list of answers, or an error."""
+        """Make a request, print and return its result: a list of answers, or an error."""
         self._last += 1
         number = self._last
         request = {"id": number, "interaction": interaction, "to": to, "data": data, **more}

@@ -25,12 +25,12 @@ BY_MODULO = "@shard=user @method=modulo service=shop user={}"
 
 @dataclass
 class Shops:
-    """The shops, and who asks them.
+    """The shops, and the requester that asks them.
 
     Attributes:
         broker: The broker's URIs, by the town that uses it.
         open: The shops that are open, by town.
-        requester: Who asks.
+        requester: The requester.
         routes: The broker's table.
         stack: Ends them all.
     """
@@ -73,14 +73,14 @@ async def multicast(shops: Shops, record: Record) -> None:
         record.done.add(f"{what} to all", 1, "none is due", whom)
 
     heading("Multicast, request/response: the first answer wins, the others are cancelled")
-    first = asyncio.create_task(ask("request/response", "who has tea?", to=ALL, route="race"))
-    await shops.all_say("request/response 'who has tea?'")
+    first = asyncio.create_task(ask("request/response", "is there tea?", to=ALL, route="race"))
+    await shops.all_say("request/response 'is there tea?'")
     # They all have it in hand. Now one of them gets done.
     await ask("fire-and-forget", "go", to="service=shop town=lyon")
     answers = await first
-    check(answers == ["who has tea? from lyon"], f"lyon was first, but {answers}")
+    check(answers == ["is there tea? from lyon"], f"lyon was first, but {answers}")
     for town in ("berlin", "quito"):
-        await shops.open[town].says("request/response 'who has tea?' was cancelled")
+        await shops.open[town].says("request/response 'is there tea?' was cancelled")
     record.done.add("request/response to all", 1, "the first answer", "lyon; 2 others cancelled")
 
     heading("Multicast, stream and channel: one merged stream of all")
@@ -150,7 +150,7 @@ async def sharding(shops: Shops, record: Record) -> None:
     say("shops", f"by the method modulo, which one may ask for too, {part(others)}")
     record.done.add("... the same by modulo", len(USERS), part(others), "for comparison")
 
-    heading("Lyon opens again: its users come back, and nobody else moves")
+    heading("Lyon opens again: its users come back, and no others move")
     await shops.start("lyon")
     await shops.until_open()
     check(await owners(shops) == before, "not all is as it was before")

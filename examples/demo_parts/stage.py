@@ -47,7 +47,7 @@ def shown(counts: Counter[str]) -> str:
 
 
 def signatures(answers: Any) -> Counter[str]:
-    """Count who signed some answers."""
+    """Count the signatures of some answers."""
     check(isinstance(answers, list), f"an answer was expected, not {answers!r}")
     return Counter(str(answer).rpartition(" from ")[2] for answer in answers)
 
@@ -73,14 +73,14 @@ def _padded(row: Iterable[str], widths: list[int]) -> Iterable[str]:
 
 
 class Record:
-    """What the demo has done: what was asked, and who took part. Both are printed at the end."""
+    """The record of the demo: its requests and its processes. Both are printed at the end."""
 
     def __init__(self) -> None:
-        self.done = Table("WHAT", "SENT", "CAME BACK", "BY WHOM")
-        self.cast = Table("WHO", "IS", "MADE WITH", "CAME BY", "WHAT IT DID")
+        self.done = Table("WHAT", "SENT", "CAME BACK", "BY")
+        self.cast = Table("NAME", "IS", "MADE WITH", "CAME BY", "WHAT IT DID")
 
     def print(self) -> None:
         heading("What was done")
         self.done.print()
-        heading("Who took part, each a process of its own")
+        heading("The processes that took part")
         self.cast.print()

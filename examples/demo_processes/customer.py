@@ -34,7 +34,7 @@ async def elements(data: list[bytes]) -> AsyncGenerator[bytes]:
 
 
 async def perform(client: Client, request: dict[str, Any]) -> list[str]:
-    """Do what a line asks for, and return the answers."""
+    """Make the request of a line, and return the answers."""
     to, route = request["to"], request.get("route", "")
     data = [text.encode() for text in request["data"]]
     match request["interaction"]:
@@ -59,7 +59,7 @@ async def perform(client: Client, request: dict[str, Any]) -> list[str]:
 
 
 async def handle(client: Client, line: bytes) -> None:
-    """Do what a line asks for, and print the result."""
+    """Make the request of a line, and print the result."""
     request = json.loads(line)
     result: dict[str, Any] = {"id": request["id"]}
     try:

@@ -57,7 +57,7 @@ def address(to: str) -> Any:
 
 
 async def perform(rsocket: Any, request: dict[str, Any]) -> list[str]:
-    """Do what a line asks for, and return the answers."""
+    """Make the request of a line, and return the answers."""
     where = address(request["to"])
     first, *others = [text.encode() for text in request["data"]]
     payload = Payload(first, CompositeMetadata([where]).serialize())
@@ -87,7 +87,7 @@ async def perform(rsocket: Any, request: dict[str, Any]) -> list[str]:
 
 
 async def handle(rsocket: Any, line: bytes) -> None:
-    """Do what a line asks for, and print the result."""
+    """Make the request of a line, and print the result."""
     request = json.loads(line)
     result: dict[str, Any] = {"id": request["id"]}
     try:

@@ -33,10 +33,10 @@ ASKING = ("web", "mobile", "kiosk")
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of the traffic from outside.
+    """The traffic as seen from outside.
 
     Attributes:
-        tallies: What who asked has seen, by the name of the broker or node that was asked.
+        tallies: The counts of the requesters, by the name of the broker or node that was asked.
         saved: When the table of `eu` was saved.
     """
 
@@ -120,7 +120,7 @@ def verify(spark: SparkSession, lake: Lake, day: date, seen: Seen) -> None:
     say("paths", f"{loops} messages went in a circle")
     nobody = rows("unroutable", sf.sum("frames").alias("frames"))[0].frames
     check(bool(nobody), "nothing was unroutable")
-    say("demand", f"{nobody:,} requests asked for what nobody has")
+    say("demand", f"{nobody:,} requests asked for what no destination has")
     churn = rows("route_churn", sf.sum("flaps").alias("flaps"))[0]
     check(churn.flaps > 0, "Lyon's end and return were not seen")
     say("churn", f"{churn.flaps} destination was soon back")
@@ -134,7 +134,7 @@ def verify(spark: SparkSession, lake: Lake, day: date, seen: Seen) -> None:
 
 
 def compare(spark: SparkSession, lake: Lake, day: date, seen: Seen) -> None:
-    """Check that audit and matrix have exactly what who asked has seen."""
+    """Check that audit and matrix have exactly what the requesters have seen."""
     asked = [name_id(name) for name in ASKING]
     audit = lake.report(spark, "audit", day).filter("dst = ''").groupBy("src")
     told = {
@@ -169,4 +169,7 @@ def compare(spark: SparkSession, lake: Lake, day: date, seen: Seen) -> None:
     matrix = lake.report(spark, "traffic_matrix", day).filter(sf.col("origin_node").isin(asked))
     failed = matrix.agg(sf.sum("failed")).collect()[0][0]
     check(failed == wrong, f"{wrong} requests failed, and the matrix has {failed}")
-    say("compare", f"audit and matrix have what who asked has seen; {failed:,} requests failed")
+    say(
+        "compare",
+        f"audit and matrix have what the requesters have seen; {failed:,} requests failed",
+    )

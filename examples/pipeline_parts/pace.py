@@ -29,7 +29,7 @@ async def ticks() -> AsyncGenerator[int]:
 
 
 class Tally:
-    """Counts requests by how they ended, as who asked has seen it.
+    """The counts of requests by how they ended for the requester.
 
     Attributes:
         sent: How many.

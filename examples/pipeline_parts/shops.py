@@ -1,4 +1,4 @@
-"""Traffic for brokers: shops, a slow stock, a pay desk that refuses some cards, and who asks them.
+"""Traffic for brokers: shops, a slow stock, a pay desk that refuses some cards, and requesters.
 
 Berlin, Lyon and Quito are processes of their own, as in the main demo; Lyon is killed with requests
 in hand, and comes back.
@@ -21,7 +21,7 @@ from .pace import TICKS, Tally, ticks
 KILLED_AT, BACK_AT = TICKS // 3, TICKS // 2
 
 HOT = "user-7"
-"""The user who asks more than all others."""
+"""The user with more requests than all others."""
 
 REFUSED = 0x301
 """The desk's own error code."""
@@ -56,7 +56,7 @@ def desk(chance: random.Random) -> Handlers:
 
 @dataclass
 class Town:
-    """A broker, and who is connected to it.
+    """A broker, and the clients connected to it.
 
     Attributes:
         uri: The broker.

@@ -51,8 +51,8 @@ async def main() -> None:
 # --8<-- [end:main]
 
 
-# --8<-- [start:nobody]
-async def nobody() -> None:
+# --8<-- [start:unmatched]
+async def unmatched() -> None:
     async with Node() as node:
         await Broker.attach(node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0)))
         try:
@@ -61,7 +61,7 @@ async def nobody() -> None:
             print(error)
 
 
-# --8<-- [end:nobody]
+# --8<-- [end:unmatched]
 
 
 # --8<-- [start:address]
@@ -107,5 +107,5 @@ async def with_a_client() -> None:
 
 if __name__ == "__main__":
     asyncio.run(main())
-    asyncio.run(nobody())
+    asyncio.run(unmatched())
     asyncio.run(with_a_client())

@@ -143,7 +143,7 @@ def _check_ours(checkpoint: Path, lake: Path, query: str) -> None:
     theirs = read_json(checkpoint / _CHECKPOINT)
     if theirs is None:
         raise CheckpointRefused(
-            str(checkpoint), f"there are files in it, and no {_CHECKPOINT} that says whose"
+            str(checkpoint), f"there are files in it, and no {_CHECKPOINT} with their query"
         )
     if theirs.get("lake") != query:
         raise OtherQuery(str(checkpoint), str(lake))

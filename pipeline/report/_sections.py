@@ -76,10 +76,12 @@ def _matrix(matrix: Matrix, untagged: int) -> Section:
         "sampled."
     ) + _untagged(untagged)
     if not matrix.origins:
-        return Section("traffic", "Who talks to whom", body + none("Nothing was sent on this day."))
+        return Section(
+            "traffic", "Traffic between services", body + none("Nothing was sent on this day.")
+        )
     body += plot("matrix", wide=len(matrix.dests) > 5)
     body += more(matrix.more, "pair", "pairs", f", with {_counted(matrix.more_frames, 'frame')}")
-    return Section("traffic", "Who talks to whom", body, {"matrix": matrix_figure(matrix)})
+    return Section("traffic", "Traffic between services", body, {"matrix": matrix_figure(matrix)})
 
 
 def _untagged(count: int) -> str:
@@ -148,10 +150,10 @@ def _worst(values: tuple[float | None, ...]) -> str:
 
 
 def _demand(demand: Demand) -> Section:
-    title = "Asked for, and nobody had it"
+    title = "Asked for, and not found"
     body = note(
         "Requests that no destination could take. The nearest tags are the largest part of what "
-        "was asked that somebody did carry: what is left out of them is what was missing."
+        "was asked that some destination did carry: what is left out of them is what was missing."
     )
     if not demand.rows:
         return Section(
@@ -204,7 +206,7 @@ def _shards(shards: Shards) -> Section:
 
 
 def _churn(churn: Churn) -> Section:
-    title = "Who came and went"
+    title = "Destinations that came and went"
     body = note(
         "Destinations that registered (up) and left (down) in each hour. A diamond is one that was "
         "back soon: a restart, or a connection that does not hold."

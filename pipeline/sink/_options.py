@@ -156,7 +156,7 @@ def _identity(options: Mapping[str, str]) -> str:
     if text is None:
         if "epoch" in options:
             raise BadOption(
-                "epoch without id: say whose epochs they are with .option('id', ...), the same in "
+                "epoch without id: name the query with .option('id', ...), the same in "
                 "each run of the same query and of no other"
             )
         return uuid.uuid4().hex

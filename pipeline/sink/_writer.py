@@ -30,7 +30,7 @@ _logger: Final = logging.getLogger("onward.pipeline.sink")
 _ALL_HAD: Final = (
     "all %d rows of %s were dropped (%d): rows with these numbers had been taken before. That is "
     "right if this epoch had been sent to its end and is run again. If these are other rows than "
-    "then, nobody has got them: a new write, and a query with a new checkpoint, needs a new id"
+    "then, they were not taken: a new write, and a query with a new checkpoint, needs a new id"
 )
 _SOME_HAD: Final = (
     "of %d rows of %s, %d were dropped: rows with these numbers had been taken before. That is "

@@ -177,7 +177,7 @@ def _check_order(seqs: Any, last: int, path: str) -> int:
     if len(seqs) == 0:
         return last
     if int(seqs[0]) <= last or bool((seqs[1:] <= seqs[:-1]).any()):
-        raise SegmentDamaged(path, "records whose numbers do not rise")
+        raise SegmentDamaged(path, "records with numbers that do not rise")
     return int(seqs[-1])
 
 

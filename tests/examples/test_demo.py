@@ -69,7 +69,7 @@ def test_it_does_every_interaction_and_says_so() -> None:
     assert f"{moved[1]} moved back" in table
     # Who came by what.
     for transport in ("TCP", "WebSocket", "Unix"):
-        assert transport in table.partition("Who took part")[2]
+        assert transport in table.partition("The processes that took part")[2]
     # Each hop of the routed message: out by near, middle and far, back by middle and near.
     onward = [line for line in before.splitlines() if "  onward  " in line]
     assert [line.split()[0] for line in onward] == ["near", "middle", "far", "middle", "near"]
