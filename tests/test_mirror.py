@@ -1,0 +1,190 @@
+"""The path of a test mirrors that of a module, or is a named concept of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("actors", "cli", "pipeline", "protocol", "transports")
+
+LONGEST_WITHOUT = 150
+"""Lines that a module may have without a test file, of its own or of a concept."""
+
+CONCEPTS = {
+    "actors": {
+        "test_faults": "",
+        "test_handlers": "pykka/_inbox",
+        "broker/local/test_handlers": "_service",
+        "broker/table/test_hints": "_selector",
+        "eventlog/recording/test_recorder": "_messages _requests",
+        "eventlog/recording/test_recorder_losses": "_flow_sampler _flows",
+        "eventlog/storage/test_crashes": "_folder _writer",
+        "eventlog/storage/test_disk_full": "_segments",
+        "eventlog/storage/test_failing_disk": "_writer",
+        "eventlog/storage/test_unfinished": "_segments _unclean_runs",
+        "eventlog/storage/test_writer": "_files _output",
+        "eventlog/test_node": "",
+        "pipes/test_channel": "_channel_peer",
+        "pipes/test_lost_and_found": "_receiving _sending",
+        "pipes/test_receiver": "_receiving _sending _service",
+        "pykka/test_pykka": "_actor _future _inbox",
+        "routing/test_router": "_undeliverable",
+        "runtime/test_stopping": "_cell _lifecycle",
+        "services/test_discovery": "_discovery_client",
+        "sessions/test_client": "_end _liveness",
+        "sessions/test_service": "_end",
+        "topology/test_topology": "_running",
+        "workers/test_composition": "",
+    },
+    "cli": {
+        "test_events": "_event_logs",
+        "test_installed_transport": "_listen _reach",
+        "test_pipeline": "_pipeline_arguments _pipeline_run _pipeline_session",
+        "test_routes": "_client",
+        "test_samples": "",
+        "test_trace": "_trace_picture",
+        "test_usage": "_main",
+    },
+    "pipeline": {
+        "ingest/test_crashes": "",
+        "ingest/test_ingest": "_compact _lake ../_errors",
+        "ingest/test_opening": "_files _lake",
+        "ingest/test_packs": "_tables",
+        "ingest/test_parquet": "_parts",
+        "ingest/test_reading": "_lake",
+        "ingest/test_state": "_plan",
+        "jobs/test_command": "",
+        "jobs/test_rehearsed": "_replay",
+        "jobs/test_run": "_reports",
+        "replay/test_placing": "_gates _questions _rehearsal _resolver _sides _sums _tables",
+        "report/test_collect": "_collect_more",
+        "report/test_plots": "_plots_requests",
+        "report/test_render": "_page_routes _sections",
+        "sink/test_example": "",
+        "sink/test_write": "_writer",
+        "source/test_registration": "../pyspark_onward/_source",
+        "source/test_stream": "_listing _position",
+        "tagindex/test_tagindex": "_build _routes _write",
+        "transforms/test_plans": "_latency _paths",
+        "transforms/test_random_traffic": "",
+        "transforms/test_reports_page": "../_schema",
+    },
+    "protocol": {
+        "batches/test_deliveries": "_progress _receiver",
+        "batches/test_epochs": "_progress",
+        "broker/test_expected": "_index",
+        "broker/test_snapshot": "_snapshot_format _snapshot_writer",
+        "eventlog/test_recover": "_scan",
+        "eventlog/test_segment": "_header _records",
+        "options/test_check": "_kinds",
+        "pipes/test_frames": "_frame_reader",
+        "rsocket/test_frames": "_constants",
+        "rsocket/test_properties": "",
+        "topology/test_read": "_fields _plan _values",
+    },
+    "transports": {
+        "test_conformance": "",
+        "test_faults": "",
+        "test_registered": "",
+        "client/test_failures": "_pool",
+        "client/test_flow": "_calls _elements _handler_stream _pending_response",
+        "node/test_links": "_stream_link",
+        "node/test_outside": "_gate",
+        "node/test_push_back": "_backlog",
+        "node/test_stream_dialled": "_stream_link",
+        "node/test_tcp": "_arrivals _stream",
+        "node/test_udp": "_udp_listener _udp_socket",
+        "node/test_uds": "../streams/_unix_file",
+        "rsocket/test_bad_input": "_metadata",
+        "rsocket/test_bad_streams": "_exchange",
+        "rsocket/test_claims": "",
+        "rsocket/test_eventlog": "",
+        "rsocket/test_eventlog_destinations": "",
+        "rsocket/test_eventlog_traffic": "",
+        "rsocket/test_exact_limits": "_gathered _options",
+        "rsocket/test_hostile": "",
+        "rsocket/test_killed": "",
+        "rsocket/test_large_multicast": "_legs",
+        "rsocket/test_last_fragment": "_exchange",
+        "rsocket/test_mended": "_exchange",
+        "rsocket/test_model": "_leg _legs _response_merge",
+        "rsocket/test_overdraft": "_flow",
+        "rsocket/test_routing_flags": "",
+        "rsocket/test_sentences": "",
+        "rsocket/test_shares": "_byte_shares _request",
+        "rsocket/test_silent": "",
+        "rsocket/test_slow_readers": "_flow",
+        "rsocket/test_sockets": "_listener",
+        "rsocket/test_turns": "_flow",
+        "streams/test_options": "_endpoint",
+        "streams/test_ws_stream": "_ws_handshake",
+        "testing/test_cases": "_delivery _ends _gates _pressure _stage",
+        "testing/test_main": "",
+        "testing/test_planted": "_delivery _ends _pressure",
+    },
+}
+"""Tests that are about several modules, or about a folder from outside, and their modules."""
+
+
+def modules(folder: str) -> dict[Path, int]:
+    """Return the modules of a folder with their lines."""
+    return {
+        path.with_suffix(""): len(path.read_text().splitlines())
+        for path in (ROOT / folder).rglob("*.py")
+        if not path.name.startswith("__")
+    }
+
+
+def mirrored(test: Path, known: dict[Path, int]) -> Iterator[Path]:
+    """Yield the modules of which a test has the name: `test_node` and `test_node_x` of `_node`."""
+    name = test.stem.removeprefix("test_")
+    place = ROOT / test.relative_to(ROOT / "tests").parent
+    for module in known:
+        own = module.name.removeprefix("_")
+        if module.parent == place and (name == own or name.startswith(f"{own}_")):
+            yield module
+    if (place / name).is_dir():
+        yield place / name
+
+
+def concepts(folder: str) -> dict[Path, list[Path]]:
+    return {
+        ROOT / "tests" / folder / f"{test}.py": [
+            ((ROOT / folder / test).parent / name).resolve() for name in names.split()
+        ]
+        for test, names in CONCEPTS[folder].items()
+    }
+
+
+def test_each_test_mirrors_a_module_or_is_a_concept() -> None:
+    for folder in FOLDERS:
+        known, named = modules(folder), concepts(folder)
+        lost = [
+            str(test.relative_to(ROOT))
+            for test in (ROOT / "tests" / folder).rglob("test_*.py")
+            if test not in named and not any(mirrored(test, known))
+        ]
+        assert lost == []
+
+
+def test_each_module_of_some_size_has_a_test_or_is_part_of_a_concept() -> None:
+    for folder in FOLDERS:
+        known, named = modules(folder), concepts(folder)
+        covered = {each for names in named.values() for each in names}
+        for test in (ROOT / "tests" / folder).rglob("test_*.py"):
+            covered.update(mirrored(test, known))
+        lost = [
+            str(module.relative_to(ROOT))
+            for module, lines in known.items()
+            if lines > LONGEST_WITHOUT and module not in covered
+        ]
+        assert lost == []
+
+
+def test_the_concepts_are_of_tests_and_modules_that_are_there() -> None:
+    for folder in FOLDERS:
+        known = modules(folder)
+        for test, names in concepts(folder).items():
+            assert test.exists(), test
+            assert [str(name) for name in names if name not in known] == []
