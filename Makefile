@@ -63,7 +63,12 @@ pipeline: java
 # One run, of which `make test` leaves out what is marked as exhaustive, and tries few of what has
 # a count: tests/support/counts.py. To measure coverage takes as long again, and more in each
 # process that a test starts: the gates are held where there is time.
-RUN := $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
+#
+# Tests start some hundred processes. Their bytecode is kept, also where the environment says not to
+# write any: to compile all imports again takes each of them half a second and more.
+PYTHON_OF_TESTS := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/build/bytecode \
+	$(BIN)/python
+RUN := $(PYTHON_OF_TESTS) -m pytest --numprocesses=$(JOBS) --dist=worksteal
 CHOSEN := -m "not exhaustive"
 
 # `make test ALL=1` is `make test-all`.
@@ -87,7 +92,7 @@ compiled: $(VENV)/.check
 # About a minute and a half, and as long to compile: not a part of `make test`.
 test-compiled: compiled
 	PYTHONPATH=build/compiled/site $(BIN)/onward --version | grep compiled
-	PYTHONPATH=build/compiled/site $(BIN)/python -m pytest --numprocesses=$(JOBS) $(CHOSEN) \
+	PYTHONPATH=build/compiled/site $(PYTHON_OF_TESTS) -m pytest --numprocesses=$(JOBS) $(CHOSEN) \
 		$(COMPILED_TESTS)
 
 peers: $(VENV)/.test
