@@ -10,13 +10,18 @@ import pytest
 EXHAUSTIVE: Final = os.environ.get("ONWARD_EXHAUSTIVE") == "1"
 """Whether everything is tried that there is. `make test-all` sets the variable."""
 
+ONLY_IN_ALL: Final = pytest.mark.exhaustive
+
 FEW_EXAMPLES: Final = 25
 """Examples of a property that sets no number. Exhaustive are Hypothesis's own hundred."""
 
 
 def exhaustive(*values: object) -> list[Any]:
-    """Return values of a parameter that only `make test-all` tries."""
-    return [pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
+    """Return values of a parameter, or tuples for several, that only `make test-all` tries."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=ONLY_IN_ALL)
+        for value in values
+    ]
 
 
 def times(few: int, many: int) -> int:

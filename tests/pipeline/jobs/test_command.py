@@ -120,6 +120,7 @@ def test_an_audit_of_nothing_does_not_pass(lake: Path, capsys: pytest.CaptureFix
     assert "nothing to audit: the lake has no flows between" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_an_audit_of_logs_that_lack_something_does_not_pass(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_table_is_built_and_held_against_the_log(
     assert "frames: 0 would move (0.0%), 0 would lose a route, 0 would gain one" in printed.out
 
 
+@pytest.mark.exhaustive
 def test_of_no_routes_nothing_is_verified(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,6 +308,7 @@ def test_each_of_compact_and_drop_is_tried_and_said(
     ]
 
 
+@pytest.mark.exhaustive
 def test_an_audit_of_a_log_without_what_was_taken_says_what_is_known(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

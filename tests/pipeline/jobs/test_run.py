@@ -11,6 +11,7 @@ from onward.pipeline import REPORT_TABLES
 from onward.pipeline.report import Page, render
 from onward.protocol.eventlog import Kind, Outcome
 from tests.pipeline.jobs.lakes import DAY, NOON, MemoryLake, busy_lake, flow
+from tests.support.counts import exhaustive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +108,7 @@ def test_a_day_with_something_of_each_becomes_a_page(spark: SparkSession) -> Non
     assert "Friday, 20 November 2026" in render(page)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_an_empty_day_becomes_a_page_too(spark: SparkSession) -> None:
     from onward.pipeline.jobs import run_report
@@ -148,8 +150,7 @@ def test_what_is_in_hand_at_midnight_and_ends_then_adds_up(spark: SparkSession) 
 @pytest.mark.parametrize(
     ("goes_on", "closed", "told"),
     [
-        (True, True, "verdict note"),
-        (False, False, "verdict note"),
+        *exhaustive((True, True, "verdict note"), (False, False, "verdict note")),
         (False, True, "verdict bad"),
     ],
 )
@@ -175,11 +176,10 @@ def segment(first: int, started: datetime, ended: datetime) -> tuple[Any, ...]:
     [
         # The run is longer than the audit looks back; its beginning is not in the lake; is gone.
         (1, 8, None, True),
-        (7, 2, None, True),
-        (1, 4, 3, True),
+        *exhaustive((7, 2, None, True), (1, 4, 3, True)),
         # The audit has seen all of it.
         (1, 4, None, False),
-        (1, 4, 5, False),
+        *exhaustive((1, 4, 5, False)),
     ],
 )
 def test_a_stream_that_was_open_before_the_audit_begins_is_not_counted_twice(
@@ -224,6 +224,7 @@ def test_a_balance_over_a_hole_is_not_believed(spark: SparkSession) -> None:
     assert (found.unrecorded, found.holes[0].reasons) == (5000, ("disk full",))
 
 
+@pytest.mark.exhaustive
 def test_a_report_is_the_same_in_a_session_of_another_zone(spark: SparkSession) -> None:
     from onward.pipeline.jobs import run_report
 

@@ -27,6 +27,7 @@ from onward.pipeline.replay import (
 )
 from onward.protocol.broker import RoutingType, SnapshotRoute, write_snapshot
 from onward.protocol.eventlog import Asked, Flag, Kind, Outcome, asked_text, tagset_id
+from tests.support.counts import exhaustive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,7 +130,9 @@ def in_a_loop(
     return summary, was_at, would_be_at
 
 
-@pytest.mark.parametrize(("parts", "sent"), [(1, 65_536), (3, 65_536), (2, len(ASKED) - 1)])
+@pytest.mark.parametrize(
+    ("parts", "sent"), [(2, len(ASKED) - 1), *exhaustive((1, 65_536), (3, 65_536))]
+)
 def test_it_is_what_the_resolver_says(
     spark: SparkSession,
     hops: list[tuple[Any, ...]],

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "rows_as_messages.py"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 def test_the_example_prints_what_it_says(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
