@@ -179,6 +179,7 @@ def test_following_adds_what_comes_until_the_query_is_stopped(place: Place) -> N
     assert place.ingest().batches == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 def test_after_a_lost_checkpoint_nothing_is_lost_and_nothing_twice(place: Place) -> None:
     truth = write_log(place.log, segments=3)
@@ -421,6 +422,7 @@ def test_errors_come_out_as_what_they_are(place: Place) -> None:
         place.ingest()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 def test_a_skipped_segment_is_told_counted_and_added_once_when_it_is_put_back(place: Place) -> None:
     truth = write_log(place.log, segments=3, hops=30, flows=6, events=3)
