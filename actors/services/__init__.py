@@ -1,4 +1,4 @@
-"""Services of a node for other nodes: relays, publish/subscribe, discovery, management.
+"""Services of a node for other nodes: relays, publish/subscribe, discovery, watches, management.
 
 All but the last have clients:
 
@@ -16,12 +16,20 @@ from ._discovery import DiscoveryService
 from ._discovery_client import Announcer, DiscoveryClient
 from ._errors import RelayClosed, RelayDown, RequestRefused
 from ._management import ManagementService
-from ._options import DiscoveryOptions, PubSubOptions, RelayServiceOptions
+from ._options import (
+    DiscoveryOptions,
+    PubSubOptions,
+    RelayServiceOptions,
+    RemoteWatchOptions,
+    WatchServiceOptions,
+)
 from ._pub_sub import PubSubService, Subscription, Topic
 from ._relay import Relay, RelayService, StaticRelayService
 from ._relay_client import RelayClient
+from ._remote_watch import RemoteWatch, WatchEnd, WatchOutcome
 from ._service import Service
 from ._subscriber import REFRESH, Subscriber
+from ._watch_service import WatchService
 
 __all__ = [
     "REFRESH",
@@ -38,10 +46,16 @@ __all__ = [
     "RelayDown",
     "RelayService",
     "RelayServiceOptions",
+    "RemoteWatch",
+    "RemoteWatchOptions",
     "RequestRefused",
     "Service",
     "StaticRelayService",
     "Subscriber",
     "Subscription",
     "Topic",
+    "WatchEnd",
+    "WatchOutcome",
+    "WatchService",
+    "WatchServiceOptions",
 ]

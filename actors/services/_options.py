@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from ...protocol.options import Count, Seconds, check_options
 from ...protocol.services import RELAY_PREFIX, TOPIC_PREFIX
 
-__all__ = ["DiscoveryOptions", "PubSubOptions", "RelayServiceOptions"]
+__all__ = [
+    "DiscoveryOptions",
+    "PubSubOptions",
+    "RelayServiceOptions",
+    "RemoteWatchOptions",
+    "WatchServiceOptions",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,45 @@ class DiscoveryOptions:
     max_listed: Count = 1000
     expire_after: Seconds = 30.0
     takeover: bool = False
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchServiceOptions:
+    """Options of a service that reports the end of workers.
+
+    Attributes:
+        max_watches: Watches at a time. One more is refused.
+        expire_after: The time after which a watch expires if it is not renewed, in seconds: by
+            default, six times the interval of a `RemoteWatch`.
+
+    Raises:
+        ValueError: The limit is less than 1, or the time not more than 0.
+    """
+
+    max_watches: Count = 1000
+    expire_after: Seconds = 30.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWatchOptions:
+    """Options of a watch for the end of a worker of another node.
+
+    Attributes:
+        interval: The time between two requests to the other node, in seconds.
+        timeout: The time without an answer after which the watch ends, in seconds.
+
+    Raises:
+        ValueError: A time is not more than 0.
+    """
+
+    interval: Seconds = 5.0
+    timeout: Seconds = 15.0
 
     def __post_init__(self) -> None:
         check_options(self)

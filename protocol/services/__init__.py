@@ -1,4 +1,4 @@
-"""The payloads of Ockam's services: relays, publish/subscribe, discovery.
+"""The payloads of services: Ockam's relays, publish/subscribe and discovery, and watches.
 
 ```python
 payload = encode_subscription("screen 1", "weather")  # to `pub_sub`
@@ -47,6 +47,17 @@ from ._names import (
     named_address,
     relayed,
 )
+from ._watches import (
+    MAX_WATCH_TOKEN,
+    WATCH,
+    WatchNotice,
+    WatchRequest,
+    WatchState,
+    decode_watch_notice,
+    decode_watch_request,
+    encode_watch_notice,
+    encode_watch_request,
+)
 
 __all__ = [
     "DISCOVERY",
@@ -56,18 +67,23 @@ __all__ = [
     "MAX_METADATA_BYTES",
     "MAX_NAME",
     "MAX_REQUEST_ID",
+    "MAX_WATCH_TOKEN",
     "PUB_SUB",
     "REGISTER",
     "RELAY_PREFIX",
     "STATIC_FORWARDING_API",
     "STATIC_FORWARDING_SERVICE",
     "TOPIC_PREFIX",
+    "WATCH",
     "ApiRequest",
     "ApiResponse",
     "Method",
     "ResponseStatus",
     "ServiceError",
     "ServiceInfo",
+    "WatchNotice",
+    "WatchRequest",
+    "WatchState",
     "check_name",
     "decode_metadata",
     "decode_request",
@@ -76,11 +92,15 @@ __all__ = [
     "decode_services",
     "decode_subscription",
     "decode_text",
+    "decode_watch_notice",
+    "decode_watch_request",
     "encode_metadata",
     "encode_request",
     "encode_response",
     "encode_services",
     "encode_subscription",
+    "encode_watch_notice",
+    "encode_watch_request",
     "named_address",
     "relayed",
 ]

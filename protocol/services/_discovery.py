@@ -96,7 +96,7 @@ def decode_services(body: bytes) -> tuple[ServiceInfo, ...]:
     Raises:
         ServiceError: It is no list of services.
     """
-    return tuple(map(_service, _list(_plain(body), "the list of services")))
+    return tuple(map(_service, list_of(_plain(body), "the list of services")))
 
 
 def _fields(service: ServiceInfo) -> dict[int, Any]:
@@ -111,7 +111,12 @@ def _plain(body: bytes) -> object:
         raise ServiceError(str(error)) from None
 
 
-def _list(value: object, what: str) -> Sequence[object]:
+def list_of(value: object, what: str) -> Sequence[object]:
+    """Return a decoded value as a list.
+
+    Raises:
+        ServiceError: It is none.
+    """
     if not isinstance(value, list):
         raise ServiceError(f"{what} is no list")
     return cast("list[object]", value)
@@ -128,7 +133,7 @@ def _service(value: object) -> ServiceInfo:
     name = fields.get(_ID)
     if not isinstance(name, str):
         raise ServiceError("the name of a service is not a text")
-    steps = _list(fields.get(_ROUTE), "the route of a service")
+    steps = list_of(fields.get(_ROUTE), "the route of a service")
     if len(steps) > MAX_ROUTE_LENGTH:
         raise ServiceError(f"a route of more than {MAX_ROUTE_LENGTH} addresses")
     return ServiceInfo(
@@ -139,7 +144,7 @@ def _service(value: object) -> ServiceInfo:
 
 
 def _address(value: object) -> Address:
-    pair = _list(value, "an address")
+    pair = list_of(value, "an address")
     number, data = pair if len(pair) == 2 else (None, None)
     if type(number) is not int or not isinstance(data, bytes):
         raise ServiceError("an address that is no type and value")

@@ -46,6 +46,7 @@ def test_there_are_examples_of_each_kind() -> None:
         "own_transport",
         "python_client",
         "remote_call",
+        "remote_watch",
         "restart_backoff",
         "routing_forwarding",
         "routing_server",

@@ -1,0 +1,145 @@
+"""`WatchService`: reports the end of workers of this node to watchers on other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import AddressLike, Message, OnwardError, Route, UnknownAddress
+from ...protocol.options import check_value
+from ...protocol.services import (
+    WatchNotice,
+    WatchRequest,
+    WatchState,
+    decode_watch_request,
+    encode_watch_notice,
+)
+from .._several import several
+from ..access._exposed import Exposed
+from ._options import WatchServiceOptions
+from ._service import Service
+
+if TYPE_CHECKING:
+    from ..access import AccessControl
+
+__all__ = ["WatchService"]
+
+_OPTIONS: Final = WatchServiceOptions()
+
+
+class _Watch:
+    """One watch of a worker.
+
+    Attributes:
+        back: The return route of the latest request.
+        until: The time at which it expires unless it is renewed.
+        stopped: Whether the worker has stopped.
+        end: Function that ends the watch at the node.
+    """
+
+    __slots__ = ("back", "end", "stopped", "until")
+
+    def __init__(self, back: Route, until: float) -> None:
+        self.back = back
+        self.until = until
+        self.stopped = False
+        self.end: Callable[[], None] = lambda: None
+
+
+class WatchService(Service):
+    """A service that reports the end of workers of its node to a `RemoteWatch`.
+
+    A watcher asks again and again, and each time gets the state of the worker as the answer; when
+    the worker stops, it is told at once. A restart is no stop. A watch that is not renewed expires.
+
+    Args:
+        watchable: The addresses that may be watched. In a value, `*` stands for any text:
+            `"order-*"`.
+        allow: The access control of requests; all are permitted by default.
+        options: Its limits and times.
+
+    Attributes:
+        watches: The number of watches.
+    """
+
+    def __init__(
+        self,
+        watchable: Iterable[AddressLike],
+        *,
+        allow: AccessControl | None = None,
+        options: WatchServiceOptions = _OPTIONS,
+    ) -> None:
+        check_value("options", options, WatchServiceOptions)
+        super().__init__(allow, options.expire_after)
+        self._watchable = Exposed((), several("watchable", watchable))
+        self._options = options
+        self._watches: dict[bytes, _Watch] = {}
+
+    @property
+    def watches(self) -> int:
+        """The number of watches that have not expired."""
+        return len(self._watches)
+
+    def on_stop(self) -> None:
+        """Report to all watchers that the service does not go on."""
+        for token, watch in self._watches.items():
+            watch.end()
+            if not watch.stopped:
+                self._tell(token, watch, WatchState.FORGOTTEN)
+
+    def on_failure(self, *_exc_info: object, **_named: object) -> None:
+        """End the watches at the node; their watchers learn it when they renew them."""
+        for watch in self._watches.values():
+            watch.end()
+
+    def _handle(self, message: Message) -> None:
+        request = decode_watch_request(message.payload)
+        notice = WatchNotice(request.token, self._state(request, message.return_route))
+        self._answer(message, encode_watch_notice(notice))
+
+    def _state(self, request: WatchRequest, back: Route) -> WatchState:
+        watch = self._watches.pop(request.token, None)
+        if watch is None:
+            if request.renews:
+                return WatchState.FORGOTTEN
+            watch = self._begin(request, back)
+            if watch is None:
+                self.refused += 1
+                return WatchState.REFUSED
+        watch.back = back
+        watch.until = self._now() + self._expire_after
+        self._watches[request.token] = watch  # at the end: the next to expire come first
+        return WatchState.STOPPED if watch.stopped else WatchState.ALIVE
+
+    def _begin(self, request: WatchRequest, back: Route) -> _Watch | None:
+        if not self._watchable.allows(request.address):
+            return None
+        if len(self._watches) >= self._options.max_watches:
+            return None
+        watch = _Watch(back, 0.0)
+        try:
+            stopped = partial(self._stopped, request.token, watch)
+            watch.end = self.node.watch(request.address, stopped)
+        except UnknownAddress:
+            return None
+        return watch
+
+    def _stopped(self, token: bytes, watch: _Watch) -> None:
+        # It is kept until it expires: this notice may be lost, and the watcher asks again.
+        watch.stopped = True
+        self._tell(token, watch, WatchState.STOPPED)
+
+    def _tell(self, token: bytes, watch: _Watch, state: WatchState) -> None:
+        with suppress(OnwardError):  # its link is gone: the watcher asks again
+            self.send(watch.back, encode_watch_notice(WatchNotice(token, state)))
+
+    def _sweep(self) -> None:
+        now = self._now()
+        for token, watch in list(self._watches.items()):
+            if watch.until > now:
+                break
+            watch.end()
+            del self._watches[token]
+            self.expired += 1
