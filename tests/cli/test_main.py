@@ -18,10 +18,11 @@ from onward.cli import main
 from onward.cli._status import Status
 from tests.support.commands import TIMEOUT, Far, onward
 from tests.support.compiled import COMPILED
+from tests.support.counts import exhaustive
 
 COMMANDS = ("broker", "node", "send", "request", "routes")
 
-SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SIGNALS = pytest.mark.parametrize("number", [*exhaustive(signal.SIGINT), signal.SIGTERM])
 
 
 def ended(process: Popen[str], number: signal.Signals) -> tuple[int, str, str]:

@@ -22,6 +22,7 @@ from onward.actors.topology import read
 from onward.cli._status import CommandError, Status
 from onward.cli._up_processes import _Children
 from tests.support.commands import TIMEOUT, onward
+from tests.support.counts import exhaustive
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
 
@@ -135,8 +136,12 @@ def error_line(process: Popen[str]) -> str:
     return process.stderr.readline()
 
 
+# In one process, and simulated, all of them come out in test_up.py.
+SMALLEST, *OTHERS = sorted(EXAMPLES.glob("*.toml"))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [SMALLEST, *exhaustive(*OTHERS)], ids=lambda file: file.stem)
 def test_the_requests_of_the_examples_come_out_as_they_have_to(file: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "onward.cli", "up", "--check", str(file)],
@@ -150,7 +155,7 @@ def test_the_requests_of_the_examples_come_out_as_they_have_to(file: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [*exhaustive(signal.SIGINT), signal.SIGTERM])
 def test_a_signal_ends_all(tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path) as run:
         process = run.process

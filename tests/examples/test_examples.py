@@ -1,16 +1,14 @@
-"""Every example runs alone, warns of nothing, and prints what its docstring says it prints."""
+"""Every example runs alone, warns of nothing, and prints what its docstring and its pages say."""
 
 from __future__ import annotations
 
 import ast
-import os
-import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from tests.support.pages import run_example
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -18,9 +16,6 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # things on its own; they have tests of their own.
 ELSEWHERE = {"demo.py", "pipeline_demo.py", "rows_as_messages.py"}
 FILES = sorted(each for each in EXAMPLES.glob("*.py") if each.name not in ELSEWHERE)
-
-TIMEOUT = 60
-"""Seconds; only a failing example takes so long."""
 
 
 def promised(file: Path) -> str:
@@ -64,16 +59,7 @@ def test_there_are_examples_of_each_kind() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
 def test_an_example_prints_what_it_says(file: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(file)],
-        env={**os.environ, "PYTHONUTF8": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT,
-    )
-    printed = re.sub(r"\b[0-9a-f]{32}\b", "…", done.stdout).strip()
-    assert (done.returncode, done.stderr, printed) == (0, "", promised(file))
+    assert run_example(file).strip() == promised(file)
 
 
 def test_a_transport_takes_about_two_hundred_lines() -> None:

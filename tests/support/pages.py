@@ -1,17 +1,32 @@
-"""Pages of the documentation that name tests: their tables, and whether there are such tests."""
+"""Pages of the documentation: tables that name tests, and outputs of examples."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ROOT", "STATES", "cells", "missing", "section", "wrong_counts"]
+__all__ = [
+    "PAGES",
+    "ROOT",
+    "STATES",
+    "blocks",
+    "cells",
+    "missing",
+    "run_example",
+    "section",
+    "shown_outputs",
+    "wrong_counts",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 STATES = ("done", "not done", "does not apply")
 
 
@@ -72,3 +87,38 @@ def _defined(file: Path) -> frozenset[str]:
         elif isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return frozenset(name for name in names if name.lower().startswith("test"))
+
+
+def blocks(text: str, language: str) -> Iterator[tuple[str, str]]:
+    """Yield title and text of each fenced code block of a language."""
+    pattern = rf'^```{language}(?: title="([^"]*)")?\n(.*?)^```$'
+    for block in re.finditer(pattern, text, re.MULTILINE | re.DOTALL):
+        yield block[1] or "", block[2]
+
+
+def shown_outputs() -> Iterator[tuple[str, Path, str]]:
+    """Yield page, file and text of each output that a page shows."""
+    for page in PAGES:
+        for title, text in blocks(page.read_text(), "text"):
+            if title.endswith(".py"):
+                yield page.name, ROOT / title, text
+
+
+def run_example(file: Path) -> str:
+    """Run an example, check that pages show its output, and return that without random ids."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(file)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    printed = re.sub(r"\b[0-9a-f]{32}\b", "…", done.stdout)
+    without_ports = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:…", printed)
+    for page, shown, text in shown_outputs():
+        if shown == file:
+            assert text in without_ports, f"{page} shows something else"
+    return printed

@@ -22,6 +22,7 @@ from onward.transports.testing import (
     run_suite,
 )
 from tests.support.certificates import Certificates
+from tests.support.counts import exhaustive
 
 test_memory = conformance("memory://suite-{n}")
 test_simulated = conformance("sim://suite-{n}")
@@ -31,7 +32,7 @@ test_uds = conformance("uds://{tmp}/{n}.socket")
 test_ws = conformance("ws://127.0.0.1:0/onward")
 
 
-@pytest.mark.parametrize("scheme", ["tls", "wss"])
+@pytest.mark.parametrize("scheme", ["tls", *exhaustive("wss")])
 def test_with_certificates(scheme: str, tmp_path: Path) -> None:
     certificates = Certificates.make(tmp_path)
     claims = replace(
@@ -43,7 +44,7 @@ def test_with_certificates(scheme: str, tmp_path: Path) -> None:
     assert report.passed, str(report)
 
 
-@pytest.mark.parametrize("place", ["tcp://127.0.0.1:0", "memory://uvloop-{n}"])
+@pytest.mark.parametrize("place", ["tcp://127.0.0.1:0", *exhaustive("memory://uvloop-{n}")])
 def test_on_another_event_loop(place: str) -> None:
     report = run_suite(place, loop_factory=uvloop.new_event_loop)
     assert report.passed, str(report)
