@@ -101,6 +101,7 @@ async def served(**given: object) -> AsyncGenerator[str]:
         "key": None,
         "authority": None,
         "trace": False,
+        "management": None,
         "event_log": None,
     }
     arguments = Namespace(

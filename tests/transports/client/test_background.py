@@ -21,9 +21,9 @@ from onward.actors.broker import (
     Request,
     WaitingOptions,
 )
-from onward.protocol import LinkDown, NodeStopped, RequestTimeout
+from onward.protocol import InDoubt, LinkDown, NodeStopped, RequestTimeout
 from onward.protocol.payloads import JSON, PayloadError
-from onward.transports.client import BackgroundClient, RequestRejected, connect
+from onward.transports.client import BackgroundClient, ClientOptions, RequestRejected, connect
 from tests.support.commands import TIMEOUT
 
 ECHO = "service=echo"
@@ -183,6 +183,19 @@ def test_no_call_is_made_after_its_end(uri: str) -> None:
         client.open()
 
 
+def test_its_end_ends_the_calls_of_other_threads(uri: str) -> None:
+    client = connect(uri, options=ClientOptions(drain_timeout=0.05)).in_background()
+    client.open()
+    with ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(client.request, ECHO, b"", route="never") for _ in range(2)]
+        while client.statistics().in_flight < 2:
+            pass
+        client.close()
+        for call in calls:
+            with pytest.raises(InDoubt):
+                call.result(TIMEOUT)
+
+
 def test_no_thread_is_left_without_a_broker() -> None:
     before = threading.active_count()
     with pytest.raises(LinkDown):
@@ -190,6 +203,8 @@ def test_no_thread_is_left_without_a_broker() -> None:
     assert threading.active_count() == before
 
 
+# From Python 3.12 on a fork with threads is warned of; the child calls nothing but what it must.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_it_is_closed_in_the_child_of_a_fork(client: BackgroundClient) -> None:
     client.request(ECHO, b"")
     child = os.fork()
