@@ -22,7 +22,7 @@ from ._errors import (
 )
 from ._node import Node
 from ._transport import Listener, Transport
-from ._typed import TypedWorker, call, typed
+from ._typed import Rejection, TypedWorker, call, typed
 from ._values import MissingExtra, decode_value, encode_value
 from ._worker import ThreadWorker, Worker
 from .instruments._diagnostics import Diagnostics, DiagnosticsStatistics
@@ -69,6 +69,7 @@ __all__ = [
     "Overflow",
     "Pending",
     "Refused",
+    "Rejection",
     "RestartBackoff",
     "RoutingLoop",
     "Rule",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._node import Node
     from .runtime._cell import Cell
 
-__all__ = ["TypedWorker", "call", "typed"]
+__all__ = ["Rejection", "TypedWorker", "call", "typed"]
 
 T = TypeVar("T")
 
@@ -34,6 +34,28 @@ _BY_PLACE: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
+
+
+REJECTED: Final = "rejected"
+"""The reason of a dead letter with a value that the handler has rejected."""
+
+
+class Rejection(OnwardError):
+    """A value of the right type that a typed handler does not accept. Raised by the handler.
+
+    It is no failure of the worker: the sender is told as for a payload of another type. Raise it
+    before the handler has had an effect.
+
+    Attributes:
+        text: The reason, which is told to the sender.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{REJECTED}: {self.text}"
 
 
 class TypedWorker(Worker):
@@ -70,8 +92,9 @@ class TypedWorker(Worker):
     of the worker. So does a payload for which the type's own code raises, such as
     `__post_init__`. The sender is told the field at fault, and that the message had no effect: a
     request of this node raises `Refused`, and other senders get an error reply if the node sends
-    them. If another worker of the node has passed the value on, the error is `GivenUp`, as that
-    worker may have had an effect.
+    them. The same holds for a `Rejection` that the handler raises, "rejected". If another worker
+    of the node has passed the value on, the error is `GivenUp`, as that worker may have had an
+    effect.
 
     Attributes:
         codec: The codec of payloads, of the class or, if it is set in `__init__`, of the instance.
@@ -113,16 +136,25 @@ class TypedWorker(Worker):
         try:
             value = self._read(message[2])
         except PayloadError as error:
-            self._refuse(message, error)
+            self._refuse(message, BAD_PAYLOAD, str(error))
             return None
-        result = self.handle(value, message) if self._with_message else self.handle(value)
+        try:
+            result = self.handle(value, message) if self._with_message else self.handle(value)
+        except Rejection as error:
+            self._refuse(message, REJECTED, str(error))
+            return None
         if is_coroutine(result):
             return self._finish_later(message, result)
         self._finish(message, result)
         return None
 
     async def _finish_later(self, message: Message, work: Coroutine[Any, Any, Any]) -> None:
-        self._finish(message, await work)
+        try:
+            result = await work
+        except Rejection as error:
+            self._refuse(message, REJECTED, str(error))
+        else:
+            self._finish(message, result)
 
     def _finish(self, message: Message, result: Any) -> None:
         if result is None:
@@ -155,11 +187,11 @@ class TypedWorker(Worker):
             self.node.dead_letter(message, error)
             self.node.answer_error(message, reason_text(error), certain=False)
 
-    def _refuse(self, message: Message, error: PayloadError) -> None:
-        self.node.dead_letter(message, BAD_PAYLOAD)
+    def _refuse(self, message: Message, reason: str, text: str) -> None:
+        self.node.dead_letter(message, reason)
         context = message[4]
         passed_on = context is not None and context[3] > 0
-        self.node.answer_error(message, str(error), certain=not passed_on)
+        self.node.answer_error(message, text, certain=not passed_on)
 
 
 UNKNOWN: Final = inspect.Signature.empty

@@ -22,6 +22,7 @@ from onward.actors import (
     MissingExtra,
     Node,
     Refused,
+    Rejection,
     ThreadWorker,
     TypedWorker,
     call,
@@ -327,6 +328,34 @@ async def test_a_bad_payload_with_no_way_back_is_a_dead_letter() -> None:
         node.send("orders", b"\xff")
         await asyncio.sleep(1)
         assert node.dead_letters.by_reason == {"bad payload": 1}
+
+
+@typed
+def positive(value: int) -> int:
+    if value <= 0:
+        raise Rejection(f"{value} is not positive")
+    return value
+
+
+@typed
+async def positive_later(value: int) -> int:
+    await asyncio.sleep(1)
+    return positive.handle(value)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kind", [positive, positive_later])
+@virtual_time
+async def test_a_handler_may_reject_a_value(kind: type[TypedWorker]) -> None:
+    async with Node() as node:
+        await node.start(add_one, address="one")
+        await node.start(kind, address="positive")
+        with pytest.raises(Refused, match=r"0#positive \(rejected: -1 is not positive\)"):
+            await call(node, "positive", -1, int)
+        with pytest.raises(GivenUp, match=r"0#positive \(rejected: 0 is not positive\)"):
+            await call(node, "one => positive", -1, int)
+        assert await call(node, "one => positive", 0, int) == 1
+        assert node.dead_letters.by_reason == {"rejected": 2}
+        assert node.statistics().failed == 0
 
 
 # --- acknowledgements -----------------------------------------------------------------

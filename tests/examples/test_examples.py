@@ -52,6 +52,7 @@ def test_there_are_examples_of_each_kind() -> None:
         "typed_payloads",
         "typed_service",
         "typed_pipeline",
+        "web_pipeline",
         "worker_as_destination",
         "worker_pool",
     }
