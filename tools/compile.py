@@ -49,6 +49,9 @@ strict = true
 explicit_package_bases = true
 namespace_packages = true
 mypy_path = $MYPY_CONFIG_FILE_DIR
+
+[mypy-rsocket.*]
+ignore_missing_imports = true
 """
 
 

@@ -13,6 +13,7 @@ Choices where the specification leaves one:
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from ._constants import (
@@ -124,8 +125,12 @@ class Control(Outbound):
         """Time of arrival of the first byte of that frame; without meaning while there is none."""
         return self._unfinished_since
 
-    def send_setup(self, setup: Setup) -> None:
+    def send_setup(self, setup: Setup, *, keepalive: bool = True) -> None:
         """Send SETUP, as a client. Requests may follow at once.
+
+        Args:
+            setup: The SETUP.
+            keepalive: Whether the timer sends the KEEPALIVE frames; if not, the caller does.
 
         Raises:
             LocalProtocolError: This is a server, SETUP was sent, or a field is out of range.
@@ -137,7 +142,8 @@ class Control(Outbound):
         self.setup = setup
         self.state = CONNECTION[self.state, ConnectionInput.SETUP]
         self._lifetime = setup.lifetime / 1000
-        self._keepalive_at = self._last_received + setup.keepalive / 1000
+        at = self._last_received + setup.keepalive / 1000
+        self._keepalive_at = at if keepalive else inf
 
     def reject_setup(self, text: str) -> list[Event]:
         """Send ERROR[REJECTED_SETUP] and close, as a server that does not want the client.

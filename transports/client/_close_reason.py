@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ...protocol.rsocket import ErrorCode, PeerError
+from ...protocol.rsocket import ErrorCode, KeepaliveTimeout, PeerError
 from .._log import shown
 
 __all__ = ["CloseReason", "last_word"]
@@ -34,13 +34,16 @@ class CloseReason(NamedTuple):
     taken_over: bool = False
 
 
-def last_word(error: Exception, *, ready: bool) -> CloseReason:
+def last_word(error: Exception, lifetime: float, *, ready: bool) -> CloseReason:
     """Return the reason for an error that ended a connection.
 
     Args:
         error: The error of the connection's state machine.
+        lifetime: The longest silence, in seconds.
         ready: Whether the broker had accepted the SETUP.
     """
+    if isinstance(error, KeepaliveTimeout):
+        return CloseReason(f"the broker was silent for {lifetime:g} s")
     if not isinstance(error, PeerError):
         return CloseReason(shown(f"the broker broke the protocol: {error}"))
     refused = not ready and error.code in _SETUP_CODES

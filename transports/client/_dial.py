@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -13,10 +12,8 @@ from ..streams._options import parse_unix_uri, parse_uri, parse_websocket_uri
 from ..streams._tls import TlsOptions
 from ..streams._unix_endpoint import UnixEndpoint
 from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
-from ..streams._ws_frames import FrameReader
 
 if TYPE_CHECKING:
-    from ._link import ClientLink
     from ._options import ClientOptions
 
 __all__ = ["Place", "parse_place"]
@@ -74,16 +71,4 @@ def _endpoint(uri: str, scheme: str, *, secure: bool) -> Endpoint:
     return TcpEndpoint(*parse_uri(uri, scheme))
 
 
-class ClientSocket(FrameSocket):
-    """The WebSocket of a client's connection."""
-
-    def __init__(self, transport: asyncio.Transport, link: ClientLink, client: bool) -> None:
-        reader = FrameReader(masked=not client, limit=link.options.max_frame)
-        super().__init__(transport, link, reader, client=client)
-        self._link = link
-
-    def _broken(self, text: str) -> None:
-        self._link.broken(text)
-
-
-SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=ClientSocket)
+SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=FrameSocket)

@@ -152,7 +152,7 @@ class HandlerStream:
         if handling is None or self.interaction not in _WITH_CREDIT:
             return
         if self._link.full:
-            self._link.block_on_write(self)
+            self._link.blocked_on_write.add(self)
             return
         more = min(self.stream.send_credit, self._link.options.credit_window) - self._ahead
         if more > 0:

@@ -1,40 +1,41 @@
-"""One connection of a client.
+"""One connection of a client: its requests, and those that its handlers serve.
 
-It uses the state machine that the broker also uses. The `rsocket` package's client opens the
-connection and keeps it alive; see `_package`.
+It is an `RSocketConnection`, as those of the broker are. The `rsocket` package's client composes
+the SETUP and keeps the connection alive; see `_package`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Final
 
 from ...actors.broker import Handlers, Interaction
 from ...protocol import LinkLost, NotDelivered, PayloadTooBig
 from ...protocol.rsocket import (
     Closed,
-    Connection,
     ConnectionState,
     ErrorCode,
-    Event,
     Frame,
     FrameType,
+    KeepaliveTimeout,
     LocalProtocolError,
     Role,
     Setup,
     Stream,
     StreamFailed,
 )
+from ..rsocket._connection import TURN, RSocketConnection
+from ..rsocket._leases import Leases
 from ._close_reason import last_word
 from ._gather import Budget
 from ._handler_stream import INTERACTIONS, HandlerStream, Handlings, SilentOutlet
-from ._keepalive import KeepaliveMonitor
-from ._leases import ClientLeases
 from ._metadata import request_of
 from ._options import ClientOptions
 from ._package import PackageClient
 from ._pending_response import AskedElements, PendingResponse
+from ._suspicion import Suspicion
 
 __all__ = ["ClientLink"]
 
@@ -45,25 +46,23 @@ _LOW: Final = 4
 """The part of `max_queued` below which requests go on: a quarter."""
 
 
-class ClientLink(asyncio.Protocol):
+class ClientLink(RSocketConnection):
     """A connection to a broker.
 
     Attributes:
-        core: The state machine.
         loop: The loop it runs on.
         options: The limits.
         budget: The bytes of unfinished payloads.
-        write_paused: Whether more than `max_queued` bytes wait for the socket.
         ready: Whether the broker has accepted the SETUP.
         unheard: Whether the broker has closed it without a word.
         gone: Set when the connection has ended.
-        reason: Why it ended; empty while it is open.
+        closed_reason: Why it ended; empty while it is open.
         handlings: The running handlers.
         closing: Whether the client closes it.
         refused: Whether the broker has refused it.
         taken_over: Whether another connection has its route id now.
         rejected_by_lease: Requests of the broker beyond its leases.
-        silence: The keepalive monitor.
+        suspicion: Whether an answer of the broker is overdue.
 
     Args:
         name: The URI of the broker, for the log.
@@ -79,33 +78,30 @@ class ClientLink(asyncio.Protocol):
         metadata: bytes | None,
         handlers: Handlers,
         options: ClientOptions,
-        news: Any,
+        news: Callable[[], None],
     ) -> None:
+        high = options.max_queued
         self.loop = asyncio.get_running_loop()
+        super().__init__(
+            self.loop, Role.CLIENT, options.limits, high, high // _LOW, options.drain_timeout
+        )
         self.name = name
         self.options = options
         self.budget = Budget(options.max_gathered)
-        self.core = Connection(Role.CLIENT, options.limits, now=self.loop.time())
-        self.write_paused = False
         self.ready = False
         self.unheard = False
         self._heard = False
         self.gone = asyncio.Event()
-        self.reason = ""
         self.closing = False
         self.refused = False
         self.taken_over = False
         self.rejected_by_lease = 0
-        self.silence = KeepaliveMonitor(self)
+        self.suspicion = Suspicion(self)
         self._news = news
         self._handlers = handlers
         self.handlings = Handlings()
-        self._starved: set[HandlerStream] = set()
-        self._transport: asyncio.Transport | None = None
         self._package = PackageClient(self, metadata, options)
         self._answered = asyncio.Event()
-        self._flushing = False
-        self._leases = ClientLeases(self)
 
     # --- opening ------------------------------------------------------------------------------
 
@@ -121,42 +117,46 @@ class ClientLink(asyncio.Protocol):
         await self._package.open()
         await self._answered.wait()
         if not self.ready:
-            raise NotDelivered(self.name, self.reason)
+            raise NotDelivered(self.name, self.closed_reason)
 
     def send_setup(self, setup: Setup) -> None:
         """Send SETUP and a KEEPALIVE; the answer to the KEEPALIVE shows that SETUP was accepted."""
         if self.core.closed:
             return
-        self.core.send_setup(setup)
+        # The package's client sends the KEEPALIVE frames.
+        self.core.send_setup(setup, keepalive=False)
         self.core.send_keepalive()
-        # Connection Establishment: "The client-side Responder MUST send a LEASE frame after a SETUP
-        # frame with the L flag set."
-        self._leases.grant()
-        self.silence.watch()
+        requests, valid = self.options.lease_requests, self.options.lease_time
+        if requests is not None:
+            # Connection Establishment: "The client-side Responder MUST send a LEASE frame after a
+            # SETUP frame with the L flag set."
+            self.leases = Leases(self, requests, valid, valid / 2)
+        self._arm()
         self.flush_soon()
 
     def send_keepalive(self) -> None:
         """Send a KEEPALIVE that the broker has to answer."""
         if not self.core.closed:
             self.core.send_keepalive()
-            self.silence.expect()
+            self.suspicion.expect()
             self.flush_soon()
 
     # --- the socket -----------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the socket and its limits."""
-        self._transport = cast(asyncio.Transport, transport)
-        high = self.options.max_queued
-        self._transport.set_write_buffer_limits(high, high // _LOW)
-
     def data_received(self, data: bytes) -> None:
         """Feed the state machine, and handle its events."""
+        core = self.core
+        if len(data) > TURN and not self.in_turns:
+            data = self.first_turn(data, core.reach, self.data_received)
         self._heard = True
-        now = self.silence.hear()
-        for event in self.core.receive_data(data, now):
-            self._on_event(event)
-        if not self.ready and not self.core.closed:
+        self.now = self.time()
+        self.suspicion.end()
+        for event in core.receive_data(data, self.now):
+            if type(event) is Frame:
+                self._on_frame(event)
+            else:
+                self._on_event(event)
+        if not self.ready and not core.closed:
             self.ready = True
             self._answered.set()
             self._news()
@@ -165,52 +165,33 @@ class ClientLink(asyncio.Protocol):
     def eof_received(self) -> bool:
         """End the connection, as RSocket has no half-closed ones; return False to close."""
         self._closed_by_broker("")
-        return False
+        return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End everything that used this connection."""
         self._closed_by_broker(str(exc) if exc else "")
-        self._transport = None
-        self.silence.stop()
-        self._leases.stop()
-        self._starved.clear()
+        super().connection_lost(exc)
         self._answered.set()
         self.gone.set()
         self._news()
 
     def _closed_by_broker(self, error: str) -> None:
-        self.unheard = self.unheard or not (self._heard or self.reason)
-        self._end_core(error or "closed by the broker")
-
-    def pause_writing(self) -> None:
-        """Hold requests and handlers back while the socket is full."""
-        self.write_paused = True
+        self.unheard = self.unheard or not (self._heard or self.closed_reason)
+        self.closed_reason = self.closed_reason or error or "closed by the broker"
 
     def resume_writing(self) -> None:
         """Resume the requests and handlers held back by a full socket."""
-        self.write_paused = False
+        super().resume_writing()
         self._on_room()
 
     def _on_room(self) -> None:
-        blocked_on_write, self._starved = self._starved, set()
-        for served in blocked_on_write:
-            served.replenish()
+        self._replenish()
         for stream in self.core.streams.values():
             if isinstance(stream.peer, AskedElements):
                 stream.peer.writable.set()
         self._news()
 
-    def flush_soon(self) -> None:
-        """Write the queued frames at the end of this turn of the loop."""
-        if not self._flushing:
-            self._flushing = True
-            self.loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        transport = self._transport
-        if transport is None or not self.core.pending:
-            return
+    def _write(self, transport: asyncio.Transport) -> None:
         full = self.full
         transport.write(self.core.data_to_send())
         if transport.get_write_buffer_size() > self.options.max_pending:
@@ -218,36 +199,23 @@ class ClientLink(asyncio.Protocol):
         elif full and not self.write_paused:
             self._on_room()
 
-    def _settle(self) -> None:
-        if self.core.pending:
-            self.flush_soon()
-        transport = self._transport
-        if self.core.close_expected() and transport is not None:
-            self._flush()
-            transport.close()
-
     # --- events ---------------------------------------------------------------------------------
 
-    def _on_event(self, event: Event) -> None:
-        if isinstance(event, Frame):
-            user = event.stream.peer
-            if user is not None:
-                user.on_frame(event)
-            elif event.type in INTERACTIONS:
-                self._on_request(event)
-            else:
-                self._on_control(event)
-        elif isinstance(event, StreamFailed):
-            if event.stream.peer is not None:
-                event.stream.peer.on_gone(event.error)
+    def _on_frame(self, frame: Frame) -> None:
+        user = frame.stream.peer
+        if user is not None:
+            user.on_frame(frame)
+        elif frame.type in INTERACTIONS:
+            self._on_request(frame)
         else:
-            self._on_closed(event)
+            self._on_control(frame)
 
     def _on_request(self, frame: Frame) -> None:
         stream = frame.stream
-        if not self._leases.take(self.silence.heard):
+        if self.leases is not None and not self.leases.given.take(self.now):
             # Lease Semantics: "A Responder that receives a REQUEST that it can not honor due to
-            # LEASE restrictions MUST respond with an ERROR[REJECTED]."
+            # LEASE restrictions MUST respond with an ERROR[REJECTED]." Defect 10 of the `rsocket`
+            # package (0.4.20): it serves requests without a lease.
             self.rejected_by_lease += 1
             self.end_stream(stream, ErrorCode.REJECTED, "no lease is left")
             return
@@ -260,22 +228,26 @@ class ClientLink(asyncio.Protocol):
             push = Interaction.METADATA_PUSH
             self.handlings.note(self._handlers.start(push, request, SilentOutlet()))
         elif frame.type == FrameType.LEASE:
-            self._leases.on_frame(frame, self.silence.heard)
+            if self.leases is not None:
+                self.leases.on_frame(frame)
             self._news()
         elif frame.type == FrameType.ERROR:  # CONNECTION_CLOSE: "New requests MAY not be accepted."
             self._news()
 
-    def _on_closed(self, event: Closed) -> None:
-        if event.error is not None:
-            word = last_word(event.error, ready=self.ready)
-            self.reason = self.reason or word.reason
-            self.refused, self.taken_over = word.refused, word.taken_over
-        self._end_streams(event.streams)
+    def _on_stream_failed(self, event: StreamFailed) -> None:
+        if event.stream.peer is not None:
+            event.stream.peer.on_gone(event.error)
 
-    def _end_streams(self, streams: tuple[Stream, ...]) -> None:
-        for stream in streams:
+    def _on_core_closed(self, event: Closed) -> None:
+        if event.error is not None:
+            word = last_word(event.error, self.options.lifetime, ready=self.ready)
+            self.closed_reason = self.closed_reason or word.reason
+            self.refused, self.taken_over = word.refused, word.taken_over
+        for stream in event.streams:
             if stream.peer is not None:
-                stream.peer.on_gone(LinkLost(self.name, self.reason))
+                stream.peer.on_gone(LinkLost(self.name, self.closed_reason))
+        if isinstance(event.error, KeepaliveTimeout) and self._transport is not None:
+            self._transport.abort()  # it is dead: what is left to write would never be read
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -287,7 +259,14 @@ class ClientLink(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether a request can be sent now."""
-        return self.alive and not self.full and self._leases.available
+        return self.alive and not self.full and self._leased
+
+    @property
+    def _leased(self) -> bool:
+        """Whether the broker's lease allows a request now."""
+        # Lease Semantics: "The Requester MUST NOT send more than Number of Requests specified in
+        # the LEASE frame within the Time-To-Live value in the LEASE."
+        return self.leases is None or self.leases.taken.available(self.time()) > 0
 
     @property
     def alive(self) -> bool:
@@ -319,9 +298,10 @@ class ClientLink(asyncio.Protocol):
         except Exception:  # nothing was sent
             self.core.send_cancel(stream)
             raise
-        self._leases.use()
+        if self.leases is not None:
+            self.leases.taken.take(self.time())
         if kind != FrameType.REQUEST_FNF:
-            self.silence.expect()
+            self.suspicion.expect()
         self.flush_soon()
         return stream
 
@@ -357,28 +337,7 @@ class ClientLink(asyncio.Protocol):
         self.core.terminate(stream, code, text)
         self.flush_soon()
 
-    # --- handlers -------------------------------------------------------------------------------
-
-    def block_on_write(self, served: HandlerStream) -> None:
-        """Grant a handler credit again when the socket has room."""
-        self._starved.add(served)
-
     # --- the end ----------------------------------------------------------------------------------
-
-    def abort(self, reason: str) -> None:
-        """Close at once; the backlog is lost."""
-        self._end_core(reason)
-        if self._transport is not None:
-            self._transport.abort()
-
-    def broken(self, text: str) -> None:
-        """End everything, as the broker has broken the protocol of the WebSocket."""
-        self._end_core(f"broken WebSocket: {text}")
-
-    def _end_core(self, reason: str) -> None:
-        self.reason = self.reason or reason
-        for event in self.core.receive_eof():
-            self._on_event(event)
 
     def _leave_streams(self) -> None:
         """Cancel the streams that no consumer awaits."""
@@ -388,7 +347,7 @@ class ClientLink(asyncio.Protocol):
                 self.end_stream(stream, ErrorCode.CANCELED, "")
                 user.on_gone(LinkLost(self.name, "the client was closed"))
 
-    async def close(self, timeout: float) -> None:
+    async def drain(self, timeout: float) -> None:
         """Close once requests in flight and handlers have ended, or at the timeout. Idempotent.
 
         Streams with no element awaited are cancelled at once.
@@ -398,11 +357,8 @@ class ClientLink(asyncio.Protocol):
         """
         self.closing = True
         if self._transport is not None:
-            self.reason = self.reason or "closed"
             self._leave_streams()
-            for event in self.core.close(ErrorCode.CONNECTION_CLOSE, "the client closes"):
-                self._on_event(event)
-            self._settle()
+            self.close("closed", "the client closes", ErrorCode.CONNECTION_CLOSE)
             try:
                 async with asyncio.timeout(timeout):
                     await self.handlings.wait()

@@ -121,7 +121,7 @@ class Keeper:
                 began = link.loop.time()
                 await link.gone.wait()
                 self._lived = link.loop.time() - began
-                self.failure = link.reason
+                self.failure = link.closed_reason
                 self._evicted = link.taken_over
                 if not link.closing and self._options.reconnect:
                     self._tell_of_loss(place, link)
@@ -129,7 +129,7 @@ class Keeper:
             self.link = None
             # Aborted and not drained: it has ended, or was not open.
             link.abort("closed")
-            await link.close(self._options.drain_timeout)
+            await link.drain(self._options.drain_timeout)
             self._news()
 
     def _tell_of_loss(self, place: Place, link: ClientLink) -> None:
@@ -139,11 +139,11 @@ class Keeper:
                 "%s: another client has the route id of this one, and each takes the place of "
                 "the other: give them ids of their own: %s",
                 place.uri,
-                shown(link.reason),
+                shown(link.closed_reason),
             )
             return
         text = "%s: the connection is lost: %s"
-        self._log.log(logging.WARNING, "lost", text, place.uri, shown(link.reason))
+        self._log.log(logging.WARNING, "lost", text, place.uri, shown(link.closed_reason))
 
     async def _open(self, place: Place, link: ClientLink) -> bool:
         timeout = self._options.connect_timeout
@@ -286,7 +286,7 @@ class Pool:
         self._closing = True
         self.news()
         timeout = self._options.drain_timeout
-        await asyncio.gather(*(link.close(timeout) for link in self.alive()))
+        await asyncio.gather(*(link.drain(timeout) for link in self.alive()))
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -294,7 +294,7 @@ class Pool:
 
 
 def _load(link: ClientLink) -> tuple[bool, int]:
-    return link.silence.suspected(), len(link.core.streams)
+    return link.suspicion.suspected(), len(link.core.streams)
 
 
 def _bound_of(backoff: Backoff, attempt: int) -> float:

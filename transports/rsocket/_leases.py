@@ -5,10 +5,10 @@ from __future__ import annotations
 from asyncio import TimerHandle
 from typing import TYPE_CHECKING
 
-from ...protocol.rsocket import ConnectionState, Frame, LeaseBudget
+from ...protocol.rsocket import MAX_REQUEST_N, ConnectionState, Frame, LeaseBudget
 
 if TYPE_CHECKING:
-    from ._link import Link
+    from ._connection import RSocketConnection
 
 __all__ = ["Leases"]
 
@@ -16,7 +16,7 @@ __all__ = ["Leases"]
 class Leases:
     """The lease budgets of a connection with the L flag, and the timer of the next LEASE.
 
-    The peer is granted `lease_requests` at once and again after each `lease_time`. A LEASE is valid
+    The peer is granted `requests` at once and again after each `interval`. A LEASE should be valid
     for longer than that, so that the next arrives before it expires.
 
     Attributes:
@@ -24,13 +24,21 @@ class Leases:
         given: Requests that are granted to the peer.
 
     Args:
-        link: The connection.
+        connection: The connection.
+        requests: Requests of each LEASE.
+        valid: Seconds for which a LEASE is valid.
+        interval: Seconds between two of them.
     """
 
-    __slots__ = ("_link", "_timer", "given", "taken")
+    __slots__ = ("_connection", "_interval", "_millis", "_requests", "_timer", "given", "taken")
 
-    def __init__(self, link: Link) -> None:
-        self._link: Link | None = link
+    def __init__(
+        self, connection: RSocketConnection, requests: int, valid: float, interval: float
+    ) -> None:
+        self._connection: RSocketConnection | None = connection
+        self._requests = requests
+        self._millis = min(int(valid * 1000), MAX_REQUEST_N)
+        self._interval = interval
         self._timer: TimerHandle | None = None
         self.taken = LeaseBudget()
         self.given = LeaseBudget()
@@ -39,24 +47,22 @@ class Leases:
     def on_frame(self, frame: Frame) -> None:
         """Apply a LEASE of the peer."""
         # LEASE Frame: "The last received LEASE frame overrides all previous LEASE frame values."
-        now = self._link.now if self._link is not None else 0.0
+        now = self._connection.now if self._connection is not None else 0.0
         ttl, requests = frame.time_to_live & 0x7FFFFFFF, frame.number_of_requests & 0x7FFFFFFF
         self.taken.grant(ttl / 1000, requests, now)
 
     def _renew(self) -> None:
-        link = self._link
-        if link is None or link.core.state is not ConnectionState.OPEN:
+        connection = self._connection
+        if connection is None or connection.core.state is not ConnectionState.OPEN:
             return
-        options = link.options
-        millis = min(int(options.lease_time * 1500), 0x7FFFFFFF)
-        self.given.grant(millis / 1000, options.lease_requests, link.time())
-        link.core.send_lease(millis, options.lease_requests)
-        link.flush_soon()
-        self._timer = link.node.loop.call_later(options.lease_time, self._renew)
+        self.given.grant(self._millis / 1000, self._requests, connection.time())
+        connection.core.send_lease(self._millis, self._requests)
+        connection.flush_soon()
+        self._timer = connection.call_later(self._interval, self._renew)
 
     def end(self) -> None:
         """Stop renewing, and release the connection."""
-        self._link = None
+        self._connection = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

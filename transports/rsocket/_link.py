@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...actors.broker.table._leaving import closed_for
 from ...protocol import NotDelivered
@@ -24,7 +24,6 @@ from ...protocol.rsocket import (
     FOLLOWS,
     Closed,
     ConnectionState,
-    Event,
     Frame,
     FrameType,
     InvalidSetup,
@@ -40,8 +39,9 @@ from ...protocol.rsocket import (
     UnsupportedSetup,
 )
 from .._log import SeldomLogger, shown
+from ._connection import TURN
 from ._exchange import StreamExchange
-from ._flow import TURN, Flow
+from ._flow import Flow
 from ._held_back import HeldBack
 from ._leg import Leg
 from ._local import LocalRequest
@@ -54,7 +54,6 @@ from ._shared import Shared
 
 if TYPE_CHECKING:
     from ...actors.broker import Broker
-    from ._leases import Leases
     from ._metadata import Form
     from ._worker import ConnectionWorker
 
@@ -95,13 +94,6 @@ _REASONS: Final[dict[type[RSocketError], str]] = {
 """The counter for each error that ends a connection; others count as a broken frame."""
 
 
-class BlockedOnWrite(Protocol):
-    """A sender that is blocked by a full socket."""
-
-    def replenish(self) -> None:
-        """Pass on the credit or the elements held back while the socket was full."""
-
-
 class Link(Flow):
     """A connection of the listener: its frames, its joined streams and their credit.
 
@@ -111,9 +103,6 @@ class Link(Flow):
         index: The routing table of the broker.
         session: The broker's session with the peer.
         form: The peer's form of broker frames, if it is a destination.
-        leases: The leases in both directions; `None` if the peer uses no leases.
-        blocked_on_write: Senders that wait for this socket: exchanges with this requester, with
-            credit held back; and multicasts, with elements kept.
         window: Elements in the first credit of a stream to this destination.
         multicast_held: Bytes held for multicasts of this requester.
 
@@ -142,7 +131,6 @@ class Link(Flow):
         self.index = broker.index
         self.return_route = (worker.address,)
         self._on_closed = on_closed
-        self.blocked_on_write: set[BlockedOnWrite] = set()
         self.multicast_held = 0
         self.window = min(FIRST_WINDOW, options.credit_window)
         self._back: HeldBack | None = None
@@ -154,7 +142,6 @@ class Link(Flow):
         self._asked_at = -inf  # time of the last KEEPALIVE with the R flag
         self._element = 1  # bytes of this destination's elements, estimated
         self.form: Form | None = None
-        self.leases: Leases | None = None
         self.session = Session(self)
 
     # --- frames -------------------------------------------------------------------------------
@@ -189,12 +176,6 @@ class Link(Flow):
         if core.close_expected():
             self._close_when_flushed()
 
-    def _on_event(self, event: Event) -> None:
-        if type(event) is StreamFailed:
-            self._on_stream_failed(event.stream)
-        elif type(event) is Closed:
-            self._on_core_closed(event)
-
     def _on_frame(self, frame: Frame) -> None:
         """Handle a frame of the connection, or of a closed stream."""
         self.session.on_frame(frame)
@@ -208,9 +189,7 @@ class Link(Flow):
         if self._back is not None:
             self._back.end()
             self._back = None
-        blocked_on_write, self.blocked_on_write = self.blocked_on_write, set()
-        for each in blocked_on_write:
-            each.replenish()
+        self._replenish()
 
     def _stops_others(self) -> bool:
         # Those held back answer this peer only.
@@ -370,14 +349,11 @@ class Link(Flow):
         if self.write_paused or core.pending > self.options.high_water:
             raise DestinationSlow("the destination")
 
-    def time(self) -> float:
-        """Return the time on the loop's clock, in seconds."""
-        return self._now()
-
     # --- the end ------------------------------------------------------------------------------
 
-    def _on_stream_failed(self, stream: Stream) -> None:
+    def _on_stream_failed(self, event: StreamFailed) -> None:
         """End the stream joined to one that this peer has broken."""
+        stream = event.stream
         if stream.peer is not None:
             stream.peer.on_gone(stream, "the destination broke the protocol")
 
@@ -398,7 +374,6 @@ class Link(Flow):
 
     def _end(self) -> None:
         super()._end()
-        self.blocked_on_write.clear()
         if self._back is not None:
             self._back.end()
         self._on_closed(self)

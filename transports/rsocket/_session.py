@@ -150,7 +150,9 @@ class Session:
         if setup.lease:
             # Connection Establishment: "If the server accepts the contents of the SETUP frame, it
             # MUST send a LEASE frame if the SETUP frame set the L flag."
-            self._link.leases = Leases(self._link)
+            options, interval = self._link.options, self._link.options.lease_time
+            # Valid for longer than the interval, so that they overlap.
+            self._link.leases = Leases(self._link, options.lease_requests, 1.5 * interval, interval)
         try:
             span = frame.metadata_range
             if span is not None:
@@ -459,8 +461,6 @@ class Session:
         self.withdraw()  # requests of the read that ended the connection
         self.gathered.clear()
         self._express = self._traces = None
-        if self._link.leases is not None:
-            self._link.leases.end()
         del self._link
 
     def withdraw(self) -> None:

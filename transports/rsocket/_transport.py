@@ -19,7 +19,7 @@ from ..streams._unix_endpoint import UnixEndpoint
 from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
 from ._listener import RSocketListener
 from ._options import LinkOptions, UnixOptions, WebSocketOptions
-from ._ws_socket import join_websocket
+from ._ws_socket import FrameSocket
 
 __all__ = [
     "RSocketTcpTransport",
@@ -151,7 +151,7 @@ class RSocketUnixTransport(RSocketTransport):
         return UnixEndpoint(parse_unix_uri(uri, scheme), unix.mode)
 
 
-SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=join_websocket)
+SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=FrameSocket)
 
 
 class RSocketWebSocketTransport(RSocketTransport):

@@ -278,6 +278,16 @@ def test_a_client_keeps_alive_and_gives_up() -> None:
     assert_closed_with(connection, events, KeepaliveTimeout, ErrorCode.CONNECTION_ERROR)
 
 
+def test_a_client_may_send_keepalive_frames_by_itself() -> None:
+    connection = Connection(Role.CLIENT, now=0.0)
+    connection.send_setup(Setup(keepalive=1000, lifetime=2500), keepalive=False)
+    connection.data_to_send()
+    assert connection.get_timer() == 2.5
+    assert connection.handle_timer(1.5) == []
+    assert connection.data_to_send() == b""
+    assert isinstance(connection.handle_timer(2.5)[0], Closed)
+
+
 def test_keepalive_is_answered_with_its_data() -> None:
     left, right = pair()
     for one, other in ((left, right), (right, left)):

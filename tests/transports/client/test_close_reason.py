@@ -25,15 +25,15 @@ BROKEN = RSocketError("odd")
     ],
 )
 def test_what_ends_a_connection(error: RSocketError, ready: bool, said: CloseReason) -> None:
-    assert last_word(error, ready=ready) == said
+    assert last_word(error, 60, ready=ready) == said
 
 
 def test_a_java_broker_that_does_not_find_a_route_setup_is_met_with_a_hint() -> None:
-    word = last_word(JAVA, ready=False)
+    word = last_word(JAVA, 60, ready=False)
     assert word.refused
     assert word.reason.startswith(f"the broker says: {JAVA}; ")
     assert "dialect=Dialect.REFERENCE" in word.reason
     assert "service=" in word.reason
     # The log cuts longer texts.
     assert shown(word.reason) == word.reason
-    assert "REFERENCE" not in last_word(JAVA, ready=True).reason
+    assert "REFERENCE" not in last_word(JAVA, 60, ready=True).reason

@@ -378,10 +378,10 @@ async def test_a_broker_that_seems_silent_comes_last() -> None:
         await eventually(lambda: client.statistics().connected == 2)
         assert client._pool is not None
         first, second = client._pool.alive()
-        first.silence.expect()
+        first.suspicion.expect()
         assert {await client._pool.take() for _ in range(4)} == {second}
         # It was asked for a sign of life, and gives it.
-        await eventually(lambda: not first.silence._asked)
+        await eventually(lambda: not first.suspicion._asked)
 
 
 async def test_the_time_in_which_a_source_is_silent_does_not_count() -> None:

@@ -70,7 +70,7 @@ async def test_handlers_wait_for_a_socket_that_is_full() -> None:
         peer.transport.pause_reading()
         request_of(peer, STREAM, initial_n=2**31 - 1)
         link = link_of(client)
-        await eventually(lambda: link.write_paused and link._starved)
+        await eventually(lambda: link.write_paused and link.blocked_on_write)
         transport: Any = link._transport
         assert transport.get_write_buffer_size() <= 100_000 + 3 * 50_100
         before = made
@@ -117,7 +117,7 @@ async def test_a_broker_that_does_not_read_at_all_is_left() -> None:
         for _ in range(20):
             request_of(peer, RR)
         await asyncio.wait_for(link.gone.wait(), 5)
-        assert link.reason == "the broker does not read"
+        assert link.closed_reason == "the broker does not read"
         await made.next()
 
 
@@ -141,7 +141,7 @@ async def test_a_broker_that_answers_keepalives_is_kept() -> None:
     async with met(quick(keepalive=0.01, lifetime=0.2)) as (client, _, made):
         link = link_of(client)
         began = link.loop.time()
-        await eventually(lambda: link.silence.heard > began + 0.25)
+        await eventually(lambda: link.now > began + 0.25)
         assert made.came.empty()
         assert not link.gone.is_set()
 

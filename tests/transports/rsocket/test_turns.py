@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from onward.transports.rsocket import LinkOptions
-from onward.transports.rsocket._flow import TURN
+from onward.transports.rsocket._connection import TURN
 from tests.support.rsocket_peer import (
     CHANNEL,
     FNF,

@@ -18,7 +18,7 @@ from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import LinkDown
 from onward.transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
-from onward.transports.rsocket._ws_socket import WebSocket
+from onward.transports.rsocket._ws_socket import FrameSocket
 from onward.transports.streams._options import parse_websocket_uri
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.rsocket_peer import (
@@ -238,7 +238,7 @@ def test_a_client_that_does_not_read_is_closed(loop_factory: LoopFactory) -> Non
 @on_each_loop
 def test_nothing_is_left_to_the_cycle_collector(loop_factory: LoopFactory) -> None:
     def alive() -> int:
-        return sum(type(each) is WebSocket for each in gc.get_objects())
+        return sum(type(each) is FrameSocket for each in gc.get_objects())
 
     async def main() -> None:
         async with edge() as e:

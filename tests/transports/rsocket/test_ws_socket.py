@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import LinkOptions, RSocketListener
-from onward.transports.rsocket._flow import TURN
+from onward.transports.rsocket._connection import TURN
 from tests.support.counts import times
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -138,7 +138,7 @@ async def test_messages_of_one_read_stay_together(monkeypatch: pytest.MonkeyPatc
     async with web() as w:
         requester = await w.requester()
         tcp = await w.w.destination("b")
-        calls = sizes_of_calls(monkeypatch, requester.protocol._link, "data_received")
+        calls = sizes_of_calls(monkeypatch, requester.protocol._connection, "data_received")
         asked = [request(RR, each, asked_for("b")) for each in range(1, 21, 2)]
         assert await requester.ask(*asked) == []
         assert calls == [sum(map(len, asked))]
@@ -413,7 +413,7 @@ async def test_a_close_is_seen_behind_what_has_not_had_its_turn() -> None:
         requester = await w.requester()
         pings = ws_frame(PING, b"?") * (3 * TURN // 7)
         requester.send(pings + ws_frame(CLOSE, NORMAL.to_bytes(2)))
-        requester.protocol._link.close("stopped", "the broker stops")
+        requester.protocol._connection.close("stopped", "the broker stops")
         frames = await requester.frames()
         assert close_code(frames) == GOING_AWAY
         assert requester.closed
@@ -519,12 +519,12 @@ async def test_a_client_that_does_not_read() -> None:
         await destination.received()
         requester.transport.peer_reads = False
         await destination.ask(*[payload(2, bytes(1000))] * 11)
-        assert requester.protocol._link.write_paused
+        assert requester.protocol._connection.write_paused
         assert requester.protocol.get_write_buffer_size() == 11 * (6 + 1000 + 4)
         assert not requester.transport.reading
         requester.transport.peer_reads = True
         requester.transport.drain()
-        assert not requester.protocol._link.write_paused
+        assert not requester.protocol._connection.write_paused
         await w.w.loop.idle()
         assert requester.transport.reading
         requester.transport.peer_reads = False
@@ -584,4 +584,4 @@ async def test_what_is_known_of_the_socket() -> None:
         peer = await w.requester()
         assert peer.protocol.get_extra_info("peername") == ("10.0.0.7", 7)
         assert peer.protocol.get_extra_info("cipher", "none") == "none"
-        assert peer.protocol._link.peer_name == "10.0.0.7:7"
+        assert peer.protocol._connection.peer_name == "10.0.0.7:7"
