@@ -36,11 +36,9 @@ COMPARED: Final = 20_000
 class Nowhere:
     """A segment writer that discards all blocks and reports no losses."""
 
-    pending = lost_hops = lost_flows = lost_events = 0
-
     def begin(self, header: bytes, first_seq: int) -> None: ...
 
-    def append(self, block: bytes, body: bytes | None = None, receipt: object = None) -> bool:
+    def append(self, block: bytes, body: bytes | None = None) -> bool:
         return True
 
     def seal(self, footer: bytes) -> None: ...
@@ -48,8 +46,8 @@ class Nowhere:
     def trouble(self) -> str | None:
         return None
 
-    def statistics(self) -> Nowhere:
-        return self
+    def lost(self) -> int:
+        return 0
 
 
 def encode(hops: int, runs: int) -> list[float]:

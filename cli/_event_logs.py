@@ -25,9 +25,6 @@ __all__ = ["Check", "check_log", "compare", "find_logs", "read_file"]
 MAX_LOST_NOTES: Final = 20
 """Most notes about losses of one log; further ones are counted."""
 
-_UNTOLD: Final = "untold"
-"""A file of losses of earlier runs that the log has not recorded yet, one a line after a name."""
-
 _WHY_MISSING: Final = "deleted, or its disk failed and kept nothing"
 
 
@@ -222,22 +219,7 @@ def _epoch_of(name: str) -> set[int]:
 
 def _others(folder: Path) -> Iterator[str]:
     for path in sorted(folder.iterdir()):
-        if path.name == _UNTOLD:
-            yield from _untold(path)
-        elif path.name.endswith(".bad"):
+        if path.name.endswith(".bad"):
             yield f"{path.name} was set aside, as it could not be read"
         elif path.name.endswith(OPEN) and is_segment_name(path.name):
             yield f"{path.name} is being written, or was left open"
-
-
-def _untold(path: Path) -> Iterator[str]:
-    try:
-        text = path.read_text(errors="replace")
-    except FileNotFoundError:
-        # The log has recorded the losses meanwhile.
-        return
-    lines = text.splitlines()
-    for line in lines[:MAX_LOST_NOTES]:
-        yield f"lost, and not in the log yet: {line.partition(' ')[2]}"
-    if len(lines) > MAX_LOST_NOTES:
-        yield f"{len(lines) - MAX_LOST_NOTES} more losses are not in the log yet"

@@ -5,7 +5,6 @@ from ._options import Fsync, LogOptions
 from ._statistics import RecorderStatistics
 from ._worker import EventLog, EventLogStatistics
 from .recording._recorder import Recorder
-from .recording._sink import Receipt
 from .storage._counts import LogWriterStatistics
 from .storage._writer import LogWriter
 
@@ -17,7 +16,6 @@ __all__ = [
     "LogOptions",
     "LogWriter",
     "LogWriterStatistics",
-    "Receipt",
     "Recorder",
     "RecorderStatistics",
 ]

@@ -190,19 +190,6 @@ def test_a_log_that_is_whole_passes(log: Path, capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_what_the_log_has_not_said_yet_is_told(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = [f"00000001-{first:016x}.open" for first in range(1, 23)]
-    (log / "untold").write_text("".join(f"{name} the run \x1b did not end\n" for name in names))
-    assert main(["events", str(log), "--check"]) == Status.OK
-    _, *notes = capsys.readouterr().out.splitlines()
-    assert notes == [
-        *["  note: lost, and not in the log yet: the run \\x1b did not end"] * 20,
-        "  note: 2 more losses are not in the log yet",
-    ]
-
-
 def test_a_log_whose_oldest_segments_were_deleted_passes(log: Path) -> None:
     (log / "00000001-0000000000000001.seg").unlink()
     assert main(["events", str(log), "--check"]) == Status.OK

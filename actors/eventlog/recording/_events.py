@@ -9,7 +9,6 @@ from ....protocol.broker import TagList
 from ....protocol.eventlog import EventName, RouteEvent, clip_name, events_block
 from ..storage._output import EVENTS, Output
 from ..storage._segment_dictionary import SegmentDictionary
-from ._sink import Receipt
 from ._texts import clean, clean_tags, size_of, size_of_tags
 
 __all__ = ["EventBuffer", "size_of_event"]
@@ -44,14 +43,13 @@ class EventBuffer:
         output: The output for the blocks.
     """
 
-    __slots__ = ("_bytes", "_events", "_naming", "_output", "_receipt")
+    __slots__ = ("_bytes", "_events", "_naming", "_output")
 
     def __init__(self, output: Output) -> None:
         self._output: Final = output
         self._naming: Final[SegmentDictionary] = output.naming
         self._events: list[RouteEvent] = []
         self._bytes = 0
-        self._receipt = Receipt()
 
     def __len__(self) -> int:
         """Return the number of events in the buffer."""
@@ -66,16 +64,12 @@ class EventBuffer:
         node: str,
         tags: TagList,
         reason: str,
-    ) -> Receipt:
+    ) -> None:
         """Add an event, and write the buffer if it is full.
 
         The name and route id are defined even if no request uses them, for readers that list the
         definitions of a segment.
-
-        Returns:
-            The receipt of the event's block.
         """
-        said = (reason,) if name is EventName.LOST else ()
         try:
             size = size_of_tags(tags)
             if size > MAX_EVENT:
@@ -85,20 +79,17 @@ class EventBuffer:
             self._naming.name(node)
         except Exception as error:  # noqa: BLE001 - a defect must not stop the routing
             self._output.unpacked(EVENTS, error)
-            return Receipt(kept=False)
-        receipt = self._receipt
-        receipt.says += said
+            return
         self._events.append(RouteEvent(seq, ts_us, name, route_id, node, tags, reason))
         self._bytes += size + len(reason) + len(node)
         if len(self._events) >= EVENTS_A_BLOCK or self._bytes >= EVENT_BYTES:
             self.write()
-        return receipt
 
-    def write(self) -> None:
-        """Write the events in the buffer as a block."""
+    def write(self) -> bool:
+        """Write the events in the buffer as a block; return whether none was dropped."""
         events = self._events
-        if events:
-            receipt = self._receipt
-            self._events, self._receipt = [], Receipt()
-            self._bytes = 0
-            self._output.put(EVENTS, len(events), partial(events_block, events), receipt=receipt)
+        if not events:
+            return True
+        self._events = []
+        self._bytes = 0
+        return self._output.put(EVENTS, len(events), partial(events_block, events))

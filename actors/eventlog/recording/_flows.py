@@ -11,16 +11,19 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ....protocol.eventlog import Asked, Kind, Outcome
+from ....protocol.eventlog import FLOW, Asked
 from ...broker._instrument import RequestCell
+from ..storage._output import BROKEN, FLOWS, Output
 
-__all__ = ["FlowCell", "FlowRow", "FlowTable"]
+__all__ = ["FlowCell", "FlowRow", "FlowTable", "write_rows"]
 
-MAX_PAIRS: Final = len(Kind) * len(Outcome)
-"""Most rows without names for one time: one for each kind and outcome."""
+FLOWS_A_BLOCK: Final = 1024
+"""Most flows in a block."""
 
-MAX_LENGTH: Final = (1 << 32) - 1
-"""Most milliseconds that a row can cover."""
+TURN: Final = 256 * 1024
+"""Bytes after which the rest of the flows waits for the loop's next turn."""
+
+_pack_flow: Final = FLOW.pack
 
 Key: TypeAlias = "tuple[str, str, bytes | None, Asked | None, int, int]"
 
@@ -68,8 +71,7 @@ class FlowTable:
             totals stay right.
 
     Attributes:
-        rows: Rows to be written, oldest first. Beyond `limit` the oldest are added up by kind and
-            outcome, so that the totals stay right.
+        rows: Rows to be written, oldest first.
         folded: Cells beyond the limit, since the start.
         full: Whether there is no room for another cell in this window.
         before_window: Called before a window ends and before totals are read, for users that
@@ -180,38 +182,7 @@ class FlowTable:
         for (kind, outcome), frames in rest.items():
             row = ("", "", None, None, kind, outcome, frames, rest_bytes[kind, outcome])
             self.rows.append((start_us, length_ms, *row))
-        self._fold_rows()
         self._dirty.clear()
-
-    def keep(self, rows: list[FlowRow]) -> None:
-        """Put back rows that could not be written."""
-        self.rows.extendleft(reversed(rows))
-        self._fold_rows()
-
-    def _fold_rows(self) -> None:
-        """Add up the oldest rows by kind and outcome, if there are too many.
-
-        A sum covers the time from the start of its first window to the end of its last.
-        """
-        more = len(self.rows) - self._limit - MAX_PAIRS
-        if more <= 0:
-            return
-        rest: dict[tuple[int, int], FlowRow] = {}
-        for _ in range(more + MAX_PAIRS):
-            start, length, origin, dest, to, asked, kind, outcome, frames, size = (
-                self.rows.popleft()
-            )
-            found = rest.get((kind, outcome))
-            if origin or dest or to or asked:
-                self.folded += 1
-            if found is not None:
-                first = min(found[0], start)
-                end = max(found[0] + found[1] * 1000, start + length * 1000)
-                start, length = first, min((end - first) // 1000, MAX_LENGTH)
-                frames += found[8]
-                size += found[9]
-            rest[kind, outcome] = (start, length, "", "", None, None, kind, outcome, frames, size)
-        self.rows.extendleft(rest.values())
 
     def totals(self) -> dict[tuple[int, int], int]:
         """Return the counts of frames since the start, by kind and outcome."""
@@ -223,3 +194,46 @@ class FlowTable:
                 if each is not None:
                     found[each.key[4], each.key[5]] += cell.frames
         return dict(found)
+
+
+def write_rows(rows: deque[FlowRow], output: Output, seq: int) -> int:
+    """Write a block of rows, or drop and count it; return how many rows it has.
+
+    Args:
+        rows: The rows; those of the block are removed.
+        output: The output for the block.
+        seq: The last number in use; each row takes one, written or not.
+    """
+    count = 0
+    packed: list[bytes] = []
+    size = output.size
+    try:
+        while rows and count < FLOWS_A_BLOCK and output.size - size < TURN:
+            count += 1
+            packed.append(_packed(rows.popleft(), output, seq + count))
+    except Exception as error:  # noqa: BLE001 - a defect must not stop the loop
+        output.failed(error)
+        output.drop(FLOWS, count, BROKEN)
+    else:
+        if count:
+            output.put(FLOWS, count, b"F", b"".join(packed))
+    return count
+
+
+def _packed(row: FlowRow, output: Output, seq: int) -> bytes:
+    start, length, origin, dest, to, asked, kind, outcome, frames, size = row
+    naming = output.naming
+    return _pack_flow(
+        seq,
+        start,
+        length,
+        naming.name(origin),
+        naming.name(dest),
+        naming.route(to),
+        naming.tagset(asked),
+        kind,
+        outcome,
+        0,
+        frames,
+        size,
+    )

@@ -21,15 +21,13 @@ from ....protocol.eventlog import EventName, threshold_of, weight_of_rate
 from ...instruments._instrument import Instrument, Linked, TracedMessage, Watch
 from .._options import LogOptions
 from .._statistics import RecorderStatistics
-from ..storage._output import EVENTS, FLOWS, HOPS, Output
+from ..storage._output import EVENTS, FLOWS, HOPS, Output, Sink
 from ._events import EventBuffer, size_of_event
-from ._flows import FlowTable
+from ._flows import FlowTable, write_rows
 from ._hops import PACKED_HOP
 from ._limits import Budget, PerSecond
 from ._messages import MessageLog
 from ._requests import RequestLog
-from ._rows import FlowRows
-from ._sink import Receipt, Sink
 from ._windows import WallClock, Windows
 
 if TYPE_CHECKING:
@@ -88,7 +86,6 @@ class Recorder(Instrument):
         "_output",
         "_reject_bytes",
         "_rejects",
-        "_rows",
         "_seq",
         "_wall",
         "_windows",
@@ -135,7 +132,6 @@ class Recorder(Instrument):
         self._reject_bytes: Final = Budget(
             options.max_event_bytes_per_second, options.max_event_burst, now
         )
-        self._rows: Final = FlowRows(self.flows, output, options.max_flows)
         self._clock: Final = clock
         self._wall: Final = WallClock(clock, now)
         self._windows: Final = Windows(options.window_seconds)
@@ -270,12 +266,8 @@ class Recorder(Instrument):
         self._events.add(self._seq, self._wall.us(), name, route_id, node, tags, reason)
 
     def lose(self, reason: str) -> None:
-        """Record a loss in an event `LOST`, and again if that event is lost."""
-        self._output.losses.said(self._say(reason), reason)
-
-    def _say(self, reason: str) -> Receipt:
-        self._seq += 1
-        return self._events.add(self._seq, self._wall.us(), EventName.LOST, None, "", (), reason)
+        """Record a loss in an event `LOST`."""
+        self.event(EventName.LOST, reason=reason)
 
     def reject(self, tags: TagList, reason: str) -> None:
         """Record a request without a destination, within the limits."""
@@ -290,20 +282,13 @@ class Recorder(Instrument):
     # --- flows ----------------------------------------------------------------------------
 
     def write_flows(self) -> bool:
-        """Write a block of flows of past windows; return whether there are more.
-
-        Flows that cannot be written now are written later; see `FlowTable.rows`.
-        """
-        written = self._rows.write(self._seq)
-        self._seq += written
-        return written > 0 and bool(self.flows.rows)
+        """Write a block of flows of past windows, or drop it; return whether there are more."""
+        self._seq += write_rows(self.flows.rows, self._output, self._seq)
+        return bool(self.flows.rows)
 
     def _write_all_flows(self) -> None:
-        self._rows.look()
-        self._rows.let_go()
         while self.write_flows():
-            self._rows.let_go()
-        self._seq += self._rows.drop_rest()
+            pass
 
     def _end_window(self) -> None:
         current = self._windows.of(self._wall.us())
@@ -399,17 +384,16 @@ class Recorder(Instrument):
             self.event(EventName.CLOCK, reason=f"{step:+d} us")
 
     def _tell_lost(self) -> None:
-        """Record the losses in events `LOST`, and lost events of this kind again."""
+        """Record the losses in events `LOST`."""
         output = self._output
-        # Records that were accepted and not written; their flows are kept for another try.
-        self._rows.look()
         output.look_at_losses()
-        lost = output.losses.take()
-        for reason, count in lost:
-            receipt = self._say(f"{count} events: {reason}" if count else reason)
-            output.losses.said(receipt, reason, count)
+        lost = output.take_losses()
         if lost:
             self._events.write()
+            for reason, count in lost.items():
+                self.lose(f"{count} events: {reason}")
+            if not self._events.write():
+                output.keep_losses(lost)
 
     # --- inspection -----------------------------------------------------------------------
 
@@ -426,7 +410,7 @@ class Recorder(Instrument):
             flows=total[FLOWS],
             events=total[EVENTS] + len(self._events),
             segments=output.segments,
-            dropped=dict(output.losses.dropped),
+            dropped=dict(output.dropped),
             marks_left_out=self.messages.left_out,
             rejects_left_out=self._rejects.left_out,
             changes_left_out=self.requests.destinations.left_out,

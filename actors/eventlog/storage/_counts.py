@@ -1,10 +1,18 @@
-"""The counters of a log's files, written by the writer's thread only, and their values."""
+"""The counters of a log's files and of its current segment, written by the writer's thread only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Counts", "LogWriterStatistics"]
+from ....protocol.eventlog import SegmentFooter
+
+__all__ = ["NOTHING", "Counts", "LogWriterStatistics", "SegmentProgress"]
+
+_HOPS, _FLOWS, _EVENTS = b"R", b"F", b"E"
+
+NOTHING: Final = SegmentFooter(0, 0, 0, 0, 0)
+"""The footer of a segment without records."""
 
 
 @dataclass(slots=True)
@@ -64,3 +72,71 @@ class LogWriterStatistics:
     deleted_by_bytes: int
     deleted_unread: int
     errors: int
+
+
+class SegmentProgress:
+    """Counters for the records of the current segment: written, in doubt and lost.
+
+    Args:
+        count: The counters of lost records.
+    """
+
+    def __init__(self, count: Counts) -> None:
+        self._count = count
+        self.clear()
+
+    def __bool__(self) -> bool:
+        """Whether there is any record."""
+        return any(self._records.values())
+
+    def clear(self) -> None:
+        """Reset the counters for another segment."""
+        self._records = {_HOPS: 0, _FLOWS: 0, _EVENTS: 0}
+        self._in_doubt: tuple[bytes, int] | None = None
+        """The last block, while it is written or after the disk failed on it."""
+
+    def footer(self, last_seq: int, ended_us: int) -> SegmentFooter:
+        """Return the segment's footer."""
+        records = self._records
+        return SegmentFooter(records[_HOPS], records[_FLOWS], records[_EVENTS], last_seq, ended_us)
+
+    def write(self, kind: bytes, records: int) -> None:
+        """Count a block before it is written: after a failure all of it may be there."""
+        if kind in self._records:
+            self._records[kind] += records
+            self._in_doubt = kind, records
+
+    def keep(self) -> None:
+        """Confirm the last block, which is in the log and synced as `fsync` requires."""
+        self._in_doubt = None
+
+    def drop(self, kind: bytes, records: int) -> None:
+        """Count a block that is not written."""
+        self._count.lost_blocks += 1
+        self._lose(kind, records)
+
+    def settle(self, kept: SegmentFooter) -> None:
+        """Count lost records from the final footer."""
+        self._settle({_HOPS: kept.hops, _FLOWS: kept.flows, _EVENTS: kept.events})
+
+    def give_up(self, *, all_of_it: bool) -> None:
+        """Count the block in doubt as lost, or all records of the segment."""
+        kept = dict.fromkeys(self._records, 0) if all_of_it else dict(self._records)
+        if self._in_doubt is not None and not all_of_it:
+            kind, records = self._in_doubt
+            kept[kind] -= records
+        self._settle(kept)
+
+    def _settle(self, kept: dict[bytes, int]) -> None:
+        self._in_doubt = None
+        for kind, records in kept.items():
+            self._lose(kind, max(0, self._records[kind] - records))
+        self._records = kept
+
+    def _lose(self, kind: bytes, records: int) -> None:
+        if kind == _HOPS:
+            self._count.lost_hops += records
+        elif kind == _FLOWS:
+            self._count.lost_flows += records
+        elif kind == _EVENTS:
+            self._count.lost_events += records

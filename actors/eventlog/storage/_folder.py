@@ -5,7 +5,6 @@
                    log         its identity, 16 random bytes
                    epoch       the last epoch with a segment, deleted or not, as text; with
                                ` running` until its run has sealed all
-                   untold      notices of earlier runs, until the log records them
                    *.seg       sealed segments
                    *.open      the current segment
                    *.new       a file being written to replace another
@@ -27,6 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from ....protocol import counted
 from ....protocol.eventlog import (
     LOG_ID_SIZE,
     MAX_EPOCH,
@@ -43,7 +43,6 @@ from .._options import LogOptions
 from ._counts import Counts
 from ._files import FileInfo, Files
 from ._sealing import complete, store
-from ._unclean_runs import UncleanRuns
 
 __all__ = ["LogFolder"]
 
@@ -122,8 +121,8 @@ class LogFolder:
         """Whether the epoch has begun: see `begin_epoch`."""
         self.log_id = b""
         self.epoch = 0
-        self.notices = UncleanRuns(files, self.path, options)
-        """The notices of earlier runs, until they are recorded."""
+        self._notices: dict[str, str] = {}
+        """How earlier runs ended that did not close, by the file each left open."""
         self.unfinished: list[str] = []
         """The notices that the recorder has not fetched yet."""
 
@@ -141,7 +140,7 @@ class LogFolder:
             OSError: It failed; the folder is released.
         """
         self.settled = self._identity_stored = self._begun = False
-        self.notices = UncleanRuns(self._files, self.path, self._options)
+        self._notices.clear()
         try:
             self._files.make_folder(self.path)
             self._lock = self._files.lock(self.path / _LOCK)
@@ -174,15 +173,17 @@ class LogFolder:
         if not self._identity_stored:
             self._store(_LOG, self.log_id)
             self._identity_stored = True
-        self.notices.load()
         self._recover(found)
         # A run may be killed between two segments, or lose its open file in a power cut.
         running = self._running(found)
-        if running is not None:
-            self.notices.add_run(running)
-        # After the notices are stored, as this removes the mark of a running epoch.
-        self._store_epoch()
-        self.unfinished = self.notices.texts
+        if running is None:
+            self._store_epoch()
+        else:
+            if not any(name.startswith(f"{running:08x}-") for name in self._notices):
+                self._tell("", running, "no file of it was left open")
+            # Its mark stays until this run has a segment: a run without one hides nothing.
+            self._store(_EPOCH, str(running).encode() + _RUNNING)
+        self.unfinished = list(self._notices.values())
         self.settled = True
 
     def begin_epoch(self) -> None:
@@ -259,7 +260,6 @@ class LogFolder:
             if self.settled:
                 self._store_epoch()
                 self._store(_LOG, self.log_id)
-                self.notices.store_again()
         except BaseException:
             self.close()
             raise
@@ -361,10 +361,11 @@ class LogFolder:
                 or path.with_suffix(SEALED).name in names
             ):
                 reason = recovered.reason or "it is not of this log, or is there already"
-                self.notices.add(name, segment[0], 0, self._name_aside(path))
+                aside = f"its last segment could not be read, and is now {self._name_aside(path)}"
+                self._tell(name, segment[0], aside)
                 self.set_aside(path, reason)
                 continue
-            self.notices.add(name, segment[0], recovered.lost, "")
+            self._tell(name, segment[0], f"{counted(recovered.lost, 'byte')} cut")
             complete(self._files, path, data, recovered, anew=True)
             self._count.recovered += 1
             self._count.recovered_lost_bytes += recovered.lost
@@ -375,6 +376,18 @@ class LogFolder:
                     recovered.lost,
                     recovered.reason,
                 )
+
+    def _tell(self, name: str, epoch: int, ended: str) -> None:
+        """Add a notice of a run that did not close; one that is there already stays."""
+        options = self._options
+        text = (
+            f"the run before (epoch {epoch}) ended without closing; {ended}; "
+            f"counters of at most {options.window_seconds:g} seconds and records of at most "
+            f"{options.flush_seconds:g} seconds are not there, nor what a disk that failed did "
+            "not take before"
+        )
+        power_cut = ", nor what a power cut took of a segment"
+        self._notices.setdefault(name, text + power_cut * (options.fsync != "block"))
 
     def set_aside(self, path: Path, reason: str) -> None:
         """Rename a file that cannot be read, for inspection, and log it.

@@ -7,24 +7,53 @@ block and the rest of the segment; it never reaches the routing.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from ....protocol.eventlog import SegmentFooter, SegmentHeader
 from ..._log import SeldomLogger, shown
 from .._options import LogOptions
-from ..recording._losses import BEHIND, BROKEN, CLOSED, FAILED, Losses
-from ..recording._sink import Receipt, Sink
 from ._segment_dictionary import SegmentDictionary
 
-__all__ = ["EVENTS", "FLOWS", "HOPS", "Output"]
+__all__ = ["BEHIND", "BROKEN", "EVENTS", "FLOWS", "HOPS", "Output", "Sink"]
 
 HOPS: Final = 0
 FLOWS: Final = 1
 EVENTS: Final = 2
 """Indices of the three kinds of records in their counters."""
 
+CLOSED: Final = "the log is closed"
+FAILED: Final = "the disk failed"
+BROKEN: Final = "a defect: it could not be packed"
+"""The reason for records dropped because of a defect, which is also logged."""
+BEHIND: Final = "the disk does not keep up"
+
 _logger: Final = logging.getLogger("onward.actors.eventlog")
+
+
+class Sink(Protocol):
+    """The receiver of blocks: a `LogWriter`. No method blocks."""
+
+    def begin(self, header: bytes, first_seq: int) -> None:
+        """Begin a segment."""
+        ...
+
+    def append(self, block: bytes, body: bytes | None = None, /) -> bool:
+        """Add a block, or its type and its body; return whether it was accepted."""
+        ...
+
+    def seal(self, footer: bytes) -> None:
+        """End the segment."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Return the current failure, if there is one."""
+        ...
+
+    def lost(self) -> int:
+        """Return the number of records that were accepted and not written."""
+        ...
 
 
 class Output:
@@ -40,8 +69,7 @@ class Output:
 
     Attributes:
         naming: The numbers of names, routes and tag sets in this segment.
-        losses: The dropped records.
-        generation: A number that rises with each segment.
+        dropped: Records that did not get into the log since the start, by reason.
         segments: Segments begun.
         segment: Hops, flows and events in this segment.
         total: Hops, flows and events since the start, written or dropped.
@@ -56,14 +84,15 @@ class Output:
         "_epoch",
         "_failed_at",
         "_log_id",
+        "_lost",
         "_now",
         "_options",
+        "_seen",
         "_seldom",
         "_sink",
         "broken",
         "closed",
-        "generation",
-        "losses",
+        "dropped",
         "naming",
         "segment",
         "segments",
@@ -88,9 +117,11 @@ class Output:
         self._clock: Final = clock
         self._now: Final = now
         self.naming: Final = SegmentDictionary(options, self._define_early, self.failed)
-        self.losses: Final = Losses()
+        self.dropped: Final[Counter[str]] = Counter()
+        # Losses that no event `LOST` reports yet, and the records accepted and not written.
+        self._lost: Counter[str] = Counter()
+        self._seen = 0
         self._seldom: Final = SeldomLogger(_logger, now)
-        self.generation = 0
         self.segments = 0
         self.segment = [0, 0, 0]
         self.total = [0, 0, 0]
@@ -104,7 +135,6 @@ class Output:
 
     def begin(self, first_seq: int) -> None:
         """Begin a segment, with the number of the next record."""
-        self.generation += 1
         self.naming.forget()
         self.segment = [0, 0, 0]
         self.size = 0
@@ -150,36 +180,31 @@ class Output:
         count: int,
         made: bytes | Callable[[], bytes],
         body: bytes | None = None,
-        receipt: Receipt | None = None,
-    ) -> None:
-        """Write a block of records after its definitions; or drop it, and count."""
-        if not self.write(which, count, made, body, receipt):
-            self.drop(which, count, BROKEN if self.broken else None)
-            if receipt is not None:
-                receipt.kept = False
-
-    def write(
-        self,
-        which: int,
-        count: int,
-        made: bytes | Callable[[], bytes],
-        body: bytes | None = None,
-        receipt: Receipt | None = None,
     ) -> bool:
-        """Write a block of records after its definitions; return whether it was accepted.
+        """Write a block of records after its definitions; or drop it, and count.
 
         Args:
             which: `HOPS`, `FLOWS` or `EVENTS`.
             count: The number of records.
             made: The block, or a function that makes it; or its type, if the body is separate.
             body: Its body, for which the writer's thread makes the checksum.
-            receipt: Receives the result, if the block is accepted.
+
+        Returns:
+            Whether it was accepted.
         """
+        written = self._write(which, count, made, body)
+        if not written:
+            self.drop(which, count, BROKEN if self.broken else None)
+        return written
+
+    def _write(
+        self, which: int, count: int, made: bytes | Callable[[], bytes], body: bytes | None
+    ) -> bool:
         if self.closed or self.broken:
             return False
         try:
             block = made if isinstance(made, bytes) else made()
-            written = self._define() and self._append(block, body, receipt)
+            written = self._define() and self._append(block, body)
         except Exception as error:  # noqa: BLE001 - a defect must not stop the routing
             self.failed(error)
             return False
@@ -198,11 +223,9 @@ class Output:
         if not self.broken and self._failed_at is None:
             self.guarded(self._define)
 
-    def _append(
-        self, made: bytes, body: bytes | None = None, receipt: Receipt | None = None
-    ) -> bool:
+    def _append(self, made: bytes, body: bytes | None = None) -> bool:
         # The writer's thread makes the checksum of a separate body.
-        if not self._sink.append(made, body, receipt):
+        if not self._sink.append(made, body):
             return False
         self.size += len(made if body is None else body)
         return True
@@ -214,7 +237,11 @@ class Output:
         self.total[which] += count
         if reason is None:
             reason = CLOSED if self.closed else self._sink.trouble() or BEHIND
-        self.losses.drop(count, reason)
+        self._lose(count, reason)
+
+    def _lose(self, count: int, reason: str) -> None:
+        self.dropped[reason] += count
+        self._lost[reason] += count
 
     def unpacked(self, which: int, error: Exception) -> None:
         """Count a record that could not be packed."""
@@ -239,4 +266,21 @@ class Output:
 
     def look_at_losses(self) -> None:
         """Count records that were accepted and not written."""
-        self.losses.look(self._sink.statistics(), self._sink.trouble() or FAILED)
+        lost = self._sink.lost()
+        if lost > self._seen:
+            self._lose(lost - self._seen, self._sink.trouble() or FAILED)
+            self._seen = lost
+
+    def take_losses(self) -> Counter[str]:
+        """Return the losses to report in events `LOST`, by reason.
+
+        If these events are refused, give them back to `keep_losses`. One that is accepted, and
+        then lost with a failing disk, is not repeated: it counts as a record, and the records
+        that it reported are missing by their numbers, and in the statistics.
+        """
+        taken, self._lost = self._lost, Counter()
+        return taken
+
+    def keep_losses(self, losses: Counter[str]) -> None:
+        """Report losses later."""
+        self._lost.update(losses)

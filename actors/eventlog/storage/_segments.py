@@ -4,8 +4,7 @@ A segment is written as `.open` and sealed: footer, fsync, rename, fsync of the 
 disk fails, blocks are dropped up to the next segment. Before that one begins, the failed one is
 read again and recovered as at a start: cut to its whole blocks and sealed. Its footer has the last
 number in use, so that the log has no unrecorded gap. An empty segment stands for one that is wholly
-lost. After a failed fsync the content is written to a new file: see `_sealing`. Only then the
-receipt of the block in doubt is set.
+lost. After a failed fsync the content is written to a new file: see `_sealing`.
 
 After a failure the disk is not used for a while: segments begun in that time are dropped.
 """
@@ -31,12 +30,10 @@ from ....protocol.eventlog import (
 from ..._log import SeldomLogger
 from .._errors import LogInUse
 from .._options import LogOptions
-from ..recording._sink import Receipt
-from ._counts import Counts
+from ._counts import NOTHING, Counts, SegmentProgress
 from ._files import Chunk, Files
 from ._folder import LogFolder, is_full
 from ._sealing import FsyncFailed, complete, sync
-from ._segment_progress import NOTHING, SegmentProgress
 
 __all__ = ["Segments"]
 
@@ -80,7 +77,7 @@ class Segments:
         self._handle: int | None = None
         """Its file; `None` if it failed."""
         self._header: SegmentHeader | None = None
-        self._written = SegmentProgress(count, folder)
+        self._written = SegmentProgress(count)
         self._doubted = False
         """Whether its content may be in memory only, and not on the disk."""
         self._size = 0
@@ -138,27 +135,25 @@ class Segments:
         self._recovered_from_trouble()
         return True
 
-    def write(
-        self, kind: bytes, chunks: Sequence[Chunk], records: int, receipt: Receipt | None = None
-    ) -> bool:
+    def write(self, kind: bytes, chunks: Sequence[Chunk], records: int) -> bool:
         """Write a block, or drop it.
 
         Args:
             kind: Its type.
             chunks: Its bytes, with its header.
             records: The number of its records.
-            receipt: Receives the result; later, if the disk fails on it.
 
         Returns:
             Whether it was written.
         """
         if self._handle is None:
-            self._written.drop(kind, records, receipt)
+            self._written.drop(kind, records)
             return False
-        self._written.write(kind, records, receipt)
+        self._written.write(kind, records)
         try:
             self._files.write(self._handle, chunks)
-            self._make_last(self._handle, receipt)
+            if self._fsync == "block":
+                sync(self._files, self._handle)
         except OSError as error:
             self._fail(error)
             self._count.lost_blocks += 1
@@ -167,7 +162,7 @@ class Segments:
             # A defect: the content of the file is checked when it is read again.
             self._let_go()
             raise
-        self._written.keep(receipt)
+        self._written.keep()
         size = sum(map(len, chunks))
         self._size += size
         self._count.bytes += size
@@ -218,7 +213,6 @@ class Segments:
             self._folder.restore()
         self._folder.check()
         self._settle()
-        self._folder.notices.tidy()
 
     def _create(self, header: bytes, parsed: SegmentHeader) -> None:
         name = segment_name(parsed.epoch, parsed.first_seq)
@@ -237,12 +231,6 @@ class Segments:
             # Its name is on the disk before its content, so that a start finds it.
             self._files.fsync_folder(self._folder.path)
         self._folder.begin_epoch()
-
-    def _make_last(self, handle: int, receipt: Receipt | None) -> None:
-        """Sync the last block, if each block is synced or it reports an earlier run."""
-        tells = receipt is not None and self._folder.notices.has(receipt.says)
-        if self._fsync == "block" or (tells and self._fsync == "seal"):
-            sync(self._files, handle)
 
     def _seal(self, last_seq: int, ended_us: int) -> bool:
         path, handle, header = self._now_open()

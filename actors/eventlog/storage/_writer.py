@@ -23,7 +23,6 @@ from ....protocol.eventlog import (
     record_count,
 )
 from .._options import LogOptions
-from ..recording._sink import Receipt
 from ._counts import Counts, LogWriterStatistics
 from ._files import Chunk, DiskFiles, Files
 from ._folder import LogFolder
@@ -48,7 +47,6 @@ class _Append(NamedTuple):
     kind: bytes
     body: Chunk
     framed: bool
-    receipt: Receipt | None
 
 
 class _Seal(NamedTuple):
@@ -162,15 +160,12 @@ class LogWriter:
             self._put += len(header)
             self._queue.put(_Begin(header, first_seq, self._number))
 
-    def append(
-        self, block: Chunk, body: Chunk | None = None, receipt: Receipt | None = None
-    ) -> bool:
+    def append(self, block: Chunk, body: Chunk | None = None) -> bool:
         """Queue a block.
 
         Args:
             block: A whole block; or only its type, one byte, for a header made by the thread.
             body: In that case the body, which must not be changed any more.
-            receipt: Receives the result, if the block is accepted.
 
         Returns:
             Whether it was accepted. If not, too many bytes wait, it is over `MAX_BLOCK`, or the
@@ -193,7 +188,7 @@ class LogWriter:
             self._refusing = self._refusing or kind in _DEFINITIONS
             return False
         self._put += size
-        self._queue.put(_Append(kind, body, framed, receipt))
+        self._queue.put(_Append(kind, body, framed))
         return True
 
     def seal(self, footer: bytes) -> None:
@@ -231,14 +226,18 @@ class LogWriter:
         """Return the notices of earlier runs that did not close, each once.
 
         Empty while the log cannot be written. Record each as the reason of an event
-        `EventName.LOST`, word for word and with a receipt that `says` it. Otherwise the next run
-        returns it again.
+        `EventName.LOST`.
         """
         folder = self._folder
         if not folder.unfinished or self.failed or not folder.settled or self._segments.trouble:
             return []
         found, folder.unfinished = folder.unfinished, []
         return found
+
+    def lost(self) -> int:
+        """Return the number of records that were accepted and not written."""
+        count = self._count
+        return count.lost_hops + count.lost_flows + count.lost_events
 
     def statistics(self) -> LogWriterStatistics:
         """Return the writer's current figures."""
@@ -324,16 +323,16 @@ class LogWriter:
                 self._janitor.clean()
 
     def _write(self, task: _Append) -> None:
-        kind, body, framed, receipt = task
+        kind, body, framed = task
         written = False
         try:
             if framed:
                 records = record_count(kind, memoryview(body)[_HEADER_SIZE:])
-                written = self._segments.write(kind, (body,), records, receipt)
+                written = self._segments.write(kind, (body,), records)
             else:
                 header = block_header(kind, body)
                 records = record_count(kind, body)
-                written = self._segments.write(kind, (header, body), records, receipt)
+                written = self._segments.write(kind, (header, body), records)
         finally:
             self._done += len(body)
             if not written:

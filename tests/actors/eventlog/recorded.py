@@ -14,7 +14,6 @@ from pathlib import Path
 from onward.actors.broker import BrokerOptions, Handlers, Request
 from onward.actors.eventlog import LogOptions, Recorder
 from onward.actors.eventlog.recording._hops import codes_of
-from onward.actors.eventlog.recording._sink import Receipt
 from onward.protocol.broker import RoutingType
 from onward.protocol.eventlog import (
     Asked,
@@ -53,32 +52,19 @@ A_BLOCK = 1024
 ENDS = frozenset(Outcome) - {Outcome.RECEIVED, Outcome.FORWARD, Outcome.RETURN}
 
 
-@dataclass(slots=True)
-class Later:
-    """What became of blocks after they were taken."""
-
-    lost_hops: int = 0
-    lost_flows: int = 0
-    lost_events: int = 0
-
-
 class MemorySink:
     """Keeps segments in memory.
 
     Attributes:
         room: Whether blocks are taken.
         why: What `trouble` says.
-        later: What became of blocks after they were taken, as a test has it.
-        waits: Whether blocks wait once they are taken, for a test to say what becomes of them.
-        receipts: Of those that wait.
+        gone: Records that were taken and not written, as a test has it.
     """
 
     def __init__(self) -> None:
         self.room = True
         self.why: str | None = None
-        self.later = Later()
-        self.waits = False
-        self.receipts: list[Receipt] = []
+        self.gone = 0
         self.sealed: list[bytes] = []
         self._open = bytearray()
 
@@ -87,14 +73,9 @@ class MemorySink:
         assert first_seq > 0
         self._open += header
 
-    def append(
-        self, block_or_kind: bytes, body: bytes | None = None, receipt: Receipt | None = None
-    ) -> bool:
+    def append(self, block_or_kind: bytes, body: bytes | None = None) -> bool:
         if self.room:
             self._open += block_or_kind if body is None else block(block_or_kind, body)
-            if receipt is not None:
-                receipt.kept = None if self.waits else True
-                self.receipts += [receipt] if self.waits else []
         return self.room
 
     def seal(self, footer: bytes) -> None:
@@ -104,8 +85,8 @@ class MemorySink:
     def trouble(self) -> str | None:
         return self.why
 
-    def statistics(self) -> Later:
-        return self.later
+    def lost(self) -> int:
+        return self.gone
 
     def segments(self) -> list[Segment]:
         return [read_segment(each) for each in self.sealed]

@@ -6,15 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from onward.actors.eventlog.recording._flows import MAX_PAIRS
 from onward.actors.eventlog.recording._hops import codes_of
 from onward.actors.eventlog.recording._id_table import MAX_BYTES, PIECE
-from onward.actors.eventlog.recording._losses import BEHIND, BROKEN, MAX_SAID
-from onward.actors.eventlog.recording._sink import Receipt
+from onward.actors.eventlog.storage._output import BEHIND, BROKEN
 from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
 from tests.actors.eventlog.recorded import (
     A_BLOCK,
-    Flowed,
     Recording,
     a_hop,
     an_event,
@@ -42,9 +39,9 @@ def test_tag_sets_of_strangers_fill_no_block_and_hold_up_nobody(
     blocks: list[int] = []
     append = made.sink.append
 
-    def noted(block: bytes, body: bytes | None = None, receipt: Receipt | None = None) -> bool:
+    def noted(block: bytes, body: bytes | None = None) -> bool:
         blocks.append(len(block if body is None else body))
-        return append(block, body, receipt)
+        return append(block, body)
 
     monkeypatch.setattr(made.sink, "append", noted)
     for number in range(1500):
@@ -102,7 +99,7 @@ def test_an_event_with_too_many_tags_is_told_without_them() -> None:
     [
         "storage._segment_dictionary.names_block",
         "recording._events.events_block",
-        "recording._rows._pack_flow",
+        "recording._flows._pack_flow",
         "storage._segment_dictionary.clip_name",
         "recording._events.clip_name",
     ],
@@ -137,7 +134,6 @@ def test_a_failure_in_packing_is_counted_and_never_reaches_who_routes(
     names = [event.name for event in made.events()]
     assert {EventName.UP, EventName.LOST, EventName.RETAG} <= set(names)
     assert recorder.statistics().dropped[BROKEN] > 0
-    assert sum(made.flows().values()) == 1
     lines = [record for record in caplog.records if "could not pack" in record.message]
     assert len(lines) == 1
 
@@ -151,7 +147,7 @@ def test_a_hop_that_does_not_fit_is_dropped_alone() -> None:
     assert lost(made) == [f"1 events: {BROKEN}"]
 
 
-def test_a_flow_that_does_not_fit_takes_a_number_that_is_told_to_be_missing() -> None:
+def test_flows_of_a_block_that_cannot_be_packed_take_numbers_that_are_told_to_be_missing() -> None:
     made = recording()
     made.recorder.event(EventName.UP)
     for frames in (1 << 64, 1):
@@ -161,9 +157,9 @@ def test_a_flow_that_does_not_fit_takes_a_number_that_is_told_to_be_missing() ->
     while made.recorder.write_flows():
         pass
     made.recorder.tick()
-    assert made.recorder.statistics().dropped == {BROKEN: 1}
-    assert sum(made.flows().values()) == 1
-    assert sum(segment.missing for segment in made.read()) == 1
+    dropped = made.recorder.statistics().dropped[BROKEN]
+    assert 1 <= dropped <= 2
+    assert sum(segment.missing for segment in made.read()) == dropped
 
 
 def test_the_end_comes_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,26 +247,21 @@ def test_what_is_told_as_lost_is_what_is_missing() -> None:
     assert sum(told) == missing(made) == sum(made.recorder.statistics().dropped.values())
 
 
-def test_flows_that_could_not_be_written_are_written_later() -> None:
-    made = recording(max_flows=100)
+def test_flows_that_there_is_no_room_for_are_dropped_and_counted() -> None:
+    made = recording()
     flows = made.recorder.flows
-    made.sink.room = False
-    for window in range(50):
-        for number in range(40):
-            flows.cell(MESSAGE, RECEIVED, dest=f"w{number}").add(2)
-            flows.cell(MESSAGE, DELIVER, dest=f"w{number}").add(2)
+    for window in range(4):
+        flows.cell(MESSAGE, DELIVER, dest="b").add(1)
+        made.sink.room = window % 2 == 1
         made.seconds += 10
         made.recorder.tick()
         assert not made.recorder.write_flows()
-        assert len(flows.rows) <= 100 + MAX_PAIRS, window
+        assert not flows.rows
     made.sink.room = True
-    assert made.totals() == {
-        (Kind.MESSAGE, Outcome.RECEIVED): 2000,
-        (Kind.MESSAGE, Outcome.DELIVER): 2000,
-    }
-    rows = [flow for segment in made.read() for flow in segment.flows()]
-    assert rows[0].window_us == 1_000_000_000
-    assert rows[0].window_ms > 400_000
+    made.recorder.tick()
+    assert made.totals() == {(Kind.MESSAGE, Outcome.DELIVER): 2}
+    assert missing(made) == sum(made.recorder.statistics().dropped.values()) >= 2
+    assert flows.totals() == {(MESSAGE, DELIVER): 4}
 
 
 def test_flows_that_there_is_no_room_for_at_the_end_are_counted() -> None:
@@ -280,77 +271,26 @@ def test_flows_that_there_is_no_room_for_at_the_end_are_counted() -> None:
     made.recorder.close()
     assert made.recorder.statistics().dropped[BEHIND] >= 1
     assert not made.recorder.flows.rows
-    assert not made.recorder.flows.totals().keys() - {(MESSAGE, DELIVER)}
 
 
-def test_only_so_many_flows_are_under_way_to_the_disk() -> None:
-    made = recording(max_flows=10)
-    flows = made.recorder.flows
-    made.sink.waits = True
-    for number in range(20):
-        flows.cell(MESSAGE, DELIVER, dest=f"w{number % 10}").add(1)
-        made.seconds += 10
-        made.recorder.tick()
-        made.recorder.write_flows()
-    assert made.recorder.statistics().flows == 10
-    assert made.totals() == {(Kind.MESSAGE, Outcome.DELIVER): 20}
-
-
-def test_flows_that_the_disk_took_and_lost_are_written_again() -> None:
+def test_what_the_disk_took_and_lost_is_told_once() -> None:
     made = recording()
-    flows = made.recorder.flows
-    made.sink.waits = True
-    for window, dest in enumerate(("kept", "lost", "in doubt")):
-        flows.cell(MESSAGE, DELIVER, dest=dest).add(1)
-        made.seconds += 10
-        made.recorder.tick()
-        assert not made.recorder.write_flows()
-        assert made.recorder.statistics().flows == window + 1
+    made.sink.gone = 7
     made.recorder.tick()
-    assert not flows.rows
-    # The thread was at the second of the three when the disk was full.
-    kept, gone, doubted = made.sink.receipts[-3:]
-    kept.kept, gone.kept = True, False
-    made.sink.later.lost_flows = 1
-    made.sink.why = "no space left on device"
+    made.sink.gone, made.sink.why = 9, "no space left on device"
     made.recorder.tick()
-    assert [row[3] for row in flows.rows] == ["lost"]
-    doubted.kept = True
     made.recorder.tick()
-    made.sink.waits = False
-    found = made.flows()
-    for dest, count in {"kept": 1, "lost": 2, "in doubt": 1}.items():
-        assert found[Flowed(Kind.MESSAGE, Outcome.DELIVER, "", dest)] == count
-    assert lost(made) == ["1 events: no space left on device"]
+    assert lost(made) == ["7 events: the disk failed", "2 events: no space left on device"]
 
 
-def test_what_said_so_and_was_lost_is_said_again() -> None:
+def test_a_loss_that_is_refused_is_told_later() -> None:
     made = recording()
-    made.sink.later.lost_hops = 7
-    made.sink.waits = True
-    made.recorder.lose("the run before did not end")
+    made.sink.gone = 7
+    made.sink.room = False
     made.recorder.tick()
-    (receipt,) = made.sink.receipts
-    receipt.kept = False
-    made.sink.later.lost_events = 2
-    made.sink.waits = False
+    made.sink.room = True
     made.recorder.tick()
-    made.recorder.tick()
-    before, first, *again = lost(made)
-    assert (before, first) == ("the run before did not end", "7 events: the disk failed")
-    assert again == ["9 events: the disk failed", "the run before did not end"]
-
-
-def test_what_is_lost_adds_up_while_much_that_says_so_waits() -> None:
-    made = recording()
-    made.sink.waits = True
-    for _ in range(3 * MAX_SAID):
-        made.sink.later.lost_hops += 1
-        made.recorder.lose("why")
-        made.recorder.tick()
-    told = lost(made)
-    assert told.count("why") == 3 * MAX_SAID
-    assert len(told) - told.count("why") == MAX_SAID // 2
-    for receipt in made.sink.receipts:
-        receipt.kept = False
-    assert made.recorder.statistics().dropped == {"the disk failed": 3 * MAX_SAID}
+    assert sorted(lost(made)) == [
+        "1 events: the disk does not keep up",
+        "7 events: the disk failed",
+    ]
