@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from onward.actors import Node
 from onward.actors.batches import BatchWorker
 from onward.actors.eventlog import LogOptions, Recorder
-from onward.actors.eventlog.recording._hops import codes_of
+from onward.actors.eventlog.recording._messages import codes_of
 from onward.pipeline import LAKE_TABLES
 from onward.pipeline.replay import MethodSet, Question, Resolver, open_table, replay, turn_of
 from onward.protocol.batches import BatchRows

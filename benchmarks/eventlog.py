@@ -47,7 +47,7 @@ from onward.actors.broker._exchange import RELAYED, Exchange
 from onward.actors.broker.table._route import BrokerRoute
 from onward.actors.broker.table._selector import Ask
 from onward.actors.eventlog import LogOptions, LogWriter, Recorder
-from onward.actors.eventlog.recording._hops import codes_of
+from onward.actors.eventlog.recording._messages import codes_of
 from onward.protocol import Address, Message
 from onward.protocol.eventlog import HOP, Kind, LogMark, Outcome, sampled, threshold_of
 from onward.protocol.rsocket import FrameType

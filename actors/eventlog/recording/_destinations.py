@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.broker import TagList
 from ....protocol.eventlog import EventName
+from ._clocks import Budget
 from ._events import size_of_event
-from ._limits import Budget
 
 if TYPE_CHECKING:
     from ._recorder import Recorder

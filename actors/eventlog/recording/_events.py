@@ -7,9 +7,8 @@ from typing import Final
 
 from ....protocol.broker import TagList
 from ....protocol.eventlog import EventName, RouteEvent, clip_name, events_block
+from ..storage._dictionary import SegmentDictionary, clean, clean_tags, size_of, size_of_tags
 from ..storage._output import EVENTS, Output
-from ..storage._segment_dictionary import SegmentDictionary
-from ._texts import clean, clean_tags, size_of, size_of_tags
 
 __all__ = ["EventBuffer", "size_of_event"]
 

@@ -13,6 +13,7 @@ not at all with a sampling rate of 0. A message without an accepted mark goes on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ....protocol import (
@@ -37,14 +38,26 @@ from ...access._errors import AccessDenied
 from ...instruments._instrument import TracedMessage, Watch
 from ...routing._dead_letters import EXPIRED
 from ...routing._undeliverable import reason_text
-from ._hops import MAX_FIELD, codes_of
 
 if TYPE_CHECKING:
     from ..._worker import Worker
     from ...routing._dead_letters import DeadLetter
     from ._recorder import Recorder
 
-__all__ = ["MessageLog", "outcome_of_reason"]
+__all__ = ["MAX_FIELD", "PACKED_HOP", "MessageLog", "codes_of", "outcome_of_reason"]
+
+PACKED_HOP: Final = Struct("<QqQQI16sIII")
+"""The fields of `Hop`, with `kind` to `flags` in one, from `codes_of`, and `origin` to `tagset` as
+bytes, from `SegmentDictionary.learn`."""
+
+MAX_FIELD: Final = (1 << 32) - 1
+"""Most microseconds and most bytes in a hop."""
+
+
+def codes_of(kind: int, outcome: int, hop: int = 0, flags: int = 0) -> int:
+    """Pack the four codes of a hop, one byte each."""
+    return kind | outcome << 8 | hop << 16 | flags << 24
+
 
 MAX_NAMES: Final = 4096
 """Most names of workers in the cache."""

@@ -22,13 +22,11 @@ from ...instruments._instrument import Instrument, Linked, TracedMessage, Watch
 from .._options import LogOptions
 from .._statistics import RecorderStatistics
 from ..storage._output import EVENTS, FLOWS, HOPS, Output, Sink
+from ._clocks import Budget, PerSecond, WallClock, Windows
 from ._events import EventBuffer, size_of_event
 from ._flows import FlowTable, write_rows
-from ._hops import PACKED_HOP
-from ._limits import Budget, PerSecond
-from ._messages import MessageLog
+from ._messages import PACKED_HOP, MessageLog
 from ._requests import RequestLog
-from ._windows import WallClock, Windows
 
 if TYPE_CHECKING:
     from ....protocol import Address, Context, Message

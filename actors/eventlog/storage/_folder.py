@@ -38,11 +38,9 @@ from ....protocol.eventlog import (
     recover,
 )
 from ..._log import shown
-from .._errors import LogInUse
 from .._options import LogOptions
 from ._counts import Counts
-from ._files import FileInfo, Files
-from ._sealing import complete, store
+from ._files import FileInfo, Files, LogInUse, complete, store
 
 __all__ = ["LogFolder"]
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from ....protocol.eventlog import SegmentFooter, SegmentHeader
 from ..._log import SeldomLogger, shown
 from .._options import LogOptions
-from ._segment_dictionary import SegmentDictionary
+from ._dictionary import SegmentDictionary
 
 __all__ = ["BEHIND", "BROKEN", "EVENTS", "FLOWS", "HOPS", "Output", "Sink"]
 

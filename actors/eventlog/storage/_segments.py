@@ -28,12 +28,10 @@ from ....protocol.eventlog import (
     segment_name,
 )
 from ..._log import SeldomLogger
-from .._errors import LogInUse
 from .._options import LogOptions
 from ._counts import NOTHING, Counts, SegmentProgress
-from ._files import Chunk, Files
+from ._files import Chunk, Files, FsyncFailed, LogInUse, complete, sync
 from ._folder import LogFolder, is_full
-from ._sealing import FsyncFailed, complete, sync
 
 __all__ = ["Segments"]
 

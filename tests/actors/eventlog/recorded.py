@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onward.actors.broker import BrokerOptions, Handlers, Request
 from onward.actors.eventlog import LogOptions, Recorder
-from onward.actors.eventlog.recording._hops import codes_of
+from onward.actors.eventlog.recording._messages import codes_of
 from onward.protocol.broker import RoutingType
 from onward.protocol.eventlog import (
     Asked,

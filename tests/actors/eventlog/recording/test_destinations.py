@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from onward.actors.eventlog.recording._clocks import Budget, PerSecond
 from onward.actors.eventlog.recording._events import size_of_event
-from onward.actors.eventlog.recording._limits import Budget, PerSecond
 from onward.protocol.broker import TagList
 from onward.protocol.eventlog import EventName, RouteEvent
 from tests.actors.eventlog.recorded import OPTIONS, Recording, recording

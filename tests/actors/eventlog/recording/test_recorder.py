@@ -8,11 +8,9 @@ import pytest
 
 from onward.actors.eventlog import Recorder
 from onward.actors.eventlog.recording._flows import FlowCell
-from onward.actors.eventlog.recording._hops import PACKED_HOP, codes_of
-from onward.actors.eventlog.recording._id_table import PIECE
-from onward.actors.eventlog.recording._messages import mark_of
+from onward.actors.eventlog.recording._messages import PACKED_HOP, codes_of, mark_of
 from onward.actors.eventlog.recording._requests import MAX_ORIGINS
-from onward.actors.eventlog.storage._segment_dictionary import MAX_KNOWN
+from onward.actors.eventlog.storage._dictionary import MAX_KNOWN, PIECE
 from onward.protocol import Message
 from onward.protocol.eventlog import HOP, Asked, EventName, Kind, LogMark, Outcome
 from tests.actors.eventlog.recorded import (

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from onward.actors.eventlog.recording._hops import codes_of
-from onward.actors.eventlog.recording._id_table import MAX_BYTES, PIECE
+from onward.actors.eventlog.recording._messages import codes_of
+from onward.actors.eventlog.storage._dictionary import MAX_BYTES, PIECE
 from onward.actors.eventlog.storage._output import BEHIND, BROKEN
 from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
 from tests.actors.eventlog.recorded import (
@@ -97,10 +97,10 @@ def test_an_event_with_too_many_tags_is_told_without_them() -> None:
 @pytest.mark.parametrize(
     "what",
     [
-        "storage._segment_dictionary.names_block",
+        "storage._dictionary.names_block",
         "recording._events.events_block",
         "recording._flows._pack_flow",
-        "storage._segment_dictionary.clip_name",
+        "storage._dictionary.clip_name",
         "recording._events.clip_name",
     ],
 )
