@@ -39,6 +39,7 @@ def test_there_are_examples_of_each_kind() -> None:
         "multicast_and_sharding",
         "own_balancer",
         "own_transport",
+        "pipe_transport",
         "python_client",
         "remote_call",
         "remote_watch",
