@@ -70,6 +70,12 @@ FIRST_WINDOW: Final = 32
 """Most elements of the first credit for a destination, while their size is unknown."""
 WINDOW_MARKS: Final = 4
 """The bytes of one stream that may be under way to a requester, in units of `high_water`."""
+REFUSAL_MARKS: Final = 4
+"""The backlog of a destination above which it is given no more requests, in units of `high_water`.
+
+Above `high_water` others are preferred. Were the only destination refused there, a burst of large
+requests would be, though the destination reads and could take them a few milliseconds later.
+"""
 FRAGMENTS: Final = 64
 """Fragments that a fragmented element is assumed to have."""
 
@@ -272,7 +278,7 @@ class Link(Flow):
         Raises:
             NotDelivered: The peer does not keep up, or the connection has gone.
         """
-        self._check_free()
+        self._check_free(1)  # it has no answer, so its sender learns of no backlog
         try:
             self.core.relay_metadata_push(frame)
         except LocalProtocolError as error:
@@ -342,11 +348,12 @@ class Link(Flow):
         core.send_keepalive()
         self.flush_soon()
 
-    def _check_free(self) -> None:
+    def _check_free(self, marks: int = REFUSAL_MARKS) -> None:
+        """Refuse a request if the backlog is above a number of times `high_water`."""
         core = self.core
         if self._transport is None or core.state is _CONNECTION_CLOSED:
             raise NotDelivered("the destination", "it has just left")
-        if self.write_paused or core.pending > self.options.high_water:
+        if core.pending + self.waiting > marks * self.options.high_water:
             raise DestinationSlow("the destination")
 
     # --- the end ------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ class LinkOptions:
         unused_timeout: Seconds after which a connection that is no destination and has sent no
             request may be closed in favour of a new one.
         high_water: Backlog of a peer's socket, in bytes, above which the peers that send to it
-            are not read.
+            are not read, and a destination gets requests only if no other can take them. Above four
+            times as much it gets none.
         low_water: Backlog in bytes below which they are read again.
         max_pending: Backlog in bytes above which a peer is closed as too slow, if it has read
             nothing since `high_water` was passed. A peer that reads is not closed, and none of its

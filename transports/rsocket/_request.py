@@ -47,7 +47,7 @@ INTERACTIONS: Final = {
 
 
 class DestinationSlow(NotDelivered):
-    """Refusal: the destination's socket is above `high_water`, until it reads."""
+    """Refusal: the destination's backlog is above four times `high_water`, until it reads."""
 
     reason: ClassVar[str] = "does not keep up"
 

@@ -158,14 +158,14 @@ async def test_a_slow_destination_does_not_stop_requests_to_others() -> None:
         fast = await w.destination("fast")
         slow.stop_reading()
         for stream in (1, 3, 5):
-            await requester.ask(request(RR, stream, asked_for("slow"), bytes(2000)))
+            await requester.ask(request(RR, stream, asked_for("slow"), bytes(8000)))
         assert requester.transport.reading
         assert await requester.ask(request(RR, 7, asked_for("fast"))) == []
         assert await fast.ask(payload(2, b"fast", N | C)) == [request(RR, 2, asked_for("fast"))]
         assert elements(await requester.received()) == [b"fast"]
         slow.read_on()
         assert await slow.ask(payload(2, b"slow", N | C)) == [
-            request(RR, 2, asked_for("slow"), bytes(2000))
+            request(RR, 2, asked_for("slow"), bytes(8000))
         ]
         assert elements(await requester.received()) == [b"slow"]
         await w.settled()
@@ -176,13 +176,30 @@ async def test_a_request_to_a_destination_that_does_not_keep_up_is_rejected() ->
     async with world(options=TIGHT) as w:
         requester, slow = await w.pair()
         slow.stop_reading()
-        await requester.ask(request(RR, 1, ASKED, bytes(2000)))
+        await requester.ask(request(RR, 1, ASKED, bytes(8000)))
         got = errors(await requester.ask(request(RR, 3, ASKED)))
         assert got == [(3, 0x202, "not delivered: the destination (does not keep up)")]
         assert w.row().outstanding == 1
         slow.read_on()
         assert len(await slow.received()) == 1
         await slow.ask(payload(2, b"", N | C))
+        await w.settled_after(requester)
+
+
+@in_memory
+async def test_a_destination_that_was_just_given_much_gets_a_little_more() -> None:
+    async with world(options=TIGHT) as w:
+        requester, slow = await w.pair()
+        slow.stop_reading()
+        for stream in (1, 3):  # both above `high_water`, and below four times as much
+            assert await requester.ask(request(RR, stream, ASKED, bytes(1500))) == []
+        assert await requester.ask(request(RR, 5, ASKED, bytes(1500))) == []
+        got = errors(await requester.ask(request(RR, 7, ASKED, bytes(1500))))
+        assert got == [(7, 0x202, "not delivered: the destination (does not keep up)")]
+        slow.read_on()
+        assert len(await slow.received()) == 3
+        for stream in (2, 4, 6):
+            await slow.ask(payload(stream, b"", N | C))
         await w.settled_after(requester)
 
 

@@ -212,7 +212,7 @@ async def test_slow_destinations_are_left_out() -> None:
         requester, first, second, third = await three(w)
         first.stop_reading()
         second.stop_reading()
-        await requester.ask(request(FNF, 1, ASKED, bytes(2000)))
+        await requester.ask(request(FNF, 1, ASKED, bytes(8000)))
         await third.received()
         requester.send(request(RR, 3, ASKED))
         assert kind_of(await got(third)) == RR
@@ -220,7 +220,7 @@ async def test_slow_destinations_are_left_out() -> None:
         await third.ask(payload(4, b"x", N | C))
         assert elements(await requester.received()) == [b"x"]
         third.stop_reading()
-        await requester.ask(request(FNF, 5, ASKED, bytes(2000)))
+        await requester.ask(request(FNF, 5, ASKED, bytes(8000)))
         assert [code for _, code, _ in errors(await requester.ask(request(RR, 7, ASKED)))] == [
             REJECTED
         ]
