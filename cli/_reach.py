@@ -5,12 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import re
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import entry_points
 from typing import Any, Final, cast
 
 from ..actors import Node
-from ..protocol import Address, AddressError, LinkDown, OnwardError, Route
+from ..protocol import (
+    LOCAL,
+    Address,
+    AddressError,
+    LinkDown,
+    OnwardError,
+    Route,
+    UnknownAddress,
+)
 from ..transports import TlsOptions
 from ._status import CommandError, Status
 
@@ -152,11 +161,14 @@ async def reach(
         AddressError: The start of the route is not an address to connect to.
         CommandError: The URI or a certificate of the node to connect to first is wrong.
         LinkDown: The connection failed.
+        UnknownAddress: The route begins with a worker of the command's own node, which has none.
     """
     if via is not None:
         link = await _connect(node, via.uri, timeout, via.tls)
         return link, (link, *route)
     first = route[0]
+    if first.type == LOCAL:
+        raise UnknownAddress(first, _begin_with(first))
     scheme = _scheme_of(first.type)
     if scheme is None:
         return None, route
@@ -165,6 +177,14 @@ async def reach(
     except UnicodeDecodeError:
         raise AddressError(first, "the value is not text") from None
     return await _connect(node, f"{scheme}://{where}", timeout, None), route
+
+
+def _begin_with(first: Address) -> str:
+    """Return the hint for a route that begins with a worker."""
+    name = first.value.decode("utf-8", "replace")
+    if re.fullmatch(r"[\w.-]+:[0-9]{1,5}", name):
+        return f"to reach a node at this host and port, write `1#{name}`"
+    return "begin with a node, as in 1#127.0.0.1:4000, or name one by --connect"
 
 
 def _scheme_of(address_type: int) -> str | None:

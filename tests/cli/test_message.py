@@ -104,7 +104,14 @@ def test_help_promises_an_answer_where_there_is_one(
 @pytest.mark.parametrize(
     ("route", "told"),
     [
-        ("nobody", "no such worker: 0#nobody"),
+        ("nobody", "no such worker: 0#nobody (begin with a node, as in 1#127.0.0.1:4000"),
+        (
+            "host:4000 => echo",
+            (
+                "no such worker: 0#host:4000 (to reach a node at this host and port, "
+                "write `1#host:4000`)"
+            ),
+        ),
         ("200#x", "no rule for this type of address: 200#x"),
         ("1#127.0.0.1:1 => echo", "link down: 127.0.0.1:1 ("),
         ("1#a..b:1 => echo", "link down: a..b:1 ("),
