@@ -347,6 +347,9 @@ async def test_credit_of_the_requester_reaches_the_handler() -> None:
         assert await next_payload(peer) == (FrameType.PAYLOAD, b"1")
         assert await next_payload(peer) == (FrameType.PAYLOAD, b"2")
         assert handlers.statistics().running == 1
+        # The client waits for what it serves before it closes.
+        peer.core.send_cancel(stream)
+        peer.flush()
 
 
 async def test_a_request_that_is_too_big_is_invalid() -> None:

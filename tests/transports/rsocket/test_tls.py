@@ -16,7 +16,7 @@ from onward.actors.broker import Broker, Handlers, Request
 from onward.protocol import LinkDown
 from onward.transports import TlsOptions, WebSocketOptions
 from onward.transports.client import ClientOptions, connect
-from onward.transports.rsocket import LinkOptions, RSocketListener
+from onward.transports.rsocket import LinkOptions, RSocketListener, WebSocketOptions
 from tests.support.certificates import Certificates
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.transports import eventually
@@ -38,11 +38,14 @@ def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @asynccontextmanager
 async def listening(
-    uri: str, tls: TlsOptions | ssl.SSLContext | None, options: LinkOptions | None = None
+    uri: str,
+    tls: TlsOptions | ssl.SSLContext | None,
+    options: LinkOptions | None = None,
+    **more: object,
 ) -> AsyncGenerator[RSocketListener]:
     async with Node("edge") as node:
         broker = await Broker.attach(node)
-        listener = await node.listen(uri, broker=broker, tls=tls, options=options)
+        listener = await node.listen(uri, broker=broker, tls=tls, options=options, **more)
         assert isinstance(listener, RSocketListener)
         yield listener
 
@@ -156,7 +159,9 @@ async def test_a_plain_client_at_a_listener_with_tls(uri: str, certificates: Cer
 
 async def test_a_client_with_tls_at_a_plain_listener(uri: str, certificates: Certificates) -> None:
     plain = uri.replace("+tls", "+tcp").replace("+wss", "+ws")
-    async with listening(plain, None) as listener:
+    # Bytes that are no opening request are not answered: the listener waits for the rest of one.
+    more = {"websocket": WebSocketOptions(handshake_timeout=0.2)} if "+ws:" in plain else {}
+    async with listening(plain, None, **more) as listener:
         secure = listener.uri.replace("+tcp", "+tls").replace("+ws:", "+wss:")
         text = await refusal(secure, certificates.anonymous)
         assert "TLS" in text, text
