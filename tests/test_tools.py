@@ -51,8 +51,8 @@ def test_the_gates_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert gates(tmp_path, FULL) == 0
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert printed[1:3] == [
-        ["protocol/", "20/20", "100%", "4/4", "100%", "100%", "ok"],
-        ["actors/", "95/100", "95%", "19/20", "95%", "95%", "ok"],
+        ["protocol/", "20/20", "100%", "4/4", "100%", "100/100%", "ok"],
+        ["actors/", "95/100", "95%", "19/20", "95%", "95/95%", "ok"],
     ]
 
 
@@ -64,6 +64,8 @@ def test_the_gates_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("actors/_c.py", summary((94, 100), (20, 20)), "actors/_c.py: lines [7-12]"),
         ("transports/_d.py", summary((100, 100), (18, 20)), "transports/_d.py"),
         ("transports/_d.py", summary((0, 0), (0, 0)), "transports/"),
+        ("pipeline/_f.py", summary((94, 100), (20, 20)), "pipeline/_f.py: lines [7-12]"),
+        ("pipeline/_f.py", summary((100, 100), (17, 20)), "pipeline/_f.py"),
     ],
 )
 def test_a_gate_that_does_not_hold_says_where(

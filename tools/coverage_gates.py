@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-GATES: Mapping[str, float] = {"protocol": 100.0, "actors": 95.0, "transports": 95.0}
+GATES: Mapping[str, tuple[float, float]] = {
+    "protocol": (100.0, 100.0),
+    "actors": (95.0, 95.0),
+    "transports": (95.0, 95.0),
+    # Processes that Spark starts are killed before they can save what was measured.
+    "pipeline": (95.0, 86.0),
+    "cli": (95.0, 88.0),
+}
 """Least coverage of each folder in percent, of lines and of branches."""
 
 
@@ -79,16 +86,17 @@ def main(report: Path) -> int:
     """Print a line for each gate and what is missed; return 1 if a gate does not hold."""
     files = json.loads(report.read_text())["files"]
     missed = 0
-    print(f"{'coverage':<12}{'lines':>16}{'branches':>16}{'gate':>8}")
-    for folder, gate in GATES.items():
+    print(f"{'coverage':<12}{'lines':>16}{'branches':>16}{'gate':>10}")
+    for folder, (lines, branches) in GATES.items():
         found = measure(files, folder)
         # A folder without a single measured line means the measurement is broken.
-        holds = found.lines > 0 and min(found.line_percent, found.branch_percent) >= gate
+        enough = found.line_percent >= lines and found.branch_percent >= branches
+        holds = found.lines > 0 and enough
         print(
             f"{folder + '/':<12}"
             f"{_share(found.lines_run, found.lines):>16}"
             f"{_share(found.branches_run, found.branches):>16}"
-            f"{gate:>7g}%  {'ok' if holds else 'MISSED'}"
+            f"{f'{lines:g}/{branches:g}%':>10}  {'ok' if holds else 'MISSED'}"
         )
         if not holds:
             missed += 1

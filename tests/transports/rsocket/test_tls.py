@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from onward.actors.broker import Broker, Handlers, Request
 from onward.protocol import LinkDown
 from onward.transports import TlsOptions, WebSocketOptions
 from onward.transports.client import ClientOptions, connect
-from onward.transports.rsocket import LinkOptions, RSocketListener, WebSocketOptions
+from onward.transports.rsocket import LinkOptions, RSocketListener
 from tests.support.certificates import Certificates
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.transports import eventually
@@ -41,7 +42,7 @@ async def listening(
     uri: str,
     tls: TlsOptions | ssl.SSLContext | None,
     options: LinkOptions | None = None,
-    **more: object,
+    **more: Any,
 ) -> AsyncGenerator[RSocketListener]:
     async with Node("edge") as node:
         broker = await Broker.attach(node)
@@ -160,7 +161,8 @@ async def test_a_plain_client_at_a_listener_with_tls(uri: str, certificates: Cer
 async def test_a_client_with_tls_at_a_plain_listener(uri: str, certificates: Certificates) -> None:
     plain = uri.replace("+tls", "+tcp").replace("+wss", "+ws")
     # Bytes that are no opening request are not answered: the listener waits for the rest of one.
-    more = {"websocket": WebSocketOptions(handshake_timeout=0.2)} if "+ws:" in plain else {}
+    web = WebSocketOptions(handshake_timeout=0.2)
+    more: dict[str, Any] = {"websocket": web} if "+ws:" in plain else {}
     async with listening(plain, None, **more) as listener:
         secure = listener.uri.replace("+tcp", "+tls").replace("+ws:", "+wss:")
         text = await refusal(secure, certificates.anonymous)
