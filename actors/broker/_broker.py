@@ -351,7 +351,9 @@ class Broker(Worker):
             if message.return_route[-len(back) :] != back:
                 return
             route = exchange.route
-            untouched = route is not None and message.source == route.to
+            # The worker of the route has handed it over, or the connection itself.
+            sender = back[:1] if route is None else (route.to,)
+            untouched = (message.source,) == sender
             if letter.reason == WorkerFailed.reason or not untouched:
                 error = WorkerFailed("the destination")
         self._lost += 1

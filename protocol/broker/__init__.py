@@ -27,7 +27,7 @@ from ._dialect import (
     MIME_ROUTING_FRAME,
     Dialect,
 )
-from ._entries import MIME_HOP_REPORT, MIME_TRACING
+from ._entries import MAX_ROUTE_TEXT, MIME_HOP_REPORT, MIME_ROUTE, MIME_TRACING
 from ._errors import (
     BadRoutingFlags,
     BadText,
@@ -171,6 +171,7 @@ __all__ = [
     "MAX_REMEMBERED_QUERIES",
     "MAX_REMEMBERED_SIZE",
     "MAX_ROUTE_RECORD",
+    "MAX_ROUTE_TEXT",
     "MAX_SERVICE_NAME_SIZE",
     "MAX_SNAPSHOT_ROUTES",
     "MAX_STICKY",
@@ -182,6 +183,7 @@ __all__ = [
     "MIME_BROKER_FRAME",
     "MIME_FORWARDING",
     "MIME_HOP_REPORT",
+    "MIME_ROUTE",
     "MIME_ROUTING_FRAME",
     "MIME_TRACING",
     "MINOR_VERSION",

@@ -596,13 +596,20 @@ class World:
 
 @asynccontextmanager
 async def world(
-    broker_options: BrokerOptions | None = None, options: LinkOptions | None = None
+    broker_options: BrokerOptions | None = None,
+    options: LinkOptions | None = None,
+    expose: tuple[str, ...] = (),
+    allow: tuple[str, ...] = (),
 ) -> AsyncGenerator[World]:
     """Start a node with a broker and a listener; stop it all at the end."""
     async with Node("edge") as node:
         broker = await Broker.attach(node, broker_options or BrokerOptions())
         listener = await node.listen(
-            "rsocket+tcp://127.0.0.1:0", broker=broker, options=options or LinkOptions()
+            "rsocket+tcp://127.0.0.1:0",
+            expose=expose,
+            allow=allow,
+            broker=broker,
+            options=options or LinkOptions(),
         )
         assert isinstance(listener, RSocketListener)
         made = World(node, broker, listener)

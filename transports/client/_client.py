@@ -127,9 +127,11 @@ def connect(
 class Client:
     """A client with connections to brokers. Made by `connect`.
 
-    It belongs to the loop on which it was entered. A destination is either tags as text, such as
-    `service=orders region=eu`, or an `AddressFrame`; an origin of zeros is replaced by the route id
-    of this client.
+    It belongs to the loop on which it was entered. A destination is tags as text, such as
+    `service=orders region=eu`; an `AddressFrame`, in which an origin of zeros is replaced by the
+    route id of this client; or a route to workers, such as `route("1#10.0.0.7:4000 => echo")`, for
+    request/response, fire-and-forget and metadata push, where the broker's listener exposes its
+    first address.
 
     A request without an answer raises one of these errors:
 

@@ -14,8 +14,11 @@ from uuid import UUID
 
 from ...actors.broker import Request, route_of
 from ...actors.broker.local._service import as_bytes
+from ...protocol import Route, format_route, route as make_route
 from ...protocol.broker import (
     ID_SIZE,
+    MAX_ROUTE_TEXT,
+    MIME_ROUTE,
     NO_ROUTE_KEY,
     AddressFrame,
     BrokerFrameError,
@@ -45,8 +48,8 @@ __all__ = [
     "setup_metadata",
 ]
 
-Destination: TypeAlias = str | AddressFrame
-"""The destination of a request: an address of type 32 as text, or a whole ADDRESS."""
+Destination: TypeAlias = str | AddressFrame | Route
+"""The destination of a request: an address of type 32 as text, a whole ADDRESS, or a route."""
 
 Entries: TypeAlias = Sequence[tuple[str, bytes]]
 """More metadata entries of a request: MIME types and contents."""
@@ -63,6 +66,8 @@ def says_no_route(destination: Destination) -> bool:
     Raises:
         AddressError: The text cannot be read.
     """
+    if isinstance(destination, tuple):
+        return False
     return any(key == NO_ROUTE_KEY for key, _ in _frame(destination).metadata)
 
 
@@ -71,7 +76,7 @@ def _frame(destination: object) -> AddressFrame:
         return destination
     if not isinstance(destination, str):
         name = type(destination).__name__
-        raise TypeError(f"a destination must be a str or an AddressFrame, not {name}")
+        raise TypeError(f"a destination must be a str, an AddressFrame or a Route, not {name}")
     return _read(destination)
 
 
@@ -96,18 +101,13 @@ def address_metadata(
     Raises:
         AddressError: The text cannot be read.
         BrokerFrameError: A field is out of range, or the dialect does not support it.
-        ValueError: The route is no text, or over 255 bytes.
+        ValueError: The route name is no text, or over 255 bytes; a destination that is a route is
+            empty or too long, or has metadata to wrap.
         PayloadNotBytes: The metadata or an entry are no `bytes`.
-        TypeError: The destination is neither text nor an ADDRESS.
+        TypeError: The destination is none of text, an ADDRESS and a route.
     """
-    frame = _frame(destination)
+    named = _named(destination, metadata) if isinstance(destination, tuple) else None
     entries = [(mime, as_bytes(content, "an entry")) for mime, content in entries]
-    if frame.origin_route_id == bytes(ID_SIZE):
-        frame = replace(frame, origin_route_id=origin)
-    if metadata is not None:
-        frame = replace(frame, wrapped=as_bytes(metadata, "metadata"))
-    if frame.wrapped and options.dialect is Dialect.REFERENCE:
-        raise BrokerFrameError("wrapped metadata", "not in the reference dialect")
     if type(route) is not str:
         check_value("route", route, str)
     if route:
@@ -115,7 +115,26 @@ def address_metadata(
         if len(name) > _LONGEST_ROUTE:
             raise ValueError(f"a route has at most {_LONGEST_ROUTE} bytes, not {len(name)}")
         entries = [(ROUTING_MIME, bytes((len(name),)) + name), *entries]
+    if named is not None:
+        return build_composite([(MIME_ROUTE, named), *entries])
+    frame = _frame(destination)
+    if frame.origin_route_id == bytes(ID_SIZE):
+        frame = replace(frame, origin_route_id=origin)
+    if metadata is not None:
+        frame = replace(frame, wrapped=as_bytes(metadata, "metadata"))
+    if frame.wrapped and options.dialect is Dialect.REFERENCE:
+        raise BrokerFrameError("wrapped metadata", "not in the reference dialect")
     return wrap_metadata(frame, COMPOSITE_MIME, mime=options.mime.encode(), entries=entries)
+
+
+def _named(destination: Route, metadata: bytes | None) -> bytes:
+    """Return a route as text, for the entry of metadata that names it."""
+    if metadata is not None:
+        raise ValueError("metadata= goes with tags; a route takes entries=")
+    text = format_route(make_route(destination)).encode()
+    if not 0 < len(text) <= MAX_ROUTE_TEXT:
+        raise ValueError(f"a route has 1 to {MAX_ROUTE_TEXT} bytes as text, not {len(text)}")
+    return text
 
 
 @lru_cache(_REMEMBERED)

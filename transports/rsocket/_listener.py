@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from ...actors import MailboxOptions, Node, Worker
+from ...actors.access._exposed import Exposed
 from ...actors.broker import Broker
 from ...protocol import Address, NodeStopped, counted
 from .._base import Listener
@@ -27,6 +28,7 @@ __all__ = ["ListenerStatistics", "RSocketListener"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
+_NOTHING: Final = Exposed()
 _MAILBOX: Final = MailboxOptions(limit=20_000)
 
 
@@ -77,6 +79,7 @@ class RSocketListener(Listener):
         scheme: The scheme of its URI.
         endpoint: The endpoint to listen at.
         context: The TLS context, or `None` for no TLS.
+        exposed: The addresses that requests may name instead of tags.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class RSocketListener(Listener):
         scheme: str,
         endpoint: Endpoint,
         context: ssl.SSLContext | None = None,
+        exposed: Exposed = _NOTHING,
     ) -> None:
         self._node = node
         self._broker = broker
@@ -96,7 +100,7 @@ class RSocketListener(Listener):
         self._seldom = SeldomLogger(_logger, node.loop.time)
         self._acceptor = Acceptor(node, scheme, endpoint, context, options, self, self._seldom)
         self._unused = UnusedConnections(self._acceptor.places, options, node.loop.time)
-        self._shared = Shared(node.loop, options)
+        self._shared = Shared(node.loop, options, exposed)
         self._links: set[Link] = set()
         self._open = False
         self._requests = 0
@@ -116,6 +120,7 @@ class RSocketListener(Listener):
         """
         # The worker first: it is the parent of the connections' workers.
         self._address = await self._node.start(lambda: self._worker)
+        self._shared.listener = (self._address,)
         try:
             await self._acceptor.bind()
             if not self._node.has(self._address):

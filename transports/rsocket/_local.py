@@ -15,6 +15,8 @@ from ...protocol import (
     PayloadTooBig,
     ProtocolError,
     UnknownAddress,
+    WorkerFailed,
+    read_error_reply,
 )
 from ...protocol.rsocket import (
     ErrorCode,
@@ -135,7 +137,13 @@ class LocalRequests:
         exchange = self._answerable.get(message[0][1].value)
         if exchange is None:
             raise UnknownAddress(message[0][1], "no request waits for this answer")
-        exchange.answer(message.payload)
+        error = read_error_reply(message)
+        if error is None:
+            exchange.answer(message.payload)
+        elif error.certain:
+            exchange.fail(NotDelivered("the destination", error.reason))
+        else:
+            exchange.fail(WorkerFailed("the destination"))
 
     # --- requests of workers to the peer ------------------------------------------------------
 

@@ -134,24 +134,23 @@ def request_of(frames: list[Frame], form: Form | None, kind: int) -> Request:
 
     Args:
         frames: Its frames.
-        form: The form of its ADDRESS.
+        form: The form of its ADDRESS; `None` if it names a route.
         kind: The frame type of the request.
 
     Raises:
         ProtocolError: Its metadata cannot be read.
     """
-    if form is None:
-        raise AssertionError("a request is routed by its ADDRESS")
     metadata = b"".join(bytes(frame.metadata or b"") for frame in frames)
-    mime = COMPOSITE_MIME if form.composite else form.mime.decode()
+    data = b"".join(bytes(frame.data or b"") for frame in frames)
+    mime = COMPOSITE_MIME if form is None or form.composite else form.mime.decode()
     asked, _, wrapped, entries = unwrap_metadata(metadata, mime)
     if asked is None:
-        raise AssertionError("a request is routed by its ADDRESS")
+        return Request(data, None, entries, route=route_of(entries))
     if not wrapped and kind == FrameType.METADATA_PUSH:
         wrapped = metadata
     origin = UUID(bytes=asked.origin_route_id) if any(asked.origin_route_id) else None
     return Request(
-        b"".join(bytes(frame.data or b"") for frame in frames),
+        data,
         wrapped or None,
         entries,
         origin,

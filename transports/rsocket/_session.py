@@ -10,6 +10,7 @@ from ...actors.broker._exchange import CANCELED
 from ...actors.broker._instrument import part_of
 from ...actors.broker.table._leaving import CONNECTION_ENDS, CONNECTION_LOST, REGISTERED_ANEW
 from ...protocol import (
+    TAGS,
     Context,
     DeliveryError,
     Message,
@@ -47,6 +48,7 @@ from ._express import ExpressPath
 from ._gathered import Gathered
 from ._leases import Leases
 from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_id_of
+from ._named import NamedRequests, route_in
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 from ._tracing import RequestTracing, tracing_in
 
@@ -109,6 +111,7 @@ class Session:
         self._log: OriginInstrument | None = None if part is None else part.origin("")
         self._express = ExpressPath(link, self) if link.broker.options.express_path else None
         self._traces: RequestTracing | None = None
+        self._named: NamedRequests | None = None
         self.gathered = Gathered(link, link.shared.gathered)
         self._rejected = False
         self._service = ""
@@ -287,6 +290,9 @@ class Session:
         known = self._known.get(metadata)
         if known is None:
             known = self._read_ask(metadata)
+            if known is None:
+                self._send_named(exchange, metadata)
+                return
             tracing = self._tracing_of(metadata)
             if tracing is None and len(metadata) <= MAX_KNOWN_SIZE:
                 if len(self._known) >= MAX_KNOWN:
@@ -305,16 +311,19 @@ class Session:
             return None
         return tracing_in(metadata)
 
-    def _read_ask(self, metadata: bytes) -> tuple[Ask, Form, int | None]:
+    def _read_ask(self, metadata: bytes) -> tuple[Ask, Form, int | None] | None:
         """Find the ADDRESS in some metadata; return its query, its form and the trace id.
 
-        The trace id is `None` without an event log or without tracing metadata.
+        The trace id is `None` without an event log or without tracing metadata. Without an ADDRESS
+        the result is `None` if composite metadata may name a route.
 
         Raises:
             ProtocolError: There is no ADDRESS, or it is broken.
         """
         found = self._shape.find(metadata, 0, len(metadata), ADDRESS)
         if found is None:
+            if self._shape.composite:
+                return None
             raise BrokerFrameError("metadata", "the request has no ADDRESS")
         start, end, form = found
         traced = self._log is not None and form.composite
@@ -346,6 +355,30 @@ class Session:
         if onward:
             self._link.node.carry(self.message(exchange, onward))
 
+    def _send_named(self, exchange: StreamExchange, metadata: bytes) -> None:
+        """Send a request that names a route instead of tags.
+
+        Raises:
+            ProtocolError: There is neither an ADDRESS nor a route, or the route is broken.
+            DeliveryError: It cannot be routed.
+        """
+        named = route_in(metadata)
+        if named is None:
+            raise BrokerFrameError("metadata", "the request has no ADDRESS")
+        if len(named) == 1 and named[0].type == TAGS:
+            ask = self._link.broker.index.asked(named[0])
+            if self._log is not None:
+                self._log.received(exchange, exchange.kind, ask, None)
+            self._send(exchange, ask, self._tracing_of(metadata))
+            return
+        self.requests += 1
+        if self._log is not None:
+            self._log.unread(exchange, exchange.kind)
+        requests = self._named
+        if requests is None:
+            requests = self._named = NamedRequests(self._link)
+        requests.send(exchange, named)
+
     def message(self, exchange: StreamExchange, onward: Route) -> Message:
         """Return the message of a request, for the actors on the way to its destination."""
         back = self._link.return_route
@@ -367,7 +400,11 @@ class Session:
             metadata = gatherer.metadata
             if metadata is None:
                 raise BrokerFrameError("metadata", "the request has none")
-            ask, exchange.form, trace = self._read_ask(metadata)
+            known = self._read_ask(metadata)
+            if known is None:
+                self._send_named(exchange, metadata)
+                return
+            ask, exchange.form, trace = known
             if self._log is not None:
                 self._log.received(exchange, exchange.kind, ask, trace)
             self._send(exchange, ask, self._tracing_of(metadata))
@@ -460,7 +497,7 @@ class Session:
         self.leave()
         self.withdraw()  # requests of the read that ended the connection
         self.gathered.clear()
-        self._express = self._traces = None
+        self._express = self._traces = self._named = None
         del self._link
 
     def withdraw(self) -> None:

@@ -1,10 +1,12 @@
-"""The byte limits shared by the connections of one listener."""
+"""What the connections of one listener share: byte limits, and the exposed addresses."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
+from ...actors.access._exposed import Exposed
+from ...protocol import Route
 from ._byte_shares import ByteShares
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
@@ -15,21 +17,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Shared"]
 
+_NOTHING: Final = Exposed()
+
 
 class Shared:
-    """The bounds on the bytes that all connections of a listener hold.
+    """The bounds on the bytes that all connections of a listener hold, and the exposed addresses.
 
     Args:
         loop: The loop of the connections.
         options: The limits.
+        exposed: The addresses that requests may name.
 
     Attributes:
         unfinished: Bytes of unfinished frames.
         waiting: Bytes that wait for sockets, of the connections with a large backlog.
         gathered: Bytes of whole frames that no destination has taken yet.
+        exposed: The addresses that requests may name, and that they may go on to.
+        listener: The address of the listener's worker, once it has one.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, options: LinkOptions) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, options: LinkOptions, exposed: Exposed = _NOTHING
+    ) -> None:
+        self.exposed = exposed
+        self.listener: Route = ()
         self.unfinished = UnfinishedFrames(loop, options)
         self.waiting = ByteShares(options.max_pending_total, _waiting, loop.time)
         self.gathered = ByteShares(options.max_gathered_total, _gathered, loop.time)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from ...actors import Node
+from ...actors.access._exposed import Exposed
 from ...actors.broker import Broker
 from ...protocol import Address, LinkDown
 from ...protocol.options import check_value
@@ -67,7 +68,8 @@ class RSocketTransport(Transport):
 
         Args:
             uri: The URI to listen at; a port 0 takes a free one.
-            expose: Must be empty: only workers registered with the broker can be reached.
+            expose: The addresses that requests may name by a route, and with `Exposed` those
+                that they may go on to; destinations of the broker need not be exposed.
             **options: `broker`, the `Broker`; `options`, `LinkOptions`; `tls`, the encryption, as
                 for `tcp`, which the schemes with TLS need; and the options of the kind of socket.
                 `None` stands for the default.
@@ -92,8 +94,7 @@ class RSocketTransport(Transport):
         broker = options.pop("broker", None)
         if not isinstance(broker, Broker) or getattr(broker, "node", None) is not self.node:
             raise ValueError("an RSocket listener needs broker=, a Broker of the same node")
-        if expose:
-            raise ValueError("register workers with the broker instead of exposing them")
+        exposed = expose if isinstance(expose, Exposed) else Exposed(expose)
         limits = options.pop("options", None) or LinkOptions()
         tls = options.pop("tls", None)
         if tls is None and self.schemes[scheme]:
@@ -102,7 +103,7 @@ class RSocketTransport(Transport):
         context = None if tls is None else server_context(tls)
         if context is not None:  # the scheme of TLS, if there is one
             scheme = next((name for name, secure in self.schemes.items() if secure), scheme)
-        listener = RSocketListener(self.node, broker, limits, scheme, endpoint, context)
+        listener = RSocketListener(self.node, broker, limits, scheme, endpoint, context, exposed)
         await listener.open()
         self._listeners = [each for each in self._listeners if each.open_now]
         self._listeners.append(listener)

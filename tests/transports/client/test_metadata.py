@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from onward.actors.broker import Request
+from onward.protocol import route
 from onward.protocol.broker import (
     MIME_FORWARDING,
     AddressFrame,
@@ -28,6 +29,7 @@ from onward.transports.client._metadata import (
     Destination,
     address_metadata,
     request_of,
+    says_no_route,
     setup_metadata,
 )
 
@@ -109,6 +111,36 @@ def test_metadata_without_an_address_have_entries() -> None:
 )
 def test_metadata_that_are_broken_are_none(metadata: bytes) -> None:
     assert request_of(b"x", metadata) == Request(b"x")
+
+
+def test_a_route_is_an_entry_in_place_of_an_address() -> None:
+    named = route("1#10.0.0.7:4000 => echo")
+    entries = [("text/plain", b"note")]
+    metadata = address_metadata(named, ORIGIN.bytes, None, "say", entries, OPTIONS)
+    assert metadata == build_composite(
+        [
+            ("message/x.onward.route.v0", b"1#10.0.0.7:4000 => 0#echo"),
+            ("message/x.rsocket.routing.v0", b"\3say"),
+            *entries,
+        ]
+    )
+    assert not says_no_route(named)
+
+
+@pytest.mark.parametrize(
+    ("destination", "metadata", "error"),
+    [
+        (route("a" * 1024), None, ValueError),
+        ((), None, ValueError),
+        (route("echo"), b"x", ValueError),
+        (7, None, TypeError),
+    ],
+)
+def test_a_destination_that_cannot_be_written(
+    destination: Destination, metadata: bytes | None, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        address_metadata(destination, ORIGIN.bytes, metadata, "", (), OPTIONS)
 
 
 def test_a_setup_has_one_entry() -> None:

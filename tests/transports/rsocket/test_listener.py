@@ -206,8 +206,6 @@ async def test_what_it_is_told_wrong() -> None:
                 await node.listen(URI, broker=wrong)
         with pytest.raises(ValueError, match="of the same node"):
             await other.listen(URI, broker=broker)
-        with pytest.raises(ValueError, match="exposing"):
-            await node.listen(URI, broker=broker, expose=["echo"])
         text = r"'colour'; rsocket.tcp takes broker=, options=, tls=$"
         with pytest.raises(ValueError, match=text):
             await node.listen(URI, broker=broker, colour="blue")

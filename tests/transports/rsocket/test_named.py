@@ -1,0 +1,238 @@
+"""Requests that name a route instead of tags."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.actors import Node, Worker
+from onward.actors.broker import Broker, Handlers, Request
+from onward.protocol import Address, Message, UnknownAddress
+from onward.transports.client import RequestRejected, connect
+from tests.support.rsocket_peer import (
+    BROKER_FRAME,
+    FNF,
+    RR,
+    STREAM,
+    C,
+    F,
+    N,
+    Peer,
+    World,
+    address,
+    composite,
+    errors,
+    in_memory,
+    payload,
+    push,
+    request,
+    restamped,
+    world,
+)
+from tests.support.workers import Echo, Failing, Forwarder, Recorder
+
+ROUTE = b"message/x.onward.route.v0"
+REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
+
+
+def to(route: str | bytes) -> bytes:
+    """Return metadata that name a route."""
+    return composite((ROUTE, route.encode() if isinstance(route, str) else route))
+
+
+async def answered(peer: Peer, frame: bytes) -> tuple[int, str]:
+    """Send a request that is answered with an error."""
+    ((_, code, text),) = errors(await peer.ask(frame))
+    return code, text
+
+
+async def with_workers(w: World) -> Recorder:
+    recorder = Recorder()
+    await w.node.start(Echo, address="echo")
+    await w.node.start(Forwarder, address="relay")
+    await w.node.start(Failing, address="failing")
+    await w.node.start(lambda: recorder, address="recorder")
+    return recorder
+
+
+@pytest.mark.parametrize("route", ["echo", "0#echo", "relay => echo", "relay => 0#relay => echo"])
+@pytest.mark.parametrize("fragments", [False, True])
+@in_memory
+async def test_a_worker_is_asked_by_its_name(route: str, fragments: bool) -> None:
+    async with world(expose=("echo", "relay")) as w:
+        await with_workers(w)
+        requester = await w.requester()
+        asked = [request(RR, 1, to(route), b"data")]
+        if fragments:
+            asked = [request(RR, 1, to(route), b"da", flags=F), payload(1, b"ta")]
+        assert await requester.ask(*asked) == [payload(1, b"data", N | C)]
+        assert w.listener.statistics().refused == 0
+        await w.settled()
+
+
+@in_memory
+async def test_a_request_without_an_answer() -> None:
+    async with world(expose=("recorder",)) as w:
+        recorder = await with_workers(w)
+        requester = await w.requester()
+        sent = request(FNF, 1, to("recorder"), b"once"), push(to("recorder"))
+        assert await requester.ask(*sent) == []
+        assert recorder.payloads == [b"once", b""]
+        assert [each.return_route for each in recorder.messages] == [(), ()]
+        await w.settled()
+
+
+@pytest.mark.parametrize(
+    ("route", "code", "text"),
+    [
+        ("recorder", REJECTED, "not delivered: the destination (not exposed)"),
+        ("nobody", REJECTED, "not delivered: the destination (not exposed)"),
+        ("broker", REJECTED, "not delivered: the destination (not exposed)"),
+        ("1#10.0.0.9:1 => echo", REJECTED, "not delivered: the destination (not exposed)"),
+        ("relay => recorder", REJECTED, "not delivered: the destination (not exposed)"),
+        ("gone", REJECTED, "not delivered: the destination (no such worker)"),
+        ("failing", CANCELED, ""),
+        ("9#x", REJECTED, ""),
+        ("0#", INVALID, ""),
+        ("256#a", INVALID, ""),
+        ("", INVALID, ""),
+        (b"\xff", INVALID, "route: not UTF-8"),
+        ("a" * 1025, INVALID, "route: over 1024 bytes"),
+        (" => ".join("a" * 200), INVALID, ""),
+    ],
+)
+@in_memory
+async def test_a_route_that_is_refused(route: str | bytes, code: int, text: str) -> None:
+    async with world(expose=("echo", "relay", "gone", "failing", "9#x")) as w:
+        recorder = await with_workers(w)
+        requester = await w.requester()
+        got_code, got_text = await answered(requester, request(RR, 1, to(route), b"!fail"))
+        assert (got_code, recorder.messages) == (code, [])
+        assert text in got_text
+        assert "10.0.0.1" not in got_text
+        await w.settled()
+
+
+@in_memory
+async def test_nothing_is_exposed_by_default() -> None:
+    async with world() as w:
+        await with_workers(w)
+        requester = await w.requester()
+        code, _ = await answered(requester, request(RR, 1, to("echo")))
+        assert code == REJECTED
+        assert w.node.statistics().denied == 1
+        w.node.expose(w.listener.address, "echo")
+        assert await requester.ask(request(RR, 3, to("echo"), b"x")) == [payload(3, b"x", N | C)]
+        assert w.node.hide(w.listener.address, "echo")
+        code, _ = await answered(requester, request(RR, 5, to("echo")))
+        assert code == REJECTED
+        await w.settled()
+
+
+@in_memory
+async def test_where_a_message_may_go_on_to() -> None:
+    async with world(expose=("relay",), allow=("ec*",)) as w:
+        await with_workers(w)
+        requester = await w.requester()
+        sent = request(RR, 1, to("relay => echo"), b"x")
+        assert await requester.ask(sent) == [payload(1, b"x", N | C)]
+        code, _ = await answered(requester, request(RR, 3, to("relay => failing"), b"x"))
+        assert code == REJECTED
+        code, _ = await answered(requester, request(RR, 5, to("echo"), b"x"))
+        assert code == REJECTED
+        await w.settled()
+
+
+@in_memory
+async def test_a_stream_takes_no_route() -> None:
+    async with world(expose=("echo",)) as w:
+        await with_workers(w)
+        requester = await w.requester()
+        code, text = await answered(requester, request(STREAM, 1, to("echo"), n=1))
+        assert (code, "request/response and fire-and-forget only" in text) == (REJECTED, True)
+        await w.settled()
+
+
+@in_memory
+async def test_tags_as_a_route_are_an_address() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        sent = request(STREAM, 1, to("32#service=a"), b"x", n=3)
+        assert await requester.ask(sent) == []
+        assert await destination.received() == [restamped(sent, 2)]
+        assert await destination.ask(payload(2, b"1", N), payload(2, b"", C)) == []
+        assert await requester.received() == [payload(1, b"1", N), payload(1, b"", C)]
+        await w.settled()
+
+
+@in_memory
+async def test_handlers_get_a_request_by_a_route() -> None:
+    handlers = Handlers()
+    seen: list[Request] = []
+
+    @handlers.response
+    async def answer(request: Request) -> bytes:
+        seen.append(request)
+        return request.data
+
+    async with world(expose=("relay",), allow=("32#*",)) as w:
+        await with_workers(w)
+        w.broker.serve(handlers, service="h")
+        requester = await w.requester()
+        for stream, route in ((1, "32#service=h"), (3, "relay => 32#service=h")):
+            sent = request(RR, stream, to(route), b"x")
+            assert await requester.ask(sent) == [payload(stream, b"x", N | C)]
+        assert [(each.data, each.tags, each.origin) for each in seen] == [(b"x", (), None)] * 2
+        await w.settled()
+
+
+@in_memory
+async def test_an_address_frame_counts_and_not_the_route() -> None:
+    async with world(expose=("recorder",)) as w:
+        recorder = await with_workers(w)
+        requester, destination = await w.pair()
+        both = composite((ROUTE, b"recorder"), (BROKER_FRAME, address("a")))
+        assert await requester.ask(request(FNF, 1, both)) == []
+        assert len(await destination.received()) == 1
+        assert recorder.messages == []
+        await w.settled()
+
+
+@in_memory
+async def test_a_worker_that_never_answers_leaves_the_requester_to_cancel() -> None:
+    async with world(expose=("recorder",)) as w:
+        recorder = await with_workers(w)
+        requester = await w.requester()
+        assert await requester.ask(request(RR, 1, to("recorder"), b"x")) == []
+        requester.die()
+        await w.loop.idle()
+        with pytest.raises(UnknownAddress):
+            recorder.reply(recorder.messages[0], b"late")
+        await w.settled()
+
+
+class Blames(Worker):
+    """Answers with an error reply."""
+
+    def handle_message(self, message: Message) -> None:
+        self.node.answer_error(message, "out of stock")
+
+
+async def test_a_route_to_another_node() -> None:
+    async with Node("far", error_replies=True) as far:
+        await far.start(Echo, address="echo")
+        await far.start(Blames, address="blames")
+        listener = await far.listen(
+            "tcp://127.0.0.1:0", expose=["echo", "blames"], error_replies=True
+        )
+        where = listener.uri.removeprefix("tcp://")
+        async with Node("edge") as node:
+            broker = await Broker.attach(node)
+            edge = await node.listen(
+                "rsocket+tcp://127.0.0.1:0", broker=broker, expose=["1#*"], allow=["*"]
+            )
+            async with connect(edge.uri) as client:
+                route = (Address(1, where.encode()), Address(0, b"echo"))
+                assert (await client.request(route, b"hi")).data == b"hi"
+                blamed = (route[0], Address(0, b"blames"))
+                with pytest.raises(RequestRejected, match="out of stock"):
+                    await client.request(blamed, b"hi")
