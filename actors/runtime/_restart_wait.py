@@ -53,10 +53,9 @@ class RestartWait:
         self._timer = loop.call_later(seconds, self.end)
 
     def end(self) -> None:
-        """Restart the worker, if it waits."""
-        if self._timer is not None:
-            self.cancel()
-            self._restart()
+        """Restart the worker now."""
+        self.cancel()
+        self._restart()
 
     def cancel(self) -> None:
         """End the wait without a restart."""

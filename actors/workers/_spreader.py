@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -79,25 +80,25 @@ class Spreading(Worker):
         self._key = key
         self._next = 0
 
+    @abstractmethod
     def _places(self) -> int:
         """Return the number of places."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _owed(self, index: int) -> int:
         """Return the number of messages at a place that are not done."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _place_of(self, digest: int, count: int) -> int:
         """Return the place of a key, of which the digest is given."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _send_by(self, index: int, message: Message, *, waits: bool) -> None:
         """Pass a message on to a place, and wait for room there if it may.
 
         Raises:
             NotDelivered: The place did not accept it.
         """
-        raise NotImplementedError
 
     def _send_on(self, message: Message) -> None:
         """Pass a message on to the best place that accepts it."""

@@ -212,17 +212,15 @@ async def test_a_smaller_pool_finishes_what_waits() -> None:
 @virtual_time
 async def test_a_pool_made_smaller_while_a_worker_is_to_be_replaced() -> None:
     async with Node() as node:
-        pool = WorkerPool(Cook, 2, key=last_byte, supervision=Supervision(OnFailure.STOP))
-        await start(node, pool)
-        for place in (b"stop", b"x"):
-            node.send("pool", place)
-        for child in list(node.statistics().workers)[1:]:
-            node.send(child.address.value.decode(), b"fail")
-        await asyncio.sleep(1.5)
+        pool = await start(node, WorkerPool(Cook, 2, supervision=Supervision(OnFailure.STOP)))
+        for payload in (b"quick", b"fail"):
+            node.send("pool", payload)
+            await asyncio.sleep(0.1)
         pool.resize(1)
-        await asyncio.sleep(5)
+        await asyncio.sleep(2 * REPLACE_AFTER)
         counts = pool.statistics()
-        assert (counts.size, counts.running, counts.stopping) == (1, 1, 0)
+        assert (counts.running, counts.stopping, counts.replaced) == (1, 0, 0)
+        assert await ask(node) == 1
 
 
 @pytest.mark.parametrize("grow", [False, True])
