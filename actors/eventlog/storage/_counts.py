@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from ....protocol.eventlog import SegmentFooter
 
-__all__ = ["NOTHING", "Counts", "LogWriterStatistics", "SegmentProgress"]
+__all__ = ["Counts", "LogWriterStatistics", "SegmentProgress"]
 
 _HOPS, _FLOWS, _EVENTS = b"R", b"F", b"E"
-
-NOTHING: Final = SegmentFooter(0, 0, 0, 0, 0)
-"""The footer of a segment without records."""
 
 
 @dataclass(slots=True)
@@ -115,23 +111,20 @@ class SegmentProgress:
         self._count.lost_blocks += 1
         self._lose(kind, records)
 
-    def settle(self, kept: SegmentFooter) -> None:
-        """Count lost records from the final footer."""
-        self._settle({_HOPS: kept.hops, _FLOWS: kept.flows, _EVENTS: kept.events})
-
-    def give_up(self, *, all_of_it: bool) -> None:
-        """Count the block in doubt as lost, or all records of the segment."""
-        kept = dict.fromkeys(self._records, 0) if all_of_it else dict(self._records)
-        if self._in_doubt is not None and not all_of_it:
+    def lose_doubt(self) -> None:
+        """Count the block in doubt as lost."""
+        if self._in_doubt is not None:
             kind, records = self._in_doubt
-            kept[kind] -= records
-        self._settle(kept)
+            self._in_doubt = None
+            self._records[kind] -= records
+            self._lose(kind, records)
 
-    def _settle(self, kept: dict[bytes, int]) -> None:
+    def lose_all(self) -> None:
+        """Count all records of the segment as lost."""
         self._in_doubt = None
-        for kind, records in kept.items():
-            self._lose(kind, max(0, self._records[kind] - records))
-        self._records = kept
+        for kind, records in self._records.items():
+            self._lose(kind, records)
+            self._records[kind] = 0
 
     def _lose(self, kind: bytes, records: int) -> None:
         if kind == _HOPS:

@@ -13,12 +13,11 @@ import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from ....protocol import OnwardError
-from ....protocol.eventlog import SEALED, Recovered, SegmentFooter
+from ....protocol.eventlog import SEALED
 
 __all__ = [
     "Chunk",
@@ -27,7 +26,7 @@ __all__ = [
     "Files",
     "FsyncFailed",
     "LogInUse",
-    "complete",
+    "seal_late",
     "store",
     "sync",
 ]
@@ -277,49 +276,25 @@ def store(files: Files, path: Path, chunks: Sequence[Chunk]) -> None:
     files.fsync_folder(path.parent)
 
 
-def complete(
-    files: Files,
-    path: Path,
-    data: bytes,
-    recovered: Recovered,
-    *,
-    anew: bool,
-    last_seq: int = 0,
-    ended_us: int | None = None,
-) -> SegmentFooter:
-    """Cut an open segment to its whole blocks, and seal it.
+def seal_late(files: Files, path: Path, size: int, end: bytes, *, anew: bool) -> None:
+    """Cut a segment that was left open, and seal it.
 
     Args:
         files: The disk.
         path: The file.
-        data: Its content.
-        recovered: The result of `recover` for the content.
+        size: Its bytes that are kept.
+        end: The footer.
         anew: Whether to write it to a new file, as this one may not be on the disk.
-        last_seq: The last number in use, if it is higher than the last in the content.
-        ended_us: The end, if it is later than the last time in the content.
-
-    Returns:
-        Its footer.
 
     Raises:
         OSError: It failed; it may be tried again, with `anew` after `FsyncFailed`.
     """
-    footer = recovered.footer
-    end = b""
-    if not recovered.sealed:
-        footer = replace(
-            footer,
-            last_seq=max(footer.last_seq, last_seq),
-            ended_us=footer.ended_us if ended_us is None else ended_us,
-        )
-        end = footer.serialize()
     if anew:
-        store(files, path, [memoryview(data)[: recovered.valid], end])
+        store(files, path, [memoryview(files.read(path))[:size], end])
     else:
-        _cut(files, path, recovered.valid, end)
+        _cut(files, path, size, end)
     files.rename(path, path.with_suffix(SEALED).name)
     files.fsync_folder(path.parent)
-    return footer
 
 
 def _cut(files: Files, path: Path, size: int, end: bytes) -> None:

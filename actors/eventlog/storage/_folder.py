@@ -40,7 +40,7 @@ from ....protocol.eventlog import (
 from ..._log import shown
 from .._options import LogOptions
 from ._counts import Counts
-from ._files import FileInfo, Files, LogInUse, complete, store
+from ._files import FileInfo, Files, seal_late, store
 
 __all__ = ["LogFolder"]
 
@@ -111,8 +111,6 @@ class LogFolder:
         self._random = random
         self._lock: int | None = None
         self._identity_stored = False
-        self._alone = True
-        """Whether this run has held the folder since it chose the epoch."""
         self.settled = False
         """Whether the segments of earlier runs are sealed: see `settle`."""
         self._begun = False
@@ -129,9 +127,6 @@ class LogFolder:
     def open(self) -> None:
         """Open the folder, and choose identity and epoch; nothing is written: see `settle`.
 
-        If the disk has no space even for the folder or its lock, the folder is opened later:
-        `check` raises until then.
-
         Raises:
             LogInUse: Another process has it.
             EventLogError: There are no more epochs; the folder is released.
@@ -139,15 +134,10 @@ class LogFolder:
         """
         self.settled = self._identity_stored = self._begun = False
         self._notices.clear()
+        self._files.make_folder(self.path)
+        self._lock = self._files.lock(self.path / _LOCK)
         try:
-            self._files.make_folder(self.path)
-            self._lock = self._files.lock(self.path / _LOCK)
-        except OSError as error:
-            if not is_full(error):
-                raise
-        self._alone = self._lock is not None
-        try:
-            found = self._look()
+            found = self._files.list(self.path)
             self.log_id = self._identity(found)
             self.epoch = self._next_epoch(found)
             self._check_epoch(found)
@@ -159,15 +149,11 @@ class LogFolder:
         """Seal the segments that an earlier run left open, once.
 
         Raises:
-            LogInUse: Another process had the folder before it could be opened.
             OSError: It failed; it may be tried again.
         """
         if self.settled:
             return
         found = self._files.list(self.path)
-        if not self._alone and self._next_epoch(found) != self.epoch:
-            raise LogInUse(str(self.path))
-        self._alone = True
         if not self._identity_stored:
             self._store(_LOG, self.log_id)
             self._identity_stored = True
@@ -218,49 +204,15 @@ class LogFolder:
         text = self._files.read(self.path / _EPOCH)
         return _epoch_of(text) if text.endswith(_RUNNING) else None
 
-    @property
-    def held(self) -> bool:
-        """Whether this run holds the folder."""
-        return self._lock is not None
-
-    def _look(self) -> list[FileInfo]:
-        try:
-            return self._files.list(self.path)
-        except FileNotFoundError:
-            if self._lock is not None:
-                raise
-            return []
-
     def check(self) -> None:
-        """Check that the folder is still the one that was opened.
+        """Check that the folder is still the one that was opened, and not another log's.
 
         Raises:
-            FileNotFoundError: It was removed; see `restore`.
+            FileNotFoundError: It was removed; the log is in trouble until the next start.
             OSError: It cannot be checked.
         """
         if self._lock is None or not self._files.holds(self._lock, self.path / _LOCK):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
-
-    def restore(self) -> None:
-        """Make the folder again, with its identity, after it was removed.
-
-        Raises:
-            LogInUse: Another log is in its place.
-            OSError: It failed.
-        """
-        self.close()
-        self._files.make_folder(self.path)
-        self._lock = self._files.lock(self.path / _LOCK)
-        try:
-            names = {info.name for info in self._files.list(self.path)}
-            if _LOG in names and self._files.read(self.path / _LOG) != self.log_id:
-                raise LogInUse(str(self.path))
-            if self.settled:
-                self._store_epoch()
-                self._store(_LOG, self.log_id)
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Release the folder."""
@@ -364,7 +316,8 @@ class LogFolder:
                 self.set_aside(path, reason)
                 continue
             self._tell(name, segment[0], f"{counted(recovered.lost, 'byte')} cut")
-            complete(self._files, path, data, recovered, anew=True)
+            end = b"" if recovered.sealed else recovered.footer.serialize()
+            seal_late(self._files, path, recovered.valid, end, anew=True)
             self._count.recovered += 1
             self._count.recovered_lost_bytes += recovered.lost
             if recovered.lost:

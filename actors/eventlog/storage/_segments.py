@@ -2,9 +2,9 @@
 
 A segment is written as `.open` and sealed: footer, fsync, rename, fsync of the folder. When the
 disk fails, blocks are dropped up to the next segment. Before that one begins, the failed one is
-read again and recovered as at a start: cut to its whole blocks and sealed. Its footer has the last
-number in use, so that the log has no unrecorded gap. An empty segment stands for one that is wholly
-lost. After a failed fsync the content is written to a new file: see `_sealing`.
+cut to the blocks before the failure and sealed. Its footer has the last number in use, so that the
+log has no unrecorded gap. An empty segment stands for one that is wholly lost. After a failed fsync
+the content is written to a new file: see `_files`.
 
 After a failure the disk is not used for a while: segments begun in that time are dropped.
 """
@@ -24,13 +24,12 @@ from ....protocol.eventlog import (
     SegmentFooter,
     SegmentHeader,
     read_header,
-    recover,
     segment_name,
 )
 from ..._log import SeldomLogger
 from .._options import LogOptions
-from ._counts import NOTHING, Counts, SegmentProgress
-from ._files import Chunk, Files, FsyncFailed, LogInUse, complete, sync
+from ._counts import Counts, SegmentProgress
+from ._files import Chunk, Files, FsyncFailed, seal_late, sync
 from ._folder import LogFolder, is_full
 
 __all__ = ["Segments"]
@@ -48,7 +47,7 @@ class Segments:
         count: The counters.
         clock: Returns the time for retries, in seconds.
         sealed: Called with name and size of each sealed segment.
-        settled: Called when segments of earlier runs are sealed, or a file was set aside.
+        settled: Called when segments of earlier runs are sealed.
     """
 
     def __init__(
@@ -79,6 +78,8 @@ class Segments:
         self._doubted = False
         """Whether its content may be in memory only, and not on the disk."""
         self._size = 0
+        self._last_seq = 0
+        """The last number in the footer of the current segment, once it is written."""
         self._next_seq = 1
         """The first number of the next segment if none is missing."""
         self._retry_at: float | None = None
@@ -91,12 +92,9 @@ class Segments:
         """Begin the epoch; on a full disk, later.
 
         Raises:
-            LogInUse: Another process has the folder.
             OSError: The folder cannot be written, and not because the disk is full or fails.
         """
         try:
-            if not self._folder.held:
-                self._folder.restore()
             self._settle()
         except OSError as error:
             if not is_full(error):
@@ -123,11 +121,7 @@ class Segments:
             if first_seq > self._next_seq:
                 self._tell_gap(parsed, first_seq - 1)
             self._create(header, parsed)
-        except FileNotFoundError as error:
-            self._fail(error)
-            self._make_again()
-            return False
-        except (OSError, LogInUse) as error:
+        except OSError as error:
             self._fail(error)
             return False
         self._recovered_from_trouble()
@@ -157,8 +151,7 @@ class Segments:
             self._count.lost_blocks += 1
             return False
         except Exception:
-            # A defect: the content of the file is checked when it is read again.
-            self._let_go()
+            self._let_go()  # a defect
             raise
         self._written.keep()
         size = sum(map(len, chunks))
@@ -191,24 +184,26 @@ class Segments:
         """
         last_seq = 0 if footer is None else footer.last_seq
         try:
-            self._finish_last(last_seq, None if footer is None else footer.ended_us)
+            # A segment with later records than the footer has stays open for the next start.
+            if footer is not None and (self._header is None or last_seq >= self._header.first_seq):
+                self._finish_last(last_seq, footer.ended_us)
             if header is not None and last_seq >= self._next_seq:
                 self._have_folder()
                 self._tell_gap(read_header(header), last_seq)
-        except (OSError, LogInUse) as error:
+        except OSError as error:
             self._fail(error)
         if self._path is not None:
             # The next start recovers it. Records that may be lost count as lost: after a failed
             # fsync, all that no earlier fsync has written.
-            self._written.give_up(all_of_it=self._doubted and self._fsync != "block")
+            if self._doubted and self._fsync != "block":
+                self._written.lose_all()
+            self._written.lose_doubt()
         else:
             self._folder.end_epoch()
 
     # --- internals ------------------------------------------------------------------------
 
     def _have_folder(self) -> None:
-        if not self._folder.held:
-            self._folder.restore()
         self._folder.check()
         self._settle()
 
@@ -240,16 +235,15 @@ class Segments:
             return False
         data = self._written.footer(last_seq, ended_us).serialize()
         self._files.write(handle, [data])
-        self._size += len(data)
-        self._count.bytes += len(data)
+        self._last_seq = last_seq
         if self._fsync != "never":
             sync(self._files, handle)
         self._handle = None
         self._files.close(handle)
         self._files.rename(path, path.with_suffix(SEALED).name)
+        self._is_sealed(path, len(data), last_seq)
         if self._fsync != "never":
             self._files.fsync_folder(self._folder.path)
-        self._is_sealed(path, last_seq)
         return True
 
     def _now_open(self) -> tuple[Path, int, SegmentHeader]:
@@ -257,77 +251,46 @@ class Segments:
             raise AssertionError("no segment is open")
         return self._path, self._handle, self._header
 
-    def _is_sealed(self, path: Path, last_seq: int) -> None:
+    def _is_sealed(self, path: Path, end: int, last_seq: int) -> None:
         self._path = None
+        self._size += end
+        self._count.bytes += end
         self._next_seq = last_seq + 1
         self._count.segments += 1
         self._sealed(path.with_suffix(SEALED).name, self._size)
 
-    def _finish_last(self, last_seq: int, ended_us: int | None) -> None:
-        """Seal the segment before, if it failed or has no end."""
-        path, header = self._path, self._header
-        if path is None or header is None:
+    def _finish_last(self, last_seq: int, ended_us: int) -> None:
+        """Seal the segment before, if it failed or has no end.
+
+        The block on which the disk failed is cut off, and counts as lost.
+        """
+        path = self._path
+        if path is None:
             return
         self._let_go()
-        sealed = path.with_suffix(SEALED)
-        try:
-            data = self._files.read(path)
-        except FileNotFoundError:
-            self._finish_renamed(sealed, header)
-            return
-        recovered = recover(data)
-        if recovered.refused:
-            self._folder.set_aside(path, recovered.reason)
-            self._written.settle(NOTHING)
+        self._written.lose_doubt()
+        names = {info.name for info in self._files.list(self._folder.path)}
+        sealed = path.with_suffix(SEALED).name
+        if path.name in names and self._written:
+            footer = self._written.footer(last_seq, ended_us).serialize()
+            self._last_seq = last_seq
+            seal_late(self._files, path, self._size, footer, anew=self._doubted)
+            self._is_sealed(path, len(footer), last_seq)
+        elif sealed in names and path.name not in names:
+            # It was renamed all the same, with the last number of then.
+            self._files.fsync_folder(self._folder.path)
+            self._is_sealed(path, 0, self._last_seq)
+        else:
+            if path.name in names:
+                self._files.unlink(path)
+            self._written.lose_all()
             self._path = None
-            self._settled()
-            return
-        footer = recovered.footer
-        kept = footer.hops + footer.flows + footer.events
-        if recovered.header is None or not (recovered.sealed or kept):
-            self._files.unlink(path)
-            self._written.settle(NOTHING)
-            self._path = None
-            return
-        footer = complete(
-            self._files,
-            path,
-            data,
-            recovered,
-            anew=self._doubted,
-            last_seq=last_seq,
-            ended_us=ended_us,
-        )
-        self._written.settle(footer)
-        self._size = recovered.valid + (0 if recovered.sealed else len(footer.serialize()))
-        self._is_sealed(path, footer.last_seq)
-
-    def _finish_renamed(self, sealed: Path, header: SegmentHeader) -> None:
-        """Settle a segment without its open file, which was renamed or deleted."""
-        try:
-            recovered = recover(self._files.read(sealed))
-        except FileNotFoundError:
-            recovered = None
-        if recovered is None or recovered.header != header or not recovered.sealed:
-            self._written.settle(NOTHING)
-            self._path = None
-            return
-        self._files.fsync_folder(self._folder.path)
-        self._written.settle(recovered.footer)
-        self._is_sealed(sealed, recovered.footer.last_seq)
 
     def _tell_gap(self, header: SegmentHeader, last_seq: int) -> None:
         """Write an empty segment in place of one that was lost."""
         begun = replace(header, first_seq=self._next_seq)
         self._create(begun.serialize(), begun)
         self._seal(last_seq, header.started_us)
-
-    def _make_again(self) -> None:
-        """Make the folder again after it was removed."""
-        try:
-            self._folder.restore()
-        except (OSError, LogInUse) as error:
-            self._fail(error)
 
     # --- failures -------------------------------------------------------------------------
 
@@ -337,12 +300,12 @@ class Segments:
             with suppress(OSError):
                 self._files.close(handle)
 
-    def _fail(self, error: OSError | LogInUse) -> None:
+    def _fail(self, error: OSError) -> None:
         self._let_go()
         self._doubted = self._doubted or isinstance(error, FsyncFailed)
         self._count.errors += 1
         self._retry_at = self._clock() + self._retry_seconds
-        text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        text = error.strerror or str(error)
         if self.trouble is None:
             self._seldom.log(
                 logging.ERROR,

@@ -130,9 +130,8 @@ class LogWriter:
             raise RuntimeError("the log was opened before")
         self._folder.open()
         try:
-            if self._folder.held:
-                self._janitor.look()
-                self._janitor.clean()
+            self._janitor.look()
+            self._janitor.clean()
             self._segments.settle()
         except BaseException:
             self._folder.close()

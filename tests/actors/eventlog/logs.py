@@ -17,6 +17,7 @@ from onward.protocol.eventlog import (
     Hop,
     RouteEvent,
     Segment,
+    SegmentFooter,
     SegmentHeader,
     events_block,
     flows_block,
@@ -88,8 +89,7 @@ class Log:
     def open(self) -> None:
         self.folder.open()
         try:
-            if self.folder.held:
-                self.janitor.look()
+            self.janitor.look()
             self.segments.settle()
         except (OSError, LogInUse):
             self.folder.close()
@@ -121,7 +121,8 @@ class Log:
         self.janitor.clean()
 
     def close(self) -> None:
-        self.segments.close()
+        last = max([self.seq - 1, *(seq for _, seq in self.written)])
+        self.segments.close(None, SegmentFooter(0, 0, 0, last, STARTED + self.seq))
         self.folder.close()
 
 

@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from onward.protocol.eventlog import block
 from tests.actors.eventlog.logs import FOLDER, Log, options_of
 from tests.support.log_disk import SimulatedDisk, disk_full
 
@@ -244,18 +243,6 @@ def test_what_was_set_aside_is_deleted_when_it_is_too_old_even_the_newest() -> N
     log.janitor.clean()
     assert aside(disk) == []
     assert log.count.deleted_by_age == 2
-
-
-def test_a_file_that_is_set_aside_in_a_run_is_known_at_once() -> None:
-    disk = SimulatedDisk()
-    log = log_of(disk, max_bytes=1)
-    log.begin()
-    log.segments.write(b"X", (block(b"X", b"new"),), 0)
-    log.seq += 6
-    log.segment()
-    assert aside(disk) == []
-    assert (log.count.bad, log.count.deleted_by_bytes) == (1, 2)
-    assert len(names(disk)) == 1
 
 
 def test_files_that_are_only_called_alike_are_left_alone() -> None:

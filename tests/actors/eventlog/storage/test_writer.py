@@ -141,12 +141,16 @@ def test_each_run_has_an_epoch_of_its_own_and_one_identity(tmp_path: Path) -> No
     assert [segment.header.epoch for segment in sealed_in(tmp_path / "b")] == [1, 2, 3]
 
 
-def test_what_was_not_sealed_is_at_the_close(writer: LogWriter, tmp_path: Path) -> None:
+def test_what_was_not_sealed_is_left_to_the_next_start(writer: LogWriter, tmp_path: Path) -> None:
     loop = Loop(writer)
     loop.begin()
     loop.blocks()
     writer.close(PATIENCE)
     writer.close(PATIENCE)
+    assert sealed_in(tmp_path / "b") == []
+    again = LogWriter(LogOptions(tmp_path, "b"))
+    again.open()
+    again.close(PATIENCE)
     (segment,) = sealed_in(tmp_path / "b")
     assert segment.footer.last_seq == PER_SEGMENT
 
