@@ -72,7 +72,8 @@ _WITHOUT_TYPE: Final[tuple[tuple[re.Pattern[str], str, _Rewrite], ...]] = (
         _none,
     ),
     (
-        re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://"),
+        # Of another scheme, as of a user's own transport, it may be the name of a worker.
+        re.compile(r"^(?:https?|rsocket\+[a-z]+)://", re.IGNORECASE),
         "a URI is not an address, and there is no type for this scheme",
         _none,
     ),
