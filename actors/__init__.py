@@ -32,7 +32,7 @@ from .instruments._statistics import NodeStatistics, WorkerStatistics
 from .pykka._future import LoopFuture
 from .routing._dead_letters import DeadLetter, DeadLetters
 from .routing._pending import Pending
-from .routing._router import Rule
+from .routing._rules import Rule
 from .runtime._policy import (
     MailboxOptions,
     NodeLimits,

@@ -126,7 +126,7 @@ class BackgroundNode:
         if self._loop is None:
             raise RuntimeError(f"{self.node.name} has not been started")
         if self._loop.is_closed() or self._left_behind:
-            raise self.node.stopped_error()
+            raise self.node.parts.run_queue.stopped_error()
         work = asyncio.run_coroutine_threadsafe(function(*args, **named), self._loop)
         try:
             return work.result()
@@ -250,7 +250,7 @@ class BackgroundNode:
     def leave_behind(self) -> None:
         """Mark the node as stopped in a forked process, which does not have its thread."""
         self._left_behind = True
-        self.node.forked()
+        self.node.parts.workers.forked()
 
     def _run(self, loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
         asyncio.set_event_loop(loop)

@@ -26,7 +26,6 @@ from __future__ import annotations
 from typing import Final
 
 from ..protocol import InDoubt, NodeStopped, NotDelivered, OnwardError
-from .routing._dead_letters import EXPIRED
 
 __all__ = [
     "BadHandler",
@@ -154,7 +153,7 @@ class NodeNotStarted(NodeStopped):
 class Expired(NotDelivered):
     """The deadline passed before a worker took the message up, so it was not handled."""
 
-    reason = EXPIRED
+    reason = "expired"
 
 
 class Refused(NotDelivered):

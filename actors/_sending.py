@@ -21,11 +21,12 @@ from ..protocol import (
     counted,
 )
 from ._errors import RoutingLoop
-from .pykka._actor import Actor
+from .routing._given import as_route, check_payload
+from .routing._router import Router
+from .runtime._host import HostedActor
 
 if TYPE_CHECKING:
     from ._node import Node
-    from ._workers import Workers
     from .access._guard import OutboundGuard
     from .runtime._cell import Cell
 
@@ -40,7 +41,7 @@ COUNTED: Final = tuple(Context(hops=hops) for hops in range(MAX_ROUTE_LENGTH + 1
 """Contexts with only a count of hops; making one would take as long as half a hop."""
 
 
-class Sending(Actor):
+class Sending(HostedActor):
     """The sending methods of `Worker`.
 
     The source of each message is the worker's primary address and cannot be forged.
@@ -52,8 +53,22 @@ class Sending(Actor):
 
     node: Node
     address: Address
-    _cell: Cell | None
-    _out: Workers | OutboundGuard  # the node, or the guard of a controlled worker
+    _out: Router | OutboundGuard  # the router, or the guard of a controlled worker
+
+    def _use(self, node: Node, out: Router | OutboundGuard) -> None:
+        self.node = node
+        self._out = out
+
+    def _join(self, cell: Cell) -> None:
+        self._cell = cell
+        self.address = cell.addresses[0]
+
+    def _send_through(self, guard: OutboundGuard) -> None:
+        below = self._out
+        if isinstance(below, Router):
+            self._out = guard
+        else:
+            below.settle(guard)  # it checks already, or a traced message is in hand
 
     def forward(
         self, message: Message, own: Address | None = None, payload: bytes | None = None
@@ -81,7 +96,7 @@ class Sending(Actor):
         if payload is not None:
             self._pass_on_changed(message, payload, partial(self.forward, own=own))
             return
-        # Message.forward and Router.carry in one: this is the most frequent path, and the two
+        # Message.forward and Router.dispatch in one: this is the most frequent path, and the two
         # calls would be a fifth of it. Adding tuples is cheaper than unpacking them.
         onward, back, payload, _, context = message
         if type(payload) is not bytes:
@@ -94,10 +109,10 @@ class Sending(Actor):
                 self._look_at_length(message)
             back = (own or onward[0],) + back  # noqa: RUF005
             forwarded = _new(Message, (rest, back, payload, self.address, context))
-            node = self._out
-            target = node.table.get(rest[0])
+            out = self._out
+            target = out.table.get(rest[0])
             if target is None:
-                node.carry(forwarded)
+                out.dispatch(forwarded)
                 return
             queue = target.queue
             # A message with counted bytes has a context: see `Mailbox.load`.
@@ -117,7 +132,7 @@ class Sending(Actor):
         queue.append(forwarded)
         if not target.scheduled:
             target.scheduled = True
-            node.schedule(target)
+            out.schedule(target)
 
     def _pass_on_changed(
         self, message: Message, payload: bytes, pass_on: Callable[[Message], None]
@@ -126,7 +141,7 @@ class Sending(Actor):
         if type(payload) is not bytes:
             check_bytes(payload)  # not in the `try`, as this is a failure of the worker
         try:
-            self.node.check_payload(payload)
+            check_payload(payload, self.node.limits)
             # With a context, `forward` and `step` check if the payload's bytes must be counted.
             context = message[4] or COUNTED[0]
             pass_on(message._replace(payload=payload, context=context))
@@ -149,7 +164,7 @@ class Sending(Actor):
 
     def _look_at_length(self, message: Message) -> None:
         length = len(message[1])
-        instruments = self.node.instruments
+        instruments = self.node.parts.run_queue.instruments
         if instruments is not None:
             instruments.long_route(message)
         if length >= MAX_ROUTE_LENGTH:
@@ -188,7 +203,7 @@ class Sending(Actor):
         if type(payload) is not bytes:
             check_bytes(payload)
         try:
-            onward = (*self.node.route_of(route), *onward[1:])
+            onward = (*as_route(route), *onward[1:])
             if not onward:
                 raise EmptyRoute
             if len(onward) > MAX_ROUTE_LENGTH:
@@ -196,7 +211,7 @@ class Sending(Actor):
             if len(back) >= LONG_ROUTE:
                 self._look_at_length(message)
             back = (own or message[0][0], *back)
-            self._out.carry(_new(Message, (onward, back, payload, self.address, context)))
+            self._out.dispatch(_new(Message, (onward, back, payload, self.address, context)))
         except MailboxFull as full:
             self._hand_over_later(full, message)
         except OnwardError as error:
@@ -231,10 +246,10 @@ class Sending(Actor):
             if source is not None or context is not None:
                 context = self._count_hop(message)
             stepped = _new(Message, (rest, back, payload, self.address, context))
-            node = self._out
-            target = node.table.get(rest[0])
+            out = self._out
+            target = out.table.get(rest[0])
             if target is None:
-                node.carry_from(onward[0], stepped)
+                out.dispatch_from(onward[0], stepped)
                 return
             queue = target.queue
             if (
@@ -253,7 +268,7 @@ class Sending(Actor):
         queue.append(stepped)
         if not target.scheduled:
             target.scheduled = True
-            node.schedule(target)
+            out.schedule(target)
 
     def _count_hop(self, message: Message) -> Context | None:
         """Return the context of a message that is passed on without a trace, with its hops counted.
@@ -297,18 +312,18 @@ class Sending(Actor):
             context = _new(Context, (context[0], context[1], context[2], 0, None))
         answer = _new(Message, (back, (own or onward[0],), payload, self.address, context))
         if len(onward) > 1:
-            self.node.route_cut(message)
+            self.node.parts.undeliverable.route_cut(message)
         try:
             if not back:
                 raise EmptyRoute
             size = len(payload)
             if size > self.node.limits.payload:
-                self.node.check_payload(payload)
-            # `carry_answer`, as in `forward`.
-            node = self._out
-            target = node.table.get(back[0])
+                check_payload(payload, self.node.limits)
+            # `dispatch_answer`, as in `forward`.
+            out = self._out
+            target = out.table.get(back[0])
             if target is None:
-                node.carry_answer(answer)
+                out.dispatch_answer(answer)
                 return
             queue = target.queue
             if queue is None or len(queue) >= target.limit or size > target.heavy:
@@ -323,7 +338,7 @@ class Sending(Actor):
         queue.append(answer)
         if not target.scheduled:
             target.scheduled = True
-            node.schedule(target)
+            out.schedule(target)
 
     def send(
         self,
@@ -347,12 +362,12 @@ class Sending(Actor):
             DeliveryError: As `Node.route`.
         """
         node = self.node
-        back: Route = (self.address,) if return_route is None else node.route_of(return_route)
+        back: Route = (self.address,) if return_route is None else as_route(return_route)
         if type(payload) is not bytes or len(payload) > node.limits.payload:
-            node.check_payload(payload)
-        message = _new(Message, (node.route_of(route), back, payload, self.address, context))
+            check_payload(payload, node.limits)
+        message = _new(Message, (as_route(route), back, payload, self.address, context))
         # A given return route may be forged.
-        self._out.carry_from(self.address if return_route is None else None, message)
+        self._out.dispatch_from(self.address if return_route is None else None, message)
 
     async def send_wait(
         self,
@@ -364,10 +379,10 @@ class Sending(Actor):
     ) -> None:
         """Send a new message; wait for room where the mailbox's policy is to wait."""
         node = self.node
-        back: Route = (self.address,) if return_route is None else node.route_of(return_route)
-        node.check_payload(payload)
-        message = Message(node.route_of(route), back, payload, self.address, context)
-        await self._out.carry_wait(message, self.address if return_route is None else None)
+        back: Route = (self.address,) if return_route is None else as_route(return_route)
+        check_payload(payload, node.limits)
+        message = Message(as_route(route), back, payload, self.address, context)
+        await self._out.dispatch_wait(message, self.address if return_route is None else None)
 
     def route(self, message: Message) -> None:
         """Send a complete message; its source is set to this worker.
@@ -386,7 +401,7 @@ class Sending(Actor):
                 raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
             context = self._count_hop(message)
             routed = _new(Message, (onward, back, payload, self.address, context))
-            self._out.carry_from(None, routed)  # the sending address is unknown
+            self._out.dispatch_from(None, routed)  # the sending address is unknown
         except MailboxFull as full:
             self._hand_over_later(full, message)
         except OnwardError as error:
@@ -407,7 +422,7 @@ class Sending(Actor):
                 raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
             context = self._count_hop(message)
             routed = _new(Message, (onward, back, payload, self.address, context))
-            self._out.carry_from(None, routed)
+            self._out.dispatch_from(None, routed)
         except OnwardError as error:
             error.lost = message
             raise
@@ -421,4 +436,7 @@ class Sending(Actor):
         context: Context | None = None,
     ) -> Coroutine[Any, Any, Message]:
         """Send a message and await the answer. See `Node.request`."""
-        return self._out.request_from(self.address, route, payload, timeout, context)
+        out, requests = self._out, self.node.parts.requests
+        if isinstance(out, Router):
+            return requests.request(self.address, route, payload, timeout, context)
+        return out.request(requests, self.address, route, payload, timeout, context)

@@ -16,7 +16,7 @@ from ..protocol.payloads import CBOR, Codec, PayloadError
 from ._errors import YIELDS, BadHandler
 from ._values import Read, load_msgspec, reader, writer
 from ._worker import Worker
-from .routing._undeliverable import reason_text
+from .runtime._lost import reason_text
 from .runtime._thread import is_coroutine
 
 if TYPE_CHECKING:

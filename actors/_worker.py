@@ -14,18 +14,16 @@ from ._background import default_node
 from ._errors import YIELDS, BadHandler
 from ._sending import Sending
 from .pykka._future import LoopFuture
-from .pykka._inbox import Identity, Inbox, identity
-from .runtime._cell import Cell, Factory
+from .pykka._inbox import Inbox, identity
 from .runtime._lifecycle import Stop
 from .runtime._policy import MailboxOptions, Supervision
 from .runtime._timer import Timer
 
 if TYPE_CHECKING:
-    import asyncio
     from threading import Event
 
     from .access._guard import AccessLike
-    from .runtime._room import Room
+    from .runtime._cell import Cell, Factory
 
 __all__ = ["ThreadWorker", "Worker"]
 
@@ -67,15 +65,6 @@ class Worker(Sending):
         BadHandler: When a class is defined: one of these methods yields.
     """
 
-    _cell: Cell | None = None
-    _identity: Identity | None = None
-    leaves_node: ClassVar[bool] = False
-    notices_end: ClassVar[bool] = False
-    stops_last: ClassVar[bool] = False
-    has_flows: ClassVar[bool] = True
-    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions()
-    _needs_thread: ClassVar[bool] = False
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in _HOOKS:
@@ -87,12 +76,6 @@ class Worker(Sending):
         # Pykka makes a URN, an inbox, an event and a ref here; see `pykka._inbox`.
         pass
 
-    def _join(self, cell: Cell) -> None:
-        self._cell = cell
-        self.node = cell.node
-        self.address = cell.addresses[0]
-        self._out = cell.node.sender_for(cell)
-
     @property
     def _placed(self) -> Cell:
         if self._cell is None:
@@ -101,19 +84,6 @@ class Worker(Sending):
 
     def _has_start(self) -> bool:
         return type(self).on_start is not Worker.on_start
-
-    def _wait_for_room(self, room: Room) -> bool:
-        """Keep a message that came over this link until there is room, if this is a link."""
-        del room
-        return False
-
-    def _until_moved(self, room: Room) -> asyncio.Future[None] | None:
-        """Return a future for the end of a message's wait, if this link has stopped reading."""
-        del room
-        return None
-
-    def _inside_shrunk(self, size: int) -> None:
-        """Handle a decrease of the waiting bytes that came over this link."""
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -157,7 +127,8 @@ class Worker(Sending):
         access: AccessLike | None = None,
     ) -> Address:
         """Spawn a child, a worker that stops before this one does. See `Node.spawn`."""
-        return self.node.spawn_child(self._placed, factory, address, mailbox, supervision, access)
+        workers, cell = self.node.parts.workers, self._placed
+        return workers.spawn(factory, address, mailbox, supervision, access, cell)
 
     def start_child(
         self,
@@ -169,7 +140,8 @@ class Worker(Sending):
         access: AccessLike | None = None,
     ) -> Coroutine[Any, Any, Address]:
         """Spawn a child and await its `on_start`. See `Node.start`."""
-        return self.node.start_child(self._placed, factory, address, mailbox, supervision, access)
+        workers, cell = self.node.parts.workers, self._placed
+        return workers.start(factory, address, mailbox, supervision, access, cell)
 
     def after(self, seconds: float, action: Callable[[], object]) -> Timer:
         """Schedule an action to run once, in a turn of this worker.
@@ -236,7 +208,7 @@ class Worker(Sending):
         return LoopFuture()
 
     def _start_actor_loop(self) -> None:
-        default_node().adopt(self)
+        default_node().parts.workers.adopt(self)
 
 
 class ThreadWorker(Worker):

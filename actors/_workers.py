@@ -2,128 +2,100 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from ..protocol import (
     Address,
-    AddressInUse,
     AddressLike,
+    Message,
+    OnwardError,
     WorkerStopped,
     address as address_of,
 )
 from ..protocol.options import check_value
-from ._errors import LimitReached
-from .access._guard import AccessLike, WorkerAccess
+from .access._guard import AccessLike
+from .access._guards import Guards
 from .instruments._statistics import NodeStatistics
 from .pykka._inbox import join_inbox, leave_behind
-from .routing._guarding import Guarding
+from .routing._requests import Requests
 from .runtime import _lifecycle as lifecycle
 from .runtime._cell import Cell, Factory
-from .runtime._policy import MailboxOptions, NodeLimits, OnFailure, Supervision
+from .runtime._host import Host, HostedActor
+from .runtime._policy import MailboxOptions, OnFailure, Supervision
 from .runtime._run_queue import Phase
 from .runtime._state import NEW, RUNNING, STOPPED, STOPPING
 
 if TYPE_CHECKING:
-    import pykka
-
     from ._node import Node
-    from ._worker import Worker
 
 __all__ = ["Workers"]
 
 _MAILBOX: Final = MailboxOptions()
-_SUPERVISION: Final = Supervision()
 _LIKE_PYKKA: Final = Supervision(OnFailure.STOP)
 
 
-class Workers(Guarding):
-    """A router with workers. `Node` is the only class derived from it.
+class Workers(Host):
+    """The workers of a node, and the host of their cells.
 
     Args:
-        name: The name of the node.
-        limits: The limits of the node.
-        clock: The clock of dead letters, in seconds; the loop's clock by default.
+        node: The node, for its workers to know.
+        guards: The guards of the node, with its router.
+        requests: The requests of the node, for the statistics.
     """
 
-    def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
-        super().__init__(name, limits, clock)
+    __slots__ = (
+        "_guards",
+        "_losses",
+        "_node",
+        "_requests",
+        "_retired",
+        "_router",
+        "_run_queue",
+        "_table",
+        "_undeliverable",
+        "_watches",
+    )
+
+    def __init__(self, node: Node, guards: Guards, requests: Requests) -> None:
+        self._node: Final = node
+        self._guards: Final = guards
+        self._requests: Final = requests
+        self._router: Final = guards.router
+        self._run_queue: Final = guards.router.run_queue
+        self._table: Final = guards.router.addresses
+        self._undeliverable: Final = guards.router.undeliverable
         # The sums of `_counts` of the stopped workers, and the number of workers not stopped.
         self._retired = [0, 0, 0, 0, 0, 0]
         self._watches: dict[Cell, int] = {}
         self._losses: dict[Cell, list[Callable[[], object]]] = {}
 
+    # --- spawning ---------------------------------------------------------------------
+
     def spawn(
         self,
         factory: Factory,
-        *,
-        address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: MailboxOptions | None = None,
-        supervision: Supervision = _SUPERVISION,
-        access: AccessLike | None = None,
+        address: AddressLike | Iterable[AddressLike] | None,
+        mailbox: MailboxOptions | None,
+        supervision: Supervision,
+        access: AccessLike | None,
+        parent: Cell | None = None,
     ) -> Address:
-        """Make a worker and register it; `on_start` is its first turn.
-
-        Args:
-            factory: The function that makes the worker: a class, a partial, a lambda. It is
-                called at once on this thread, and again for a restart.
-            address: Its address or addresses, the primary one first; all are registered or
-                none. By default one of 32 random hexadecimal digits.
-            mailbox: The limits and the overflow policy of its mailbox; by default
-                `Worker.default_mailbox` of its class.
-            supervision: The policy after a failure.
-            access: The access controls, for all its addresses or for each named one. Messages
-                sent from an address without a name pass the control of the primary one. `None`
-                permits all messages.
-
-        Returns:
-            Its primary address.
-
-        Raises:
-            AddressInUse: Another worker has one of the addresses.
-            LimitReached: The node has as many addresses as it may.
-            NodeStopped: The node has not started, or is stopping.
-        """
-        return self._spawn(factory, address, mailbox, supervision, None, access).address
+        """Make a worker and register it; see `Node.spawn` and `Worker.spawn`."""
+        return self._spawn(factory, address, mailbox, supervision, access, parent).address
 
     async def start(
         self,
         factory: Factory,
-        *,
-        address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: MailboxOptions | None = None,
-        supervision: Supervision = _SUPERVISION,
-        access: AccessLike | None = None,
+        address: AddressLike | Iterable[AddressLike] | None,
+        mailbox: MailboxOptions | None,
+        supervision: Supervision,
+        access: AccessLike | None,
+        parent: Cell | None = None,
     ) -> Address:
         """Spawn a worker and wait until it has started; raise any error of `on_start`."""
-        work = self._start(factory, address, mailbox, supervision, None, access)
-        return await self._on_loop(work)
-
-    def spawn_child(
-        self,
-        parent: Cell,
-        factory: Factory,
-        address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: MailboxOptions | None,
-        supervision: Supervision,
-        access: AccessLike | None,
-    ) -> Address:
-        """Spawn a child of a worker; see `Worker.spawn`."""
-        return self._spawn(factory, address, mailbox, supervision, parent, access).address
-
-    async def start_child(
-        self,
-        parent: Cell,
-        factory: Factory,
-        address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: MailboxOptions | None,
-        supervision: Supervision,
-        access: AccessLike | None,
-    ) -> Address:
-        """Spawn a child of a worker and wait until it has started; see `Worker.start_child`."""
-        work = self._start(factory, address, mailbox, supervision, parent, access)
-        return await self._on_loop(work)
+        work = self._start(factory, address, mailbox, supervision, access, parent)
+        return await self._run_queue.on_loop(work)
 
     async def _start(
         self,
@@ -131,18 +103,19 @@ class Workers(Guarding):
         address: AddressLike | Iterable[AddressLike] | None,
         mailbox: MailboxOptions | None,
         supervision: Supervision,
-        parent: Cell | None,
         access: AccessLike | None,
+        parent: Cell | None,
     ) -> Address:
-        cell = self._spawn(factory, address, mailbox, supervision, parent, access)
+        cell = self._spawn(factory, address, mailbox, supervision, access, parent)
         if cell.state == NEW:
-            cell.started = self.loop.create_future()
+            cell.started = self._run_queue.loop.create_future()
             await cell.started
         return cell.address
 
-    def adopt(self, worker: Worker) -> None:
+    def adopt(self, worker: HostedActor) -> None:
         """Run a worker that was started as in Pykka."""
-        cell = Cell(cast("Node", self), (self.random_address(),), None, _MAILBOX, _LIKE_PYKKA, None)
+        own = (self._table.random_address(),)
+        cell = Cell(self._run_queue, self, own, None, _MAILBOX, _LIKE_PYKKA, None)
         cell.registered = True
         self._admit(cell, worker)
 
@@ -152,8 +125,8 @@ class Workers(Guarding):
         address: AddressLike | Iterable[AddressLike] | None,
         mailbox: MailboxOptions | None,
         supervision: Supervision,
-        parent: Cell | None,
         access: AccessLike | None,
+        parent: Cell | None,
     ) -> Cell:
         if mailbox is not None:
             check_value("mailbox", mailbox, MailboxOptions)
@@ -161,38 +134,38 @@ class Workers(Guarding):
         addresses = self._addresses(address)
         if parent is not None and parent.state >= STOPPING:
             raise WorkerStopped(parent.address)
-        self._check_free(addresses)
+        self._table.check_free(addresses)
         given = mailbox or _MAILBOX
-        cell = Cell(cast("Node", self), addresses, factory, given, supervision, parent)
+        cell = Cell(self._run_queue, self, addresses, factory, given, supervision, parent)
         if access is None:
             self._admit(cell, self._made(cell, factory, mailbox))
             return cell
-        self._guarded[cell] = WorkerAccess(self, cell, access)
+        self._guards.add(cell, access)
         try:
             self._admit(cell, self._made(cell, factory, mailbox))
         except BaseException:
-            del self._guarded[cell]
+            self._guards.forget(cell)
             raise
         return cell
 
     @staticmethod
-    def _made(cell: Cell, factory: Factory, mailbox: MailboxOptions | None) -> Worker:
+    def _made(cell: Cell, factory: Factory, mailbox: MailboxOptions | None) -> HostedActor:
         worker = factory()
         if mailbox is None:
             cell.take_mailbox(worker.default_mailbox)
         return worker
 
-    def _admit(self, cell: Cell, worker: Worker) -> None:
-        if self.phase is not Phase.OPEN:
-            raise self.stopped_error()
+    def _admit(self, cell: Cell, worker: HostedActor) -> None:
+        if self._run_queue.phase is not Phase.OPEN:
+            raise self._run_queue.stopped_error()
         lifecycle.bind(cell, worker)
         has_start = worker._has_start()
         cell.state = NEW if has_start else RUNNING
         cell.scheduled = has_start
-        with self.lock:
-            self._check_free(cell.addresses)
+        with self._table.lock:
+            self._table.check_free(cell.addresses)
             for each in cell.addresses:
-                self.table[each] = self._target(cell, each)
+                self._table.targets[each] = self._guards.target(cell, each)
             self._retired[-1] += 1
         if cell.parent is not None:
             if cell.parent.children is None:
@@ -200,18 +173,11 @@ class Workers(Guarding):
             cell.parent.children[cell] = None
         join_inbox(worker, cell)
         if has_start:
-            self.schedule(cell)
-
-    def _check_free(self, addresses: tuple[Address, ...]) -> None:
-        for each in addresses:
-            if each in self.table:
-                raise AddressInUse(each)
-        if len(self.table) + len(addresses) > self.limits.addresses:
-            raise LimitReached("addresses", self.limits.addresses)
+            self._run_queue.schedule(cell)
 
     def _addresses(self, given: AddressLike | Iterable[AddressLike] | None) -> tuple[Address, ...]:
         if given is None:
-            return (self.random_address(),)
+            return (self._table.random_address(),)
         if isinstance(given, Address | str | bytes):
             return (address_of(given),)
         addresses = tuple(dict.fromkeys(map(address_of, given)))
@@ -220,77 +186,80 @@ class Workers(Guarding):
         return addresses
 
     def add_address(self, owner: AddressLike, extra: AddressLike) -> None:
-        """Add an address to a worker.
-
-        Args:
-            owner: An address of the worker.
-            extra: The new address.
-
-        Raises:
-            UnknownAddress: There is no such worker.
-            AddressInUse: A worker has the new address already.
-            LimitReached: The node has as many addresses as it may.
-
-        Access controls of the whole worker apply to the new address too.
-        """
+        """Add an address to a worker; see `Node.add_address`."""
         added = address_of(extra)
-        with self.lock:
-            cell = self._cell(owner)
-            self._check_free((added,))
+        table = self._table
+        with table.lock:
+            cell = table.cell(owner)
+            table.check_free((added,))
             cell.addresses = (*cell.addresses, added)
-            self.table[added] = self._target(cell, added)
+            table.targets[added] = self._guards.target(cell, added)
 
     def remove_address(self, extra: AddressLike) -> None:
-        """Remove an address from its worker.
-
-        Raises:
-            UnknownAddress: No worker has the address.
-            ValueError: It is the primary address.
-        """
+        """Remove an address from its worker; see `Node.remove_address`."""
         removed = address_of(extra)
-        with self.lock:
-            cell = self._cell(removed)
+        table = self._table
+        with table.lock:
+            cell = table.cell(removed)
             if removed == cell.address:
                 raise ValueError(f"{removed} is the primary address of {cell}")
             cell.addresses = tuple(each for each in cell.addresses if each != removed)
-            del self.table[removed]
-            self._exposures.forget(removed)
+            del table.targets[removed]
+            self._guards.exposures.forget(removed)
 
-    def has(self, address: AddressLike) -> bool:
-        """Whether a worker or a waiting request has the address."""
-        return address_of(address) in self.table
+    # --- the host of cells --------------------------------------------------------------
 
-    def idle(self, address: Address) -> Cell | None:
-        """Return the cell of a worker, if it is running and has no waiting messages.
+    def join(self, cell: Cell, worker: HostedActor) -> None:
+        """Give a new instance of a worker its node and its address."""
+        worker._use(self._node, self._guards.sender_for(cell) or self._router)
+        worker._join(cell)
 
-        Code on the loop's thread, outside of turns, may then do the worker's work for a message
-        at once, without passing other messages.
-        """
-        cell = self.table.get(address)
-        if isinstance(cell, Cell) and cell.state == RUNNING and not cell.scheduled:
-            return cell
-        return None
+    def abandon(self) -> None:
+        """Count a worker that did not stop in time, or could not."""
+        self._undeliverable.dead_letters.abandoned += 1
 
-    def is_ephemeral(self, address: Address) -> bool:
-        """Whether the address belongs to a waiting request."""
-        return address in self._requests
+    def lose(self, message: Message, error: OnwardError) -> None:
+        """Make a message a dead letter, and report the error to its sender."""
+        self._undeliverable.lose(message, error)
+
+    def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
+        """Make a message a dead letter."""
+        self._undeliverable.dead_letter(message, reason)
+
+    def return_to_sender(
+        self, message: Message | None, error: OnwardError, own: tuple[Address, ...]
+    ) -> bool:
+        """Lose the message of an error that a worker has raised, and report it to its sender."""
+        return self._undeliverable.return_to_sender(message, error, own)
+
+    def link_of(self, message: Message) -> Cell | None:
+        """Return the link that a message came over, if it came over one."""
+        return self._table.link_of(message)
+
+    def share_of(self, message: Message) -> Cell | None:
+        """Return the link that a waiting message counts for, if it came over one."""
+        return self._table.share_of(message)
+
+    def forget(self, cell: Cell) -> None:
+        """Remove a stopped worker from the table and keep its counts."""
+        with self._table.lock:
+            for each in cell.addresses:
+                self._table.targets.pop(each, None)  # no error, as the rest must be done
+            self._watches.pop(cell, None)
+            self._losses.pop(cell, None)
+            self._retired[-1] -= 1
+            for index, count in enumerate(_counts(cell)):
+                self._retired[index] += count
+            self._guards.forget(cell)
+        instruments = self._run_queue.instruments
+        if instruments is not None:
+            instruments.worker_stopped(cell.worker)
+
+    # --- watches ------------------------------------------------------------------------
 
     def watch(self, address: AddressLike, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function once, on the loop, when a worker has stopped. Call it on the loop.
-
-        A restart is no stop, as the address stays.
-
-        Args:
-            address: Any address of the worker.
-            callback: The function; its exceptions are logged by the loop.
-
-        Returns:
-            A function that ends the watch.
-
-        Raises:
-            UnknownAddress: There is no such worker.
-        """
-        cell = self._cell(address)
+        """Call a function once, on the loop, when a worker has stopped; see `Node.watch`."""
+        cell = self._table.cell(address)
         done = cell.when_done()
 
         def stopped(_: object) -> None:
@@ -325,7 +294,7 @@ class Workers(Guarding):
         Raises:
             UnknownAddress: There is no such worker.
         """
-        hooks = self._losses.setdefault(self._cell(address), [])
+        hooks = self._losses.setdefault(self._table.cell(address), [])
         hooks.append(callback)
 
         def unwatch() -> None:
@@ -336,58 +305,32 @@ class Workers(Guarding):
 
     def tell_loss(self, address: Address) -> None:
         """Call the callbacks for a lost connection of a link. For links."""
-        cell = self._cell_at(address)
+        cell = self._table.cell_at(address)
         for callback in tuple(self._losses.get(cell, ())) if cell is not None else ():
             callback()
 
     def is_watched(self, address: AddressLike) -> bool:
         """Whether a callback waits for the end of a worker."""
-        return self._cell(address) in self._watches
+        return self._table.cell(address) in self._watches
 
-    def ref(self, address: AddressLike) -> pykka.ActorRef[Any]:
-        """Return Pykka's reference to a worker, for `tell`, `ask` and proxies.
+    # --- the end of the loop, or of the process ----------------------------------------
 
-        Raises:
-            UnknownAddress: There is no such worker.
-        """
-        return self._cell(address).worker.actor_ref
-
-    def forget(self, cell: Cell) -> None:
-        """Remove a stopped worker from the table and keep its counts."""
-        with self.lock:
-            for each in cell.addresses:
-                self.table.pop(each, None)  # no error, as the rest must be done
-            self._guarded.pop(cell, None)
-            self._checked.pop(cell, None)
-            self._watches.pop(cell, None)
-            self._losses.pop(cell, None)
-            self._retired[-1] -= 1
-            for index, count in enumerate(_counts(cell)):
-                self._retired[index] += count
-            for each in cell.addresses:
-                self._exposures.forget(each)
-        instruments = self.instruments
-        if instruments is not None:
-            instruments.worker_stopped(cell.worker)
-
-    def _give_up_all(self) -> None:
-        for cell in self._cells():
+    def give_up_all(self) -> None:
+        """Close every worker, and lose what waits, because the loop was closed."""
+        for cell in self._table.cells():
             try:
                 cell.give_up()
             except Exception as error:  # noqa: BLE001 - the others must be given up too
-                self.fault("giving up a worker", error)
-        self._rules.pending.close()
+                self._run_queue.fault("giving up a worker", error)
+        self._router.pending.close()
 
     def forked(self) -> None:
         """Drop all workers without dead letters in a forked process; they run on in its parent."""
-        super().forked()
-        # Another thread may have held a lock when the process was forked.
-        self.lock = threading.RLock()
-        self.dead_letters.forked()
-        self._rules.pending.forked()
-        cells, self.table = self._cells(), {}
+        self._run_queue.forked()
+        self._undeliverable.dead_letters.forked()
+        self._router.pending.forked()
         self._retired[-1] = 0
-        for cell in cells:
+        for cell in self._table.forked():
             cell.state = STOPPED
             cell.queue = None
             leave_behind(cell.worker)
@@ -395,33 +338,31 @@ class Workers(Guarding):
     # --- statistics -------------------------------------------------------------------
 
     def statistics(self, *, workers: bool = True) -> NodeStatistics:
-        """Return the counters of the node. Safe from any thread.
-
-        Args:
-            workers: Whether each worker's own statistics are included.
-        """
-        cells = self._cells()
+        """Return the counters of the node; see `Node.statistics`."""
+        dead_letters = self._undeliverable.dead_letters
+        error_replies = self._undeliverable.error_replies
+        cells = self._table.cells()
         totals = [
             sum(column) for column in zip(self._retired[:-1], *map(_counts, cells), strict=True)
         ]
-        by_reason = self.dead_letters.by_reason
+        by_reason = dead_letters.by_reason
         return NodeStatistics(
-            name=self.name,
+            name=self._run_queue.name,
             worker_count=self._retired[-1],
             requests=self._requests.count,
-            pending=len(self._rules.pending),
+            pending=len(self._router.pending),
             handled=totals[0],
             failed=totals[1],
             refused=totals[2],
             dropped=totals[3],
             restarts=totals[4],
-            abandoned=self.dead_letters.abandoned,
+            abandoned=dead_letters.abandoned,
             dead_letters=sum(by_reason.values()),
             dead_letter_reasons=by_reason,
-            denied=self.dead_letters.denied,
-            error_replies=self.error_replies.sent,
-            error_replies_dropped=self.error_replies.dropped,
-            routes_cut=self.dead_letters.routes_cut,
+            denied=dead_letters.denied,
+            error_replies=error_replies.sent,
+            error_replies_dropped=error_replies.dropped,
+            routes_cut=dead_letters.routes_cut,
             workers=tuple(cell.statistics() for cell in cells) if workers else (),
         )
 

@@ -48,6 +48,7 @@ from onward.actors.broker.table._route import BrokerRoute
 from onward.actors.broker.table._selector import Ask
 from onward.actors.eventlog import LogOptions, LogWriter, Recorder
 from onward.actors.eventlog.recording._messages import codes_of
+from onward.actors.routing._given import as_route
 from onward.protocol import Address, Message
 from onward.protocol.eventlog import HOP, Kind, LogMark, Outcome, sampled, threshold_of
 from onward.protocol.rsocket import FrameType
@@ -175,7 +176,7 @@ async def decision(recorder: Recorder, count: int) -> float:
     """Send messages with a log and without, in turn; return the difference in nanoseconds."""
     more: list[float] = []
     async with Silent("bench") as node:
-        route, payload = node.route_of("sleeper"), b"x" * 64
+        route, payload = as_route("sleeper"), b"x" * 64
 
         def sent(count: int) -> None:
             send = node.send

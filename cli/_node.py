@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from ..actors import DeadLetter, DiagnosticsOptions, Node, Worker
+from ..actors.routing._router import from_code
 from ..actors.services import ManagementService
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError, counted
@@ -57,7 +58,7 @@ class Echo(Worker):
         """Reply, if there is a return route."""
         self._tell(f"{self.address}  {describe_message(message)}")
         if message.return_route:
-            self.node.deliver(message.reply(message.payload))
+            self.node.parts.router.dispatch_or_lose(from_code(message.reply(message.payload)))
         else:
             self.node.dead_letter(message, EmptyRoute())
 
@@ -73,7 +74,7 @@ class Forward(Worker):
         """Pass a message on. It comes from outside, so a bad one is no failure of the worker."""
         self._tell(f"{self.address}  {describe_message(message)}")
         try:
-            self.node.deliver(message.forward())
+            self.node.parts.router.dispatch_or_lose(from_code(message.forward()))
         except OnwardError as error:
             self.node.dead_letter(message, error)
 

@@ -29,7 +29,7 @@ from onward.actors.sessions import (
     SessionServiceOptions,
     way_over,
 )
-from onward.protocol import Address, Message, RouteLike
+from onward.protocol import Address, Message, RouteLike, route as route_of
 from onward.protocol.sessions import LivenessOptions
 
 OPTIONS = SessionOptions(liveness=LivenessOptions(ping_interval=1, retry=0.05))
@@ -60,7 +60,7 @@ async def main() -> None:
         async def way() -> AsyncGenerator[RouteLike]:
             # Without the list of links, `way_over(here, listener.uri, "sessions")` would do.
             async with way_over(here, listener.uri, "sessions")() as route:
-                links.append(here.route_of(route)[0])
+                links.append(route_of(route)[0])
                 yield route
 
         def came_up(session: SessionClient) -> None:

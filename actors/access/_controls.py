@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ...protocol import Address, AddressLike, Message, address as address_of
 
 if TYPE_CHECKING:
-    from .._workers import Workers
+    from ..routing._table import AddressTable
 
 __all__ = [
     "Access",
@@ -46,7 +46,7 @@ class Control:
         """Whether the control permits a message."""
         raise AssertionError(f"unexpected call of {self!r} for {message}")
 
-    def on(self, _node: Workers) -> AccessControl:
+    def on(self, _table: AddressTable) -> AccessControl:
         """Return the control for a node."""
         return self
 
@@ -72,22 +72,22 @@ class _None(Control):
 
 
 class _LocalOnly(Control):
-    __slots__ = ("_node",)
+    __slots__ = ("_table",)
 
-    def __init__(self, node: Workers | None) -> None:
-        self._node = node
+    def __init__(self, table: AddressTable | None) -> None:
+        self._table = table
 
     def __call__(self, message: Message) -> bool:
-        source, node = message[3], self._node
+        source, table = message[3], self._table
         if source is None:
             return True
-        return node is not None and node.is_inside(source)
+        return table is not None and table.is_inside(source)
 
     def __repr__(self) -> str:
         return "local_only"
 
-    def on(self, node: Workers) -> AccessControl:
-        return _LocalOnly(node)
+    def on(self, table: AddressTable) -> AccessControl:
+        return _LocalOnly(table)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -122,8 +122,8 @@ class _AllOf(Control):
     def __repr__(self) -> str:
         return f"all_of({', '.join(map(_name, self.controls))})"
 
-    def on(self, node: Workers) -> AccessControl:
-        return _AllOf(tuple(on_node(control, node) for control in self.controls))
+    def on(self, table: AddressTable) -> AccessControl:
+        return _AllOf(tuple(on_node(control, table) for control in self.controls))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -136,8 +136,8 @@ class _AnyOf(Control):
     def __repr__(self) -> str:
         return f"any_of({', '.join(map(_name, self.controls))})"
 
-    def on(self, node: Workers) -> AccessControl:
-        return _AnyOf(tuple(on_node(control, node) for control in self.controls))
+    def on(self, table: AddressTable) -> AccessControl:
+        return _AnyOf(tuple(on_node(control, table) for control in self.controls))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -150,8 +150,8 @@ class _Not(Control):
     def __repr__(self) -> str:
         return f"not_({_name(self.control)})"
 
-    def on(self, node: Workers) -> AccessControl:
-        return _Not(on_node(self.control, node))
+    def on(self, table: AddressTable) -> AccessControl:
+        return _Not(on_node(self.control, table))
 
 
 allow_all: Final[AccessControl] = _All()
@@ -214,9 +214,9 @@ def not_(control: AccessControl) -> AccessControl:
     return _Not(control)
 
 
-def on_node(control: AccessControl, node: Workers) -> AccessControl:
+def on_node(control: AccessControl, table: AddressTable) -> AccessControl:
     """Return a control in its form for a node."""
-    return control.on(node) if isinstance(control, Control) else control
+    return control.on(table) if isinstance(control, Control) else control
 
 
 class NoDecision(TypeError):

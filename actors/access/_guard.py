@@ -2,14 +2,14 @@
 
 An address with a control for incoming messages has a `GuardedMailbox` in the table, which calls
 the control and passes messages to the worker's cell. A worker with a control for outgoing messages
-sends through an `OutboundGuard` in place of the node. Without controls there is no overhead.
+sends through an `OutboundGuard` in place of the router. Without controls there is no overhead.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ...protocol import (
     Address,
@@ -20,14 +20,14 @@ from ...protocol import (
     RouteLike,
     address as address_of,
 )
-from ..routing._undeliverable import note_lost
+from ..routing._given import as_route
+from ..routing._requests import Requests
+from ..routing._router import Router
+from ..runtime._cell import Cell
+from ..runtime._lost import note_lost
 from ..runtime._mailbox import Target
 from ._controls import Access, AccessControl, allow_all, on_node, passes
 from ._errors import AccessDenied
-
-if TYPE_CHECKING:
-    from .._workers import Workers
-    from ..runtime._cell import Cell
 
 __all__ = ["AccessLike", "GuardedMailbox", "OutboundGuard", "WorkerAccess"]
 
@@ -45,11 +45,11 @@ logger: Final = logging.getLogger("onward.actors")
 class AccessCheck:
     """A control on its node, which denies a message if it fails."""
 
-    __slots__ = ("_about", "_control", "_due", "_node")
+    __slots__ = ("_about", "_control", "_due", "_router")
 
-    def __init__(self, control: AccessControl, node: Workers, about: str) -> None:
-        self._control = on_node(control, node)
-        self._node = node
+    def __init__(self, control: AccessControl, router: Router, about: str) -> None:
+        self._control = on_node(control, router.addresses)
+        self._router = router
         self._about = about
         self._due = 0.0
 
@@ -64,11 +64,11 @@ class AccessCheck:
                 return
         except Exception as error:  # noqa: BLE001 - user code; it has not permitted the message
             self._log(error)
-        self._node.dead_letters.denied += 1
+        self._router.undeliverable.dead_letters.denied += 1
         raise AccessDenied(message[0][0])
 
     def _log(self, error: Exception) -> None:
-        now = self._node.loop.time()
+        now = self._router.run_queue.loop.time()
         if now >= self._due:
             self._due = now + LOG_INTERVAL
             text = "the access control for messages %s failed and denies"
@@ -89,6 +89,10 @@ class GuardedMailbox(Target):
         self.cell = cell
         self.judge = judge
 
+    def cell_of(self) -> Cell:
+        """Return the cell of the worker."""
+        return self.cell
+
     def put(self, message: Message) -> None:
         """Pass a message to the worker if the control permits it.
 
@@ -104,7 +108,7 @@ class WorkerAccess:
     """The access of one worker.
 
     Args:
-        node: Its node.
+        router: The router of its node.
         cell: The worker's cell.
         access: For all its addresses, including later ones, or for each named address.
 
@@ -121,13 +125,13 @@ class WorkerAccess:
         "_default",
         "_each",
         "_judges",
-        "_node",
         "_outgoing",
+        "_router",
         "sender",
     )
 
-    def __init__(self, node: Workers, cell: Cell, access: AccessLike) -> None:
-        self._node = node
+    def __init__(self, router: Router, cell: Cell, access: AccessLike) -> None:
+        self._router = router
         self._cell = cell
         self._all = Access()
         self._each: dict[Address, Access] = {}
@@ -145,19 +149,21 @@ class WorkerAccess:
         }
         judges = (self._default, *self._outgoing.values())
         self._judges = tuple(dict.fromkeys(judge for judge in judges if judge is not None))
-        self.sender: OutboundGuard | None = OutboundGuard(node, self) if self._judges else None
+        self.sender: OutboundGuard | None = OutboundGuard(router, self) if self._judges else None
 
     def _sends(self, address: Address, access: Access) -> AccessCheck | None:
         if access.outgoing is allow_all:
             return None
-        return AccessCheck(access.outgoing, self._node, f"from {address}")
+        return AccessCheck(access.outgoing, self._router, f"from {address}")
 
     def target(self, address: Address) -> Target:
         """Return the target for an address of the worker."""
         access = self._each.get(address, self._all)
         if access.incoming is allow_all:
             return self._cell
-        return GuardedMailbox(self._cell, AccessCheck(access.incoming, self._node, f"to {address}"))
+        return GuardedMailbox(
+            self._cell, AccessCheck(access.incoming, self._router, f"to {address}")
+        )
 
     def check(self, message: Message, own: Address | None) -> None:
         """Check a message that the worker sends.
@@ -183,22 +189,22 @@ class WorkerAccess:
 
 
 class OutboundGuard:
-    """A guard that a worker sends through, in place of its node.
+    """A guard that a worker sends through, in place of the router.
 
     A worker has one if it has outgoing access controls, or once it has received a message from
     outside, which has its permissions in its context.
 
     Args:
-        node: The node.
+        router: The router.
         guarded: The worker's access, if it has any.
     """
 
-    __slots__ = ("_guarded", "_node", "table")
+    __slots__ = ("_guarded", "_router", "table")
 
-    def __init__(self, node: Workers, guarded: WorkerAccess | None) -> None:
-        # Always empty, so that senders find no target and call `carry`.
+    def __init__(self, router: Router, guarded: WorkerAccess | None) -> None:
+        # Always empty, so that senders find no target and call `dispatch`.
         self.table: dict[Address, Target] = {}
-        self._node = node
+        self._router: Final = router
         self._guarded = guarded
 
     def settle(self, _sender: OutboundGuard) -> None:
@@ -208,25 +214,25 @@ class OutboundGuard:
         """Raise an error, as the table is empty."""
         raise AssertionError(f"unexpected target {target}")
 
-    def carry(self, message: Message) -> None:
-        """Deliver a message as `Router.carry`, if the worker may send it.
+    def dispatch(self, message: Message) -> None:
+        """Deliver a message as `Router.dispatch`, if the worker may send it.
 
         The worker has put its address in front of the return route itself.
         """
         back = message[1]
-        self.carry_from(back[0] if back else None, message)
+        self.dispatch_from(back[0] if back else None, message)
 
-    def carry_from(self, own: Address | None, message: Message) -> None:
-        """Deliver a message as `Router.carry`, if the worker may send it from its address."""
+    def dispatch_from(self, own: Address | None, message: Message) -> None:
+        """Deliver a message as `Router.dispatch`, if the worker may send it from its address."""
         try:
             self._check(message, own)
-            self._node.carry(self._node.pass_on(message))
+            self._router.dispatch(self._router.passage.pass_on(message))
         except OnwardError as error:
             note_lost(error, message)
             raise
 
-    def carry_answer(self, message: Message) -> None:
-        """Deliver an answer as `Router.carry_answer`, if the worker may send it."""
+    def dispatch_answer(self, message: Message) -> None:
+        """Deliver an answer as `Router.dispatch_answer`, if the worker may send it."""
         onward, back, payload, source, context = message
         if self._guarded is not None:
             self._check(message, back[0] if back else None)
@@ -235,32 +241,33 @@ class OutboundGuard:
             plain = due is None and trace is None and meta is None
             context = None if plain else Context(due, trace, meta, hops)
             message = Message(onward, back, payload, source, context)
-        self._node.carry(message)
+        self._router.dispatch(message)
 
-    async def carry_wait(self, message: Message, own: Address | None = None) -> None:
-        """Deliver a message as `Router.carry_wait`, if the worker may send it from its address."""
+    async def dispatch_wait(self, message: Message, own: Address | None = None) -> None:
+        """Deliver a message as `Router.dispatch_wait`, if the worker may send it."""
         try:
             self._check(message, own)
-            await self._node.carry_wait(self._node.pass_on(message))
+            await self._router.dispatch_wait(self._router.passage.pass_on(message))
         except OnwardError as error:
             note_lost(error, message)
             raise
 
-    async def request_from(
+    async def request(
         self,
+        requests: Requests,
         source: Address,
         route: RouteLike,
         payload: bytes,
         timeout: float,
         context: Context | None,
     ) -> Message:
-        """Send a request as `Router.request_from`, if the worker may send it."""
-        onward = self._node.route_of(route)
+        """Send a request as `Requests.request`, if the worker may send it."""
+        onward = as_route(route)
         message = Message(onward, (source,), payload, source, context)
         try:
             self._check(message, source)
-            context = self._node.pass_on(message)[4]
-            return await self._node.request_from(source, onward, payload, timeout, context)
+            context = self._router.passage.pass_on(message)[4]
+            return await requests.request(source, onward, payload, timeout, context)
         except OnwardError as error:
             note_lost(error, message)
             raise

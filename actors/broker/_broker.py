@@ -334,10 +334,10 @@ class Broker(Worker):
         exchange = exchange_of(letter.message)
         if exchange is None:
             return
-        if get_ident() == self.node.thread_id:
+        if get_ident() == self.node.parts.run_queue.thread_id:
             self._fail(exchange, letter)
         else:
-            self.node.call_on_loop(lambda: self._fail(exchange, letter))
+            self.node.parts.run_queue.call_on_loop(lambda: self._fail(exchange, letter))
 
     def _fail(self, exchange: Exchange, letter: DeadLetter) -> None:
         if exchange.ended:

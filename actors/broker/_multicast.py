@@ -44,13 +44,13 @@ class Multicast(Worker):
             self._index.note_message(ask, message, tuple(entry.target for entry in found))
         if len(found) == 1:
             to = (found[0].target.choose(exchange), *onward[2:])
-            self.node.carry_or_bury(Message(to, back, payload, source, context))
+            self.node.parts.router.dispatch_or_lose(Message(to, back, payload, source, context))
         elif not found:  # the last destination has left; the message waits for the next
-            self.node.carry_or_bury(message.step())
+            self.node.parts.router.dispatch_or_lose(message.step())
         elif exchange is None:
             for entry in found:
                 to = (entry.target.choose(None), *onward[2:])
-                self.node.carry_or_bury(Message(to, back, payload, source, context))
+                self.node.parts.router.dispatch_or_lose(Message(to, back, payload, source, context))
         else:
             legs = exchange.divide(self.rules)
             trace = None if context is None else context.trace
@@ -58,5 +58,5 @@ class Multicast(Worker):
                 leg = legs.leg()
                 to = (entry.target.choose(leg), *onward[2:])
                 about = Context(None, trace, leg)
-                self.node.carry_or_bury(Message(to, back, payload, source, about))
+                self.node.parts.router.dispatch_or_lose(Message(to, back, payload, source, about))
             legs.begin()

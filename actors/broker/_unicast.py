@@ -34,6 +34,6 @@ class Unicast(Worker):
         index = self._index
         chosen = index.chosen(index.asked(message.onward_route[1]), message)
         if chosen is None:  # the last destination has left; the message waits for the next
-            self.node.carry_or_bury(message.step())
+            self.node.parts.router.dispatch_or_lose(message.step())
             return
-        self.node.carry_or_bury(message.step().redirect(chosen))
+        self.node.parts.router.dispatch_or_lose(message.step().redirect(chosen))

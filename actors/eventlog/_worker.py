@@ -143,7 +143,7 @@ class EventLog(Worker):
         self._tell_unfinished()
         recorder.links = FlowSampler(recorder, node)
         self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)
-        if TAGS in node._rules.made:
+        if TAGS in node.parts.router.rules.made:
             text = (
                 "the event log %s begins after the broker: destinations and requests of earlier "
                 "connections are not in it; attach it first"
@@ -174,10 +174,10 @@ class EventLog(Worker):
         if context is None or context.trace is None:
             return
         recorder = self.recorder
-        if get_ident() == self.node.thread_id:
+        if get_ident() == self.node.parts.run_queue.thread_id:
             recorder.messages.lost(letter)
         else:
-            self.node.call_on_loop(lambda: recorder.messages.lost(letter))
+            self.node.parts.run_queue.call_on_loop(lambda: recorder.messages.lost(letter))
 
     async def on_stop(self) -> None:
         """Record the rest, and wait for the disk as long as there is time.

@@ -72,6 +72,7 @@ class Diagnostics(Instrument):
 
     def __init__(self, node: Node, options: DiagnosticsOptions) -> None:
         self.node: Final = node
+        self.run_queue: Final = node.parts.run_queue
         self.options: Final = options
         self._seldom: Final = SeldomLogger(_logger)
         self._seldom_blocked: Final = SeldomLogger(_logger)  # for the watchdog's thread only
@@ -276,7 +277,7 @@ class AwaitDiagnostics(Diagnostics):
 
     def _cell(self, address: Address) -> Cell | None:
         with contextlib.suppress(UnknownAddress):
-            return self.node._cell(address)
+            return self.node.parts.table.cell(address)
         return None
 
 
@@ -291,7 +292,7 @@ def _holder(frames: Iterable[FrameType], node: Node) -> str:
     found: Worker | None = None
     for frame in frames:
         who: object = frame.f_locals.get("self")
-        if isinstance(who, Cell) and who.node is node:
+        if isinstance(who, Cell) and who.run_queue is node.parts.run_queue:
             return str(who)
         # A handler that is a coroutine has no cell around it: the outermost worker counts.
         if isinstance(who, Worker) and who._cell is not None:

@@ -83,7 +83,7 @@ def _workers(node: Node) -> _Report:
 
 def _links(node: Node) -> _Report:
     found: list[tuple[Address, Worker, dict[str, Any]]] = []
-    for cell in node._cells():
+    for cell in node.parts.table.cells():
         figures = _link_figures(cell.worker)
         if figures is not None:
             found.append((cell.address, cell.worker, figures))

@@ -27,8 +27,8 @@ class Watched(Protocol):
     """An observer of the event loop of a node."""
 
     @property
-    def node(self) -> RunQueue:
-        """The node on the loop, which is watched until it has stopped."""
+    def run_queue(self) -> RunQueue:
+        """The run queue on the loop, which is watched until its node has stopped."""
         ...
 
     def loop_held(self, frame: FrameType) -> None:
@@ -63,22 +63,22 @@ class LoopWatch:
             The seconds until the next check, or `None` to end the checks.
         """
         watched = self._watched()
-        if watched is None or watched.node.phase is Phase.CLOSED:
+        if watched is None or watched.run_queue.phase is Phase.CLOSED:
             return None
-        if watched.node.phase is Phase.NOT_STARTED:
+        if watched.run_queue.phase is Phase.NOT_STARTED:
             return self._patience
         now = self._clock()
         if self._asked is None:
             self._asked, self._told = now, False
             try:
-                watched.node.loop.call_soon_threadsafe(self._alive)
+                watched.run_queue.loop.call_soon_threadsafe(self._alive)
             except RuntimeError:
                 return None  # the loop was closed without stopping the node
             return self._patience
         left = self._asked + self._patience - now
         if left <= 0 and not self._told:
             self._told = True
-            frame = sys._current_frames().get(watched.node.thread_id)
+            frame = sys._current_frames().get(watched.run_queue.thread_id)
             if frame is not None:
                 watched.loop_held(frame)
         return left if left > 0 else self._patience

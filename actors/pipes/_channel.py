@@ -24,6 +24,7 @@ from ...protocol.pipes import (
 )
 from .._worker import Worker
 from ..access._guard import AccessLike
+from ..routing._given import as_route
 from ..runtime._policy import MailboxOptions
 from ..sessions._return_routes import ReturnRoutes
 from ._channel_peer import ChannelPeer
@@ -146,13 +147,15 @@ class PipeChannel(Worker):
         hello = encode_frame(Hello(identity, self._options.idle_milliseconds))
         timing = RoundTrip(pipe.first_timeout, pipe.min_timeout, pipe.max_timeout)
         give_up = loop.time() + pipe.give_up
-        route = self.node.route_of(self._route)
+        route = as_route(self._route)
         welcome = ends.outer.welcome
         while not welcome.done():
             left = give_up - loop.time()
             if left <= 0:
                 raise PipeClosed(self.address, f"no answer in {pipe.give_up:g} s")
-            self.node.carry_or_bury(Message(route, ends.sending.back, hello, self.address))
+            self.node.parts.router.dispatch_or_lose(
+                Message(route, ends.sending.back, hello, self.address)
+            )
             await asyncio.wait((welcome,), timeout=min(left, timing.timeout()))
             timing.back_off()
         ends.sending.route, idle = welcome.result()
@@ -191,7 +194,7 @@ class PipeChannel(Worker):
         back = message[1]
         if back is not self._noted:
             self._noted = back
-            self._ways.note(back, self.node.is_ephemeral)
+            self._ways.note(back, self.node.parts.table.is_request)
         try:
             if sending.machine.room <= 0:
                 return self._when_room(message)

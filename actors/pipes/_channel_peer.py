@@ -126,7 +126,7 @@ class ChannelPeer(Worker):
         if receiving is None or frame is None:
             return
         if self._keeping is not None:
-            self._keeping.heard(self.node.now)
+            self._keeping.heard(self.node.parts.run_queue.now)
         if isinstance(frame, PipeOpened | Confirm | Ended | Unknown):
             self._sending.receive(frame)
         elif (
@@ -158,7 +158,7 @@ class ChannelPeer(Worker):
 
     def _say(self, route: Route, frame: bytes) -> None:
         me = self.address
-        self.node.carry_or_bury(Message(route, (me,), frame, me))
+        self.node.parts.router.dispatch_or_lose(Message(route, (me,), frame, me))
 
     def on_stop(self) -> None:
         """Inform the other end that this end has stopped."""

@@ -133,7 +133,7 @@ class PipeChannelService(Worker):
 
     def _refuse(self, hello: Hello, back: Route, reason: PipeRefusal) -> None:
         frame = encode_frame(PipeRefused(hello.identity, reason))
-        self.node.carry_or_bury(Message(back, (self.address,), frame, self.address))
+        self.node.parts.router.dispatch_or_lose(Message(back, (self.address,), frame, self.address))
 
     def _is_over(self, identity: bytes) -> None:
         made = self._channels.pop(identity)

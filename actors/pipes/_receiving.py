@@ -244,7 +244,7 @@ class Receiving:
     def _send(self, route: Route, frame: bytes) -> None:
         me = self._worker.address
         # A lost frame is requested again; an unreachable peer is counted with the lost frames.
-        self._worker.node.carry_or_bury(Message(route, (me,), frame, me))
+        self._worker.node.parts.router.dispatch_or_lose(Message(route, (me,), frame, me))
 
     def _settle(self) -> None:
         """Send the answers, call the hooks, and set the timer."""
@@ -277,7 +277,7 @@ class Receiving:
     def _hand_on(self, machine: Receiver) -> bool:
         """Hand on the ready messages while there is room; return whether that was all."""
         ready, given_up = machine.ready, self._given_up
-        route = self._worker._out.carry if self._outside is None else self._route_outside
+        route = self._worker._out.dispatch if self._outside is None else self._route_outside
         while ready:
             count = 0
             try:
@@ -312,7 +312,7 @@ class Receiving:
             context = outside
         # Checked here, because the worker's frames have no address behind its own.
         message = Message(onward, back, payload, source, context)
-        self._worker._out.carry(self._worker.node.pass_on(message))
+        self._worker._out.dispatch(self._worker.node.parts.guards.pass_on(message))
 
     def _refuse(self, machine: Receiver, error: OnwardError) -> None:
         self.refused += 1

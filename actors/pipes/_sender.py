@@ -11,6 +11,7 @@ from ...protocol import LOCAL, Message, OnwardError, RouteLike
 from ...protocol.options import check_value
 from ...protocol.pipes import Broken, Missed, PipeClosed, PipeOptions
 from .._worker import Worker
+from ..routing._given import as_route
 from ..runtime._cell import Cell
 from ..runtime._policy import MailboxOptions
 from ._sending import AckReceiver, PipeSenderStatistics, Sending
@@ -82,7 +83,7 @@ class PipeSender(Worker):
             on_broken=self._on_broken,
             on_closed=self.stop,
         )
-        sending.route = self.node.route_of(self._route)
+        sending.route = as_route(self._route)
         sending.back = (
             self.spawn(lambda: AckReceiver(sending), mailbox=MailboxOptions(self._options.window)),
         )
@@ -91,7 +92,7 @@ class PipeSender(Worker):
     def handle_message(self, message: Message) -> Awaitable[None] | None:
         """Put a message into the pipe, or wait until there is room."""
         sending = self._pipe
-        if not self._warned and message[1] and message[1][-1] in self.node._requests:
+        if not self._warned and message[1] and self.node.parts.table.is_request(message[1][-1]):
             self._warn_of_request()
         try:
             if sending.machine.room <= 0 and not self._refuse:
@@ -113,7 +114,7 @@ class PipeSender(Worker):
         """Log once that a reply cannot return from another node."""
         self._warned = True
         first = (self._pipe.route or self.addresses)[0]
-        target = self.node.table.get(first)
+        target = self.node.parts.table.targets.get(first)
         far = target.worker.leaves_node if isinstance(target, Cell) else first.type != LOCAL
         if far:
             logger.warning(

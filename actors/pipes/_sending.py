@@ -160,7 +160,7 @@ class Sending:
             while frames := machine.frames(now):
                 for frame in frames:
                     try:
-                        node.carry(Message(route, self.back, frame, source))
+                        node.parts.router.dispatch(Message(route, self.back, frame, source))
                     except OnwardError as error:
                         self.not_routed += 1
                         self._lose_frame(frame, error)

@@ -118,7 +118,7 @@ class PipeService(Worker):
             if receiver is not None:
                 context = outside_of(message)
                 frame = Message((receiver,), message[1], message[2], self.address, context)
-                self.node.carry(frame)
+                self.node.parts.router.dispatch(frame)
         except OnwardError as error:
             self.node.lose(message, error)
 
@@ -149,7 +149,9 @@ class PipeService(Worker):
 
     def _answer(self, message: Message, frame: bytes | None) -> None:
         if frame is not None and message[1]:
-            self.node.carry_or_bury(Message(message[1], (self.address,), frame, self.address))
+            self.node.parts.router.dispatch_or_lose(
+                Message(message[1], (self.address,), frame, self.address)
+            )
 
     def _closed(self, identity: bytes) -> None:
         """Forget and stop a receiver after its pipe is over, or idle."""

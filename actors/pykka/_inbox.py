@@ -22,8 +22,8 @@ from ..runtime._state import STOPPING
 from ._future import LoopFuture, check_may_block
 
 if TYPE_CHECKING:
-    from .._worker import Worker
     from ..runtime._cell import Cell
+    from ..runtime._host import HostedActor
 
 __all__ = [
     "Identity",
@@ -82,7 +82,7 @@ class WorkerRef(pykka.ActorRef[Any]):
     call without blocking returns can be awaited.
     """
 
-    def __init__(self, worker: Worker, identity: Identity) -> None:
+    def __init__(self, worker: HostedActor, identity: Identity) -> None:
         # Not by the base class, which reads the worker's properties that are being made now.
         self._actor_weakref = weakref.ref(worker)
         self.actor_class = type(worker)
@@ -175,7 +175,7 @@ class Identity:
     ref: WorkerRef
 
 
-def identity(worker: Worker) -> Identity:
+def identity(worker: HostedActor) -> Identity:
     """Return the Pykka attributes of a worker, made on first use."""
     found = worker._identity
     if found is not None:
@@ -195,7 +195,7 @@ def identity(worker: Worker) -> Identity:
     return found
 
 
-def adopt_identity(old: Worker, new: Worker) -> None:
+def adopt_identity(old: HostedActor, new: HostedActor) -> None:
     """Move the Pykka attributes of a worker's old instance to the new one."""
     with _lock:
         made = new._identity = old._identity
@@ -204,7 +204,7 @@ def adopt_identity(old: Worker, new: Worker) -> None:
             made.stopped.clear()
 
 
-def join_inbox(worker: Worker, cell: Cell) -> None:
+def join_inbox(worker: HostedActor, cell: Cell) -> None:
     """Connect a worker's inbox to its cell, and move its early messages there."""
     with _lock:
         made = worker._identity
@@ -228,7 +228,7 @@ def mark_stopped(cell: Cell) -> None:
         _logger.debug("Stopped %s", worker)
 
 
-def leave_behind(worker: Worker) -> None:
+def leave_behind(worker: HostedActor) -> None:
     """Mark the references to a worker as dead in the child of a fork.
 
     No lock is taken, as the thread that held it may not exist.

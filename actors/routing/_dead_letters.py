@@ -19,9 +19,6 @@ _logger = logging.getLogger("onward.actors")
 KEPT_PAYLOAD: Final = 256
 """Bytes of the payload that a kept dead letter has."""
 
-EXPIRED: Final = "expired"
-"""The reason of a message that no worker had taken up by its deadline."""
-
 OTHER: Final = "other"
 """The reason counted for further reasons once the limit of distinct reasons is reached."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Final
 
 from ...protocol import (
     ERROR_SOURCE,
@@ -15,9 +16,8 @@ from ...protocol import (
     encode_error_reply,
     is_error_reply,
 )
-
-if TYPE_CHECKING:
-    from ._router import Router
+from ..runtime._run_queue import RunQueue
+from ._table import AddressTable
 
 __all__ = ["ErrorReplies"]
 
@@ -30,11 +30,11 @@ class ErrorReplies:
     cannot use up the error replies of the others; so is the rate for the node's own workers.
 
     Args:
-        router: The node.
-        rate: Most error replies in a second; those beyond are dropped.
-        link_rate: Most error replies in a second over one link.
+        run_queue: The run queue of the node, with the limits.
+        table: The address table of the node.
 
     Attributes:
+        send: Function that delivers a message, or makes it a dead letter.
         on: Whether error replies are sent.
         sent: Number of error replies sent.
         dropped: Number of error replies not sent because of the rates.
@@ -44,18 +44,22 @@ class ErrorReplies:
         "_left",
         "_link_rate",
         "_rate",
-        "_router",
+        "_run_queue",
         "_sent",
+        "_table",
         "_until",
         "dropped",
         "on",
+        "send",
         "sent",
     )
 
-    def __init__(self, router: Router, rate: int, link_rate: int) -> None:
-        self._router = router
-        self._rate = rate
-        self._link_rate = link_rate
+    def __init__(self, run_queue: RunQueue, table: AddressTable) -> None:
+        self._run_queue: Final = run_queue
+        self._table: Final = table
+        self._rate: Final = run_queue.limits.error_replies
+        self._link_rate: Final = run_queue.limits.link_error_replies
+        self.send: Callable[[Message], object] | None = None
         self._left = 0
         self._sent: dict[Address | None, int] = {}  # in this second, over each link
         self._until = float("-inf")
@@ -74,7 +78,7 @@ class ErrorReplies:
         Returns:
             Whether an error reply is sent.
         """
-        if not self.on or not message[1] or is_error_reply(message):
+        if not self.on or self.send is None or not message[1] or is_error_reply(message):
             return False
         if not self._may_send(message[1]):
             self.dropped += 1
@@ -82,19 +86,19 @@ class ErrorReplies:
         self.sent += 1
         certain = not isinstance(error, InDoubt)
         payload = encode_error_reply(ErrorReply(reason, _at(message, error), certain))
-        self._router.deliver(Message(message[1], (ERROR_SOURCE,), payload))
+        self.send(Message(message[1], (ERROR_SOURCE,), payload))
         return True
 
     def _may_send(self, back: Route) -> bool:
         # Threads that send at the same instant may exceed the rates by one each.
-        now = self._router.loop.time()
+        now = self._run_queue.loop.time()
         if now >= self._until:
             self._left = self._rate
             self._sent = {}
             self._until = now + 1.0
         if self._left <= 0:
             return False
-        link = self._router.link_on(back)
+        link = self._table.link_on(back)
         sent = self._sent.get(link, 0)
         if sent >= self._link_rate:
             return False

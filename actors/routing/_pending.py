@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import threading
 from asyncio import TimerHandle
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from math import inf
 from threading import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...protocol import Address, Message, OnwardError, UnknownAddressType, counted
 from ...protocol.options import check_timeout
 from .._errors import Expired, Unresolved
-
-if TYPE_CHECKING:
-    from ._router import Router
+from ..runtime._run_queue import RunQueue
+from ._table import AddressTable
+from ._undeliverable import Undeliverable
 
 __all__ = ["Pending", "PendingTable"]
 
@@ -93,13 +94,37 @@ class PendingTable:
     """The messages of a node that wait for a rule.
 
     Args:
-        router: The node.
+        run_queue: The run queue of the node, with its limits.
+        table: The address table of the node.
+        undeliverable: For the messages that are refused.
+        again: Function that has a message resolved again, with the time until which it may wait.
     """
 
-    __slots__ = ("_all", "_bytes", "_deadlines", "_last", "_links", "_lock", "_router", "_timer")
+    __slots__ = (
+        "_again",
+        "_all",
+        "_bytes",
+        "_deadlines",
+        "_last",
+        "_links",
+        "_lock",
+        "_run_queue",
+        "_table",
+        "_timer",
+        "_undeliverable",
+    )
 
-    def __init__(self, router: Router) -> None:
-        self._router: Final = router
+    def __init__(
+        self,
+        run_queue: RunQueue,
+        table: AddressTable,
+        undeliverable: Undeliverable,
+        again: Callable[[Message, float], object],
+    ) -> None:
+        self._run_queue: Final = run_queue
+        self._table: Final = table
+        self._undeliverable: Final = undeliverable
+        self._again: Final = again
         self._lock = threading.RLock()
         self._all: dict[_Kept, None] = {}
         self._bytes = 0
@@ -127,13 +152,13 @@ class PendingTable:
         Raises:
             Unresolved: There is no room for it, or the rule refuses it.
         """
-        router, limits = self._router, self._router.limits
+        run_queue, limits = self._run_queue, self._run_queue.limits
         timeout = limits.pending_timeout if pending._timeout is None else pending._timeout
         context = message[4]
         due = None if context is None else context[0]
-        until = min(until, router.loop.time() + timeout, inf if due is None else due)
+        until = min(until, run_queue.loop.time() + timeout, inf if due is None else due)
         size = _size_of(message)
-        link = router.link_on(message[1])
+        link = self._table.link_on(message[1])
         with self._lock:
             if pending._settled:
                 if pending._reason is not None:
@@ -153,7 +178,7 @@ class PendingTable:
         return True
 
     def _check_room(self, message: Message, link: Address | None, size: int) -> None:
-        limits = self._router.limits
+        limits = self._run_queue.limits
         free, free_bytes = limits.pending - len(self._all), limits.pending_bytes - self._bytes
         number, held = (0, 0) if link is None else self._links.get(link, (0, 0))
         if free < 1 or number >= free or size > free_bytes or held + size > free_bytes:
@@ -186,8 +211,8 @@ class PendingTable:
         with self._lock:
             pending._settled, pending._reason = True, reason
             waiting = tuple(pending._kept)
-        if waiting and get_ident() != self._router.thread_id:
-            self._router.call_on_loop(lambda: self._settle(waiting, reason))
+        if waiting and get_ident() != self._run_queue.thread_id:
+            self._run_queue.call_on_loop(lambda: self._settle(waiting, reason))
         else:
             self._settle(waiting, reason)
 
@@ -195,12 +220,12 @@ class PendingTable:
         for kept in waiting:
             if self._take(kept):
                 if reason is None:
-                    self._router.resolve_again(kept.message, kept.until)
+                    self._again(kept.message, kept.until)
                 else:
                     self._lose(kept, Unresolved(kept.message.to, reason))
 
     def _lose(self, kept: _Kept, error: OnwardError) -> None:
-        self._router.lose(kept.message, error)
+        self._undeliverable.lose(kept.message, error)
 
     def remove_type(self, address_type: int) -> None:
         """Refuse the messages for a type of address, because its rule is removed."""
@@ -215,7 +240,7 @@ class PendingTable:
             self._timer.cancel()
         for kept in tuple(self._all):
             if self._take(kept):
-                self._lose(kept, self._router.stopped_error())
+                self._lose(kept, self._run_queue.stopped_error())
 
     def forked(self) -> None:
         """Drop all messages in the child of a fork; they wait on in the parent."""
@@ -225,10 +250,10 @@ class PendingTable:
     # --- deadlines --------------------------------------------------------------------
 
     def _arm_soon(self) -> None:
-        if get_ident() == self._router.thread_id:
+        if get_ident() == self._run_queue.thread_id:
             self._arm()
         else:
-            self._router.call_on_loop(self._arm)
+            self._run_queue.call_on_loop(self._arm)
 
     def _arm(self) -> None:
         """Set the timer for the first deadline."""
@@ -240,12 +265,12 @@ class PendingTable:
             while deadlines and deadlines[0][2] not in self._all:
                 heappop(deadlines)
             if deadlines:
-                self._timer = self._router.loop.call_at(deadlines[0][0], self._expire)
+                self._timer = self._run_queue.loop.call_at(deadlines[0][0], self._expire)
 
     def _expire(self) -> None:
         # A loop's timer may be early by less than the resolution of its clock.
         timer = self._timer
-        now = max(self._router.loop.time(), timer.when() if timer is not None else 0.0)
+        now = max(self._run_queue.loop.time(), timer.when() if timer is not None else 0.0)
         overdue: list[_Kept] = []
         with self._lock:
             while self._deadlines and self._deadlines[0][0] <= now:

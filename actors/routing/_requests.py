@@ -6,14 +6,11 @@ An answer is matched to its request by that address, so requests need no numbers
 from __future__ import annotations
 
 import asyncio
-import os
-from collections import deque
+from collections.abc import Coroutine
 from threading import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from ...protocol import (
-    ERROR_SOURCE,
-    LOCAL,
     Address,
     Context,
     MailboxFull,
@@ -21,106 +18,28 @@ from ...protocol import (
     NodeStopped,
     OnwardError,
     RequestTimeout,
-    Route,
     RouteLike,
     format_route,
-    read_error_reply,
 )
 from ...protocol.options import check_timeout
-from .._errors import GivenUp, Refused, TooManyRequests
-from ..runtime._mailbox import Target
+from .._errors import TooManyRequests
+from ..runtime._lost import note_lost
 from ..runtime._room import Room, join
 from ..runtime._run_queue import Phase
+from ._given import as_route, check_payload
+from ._reply import Reply
+from ._router import Router
 
-if TYPE_CHECKING:
-    from ._router import Router
+__all__ = ["Requests"]
 
-__all__ = ["LATE_ANSWER", "RandomAddresses", "Reply", "Requests"]
-
-LATE_ANSWER: Final = "late answer"
-"""The reason of a dead letter that is the answer to a request given up."""
-
-_ERRORS: Final = ERROR_SOURCE.value
-_BYTES: Final = 16
-_CHUNK: Final = 256
-_SHARED_TIMERS: Final = 16
 _CLOSED: Final = Phase.CLOSED
-
+_SHARED_TIMERS: Final = 16
 _DEADLINES: Final = 256
 """Requests with the same timeout share a deadline within this fraction of it."""
 
 _AT_ONCE: Final = 16
 """Requests in a row that may be answered before the event loop runs other tasks."""
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-
-class RandomAddresses:
-    """Local addresses of 32 hexadecimal digits from the system's random source.
-
-    Random bytes are read for many addresses at once, which is cheaper. Safe from any thread.
-    """
-
-    __slots__ = ("_ready",)
-
-    def __init__(self) -> None:
-        self._ready: deque[Address] = deque()
-
-    def take(self) -> Address:
-        """Return an address that has never been used."""
-        try:
-            return self._ready.popleft()
-        except IndexError:
-            digits = os.urandom(_BYTES * _CHUNK).hex().encode("ascii")
-            made = [
-                _new(Address, (LOCAL, digits[at : at + 2 * _BYTES]))
-                for at in range(0, len(digits), 2 * _BYTES)
-            ]
-            address = made.pop()
-            self._ready.extend(made)
-            return address
-
-
-class Reply(Target):
-    """The mailbox of one request, which accepts one answer."""
-
-    __slots__ = ("_router", "future", "onward", "timeout")
-
-    def __init__(
-        self, router: Router, future: asyncio.Future[Message], onward: Route, timeout: float
-    ) -> None:
-        # `queue` is never set, so that `Router.route` calls `put`.
-        self.queue = None
-        self.future = future
-        self.onward = onward
-        self.timeout = timeout
-        self._router = router
-
-    def put(self, message: Message) -> None:
-        """Accept the answer; a second one becomes a dead letter."""
-        if get_ident() != self._router.thread_id:
-            self._router.call_on_loop(lambda: self.put(message))
-        elif self.future.done():
-            self._router.dead_letter(message, LATE_ANSWER)
-        else:
-            back = message[1]
-            # The test of the last address spares most answers the call.
-            reply = read_error_reply(message) if back and back[-1][1] == _ERRORS else None
-            context = message[4]
-            if context is not None and context[1] is not None:
-                instruments = self._router.instruments
-                if instruments is not None:
-                    instruments.reply_traced(message)
-            if reply is None:
-                self.future.set_result(message)
-            else:
-                error = (Refused if reply.certain else GivenUp)(reply.address, reply.reason)
-                self.future.set_exception(error)
-
-    def expire(self) -> None:
-        """Fail the request at its timeout."""
-        if not self.future.done():
-            target = format_route(self.onward)
-            self.future.set_exception(RequestTimeout(target, f"{self.timeout:g} s"))
 
 
 class _Patience:
@@ -173,52 +92,91 @@ class Requests:
     """The requests of a node that wait for an answer.
 
     Args:
-        router: The node.
+        router: The router of the node.
 
     Attributes:
         count: The number of waiting requests.
     """
 
+    __slots__ = (
+        "_at_once",
+        "_patience",
+        "_router",
+        "_run_queue",
+        "_table",
+        "_undeliverable",
+        "count",
+    )
+
     def __init__(self, router: Router) -> None:
-        self._router = router
+        self._router: Final = router
+        self._run_queue: Final = router.run_queue
+        self._table: Final = router.addresses
+        self._undeliverable: Final = router.undeliverable
         self.count = 0
         self._at_once = 0
         self._patience: dict[float, _Patience] = {}
-        # Requests given up and not answered; a dict, for its order.
-        self._given_up: dict[Address, None] = {}
 
-    def __contains__(self, address: Address) -> bool:
-        return type(self._router.table.get(address)) is Reply
-
-    def is_late(self, address: Address) -> bool:
-        """Whether an address belongs to a request given up recently."""
-        return address in self._given_up
-
-    async def request(  # noqa: C901 - every request passes here; calls would cost more than they show
+    def request(
         self,
+        source: Address | None,
         route: RouteLike,
         payload: bytes,
         timeout: float,
+        context: Context | None,
+    ) -> Coroutine[Any, Any, Message]:
+        """Send a message and wait for the answer; see `Node.request`.
+
+        Args:
+            source: The worker that sends it; `None` for code outside of workers.
+            route: The onward route.
+            payload: The payload.
+            timeout: Time to wait, in seconds.
+            context: The context of the message inside the node.
+        """
+        if source is None and context is not None and context[4] is not None:
+            return self._request_outside(route, payload, timeout, context)
+        work = self._request(source, route, payload, timeout, context)
+        run_queue = self._run_queue
+        return work if get_ident() == run_queue.thread_id else run_queue.on_loop(work)
+
+    async def _request_outside(
+        self, route: RouteLike, payload: bytes, timeout: float, context: Context
+    ) -> Message:
+        """Send a request that a worker makes for another node by a method of the node."""
+        onward = as_route(route)
+        run_queue = self._run_queue
+        try:
+            return await run_queue.on_loop(self._request(None, onward, payload, timeout, context))
+        except OnwardError as error:
+            note_lost(error, Message(onward, (), payload, None, context))
+            raise
+
+    async def _request(  # noqa: C901 - every request passes here; calls would cost more than they show
+        self,
         source: Address | None,
+        route: RouteLike,
+        payload: bytes,
+        timeout: float,
         context: Context | None,
     ) -> Message:
-        """Send a message and wait for the answer; see `Router.request`."""
-        router = self._router
-        loop = router._loop
-        if loop is None or router.phase is _CLOSED:
-            raise router.stopped_error()
-        if type(payload) is not bytes or len(payload) > router.limits.payload:
-            router.check_payload(payload)
-        onward = router.route_of(route)
+        router, run_queue = self._router, self._run_queue
+        loop = run_queue.event_loop
+        if loop is None or run_queue.phase is _CLOSED:
+            raise run_queue.stopped_error()
+        limits = run_queue.limits
+        if type(payload) is not bytes or len(payload) > limits.payload:
+            check_payload(payload, limits)
+        onward = as_route(route)
         if context is not None and context[4] is not None:
             sent = _new(Message, (onward, (), payload, source, context))
-            context = router.pass_on(sent)[4]
-        if self.count >= router.limits.requests:
-            raise TooManyRequests(format_route(onward), f"{router.limits.requests} wait")
+            context = router.passage.pass_on(sent)[4]
+        if self.count >= limits.requests:
+            raise TooManyRequests(format_route(onward), f"{limits.requests} wait")
         future: asyncio.Future[Message] = loop.create_future()
-        router.now = now = loop.time()
+        run_queue.now = now = loop.time()
         patience = self._patience.get(timeout) or self._patience_of(loop, timeout, now)
-        reply = Reply(router, future, onward, timeout)
+        reply = Reply(run_queue, self._undeliverable, future, onward, timeout)
         deadline = now + timeout
         deadlines = patience.deadlines
         deadlines[reply] = deadline
@@ -230,19 +188,20 @@ class Requests:
             context = patience.context
         elif context[0] is None:
             context = context._replace(deadline=deadline)
-        instruments = router.instruments
+        instruments = run_queue.instruments
         if instruments is not None and source is None and instruments.samples:
             context = router.entering(instruments, context)
         asking = instruments if instruments is not None and instruments.asks else None
-        address = router.random_address()
-        router.table[address] = reply
+        table = self._table
+        address = table.random_address()
+        table.targets[address] = reply
         self.count += 1
         try:
             if asking is not None:
                 asking.request_begun(source, address, onward)
             message = _new(Message, (onward, (address,), payload, source, context))
             try:
-                router.route_now(message)
+                router.dispatch_now(message)
             except MailboxFull as full:
                 room: Room | None = full.room
                 if room is None or not room.may_wait:
@@ -255,32 +214,24 @@ class Requests:
                     await asyncio.sleep(0)
             return await future
         except BaseException:
-            self._give_up(address)
+            table.give_up(address)
             if future.done() and not future.cancelled():
                 future.exception()  # an answer may come together with a cancellation
             raise
         finally:
             self.count -= 1
-            del router.table[address]
+            del table.targets[address]
             deadlines.pop(reply, None)
             if not patience.shared:
                 patience.cancel()
             if asking is not None:
                 asking.request_ended(address)
 
-    def fail(self, address: Address, error: OnwardError) -> bool:
-        """Raise an error in the request that waits at an address; return whether there is one."""
-        reply = self._router.table.get(address)
-        if type(reply) is not Reply or reply.future.done():
-            return False
-        error.lost = None  # the requester did not send the message that was lost
-        reply.future.set_exception(error)
-        return True
-
     def close(self, name: str) -> None:
         """Fail all waiting requests and cancel the timers, because the node stops."""
-        for address in list(self._router.table):
-            self.fail(address, NodeStopped(name, "while an answer was due"))
+        for target in list(self._table.targets.values()):
+            if type(target) is Reply:
+                target.fail(NodeStopped(name, "while an answer was due"))
         for patience in self._patience.values():
             patience.cancel()
 
@@ -302,12 +253,6 @@ class Requests:
             made.shared = True
             shared[timeout] = made
         return made
-
-    def _give_up(self, address: Address) -> None:
-        given_up = self._given_up
-        given_up[address] = None
-        if len(given_up) > self._router.limits.late_answers:
-            del given_up[next(iter(given_up))]
 
 
 async def _put_in_time(room: Room, future: asyncio.Future[Message]) -> None:

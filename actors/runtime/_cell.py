@@ -19,8 +19,9 @@ from ...protocol import Address, MailboxFull, Message, OnwardError, WorkerFailed
 from .._errors import YIELDS, BadHandler, Expired
 from .._log import waiting_text
 from ..instruments._statistics import WorkerStatistics
-from ..routing._undeliverable import is_others
 from . import _lifecycle as lifecycle
+from ._host import Host, HostedActor
+from ._lost import is_others
 from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Mailbox, Turn, is_envelope
 from ._policy import MailboxOptions, OnFailure, Supervision
 from ._room import WorkerLine, release_thread, wait_on_thread
@@ -28,11 +29,10 @@ from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
 from ._thread import coroutine_of, is_coroutine, is_generator
 
 if TYPE_CHECKING:
-    from .._node import Node
-    from .._worker import Worker
     from ..instruments._instrument import Instruments
     from ._restart_wait import RestartWait
     from ._room import Line, Room
+    from ._run_queue import RunQueue
     from ._thread import OwnThread
     from ._timer import Timer
 
@@ -54,7 +54,7 @@ class _Pause(Turn):
 
 _PAUSE: Final = _Pause()
 
-Factory: TypeAlias = "Callable[[], Worker]"
+Factory: TypeAlias = Callable[[], HostedActor]
 
 NEARLY: Final = 5
 """A mailbox is nearly full when at most one place in this many is free."""
@@ -94,11 +94,12 @@ class Cell(Mailbox):
         "worker",
     )
 
-    worker: Worker  # set by `lifecycle.bind` before anything else
+    worker: Any  # a `Worker`, which the runtime does not import; `lifecycle.bind` sets it
 
     def __init__(
         self,
-        node: Node,
+        run_queue: RunQueue,
+        host: Host,
         addresses: tuple[Address, ...],
         factory: Factory | None,
         mailbox: MailboxOptions,
@@ -111,7 +112,8 @@ class Cell(Mailbox):
         self.bytes = 0
         self.lines: deque[Line] | None = None
         self.scheduled = False
-        self.node = node
+        self.run_queue = run_queue
+        self.host = host
         self.addresses = addresses
         self.factory = factory
         self.supervision = supervision
@@ -163,12 +165,12 @@ class Cell(Mailbox):
             handle = self.handle = lifecycle.bound_handler(self)
         take = queue.popleft
         count = len(queue)
-        node = self.node
+        run_queue = self.run_queue
         if count >= self.nearly:
-            instruments = node.instruments
+            instruments = run_queue.instruments
             if instruments is not None:
                 instruments.mailbox_nearly_full(self.worker, count)
-        batch = node.limits.batch
+        batch = run_queue.limits.batch
         if count > batch:
             count = batch
         counted = 0
@@ -182,7 +184,7 @@ class Cell(Mailbox):
                 if type(item) is Message:
                     context = item[4]
                     if context is None or (
-                        context[1] is None and ((due := context[0]) is None or due > node.now)
+                        context[1] is None and ((due := context[0]) is None or due > run_queue.now)
                     ):
                         result = handle(item)
                     else:
@@ -233,26 +235,27 @@ class Cell(Mailbox):
         if context is None:
             raise AssertionError("unexpected message without a context")
         deadline, trace = context[0], context[1]
-        node = self.node
-        if deadline is not None and deadline <= node.now:
+        run_queue = self.run_queue
+        if deadline is not None and deadline <= run_queue.now:
             self.handled -= 1
             self.dropped += 1
-            node.lose(message, Expired(self.address))
+            self.host.lose(message, Expired(self.address))
             return None
         if trace is not None:
-            instruments = node.instruments
+            instruments = run_queue.instruments
             if instruments is not None and instruments.traces:
                 return instruments.handle_traced(self.worker, message, handle)
         return handle(message)
 
     def found_full(self, instruments: Instruments, waiting: int) -> None:
         """Report a full mailbox to the instruments; a worker that hangs has no turns to do so."""
-        node = self.node
-        if get_ident() == node.thread_id:
+        run_queue = self.run_queue
+        if get_ident() == run_queue.thread_id:
             instruments.mailbox_nearly_full(self.worker, waiting)
         else:
             with suppress(RuntimeError):  # the loop is closed
-                node.call_on_loop(partial(instruments.mailbox_nearly_full, self.worker, waiting))
+                report = partial(instruments.mailbox_nearly_full, self.worker, waiting)
+                run_queue.call_on_loop(report)
 
     def _do_other(self, item: Any) -> None:
         if is_envelope(item):
@@ -264,13 +267,13 @@ class Cell(Mailbox):
         """Stay in the run queue while the queue is not empty."""
         if self.queue:
             self.scheduled = True
-            self.node.schedule(self)
+            self.run_queue.schedule(self)
         else:
             self.scheduled = False
             # A sender that saw the flag just before it was cleared relies on this check.
             if self.queue:
                 self.scheduled = True
-                self.node.schedule(self)
+                self.run_queue.schedule(self)
 
     def _turn_out_of_order(self) -> int:
         if self.state == NEW:
@@ -290,9 +293,9 @@ class Cell(Mailbox):
         if not is_coroutine(result):
             return False
         if self.context is None:
-            self.context = self.node.context.copy()
+            self.context = self.run_queue.context.copy()
         try:
-            task = self.node.loop.create_task(result, context=self.context)
+            task = self.run_queue.loop.create_task(result, context=self.context)
         except BaseException:
             result.close()  # it would be reported as never awaited
             raise
@@ -301,7 +304,7 @@ class Cell(Mailbox):
         if self.worker.leaves_node:
             self.heavy = HEAVY_FOR_SLOW  # a link that waits for its socket
         task.add_done_callback(finished, context=self.context)
-        instruments = self.node.instruments
+        instruments = self.run_queue.instruments
         if instruments is not None:
             instruments.worker_suspended(self.worker)
         return True
@@ -332,10 +335,10 @@ class Cell(Mailbox):
             return False
         self.task = None
         self.heavy = HEAVY
-        self.node.now = self.node.loop.time()
+        self.run_queue.now = self.run_queue.loop.time()
         if self.state == BUSY:
             self.state = RUNNING
-        instruments = self.node.instruments
+        instruments = self.run_queue.instruments
         if instruments is not None:
             instruments.worker_resumed(self.worker)
         return True
@@ -369,7 +372,7 @@ class Cell(Mailbox):
         The message in hand is lost, and its sender is told. The worker continues with the next
         message; if it was starting or stopping, it is closed.
         """
-        self.node.fault("a turn", error)
+        self.run_queue.fault("a turn", error)
         if self.task is not None and self.task.done():
             self.task = None
         if self.task is None:
@@ -382,7 +385,7 @@ class Cell(Mailbox):
             elif self.state == STOPPED:
                 self.flush()
             elif self.state != RUNNING:
-                self.node.dead_letters.abandoned += 1
+                self.host.abandon()
                 lifecycle.close(self)
         if self.state == RUNNING:
             self.look_again()
@@ -393,7 +396,7 @@ class Cell(Mailbox):
         """Report a message that the worker did not finish handling."""
         failure = WorkerFailed(self.address, "" if error is not None else "it was stopped")
         failure.__cause__ = error
-        self.node.lose(message, failure)
+        self.host.lose(message, failure)
 
     def _receive(self, envelope: Envelope[Any]) -> None:
         message, future = envelope.message, envelope.reply_to
@@ -448,7 +451,7 @@ class Cell(Mailbox):
         try:
             self._apply_policy(error, item)
         except Exception as fault:  # noqa: BLE001 - only this message may be lost
-            self.node.fault("handling the failure of a worker", fault)
+            self.run_queue.fault("handling the failure of a worker", fault)
 
     def _apply_policy(self, error: BaseException, item: object) -> None:
         message = item if type(item) is Message else None
@@ -473,7 +476,7 @@ class Cell(Mailbox):
         Returns:
             Whether the lost message is the message in hand.
         """
-        return isinstance(error, OnwardError) and self.node.return_to_sender(
+        return isinstance(error, OnwardError) and self.host.return_to_sender(
             message, error, self.addresses
         )
 
@@ -502,15 +505,14 @@ class Cell(Mailbox):
         room: Room | None = full.room
         if room is None or not room.may_wait:
             raise full
-        node = self.node
-        if get_ident() != node.thread_id:
+        if get_ident() != self.run_queue.thread_id:
             if self.thread is None or not self.thread.is_current():
                 raise full
             room.intake.refused -= 1  # the message waits instead
             wait_on_thread(room, self.thread, came)
             return
-        link = node.origin_of(came)
-        if link is None or not link._wait_for_room(room):
+        link = self.host.link_of(came)
+        if link is None or not link.worker._wait_for_room(room):
             self._wait(room)
 
     def _wait(self, room: Room) -> None:
@@ -523,14 +525,14 @@ class Cell(Mailbox):
         if line is None:
             if self._closes_circle(intake):
                 # All workers of the circle would wait forever, so the limit is exceeded.
-                if len(intake.queue or ()) >= intake.most + self.node.limits.waiting_messages:
+                if len(intake.queue or ()) >= intake.most + self.run_queue.limits.waiting_messages:
                     raise MailboxFull(intake.address, "workers wait for one another")
                 intake.refused -= 1
                 intake.load(message)
                 return
             line = waits_for[intake] = WorkerLine(intake, self)
             intake.join(line)
-        elif len(line.messages) >= self.node.limits.waiting_messages:
+        elif len(line.messages) >= self.run_queue.limits.waiting_messages:
             raise MailboxFull(
                 intake.address, f"{waiting_text(len(line.messages), 'message')} for room"
             )
@@ -583,11 +585,15 @@ class Cell(Mailbox):
             try:
                 self.refuse(item)
             except Exception as error:  # noqa: BLE001 - the items behind it must be refused too
-                self.node.fault("refusing a message", error)
+                self.run_queue.fault("refusing a message", error)
         self.scheduled = False
         if queue:
             self.scheduled = True
-            self.node.schedule(self)
+            self.run_queue.schedule(self)
+
+    def cell_of(self) -> Cell:
+        """Return this cell."""
+        return self
 
     def give_up(self) -> None:
         """Close the worker and dead-letter its queue after the loop was closed."""
@@ -597,7 +603,7 @@ class Cell(Mailbox):
     def when_done(self) -> asyncio.Future[None]:
         """Return the future that is done when the worker has stopped."""
         if self.done is None:
-            self.done = self.node.loop.create_future()
+            self.done = self.run_queue.loop.create_future()
         return self.done
 
     def statistics(self) -> WorkerStatistics:

@@ -24,8 +24,8 @@ from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
 from ._thread import OwnThread, coroutine_of
 
 if TYPE_CHECKING:
-    from .._worker import Worker
     from ._cell import Cell, Factory
+    from ._host import HostedActor
 
 logger = logging.getLogger("onward.actors")
 _pykka_logger = logging.getLogger("pykka")
@@ -34,13 +34,13 @@ _pykka_logger = logging.getLogger("pykka")
 # --- start ----------------------------------------------------------------------------
 
 
-def bind(cell: Cell, worker: Worker) -> None:
+def bind(cell: Cell, worker: HostedActor) -> None:
     """Attach a worker's instance to its cell."""
     cell.worker = worker
     cell.handle = None
     if worker._needs_thread and cell.thread is None:
         cell.thread = OwnThread(str(cell))
-    worker._join(cell)
+    cell.host.join(cell, worker)
 
 
 def bound_handler(cell: Cell) -> Callable[[Message], object]:
@@ -48,7 +48,7 @@ def bound_handler(cell: Cell) -> Callable[[Message], object]:
     handler: Callable[[Message], object] = cell.worker.handle_message
     if cell.thread is not None:
         handler = partial(cell.thread.run, handler)
-    instruments = cell.node.instruments
+    instruments = cell.run_queue.instruments
     if instruments is not None and instruments.handles:
         return instruments.watched(cell.worker, handler)
     return handler
@@ -111,7 +111,7 @@ def log_failure(cell: Cell, error: BaseException, what: str = "failed") -> None:
         else:
             logger.error("%s %s", cell, what, exc_info=error)
     except Exception as fault:  # noqa: BLE001 - handlers of `logging` are the user's
-        cell.node.fault("logging the failure of a worker", fault)
+        cell.run_queue.fault("logging the failure of a worker", fault)
 
 
 def log_returned(cell: Cell, error: BaseException) -> None:
@@ -163,7 +163,7 @@ def _spread(cell: Cell, error: BaseException) -> None:
     else:
         # Raised from a separate callback, so that no turn is left half done. If a task has
         # raised it already, the loop is ending and does not run the callback.
-        cell.node.loop.call_soon(_raise, error)
+        cell.run_queue.loop.call_soon(_raise, error)
 
 
 def _raise(error: BaseException) -> None:
@@ -187,7 +187,7 @@ class ChildFailed:
 
 
 def _may_restart(cell: Cell) -> bool:
-    now = cell.node.loop.time()
+    now = cell.run_queue.loop.time()
     if cell.failures is None:
         cell.failures = deque()
     failures = cell.failures
@@ -279,7 +279,7 @@ def stop(cell: Cell, error: BaseException | None = None, *, hook: bool = True) -
     try:
         work = _begin_stop(cell, error, hook=hook)
     except Exception as fault:  # noqa: BLE001 - or the worker would stay on the table
-        cell.node.fault("stopping a worker", fault)
+        cell.run_queue.fault("stopping a worker", fault)
         work = None
     if work is None:
         close(cell)
@@ -317,8 +317,8 @@ async def _stop_slowly(cell: Cell, error: BaseException | None, *, hook: bool) -
 
 
 async def _stop_children(cell: Cell) -> None:
-    now = cell.node.loop.time()
-    left = (cell.deadline - now) / 2 if cell.deadline else cell.node.limits.stop_timeout
+    now = cell.run_queue.loop.time()
+    left = (cell.deadline - now) / 2 if cell.deadline else cell.run_queue.limits.stop_timeout
     await stop_in_order(reversed(list(cell.children or ())), now + left)
 
 
@@ -360,14 +360,14 @@ def close(cell: Cell) -> None:
         try:
             step(cell)
         except Exception as error:  # noqa: BLE001 - the other steps must run too
-            cell.node.fault("closing a worker", error)
+            cell.run_queue.fault("closing a worker", error)
 
 
 def _leave_task(cell: Cell) -> None:
     if cell.task is not None:
         cell.task = None
-        if cell.node.instruments is not None:
-            cell.node.instruments.worker_resumed(cell.worker)
+        if cell.run_queue.instruments is not None:
+            cell.run_queue.instruments.worker_resumed(cell.worker)
 
 
 def _lose_in_hand(cell: Cell) -> None:
@@ -379,14 +379,14 @@ def _lose_in_hand(cell: Cell) -> None:
 def _close_children(cell: Cell) -> None:
     for child in list(cell.children or ()):
         # Its stop was interrupted; it must not outlive its parent.
-        cell.node.dead_letters.abandoned += 1
+        cell.host.abandon()
         close(child)
 
 
 def _leave_node(cell: Cell) -> None:
     if cell.parent is not None and cell.parent.children is not None:
         cell.parent.children.pop(cell, None)
-    cell.node.forget(cell)
+    cell.host.forget(cell)
 
 
 def _give_up_waiting(cell: Cell) -> None:
@@ -503,14 +503,14 @@ async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
     if await _stopped_in_half(cell, deadline):
         return
     logger.error("%s cannot be stopped and is given up", cell)
-    cell.node.dead_letters.abandoned += 1
+    cell.host.abandon()
     close(cell)
 
 
 async def _stopped_in_half(cell: Cell, deadline: float) -> bool:
     # Other tasks change the state of the cell; the first check saves a task switch.
     if cell.state != STOPPED:
-        left = max(0.0, deadline - cell.node.loop.time())
+        left = max(0.0, deadline - cell.run_queue.loop.time())
         await asyncio.wait([cell.when_done()], timeout=left / 2)
     return cell.state == STOPPED
 

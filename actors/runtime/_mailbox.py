@@ -1,8 +1,8 @@
 """Mailboxes: the queue behind an address, and the overflow policy.
 
-A message goes from `Router.route` to a handler as follows:
+A message goes from `Router.dispatch` to a handler as follows:
 
-- `route` appends it to the target's queue and, unless `scheduled` is set already, sets
+- `dispatch` appends it to the target's queue and, unless `scheduled` is set already, sets
   it and appends the target to the node's run queue. `scheduled` means that the queue will be
   looked at: the run queue holds the worker, or the worker is busy and looks when it is done.
 - The node drains its run queue in one loop callback and gives each worker a `turn` of a
@@ -39,10 +39,11 @@ from ._room import Room
 from ._state import STOPPED
 
 if TYPE_CHECKING:
-    from .._node import Node
     from ..instruments._instrument import Instruments
     from ._cell import Cell
+    from ._host import Host
     from ._room import Line
+    from ._run_queue import RunQueue
 
 __all__ = ["HEAVY", "HEAVY_FOR_SLOW", "Heavy", "Mailbox", "Target", "Turn", "is_envelope"]
 
@@ -57,7 +58,7 @@ _NO_CONTEXT: Final = Context()
 
 
 class Target:
-    """The entry of an address in the table. `Node.route` reads these fields itself.
+    """The entry of an address in the table. `Router.dispatch` reads these fields itself.
 
     Attributes:
         queue: The queue of messages, or `None`: then `put` is called.
@@ -84,6 +85,10 @@ class Target:
     def recover(self, error: BaseException) -> None:
         """Recover from an exception that ended a turn."""
         raise AssertionError("unexpected end of a turn") from error
+
+    def cell_of(self) -> Cell | None:
+        """Return the cell of the worker at the address, if it is a worker's."""
+        return None
 
     def give_up(self) -> None:
         """Dead-letter the waiting messages after the event loop was closed."""
@@ -131,16 +136,18 @@ class Mailbox(Target):
         "addresses",
         "bytes",
         "dropped",
+        "host",
         "lines",
         "most",
         "most_bytes",
-        "node",
         "overflow",
         "refused",
+        "run_queue",
         "state",
     )
 
-    node: Node
+    run_queue: RunQueue
+    host: Host
     addresses: tuple[Address, ...]
     most: int  # messages that may wait; `limit` is the same, or 0 while there is a line
     most_bytes: int
@@ -175,31 +182,31 @@ class Mailbox(Target):
         if len(message[2]) <= self.heavy:
             self.post(message)
             return
-        node = self.node
+        run_queue = self.run_queue
         if message[4] is None:
             # `Sending.forward` checks the size only of messages with a context, which is cheaper.
             message = message._replace(context=_NO_CONTEXT)
-        heavy = Heavy(message, node.share_of(message))
-        with node.lock:
+        heavy = Heavy(message, self.host.share_of(message))
+        with run_queue.lock:
             self.bytes += heavy.size
-            node.waiting_bytes += heavy.size
+            run_queue.waiting_bytes += heavy.size
             if heavy.sender is not None:
                 heavy.sender.inside += heavy.size
         self.post(heavy)
 
     def unload(self, heavy: Heavy) -> None:
         """Subtract a message that has left the queue from the counted bytes."""
-        node, sender = self.node, heavy.sender
-        with node.lock:
+        run_queue, sender = self.run_queue, heavy.sender
+        with run_queue.lock:
             self.bytes -= heavy.size
-            node.waiting_bytes -= heavy.size
+            run_queue.waiting_bytes -= heavy.size
             if sender is None:
                 return
             sender.inside -= heavy.size
-        if get_ident() == node.thread_id:
+        if get_ident() == run_queue.thread_id:
             sender.worker._inside_shrunk(sender.inside)
         else:
-            node.call_on_loop(partial(sender.worker._inside_shrunk, sender.inside))
+            run_queue.call_on_loop(partial(sender.worker._inside_shrunk, sender.inside))
 
     def put_envelope(self, envelope: Envelope[Any]) -> None:
         """Accept an envelope of Pykka's `tell` or `ask`.
@@ -218,7 +225,7 @@ class Mailbox(Target):
         """Put an item into the queue, even beyond the limit."""
         queue = self.queue
         if queue is None:
-            with self.node.lock:
+            with self.run_queue.lock:
                 queue = self.queue
                 if queue is None:
                     queue = self.queue = deque()
@@ -228,7 +235,7 @@ class Mailbox(Target):
             queue.append(item)
         if not self.scheduled:
             self.scheduled = True
-            self.node.schedule(self)
+            self.run_queue.schedule(self)
 
     def has_room(self, item: Message | Envelope[Any]) -> bool:
         """Whether there is room for a message, not counting the lines that wait for room."""
@@ -244,10 +251,10 @@ class Mailbox(Target):
         size = len(item[2])
         if size <= self.heavy:
             return False
-        node = self.node
+        run_queue = self.run_queue
         return (
             self.bytes + size > self.most_bytes
-            or node.waiting_bytes + size > node.limits.waiting_bytes
+            or run_queue.waiting_bytes + size > run_queue.limits.waiting_bytes
         )
 
     def _has_room_for(self, item: Message | Envelope[Any]) -> bool:
@@ -256,7 +263,7 @@ class Mailbox(Target):
         queue = self.queue
         if queue is None:
             return True
-        instruments = self.node.instruments
+        instruments = self.run_queue.instruments
         if instruments is not None:
             self.found_full(instruments, len(queue))
         if self.overflow is Overflow.DROP_NEWEST:
@@ -305,12 +312,12 @@ class Mailbox(Target):
     def _drop(self, item: Message | Envelope[Any]) -> None:
         self.dropped += 1
         if isinstance(item, Message):
-            self.node.lose(item, self.full())
+            self.host.lose(item, self.full())
         elif item.reply_to is not None:
             error = self.full()
             item.reply_to.set_exception((MailboxFull, error, None))
         else:
-            self.node.dead_letter(self._as_message(item), MailboxFull.reason)
+            self.host.dead_letter(self._as_message(item), MailboxFull.reason)
 
     def refuse(self, item: object) -> None:
         """Answer or dead-letter an item that this worker will not handle."""
@@ -318,12 +325,12 @@ class Mailbox(Target):
             self.unload(item)
             item = item.message
         if isinstance(item, Message):
-            self.node.lose(item, WorkerStopped(self.address))
+            self.host.lose(item, WorkerStopped(self.address))
         elif is_envelope(item):
             future = item.reply_to
             if future is None:
                 if not isinstance(item.message, messages._ActorStop):
-                    self.node.dead_letter(self._as_message(item), WorkerStopped.reason)
+                    self.host.dead_letter(self._as_message(item), WorkerStopped.reason)
             elif isinstance(item.message, messages._ActorStop):
                 future.set(None)
             else:

@@ -43,7 +43,7 @@ class RestartWait:
 
     def begin(self) -> None:
         """Begin to wait, longer than before the last restart if that was not long ago."""
-        loop = self._cell.node.loop
+        loop = self._cell.run_queue.loop
         now = loop.time()
         if now - self._restarted > self._cell.supervision.within:
             self._restarts = 0

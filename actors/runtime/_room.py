@@ -27,8 +27,8 @@ from ...protocol import MailboxFull, Message, OnwardError, UnknownAddress
 from .._log import waiting_text
 
 if TYPE_CHECKING:
-    from .._worker import Worker
     from ._cell import Cell
+    from ._host import HostedActor
     from ._mailbox import Mailbox
     from ._thread import OwnThread
 
@@ -123,7 +123,7 @@ class SenderLine(Line):
     def __init__(self, intake: Mailbox, message: Message) -> None:
         super().__init__(intake)
         self.messages.append(message)
-        self.future: asyncio.Future[None] = intake.node.loop.create_future()
+        self.future: asyncio.Future[None] = intake.run_queue.loop.create_future()
 
     def advance(self) -> int:
         """Put the message into the mailbox, unless the coroutine has been cancelled."""
@@ -160,22 +160,22 @@ class WorkerLine(Line):
     def __init__(self, intake: Mailbox, cell: Cell) -> None:
         super().__init__(intake)
         self._cell = cell
-        node = cell.node
-        self._since = node.loop.time()  # since when no message was accepted
-        self._timer = node.loop.call_later(node.limits.room_timeout, self._look)
+        run_queue = cell.run_queue
+        self._since = run_queue.loop.time()  # since when no message was accepted
+        self._timer = run_queue.loop.call_later(run_queue.limits.room_timeout, self._look)
 
     def _look(self) -> None:
-        node = self._cell.node
-        limit = node.limits.room_timeout
-        left = self._since + limit - node.loop.time()
+        run_queue = self._cell.run_queue
+        limit = run_queue.limits.room_timeout
+        left = self._since + limit - run_queue.loop.time()
         if left > 0:
-            self._timer = node.loop.call_later(left, self._look)
+            self._timer = run_queue.loop.call_later(left, self._look)
         else:
             self.give_up(MailboxFull(self.intake.address, f"no room for {limit:g} s"))
 
     def moved(self, message: Message) -> None:
         """Record the time at which a message was accepted."""
-        self._since = self._cell.node.now
+        self._since = self._cell.run_queue.now
 
     def done(self) -> None:
         """Resume the worker, unless it waits for room in another mailbox."""
@@ -189,9 +189,9 @@ class WorkerLine(Line):
     def give_up(self, error: OnwardError) -> None:
         """Lose the messages, and resume the worker."""
         left = self.leave()
-        node = self._cell.node
+        host = self._cell.host
         for message in left:
-            node.lose(message, error)
+            host.lose(message, error)
         self.done()
 
 
@@ -228,9 +228,9 @@ def wait_on_thread(room: Room, thread: OwnThread, came: Message) -> None:
         UnknownAddress: The worker has stopped.
         MailboxFull: There was no room in `NodeLimits.room_timeout`, or the worker is to stop.
     """
-    node = room.intake.node
-    limit = node.limits.room_timeout
-    put = asyncio.run_coroutine_threadsafe(_put_in_time(room, limit, thread, came), node.loop)
+    run_queue = room.intake.run_queue
+    limit = run_queue.limits.room_timeout
+    put = asyncio.run_coroutine_threadsafe(_put_in_time(room, limit, thread, came), run_queue.loop)
     put.result(limit + _SLACK)  # a closed loop gives no result
 
 
@@ -238,7 +238,8 @@ async def _put_in_time(room: Room, limit: float, thread: OwnThread, came: Messag
     intake = room.intake
     if thread.ending:
         raise _sender_stopped(intake)
-    link = intake.node.origin_of(came)
+    found = intake.host.link_of(came)
+    link = None if found is None else found.worker
     if link is not None and _put_or_keep(room, link):
         await _wait_with_link(room, link, limit, thread)
         return
@@ -259,7 +260,7 @@ async def _put_in_time(room: Room, limit: float, thread: OwnThread, came: Messag
         thread.stop_waiting = None
 
 
-def _put_or_keep(room: Room, link: Worker) -> bool:
+def _put_or_keep(room: Room, link: HostedActor) -> bool:
     """Put a message into a mailbox, or let a link keep it; return false if neither is possible."""
     intake = room.intake
     try:
@@ -272,7 +273,7 @@ def _put_or_keep(room: Room, link: Worker) -> bool:
     return True
 
 
-async def _wait_with_link(room: Room, link: Worker, limit: float, thread: OwnThread) -> None:
+async def _wait_with_link(room: Room, link: HostedActor, limit: float, thread: OwnThread) -> None:
     """Wait until a link that has stopped reading has moved a message, unless it is a call's first.
 
     Without the wait, the messages made of one message could exceed the share of the link. With
@@ -342,7 +343,7 @@ def join(room: Room) -> SenderLine | None:
     else:
         return None
     intake.refused -= 1  # the message waits instead
-    limit = intake.node.limits.waiting_senders
+    limit = intake.run_queue.limits.waiting_senders
     if len(intake.lines or ()) >= limit:
         raise MailboxFull(intake.address, waiting_text(limit, "sender"))
     line = SenderLine(intake, room.message)

@@ -10,13 +10,16 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from enum import Enum, auto
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...protocol import NodeStopped
 from .._errors import NodeNotStarted
 from .._log import SeldomLogger
 from ._mailbox import Target
 from ._policy import NodeLimits
+
+if TYPE_CHECKING:
+    from ..instruments._instrument import Instruments
 
 __all__ = ["Phase", "RunQueue"]
 
@@ -52,23 +55,50 @@ class RunQueue:
 
     Attributes:
         phase: The phase of the node's life.
+        event_loop: The event loop, or `None` before the start; see `loop`.
         thread_id: The thread of its event loop; negative once there is none.
         context: The `contextvars` of its turns.
         now: The loop's time, in seconds, when the node last read it: at the start of a pass of
             its run queue or of a request, and when a handler that awaited is done. Deadlines are
             compared with it, as reading the clock for each message would cost too much.
+        ready: The targets that are to have a turn, in order.
+        awake: Whether the loop will look at them.
+        lock: The lock for the counted bytes of mailboxes.
+        waiting_bytes: Bytes of the counted payloads that wait in all mailboxes.
+        instruments: The instruments of the node as one, if there are any.
+        on_loop_closed: Called once if the loop is closed without stopping the node.
     """
 
+    __slots__ = (
+        "awake",
+        "context",
+        "event_loop",
+        "instruments",
+        "limits",
+        "lock",
+        "name",
+        "now",
+        "on_loop_closed",
+        "phase",
+        "ready",
+        "thread_id",
+        "waiting_bytes",
+    )
+
     def __init__(self, name: str, limits: NodeLimits) -> None:
-        self.name = name
-        self.limits = limits
+        self.name: Final = name
+        self.limits: Final = limits
         self.context = copy_context()
         self.phase = Phase.NOT_STARTED
-        self._ready: deque[Target] = deque()
-        self._awake = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.ready: Final[deque[Target]] = deque()
+        self.awake = False
+        self.event_loop: asyncio.AbstractEventLoop | None = None
         self.thread_id = 0
         self.now = 0.0
+        self.lock = threading.RLock()
+        self.waiting_bytes = 0
+        self.on_loop_closed: Callable[[], object] | None = None
+        self.instruments: Instruments | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -77,31 +107,37 @@ class RunQueue:
         Raises:
             NodeNotStarted: The node has not been started yet.
         """
-        if self._loop is None:
+        if self.event_loop is None:
             raise NodeNotStarted(self.name)
-        return self._loop
+        return self.event_loop
 
-    def _open(self) -> None:
+    @property
+    def is_gone(self) -> bool:
+        """Whether the loop is closed."""
+        return self.event_loop is not None and self.event_loop.is_closed()
+
+    def open(self) -> None:
+        """Begin to run on the current event loop."""
         if self.phase is not Phase.NOT_STARTED:
             raise _StartedBefore(self.name, "a node can be started once")
-        self._loop = asyncio.get_running_loop()
+        self.event_loop = asyncio.get_running_loop()
         self.thread_id = threading.get_ident()
         self.context = copy_context()
-        self.now = self._loop.time()
+        self.now = self.event_loop.time()
         self.phase = Phase.OPEN
 
     def schedule(self, target: Target) -> None:
         """Append a target to the run queue. The caller has set its `scheduled`."""
-        self._ready.append(target)
-        if not self._awake:
-            self._wake()
+        self.ready.append(target)
+        if not self.awake:
+            self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         # Two threads may both get here; the second drain finds an empty queue.
-        self._awake = True
+        self.awake = True
         try:
-            if threading.get_ident() == self.thread_id and self._loop is not None:
-                self._loop.call_soon(self._pass, self.limits.drain, context=self.context)
+            if threading.get_ident() == self.thread_id and self.event_loop is not None:
+                self.event_loop.call_soon(self._pass, self.limits.drain, context=self.context)
             else:
                 loop, limit = self.loop, self.limits.drain
                 loop.call_soon_threadsafe(self._pass, limit, context=self.context)
@@ -118,18 +154,16 @@ class RunQueue:
         if self.phase in (Phase.OPEN, Phase.CLOSING):
             self.phase = Phase.CLOSED
             self.thread_id = _LOOP_CLOSED
-            self._awake = False
-            self._give_up_all()
+            self.awake = False
+            if self.on_loop_closed is not None:
+                self.on_loop_closed()
         return self.stopped_error()
-
-    def _give_up_all(self) -> None:
-        """Close every worker."""
-        raise NotImplementedError
 
     def forked(self) -> None:
         """Record that this process was forked, without the loop's thread. Idempotent."""
         self.phase = Phase.CLOSED
         self.thread_id = _FORKED
+        self.lock = threading.RLock()  # another thread may have held it
 
     def stopped_error(self) -> NodeStopped:
         """Return the error for using the node while it does not run."""
@@ -139,10 +173,10 @@ class RunQueue:
 
     def _pass(self, left: int) -> None:
         self.now = self.loop.time()
-        self._drain(left)
+        self.drain(left)
 
-    def _drain(self, left: int) -> None:
-        ready = self._ready
+    def drain(self, left: int) -> None:
+        ready = self.ready
         try:
             while ready and left > 0:
                 target = ready.popleft()
@@ -158,10 +192,10 @@ class RunQueue:
             if ready:
                 self.loop.call_soon(self._pass, self.limits.drain, context=self.context)
             else:
-                self._awake = False
+                self.awake = False
                 # A sender that saw the flag just before it was cleared relies on this check.
                 if ready:
-                    self._wake()
+                    self.wake()
 
     def fault(self, doing: str, error: BaseException) -> None:
         """Log an exception that must affect one message only.
@@ -182,13 +216,18 @@ class RunQueue:
         else:
             loop.call_soon_threadsafe(function, context=self.context)
 
-    async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio.get_running_loop() is self._loop:
+    async def on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop, from any loop.
+
+        Raises:
+            NodeStopped: The node has not started, or has stopped.
+        """
+        if asyncio.get_running_loop() is self.event_loop:
             return await work
-        if self._loop is None or self._loop.is_closed() or self.thread_id < 0:
+        if self.event_loop is None or self.event_loop.is_closed() or self.thread_id < 0:
             work.close()
             raise self.stopped_error()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.event_loop))
 
 
 class _StartedBefore(NodeStopped):

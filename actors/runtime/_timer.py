@@ -39,7 +39,7 @@ class Timer(Turn):
         timers = cell.timers
         if timers is None:
             timers = cell.timers = {}
-        limit = cell.node.limits.timers
+        limit = cell.run_queue.limits.timers
         if len(timers) >= limit:
             raise LimitReached("timers", limit)
         timers[self] = None
@@ -47,10 +47,10 @@ class Timer(Turn):
         self._cell = cell
         self._action: Callable[[], object] | None = action
         self._period = seconds if repeat else None
-        self._due = cell.node.loop.time() + seconds
+        self._due = cell.run_queue.loop.time() + seconds
         self._handle: asyncio.TimerHandle | None = None
         self._waiting = False
-        cell.node.call_on_loop(self._arm)
+        cell.run_queue.call_on_loop(self._arm)
 
     @property
     def active(self) -> bool:
@@ -63,7 +63,7 @@ class Timer(Turn):
             return
         self._end()
         if self._handle is not None:
-            self._cell.node.call_on_loop(self._handle.cancel)
+            self._cell.run_queue.call_on_loop(self._handle.cancel)
 
     def perform(self, cell: Cell) -> None:
         """Run the action in the worker's turn."""
@@ -83,13 +83,13 @@ class Timer(Turn):
 
     def _arm(self) -> None:
         if self._action is not None:
-            self._handle = self._cell.node.loop.call_at(self._due, self._fire)
+            self._handle = self._cell.run_queue.loop.call_at(self._due, self._fire)
 
     def _fire(self) -> None:
         if self._action is None:
             return
         if self._period is not None:
-            now = self._cell.node.loop.time()
+            now = self._cell.run_queue.loop.time()
             self._due += self._period * max(1, (now - self._due) // self._period + 1)
             self._arm()
         if not self._waiting:

@@ -25,6 +25,7 @@ from ...protocol.services import (
     encode_request,
 )
 from .._worker import Worker
+from ..routing._given import as_route
 from ._errors import RequestRefused
 from ._subscriber import REFRESH
 
@@ -52,7 +53,7 @@ class DiscoveryClient:
 
     def __init__(self, node: Node, way: RouteLike, *, timeout: float = 30.0) -> None:
         self._node = node
-        self._way = node.route_of(way)
+        self._way = as_route(way)
         self._timeout = check_timeout(timeout)
         self._numbers = count(1)
 
@@ -173,8 +174,8 @@ class Announcer(Worker):
 
     def on_start(self) -> None:
         """Announce the service, and repeat it."""
-        self._from: Route = self.node.route_of(self._way)
-        self._to: Route = self.node.route_of(self._target)
+        self._from: Route = as_route(self._way)
+        self._to: Route = as_route(self._target)
         self.every(self._refresh, self._announce)
         self._announce()
 

@@ -217,8 +217,8 @@ class RelayService(Service):
         Without a link, remove it when the first hop stops; such a relay can also expire.
         """
         self._forget(address)
-        link = self.node.link_on(stored)
-        worker = None if link is None else self.node.worker_at(link)
+        link = self.node.parts.table.link_on(stored)
+        worker = None if link is None else self.node.parts.table.worker_at(link)
         if worker is not None and worker.notices_end:
             self._linked.add(address)
         with suppress(UnknownAddress):  # it is the mailbox of a request; the relay expires

@@ -30,6 +30,7 @@ from ...protocol.services import (
     encode_watch_request,
 )
 from .._worker import Worker
+from ..routing._given import as_route
 from ._options import RemoteWatchOptions
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ class RemoteWatch(Worker):
 
     def _watch_link(self) -> None:
         """Watch the first address of the route, if it is a link or another worker of this node."""
-        way = self.node.route_of(self._way)
+        way = as_route(self._way)
         # A link for an address of another type is made anew by the next request.
         if way and way[0].type == LOCAL:
             try:

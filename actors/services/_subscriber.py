@@ -16,6 +16,7 @@ from ...protocol import (
 )
 from ...protocol.services import encode_subscription
 from .._worker import Worker
+from ..routing._given import as_route
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -119,6 +120,6 @@ class Subscriber(Worker):
             deliver(message)
             return
         try:
-            self.route(message.redirect(*self.node.route_of(deliver)))
+            self.route(message.redirect(*as_route(deliver)))
         except OnwardError as error:
             self.node.lose(message, error)

@@ -40,6 +40,7 @@ from ...protocol.sessions import (
     encode_frame,
 )
 from .._several import several
+from ..routing._given import check_payload
 from ..runtime._policy import MailboxOptions, Overflow
 from ._errors import SessionClosed, SessionDown, SessionLost
 from ._liveness import Hook, LivenessWorker
@@ -135,13 +136,13 @@ class SessionEnd(LivenessWorker):
         onward, back, payload, _, context = message
         body = encode_message(Message(onward[1:], back, payload))
         frame = encode_frame(SessionData(self._token, body))
-        self.node.check_payload(frame)
+        check_payload(frame, self.node.limits)
         if context is not None and context.outside is not None:
             # The route is this end's. The other node's part is in the frame, and the other end
             # decides about it.
             context = context._replace(outside=None)
         self.route(Message(self._way, (self._inner,), frame, self.address, context))
-        self._ways.note(back, self.node.is_ephemeral)
+        self._ways.note(back, self.node.parts.table.is_request)
         self._sent += 1
 
     def _keep(self, message: Message) -> None:
@@ -237,7 +238,7 @@ class SessionEnd(LivenessWorker):
                 return
             if len(back) >= MAX_ROUTE_LENGTH:
                 raise RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH)
-            self.route(self.node.pass_on(message))
+            self.route(self.node.parts.guards.pass_on(message))
         except OnwardError as error:
             self.node.dead_letter(message, error)
 

@@ -185,7 +185,9 @@ class LivenessWorker(Worker):
         epoch = self._machine.epoch
         try:
             self._unwatch = self.node.watch(first, lambda: self._link_gone(epoch))
-            self._unhear = self.node.watch_losses(first, lambda: self._link_lost(epoch))
+            self._unhear = self.node.parts.workers.watch_losses(
+                first, lambda: self._link_lost(epoch)
+            )
         except UnknownAddress:
             self._unwatch = None  # it has stopped, or is no worker: pings detect it
 

@@ -10,6 +10,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol import LinkDown, OnwardError, Route, RouteLike, UnknownAddress
+from ..routing._given import as_route
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -62,7 +63,7 @@ def way_over(
                 error = failed
                 continue
             try:
-                yield (link, *node.route_of(onward))
+                yield (link, *as_route(onward))
             finally:
                 with suppress(UnknownAddress):  # it has stopped by itself
                     await node.stop_worker(link)
@@ -109,7 +110,7 @@ class RouteProvider:
             self._latest = attempt = _Attempt()
             attempt.task = self._node.loop.create_task(self._find(self._way, epoch, attempt))
         else:
-            self._found(self._node.route_of(self._way), epoch)
+            self._found(as_route(self._way), epoch)
 
     def taken(self) -> None:
         """Adopt the route that was found last, and leave the one before."""
@@ -177,7 +178,7 @@ class RouteProvider:
                 self._failed(epoch, f"no route: {type(error).__name__}")
 
     def _has(self, given: RouteLike, epoch: int, attempt: _Attempt) -> None:
-        route = self._node.route_of(given)
+        route = as_route(given)
         attempt.found = True
         self._found(route, epoch)
 

@@ -56,7 +56,7 @@ async def checked_node(
     async with Node(name, **options) as node:
         yield node
         await _settled(node, settle)
-        cells = node._cells()
+        cells = node.parts.table.cells()
         in_hand = {cell: cell.task for cell in cells if cell.task is not None}
         wrong = _lost(node, frozenset(allow))
     cut_off = {cell for cell, task in in_hand.items() if task.cancelled()}
@@ -78,7 +78,7 @@ async def _settled(node: Node, longest: float) -> None:
 
 
 def _at_work(node: Node) -> bool:
-    return any(cell.queue or cell.state != RUNNING for cell in node._cells())
+    return any(cell.queue or cell.state != RUNNING for cell in node.parts.table.cells())
 
 
 def _failed(node: Node, cells: list[Cell], cut_off: set[Cell]) -> list[str]:

@@ -25,12 +25,14 @@ def crash(node: Node) -> None:
     cancelled handler still run, and tasks started by a worker go on until they send something.
     Transports are not asked to stop either: close open sockets after the call.
     """
-    if node.phase in (Phase.NOT_STARTED, Phase.CLOSED):
-        node.phase = Phase.CLOSED
+    if node.parts.run_queue.phase in (Phase.NOT_STARTED, Phase.CLOSED):
+        node.parts.run_queue.phase = Phase.CLOSED
         return
-    node.phase = Phase.CLOSED  # nothing is sent any more, not even by cancelled handlers
-    node._requests.close(node.name)
-    cells = node._cells()
+    node.parts.run_queue.phase = (
+        Phase.CLOSED
+    )  # nothing is sent any more, not even by cancelled handlers
+    node.parts.requests.close(node.name)
+    cells = node.parts.table.cells()
     tasks = [cell.task for cell in cells]  # closing a cell forgets its task
     for cell in cells:
         lifecycle.close(cell)

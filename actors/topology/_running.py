@@ -111,7 +111,7 @@ class RunningNode:
             self._is_open = True
             await self.node.__aenter__()
         # All nodes listen before the first worker starts, and each takes the time it takes.
-        self.node._exposures.expected = frozenset(
+        self.node.parts.guards.exposures.expected = frozenset(
             address for worker in self._part.workers for address in worker.addresses
         )
 
@@ -227,7 +227,7 @@ class RunningNode:
             except Exception as error:
                 # A worker's own code runs here, which may raise any exception.
                 raise _failed(worker.place, "cannot start", error) from error
-        self.node._exposures.expected = frozenset()
+        self.node.parts.guards.exposures.expected = frozenset()
 
     async def ask(self, request: RequestPlan) -> Outcome:
         """Make one request of the plan, and repeat it if the plan says so."""

@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
 from ...protocol.topology import KindOptions, Option, OptionType
-from .._transport import GROUP
+from .._transports import GROUP
 
 __all__ = ["options_of", "transport_options"]
 

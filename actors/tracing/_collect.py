@@ -22,6 +22,7 @@ from ...protocol import (
 )
 from ...protocol.options import Count, SecondsOrZero, check_options, check_value
 from .._worker import Worker
+from ..routing._given import as_route
 from ._hops import HopTracer
 from ._trace import ROOT, Trace, analyse
 
@@ -84,7 +85,7 @@ async def trace(
         PayloadTooBig: The payload is over the limit.
         DeliveryError: It could not be sent.
     """
-    steps = node.route_of(route)
+    steps = as_route(route)
     made = node.random_address().value.decode("ascii")
     collector = _Collector(made, options, clock)
     address = await node.start(lambda: collector)

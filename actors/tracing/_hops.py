@@ -244,9 +244,10 @@ class HopTracer(Instrument):
         if origin.worker == worker.address:
             return worker
         try:
-            return self._node._cell(origin.worker).worker
+            found: Worker = self._node.parts.table.cell(origin.worker).worker
         except UnknownAddress:
             return None
+        return found
 
     def _report_of(
         self, worker: Worker, message: Message, mark: TraceMark, here: TraceMark
@@ -296,7 +297,7 @@ class HopTracer(Instrument):
         """Send a report as by a worker, subject to the same access control."""
         message = Message(way, (), payload, worker.address, context)
         try:
-            worker._out.carry_from(own, message)
+            worker._out.dispatch_from(own, message)
         except OnwardError as error:
             self._node.dead_letter(message, error)
         except Exception:  # noqa: BLE001 - an error of a rule is no failure of the worker

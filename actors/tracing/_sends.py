@@ -6,12 +6,13 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...protocol import Address, Context, Message, RouteLike
+from ..routing._router import Router
 from ..runtime._mailbox import Target
 
 if TYPE_CHECKING:
     from .._worker import Worker
-    from .._workers import Workers
     from ..access._guard import OutboundGuard
+    from ..routing._requests import Requests
 
 __all__ = ["Sends"]
 
@@ -32,11 +33,11 @@ class Sends:
     __slots__ = ("_add", "_below", "_worker", "table")
 
     def __init__(self, worker: Worker, add: Add) -> None:
-        # Always empty, so that a sender finds no target and calls `carry`.
+        # Always empty, so that a sender finds no target and calls `dispatch`.
         self.table: dict[Address, Target] = {}
         self._worker = worker
         self._add = add
-        self._below: Workers | OutboundGuard = worker._out
+        self._below: Router | OutboundGuard = worker._out
 
     def enter(self) -> None:
         """Insert this layer for the worker's messages."""
@@ -51,29 +52,30 @@ class Sends:
     def settle(self, sender: OutboundGuard) -> None:
         """Send through an access control from now on, instead of the node."""
         below = self._below
-        if isinstance(below, Sends):
-            below.settle(sender)
-        elif type(below) is not type(sender):
+        if isinstance(below, Router):
             self._below = sender
+        else:
+            below.settle(sender)
 
-    def carry(self, message: Message) -> None:
+    def dispatch(self, message: Message) -> None:
         """Add the trace to a message, and forward the call."""
-        self._below.carry(self._traced(message))
+        self._below.dispatch(self._traced(message))
 
-    def carry_answer(self, message: Message) -> None:
+    def dispatch_answer(self, message: Message) -> None:
         """Add the trace to a reply, and forward the call."""
-        self._below.carry_answer(self._traced(message))
+        self._below.dispatch_answer(self._traced(message))
 
-    def carry_from(self, own: Address | None, message: Message) -> None:
+    def dispatch_from(self, own: Address | None, message: Message) -> None:
         """Add the trace to a message, and forward the call."""
-        self._below.carry_from(own, self._traced(message))
+        self._below.dispatch_from(own, self._traced(message))
 
-    async def carry_wait(self, message: Message, own: Address | None = None) -> None:
+    async def dispatch_wait(self, message: Message, own: Address | None = None) -> None:
         """Add the trace to a message, and forward the call."""
-        await self._below.carry_wait(self._traced(message), own)
+        await self._below.dispatch_wait(self._traced(message), own)
 
-    def request_from(
+    def request(
         self,
+        requests: Requests,
         source: Address,
         route: RouteLike,
         payload: bytes,
@@ -83,7 +85,10 @@ class Sends:
         """Add the span that is current now, not when it is awaited, and forward the call."""
         if context is None or not context.trace:
             context = self._add(context)
-        return self._below.request_from(source, route, payload, timeout, context)
+        below = self._below
+        if isinstance(below, Router):
+            return requests.request(source, route, payload, timeout, context)
+        return below.request(requests, source, route, payload, timeout, context)
 
     def _traced(self, message: Message) -> Message:
         context = message.context

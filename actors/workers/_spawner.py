@@ -22,6 +22,7 @@ from ...protocol import (
 )
 from ...protocol.options import Count, Seconds, check_options, check_value
 from .._worker import Worker
+from ..routing._table import AddressTable
 from ..runtime._policy import MailboxOptions, Overflow, Supervision
 from ..runtime._state import RUNNING, STOPPING
 
@@ -98,10 +99,10 @@ class _Child:
         self.held: deque[Message] | None = None
         self.since = now
 
-    def is_idle(self) -> bool:
+    def is_idle(self, table: AddressTable) -> bool:
         """Whether the worker accepts messages and has none."""
         cell = self.cell
-        return self.held is None and cell.node.idle(self.address) is cell
+        return self.held is None and table.idle(self.address) is cell
 
 
 class Spawner(Worker):
@@ -189,7 +190,7 @@ class Spawner(Worker):
         address = self.spawn(
             partial(self._factory, key), mailbox=self._mailbox, supervision=self._supervision
         )
-        child = _Child(address, self.node._cell(address), self.node.loop.time())
+        child = _Child(address, self.node.parts.table.cell(address), self.node.loop.time())
         self.node.watch(address, partial(self._stopped, key, child))
         return child
 
@@ -213,7 +214,7 @@ class Spawner(Worker):
         found: _Child | None = None
         busy: list[bytes] = []
         for key, child in islice(self._children.items(), looks):
-            if child.is_idle():
+            if child.is_idle(self.node.parts.table):
                 found = child
                 break
             busy.append(key)
@@ -225,7 +226,7 @@ class Spawner(Worker):
     def _stop_idle(self) -> None:
         now = self.node.loop.time()
         for child in list(self._children.values()):
-            if not child.is_idle() or child.cell.handled != child.handled:
+            if not child.is_idle(self.node.parts.table) or child.cell.handled != child.handled:
                 child.handled = child.cell.handled
                 child.since = now
             elif now - child.since >= self._options.idle:

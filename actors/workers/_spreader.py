@@ -182,7 +182,7 @@ class Spreader(Spreading):
         self._inner: dict[Address, int] = {}
 
     def _join(self, cell: Cell) -> None:
-        add_addresses(cell, len(self._routes))
+        add_addresses(self.node, cell, len(self._routes))
         super()._join(cell)
         inner = cell.addresses[1 : len(self._routes) + 1]
         self._inner = {address: index for index, address in enumerate(inner)}
@@ -222,7 +222,7 @@ class Spreader(Spreading):
             onward, back = (*way, *onward[1:]), (own, *back)
             if max(len(onward), len(back)) > MAX_ROUTE_LENGTH:
                 raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
-            self._out.carry(Message(onward, back, payload, self.address, context))
+            self._out.dispatch(Message(onward, back, payload, self.address, context))
         self._outstanding[index].append(self.node.loop.time())
 
     def _owed(self, index: int) -> int:

@@ -10,6 +10,7 @@ from .._worker import Worker
 from ..runtime._state import NEW
 
 if TYPE_CHECKING:
+    from .._node import Node
     from ..runtime._cell import Cell
 
 __all__ = ["TwoSidedWorker", "add_addresses"]
@@ -38,7 +39,7 @@ class TwoSidedWorker(Worker):
     _inner: Address
 
     def _join(self, cell: Cell) -> None:
-        add_addresses(cell, 1)
+        add_addresses(self.node, cell, 1)
         super()._join(cell)
         self._outer, self._inner = cell.addresses[:2]
 
@@ -67,7 +68,7 @@ class TwoSidedWorker(Worker):
         return super().handle_message(message)
 
 
-def add_addresses(cell: Cell, count: int) -> None:
+def add_addresses(node: Node, cell: Cell, count: int) -> None:
     """Add random addresses to a worker that is being made, behind its primary one.
 
     Addresses that it has already are kept, as given when spawned or from before a restart.
@@ -76,8 +77,8 @@ def add_addresses(cell: Cell, count: int) -> None:
         LimitReached: The node has as many addresses as it may. A restart fails with that.
     """
     for _ in range(count + 1 - len(cell.addresses)):
-        made = cell.node.random_address()
+        made = node.random_address()
         if cell.state == NEW:  # not registered yet, so all its addresses will be
             cell.addresses = (*cell.addresses, made)
         else:
-            cell.node.add_address(cell.address, made)
+            node.add_address(cell.address, made)

@@ -114,7 +114,7 @@ class WorkerPool(Spreading):
         options = {"mailbox": self._mailbox, "supervision": self._supervision}
         starts = (self.start_child(self._factory, **options) for _ in range(self._size))
         for address in await asyncio.gather(*starts):
-            self._admit(len(self._children), self.node._cell(address))
+            self._admit(len(self._children), self.node.parts.table.cell(address))
 
     def resize(self, size: int) -> None:
         """Spawn further children, or stop the last ones. Call it on the loop.
@@ -185,7 +185,7 @@ class WorkerPool(Spreading):
 
     def _spawn(self, index: int) -> None:
         address = self.spawn(self._factory, mailbox=self._mailbox, supervision=self._supervision)
-        self._admit(index, self.node._cell(address))
+        self._admit(index, self.node.parts.table.cell(address))
 
     def _admit(self, index: int, child: Cell) -> None:
         self._children[index : index + 1] = [child]

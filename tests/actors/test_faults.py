@@ -22,7 +22,7 @@ from onward.actors.routing import (
 )
 from onward.actors.routing._dead_letters import DeadLetters
 from onward.actors.routing._error_replies import ErrorReplies
-from onward.actors.routing._requests import Requests
+from onward.actors.routing._reply import Reply
 from onward.actors.routing._undeliverable import Undeliverable
 from onward.actors.runtime import _cell as cell_module, _lifecycle as lifecycle
 from onward.actors.runtime._cell import Cell
@@ -195,7 +195,7 @@ FLUSH: list[Step] = [
     (Undeliverable, "_tell"),
     (Undeliverable, "_tell_sender"),
     (Undeliverable, "fail_request"),
-    (Requests, "fail"),
+    (Reply, "fail"),
     (DeadLetters, "add"),
     (DeadLetter, "kept"),
     (ErrorReplies, "answer"),
@@ -274,7 +274,7 @@ async def test_a_fault_as_a_worker_closes_keeps_nobody_waiting(
         started = asyncio.ensure_future(node.start(Starting, address="w"))
         await asyncio.sleep(1)
         node.send("w", b"waits")
-        cell = node._cell(address("w"))
+        cell = node.parts.table.cell(address("w"))
         fault = plant(monkeypatch, owner, name)
         fault.arm()
         lifecycle.close(cell)

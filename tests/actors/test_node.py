@@ -225,5 +225,5 @@ async def test_transports_that_do_not_stop_are_logged(
 @interpreted
 def test_a_node_has_no_more_attributes_than_python_keeps_in_a_fast_way() -> None:
     # CPython 3.11 shares the keys of instances with fewer than 30 attributes; with more of them
-    # each look at `node.table` is slower, and a hop by a twentieth.
+    # each look at `node.parts.table.targets` is slower, and a hop by a twentieth.
     assert len(vars(Node())) < 30

@@ -134,7 +134,7 @@ async def test_statistics() -> None:
         node.spawn(Forwarder, address="forwarder")
         node.send("failing", b"!")
         node.send("forwarder => failing", b"fine")
-        node.deliver(Message((Address(0, b"x"),), (), b""))
+        node.parts.router.dispatch_or_lose(Message((Address(0, b"x"),), (), b""))
         await asyncio.sleep(0.1)
         during = node.statistics()
         assert during.name == "name"
@@ -153,7 +153,7 @@ async def test_statistics() -> None:
 async def test_an_address_missing_from_the_table_keeps_no_worker_from_stopping() -> None:
     async with Node() as node:
         node.spawn(Echo, address="a")
-        cell = node._cell("a")
+        cell = node.parts.table.cell("a")
         cell.addresses = (*cell.addresses, Address(0, b"never registered"))
         cell.post(Stop(), first=True)
         node.send("a", b"left")

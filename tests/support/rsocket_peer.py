@@ -565,7 +565,7 @@ class World:
         cell.scheduled = True
         yield
         await self.loop.idle()
-        self.node.schedule(cell)
+        self.node.parts.run_queue.schedule(cell)
 
     def row(self, service: str = "a") -> RouteStatistics:
         (found,) = (row for row in self.broker.routes() if row.service == service)

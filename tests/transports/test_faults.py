@@ -55,7 +55,7 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         return await a.connect(listener.uri)
 
     async with _nodes(scheme) as (a, b):
-        a.error_replies.on = b.error_replies.on = True
+        a.parts.undeliverable.error_replies.on = b.parts.undeliverable.error_replies.on = True
         yield a, b, join
 
 
@@ -70,7 +70,7 @@ async def _nodes(scheme: str) -> AsyncGenerator[tuple[Node, Node]]:
 
 
 def link_at(node: Node, address: Address) -> Link:
-    worker = node._cell(address).worker
+    worker = node.parts.table.cell(address).worker
     assert isinstance(worker, Link)
     return worker
 
@@ -101,7 +101,7 @@ async def test_a_payload_that_is_not_bytes_does_not_get_into_a_link(pair: Pair, 
     b.spawn(Echo, address="echo")
     link = await join("echo")
     # As if one of the node's own parts had let it through.
-    a.carry(Message((link, *route("echo")), (), wrong))
+    a.parts.router.dispatch(Message((link, *route("echo")), (), wrong))
     assert (await a.request([link, "echo"], b"after", timeout=5)).payload == b"after"
     assert a.dead_letters.by_reason == {"payload not bytes": 1}
     assert link_at(a, link).dropped == 1

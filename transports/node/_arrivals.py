@@ -177,7 +177,7 @@ class _LinkLine(Line):
     def moved(self, message: Message) -> None:
         """Count a message that has moved, and restart the stall timeout."""
         arrivals = self._arrivals
-        self._since = arrivals.node.now
+        self._since = arrivals.node.parts.run_queue.now
         arrivals.moved(message)
 
     def done(self) -> None:

@@ -180,13 +180,13 @@ class Link(Worker):
         super()._join(cell)
         parent = cell.parent  # the listener, if a listener accepted the connection
         self._at = (cell.address,) if parent is None else (cell.address, parent.address)
-        self._kept = Arrivals(cell.node, *self._limits, self._look_at_kept)
-        instruments = cell.node.instruments
+        self._kept = Arrivals(self.node, *self._limits, self._look_at_kept)
+        instruments = self.node.instruments
         if instruments is not None:
             instruments.link_opened(self)
 
     def _is_exposed(self, address: Address) -> bool:
-        return self.node.is_exposed(address, self._at)
+        return self.node.parts.guards.is_exposed(address, self._at)
 
     def _lives(self, address: Address) -> bool:
         return self.node.has(address)
@@ -202,11 +202,11 @@ class Link(Worker):
         gate = self._gate
         if back and back != gate.noted:
             if back[-1] != ERROR_SOURCE:
-                gate.note(back, self.node.is_ephemeral, self.node.link_on)
+                gate.note(back, self.node.parts.table.is_request, self.node.parts.table.link_on)
                 if gate.over is not None:
                     self._join_ways(gate.over)
                     gate.over = None
-            elif not self.node.lets_error_replies(self._at):
+            elif not self.node.parts.guards.lets_error_replies(self._at):
                 self.node.dead_letter(message, KEPT_IN)
                 return None
         self.taken += 1
@@ -236,7 +236,7 @@ class Link(Worker):
 
     def _join_ways(self, other: Address) -> None:
         """Record another link that sends messages over this one and expects their replies."""
-        worker = self.node.worker_at(other)
+        worker = self.node.parts.table.worker_at(other)
         if isinstance(worker, Link) and worker is not self:
             self._note_joined(other)
             worker._note_joined(self.address)
@@ -262,7 +262,7 @@ class Link(Worker):
         outer ends is not visible from here.
         """
         self._sweep_joined()
-        return bool(self._joined) or self.node.is_watched(self.address)
+        return bool(self._joined) or self.node.parts.workers.is_watched(self.address)
 
     def undelivered(self, message: Message, error: OnwardError) -> None:
         """Drop an accepted message that cannot be delivered to the other end.
@@ -278,7 +278,7 @@ class Link(Worker):
 
         For sending outside of `transmit`, where an exception would end more than this message.
         """
-        self.node.fault("sending a message over a link", error)
+        self.node.parts.run_queue.fault("sending a message over a link", error)
         self.undelivered(message, InDoubt(self.address, type(error).__name__))
 
     # --- for the event log ----------------------------------------------------------------
@@ -324,9 +324,9 @@ class Link(Worker):
         self.arrived += len(messages)
         instruments = self.node.instruments
         if instruments is not None and instruments.arrives:
-            messages = instruments.messages_arrived(messages, self.node.is_ephemeral)
+            messages = instruments.messages_arrived(messages, self.node.parts.table.is_request)
         node, gate, contexts = self.node, self._gate, self._contexts
-        carry, let_in = node.carry, node.let_in
+        carry, let_in = node.parts.router.dispatch, node.parts.guards.let_in
         admitted: Route | None = None
         stamp = _NO_STAMP
         given = 0
@@ -405,7 +405,7 @@ class Link(Worker):
                 else:
                     self.release()
             except Exception as error:  # noqa: BLE001 - what still comes is bounded
-                self.node.fault("holding or releasing a link", error)
+                self.node.parts.run_queue.fault("holding or releasing a link", error)
 
     def _wait_or_lose(self, message: Message, full: MailboxFull) -> None:
         """Keep a message until there is room, or drop it."""
@@ -417,7 +417,7 @@ class Link(Worker):
 
     def _lose_in_doubt(self, message: Message, error: Exception) -> None:
         """Drop a message that failed with an error other than one of routing."""
-        self.node.fault("delivering a message that came over a link", error)
+        self.node.parts.run_queue.fault("delivering a message that came over a link", error)
         target = message[0][0] if message[0] else ""
         self.node.lose(message, InDoubt(target, type(error).__name__))
 
@@ -500,4 +500,4 @@ class Link(Worker):
         for mailbox in self._gate.take_waiting():
             self.node.fail_request(mailbox, LinkLost(self.address, detail))
         if not self._ending:  # else the watchers are notified of the end
-            self.node.tell_loss(self.address)
+            self.node.parts.workers.tell_loss(self.address)

@@ -70,7 +70,9 @@ class LocalRequest:
             return
         link.session.gathered.let_go(self)
         back = link.return_route
-        link.node.carry_or_bury(Message(message.return_route, back, self._payload.data, back[0]))
+        link.node.parts.router.dispatch_or_lose(
+            Message(message.return_route, back, self._payload.data, back[0])
+        )
 
     def _keep(self, size: int) -> None:
         """Count a part of an answer that is kept.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ...actors.routing._given import check_payload
 from ...protocol import (
     Address,
     AddressError,
@@ -82,7 +83,7 @@ class NamedRequests:
         """
         node, exposed = self._link.node, self._link.shared.exposed
         first = route[0]
-        if not exposed.lets_in(first) and not node.is_exposed(first, self._at):
+        if not exposed.lets_in(first) and not node.parts.guards.is_exposed(first, self._at):
             node.dead_letters.denied += 1
             raise NotExposed(first)
         if not exchange.answered_once():
@@ -102,7 +103,7 @@ class NamedRequests:
     def _send_whole(self, exchange: StreamExchange, route: Route) -> None:
         node = self._link.node
         payload, back = exchange.data(), exchange.return_route()
-        node.check_payload(payload)
+        check_payload(payload, node.limits)
         if len(payload) * len(route) > MAX_WORK:
             raise TooMuchWork(route[0], f"{len(payload)} bytes along {len(route)} addresses")
         behind = len(route) - 1
@@ -112,13 +113,15 @@ class NamedRequests:
         # From now on its outcome is in doubt, except for the first hop: see `Broker`.
         exchange.handed = back
         if behind:
-            node.let_in(message)
+            node.parts.guards.let_in(message)
         else:
-            node.carry(message)
+            node.parts.router.dispatch(message)
         if not back:
             exchange.end()
 
     def _allows(self, address: Address) -> bool:
         """Whether exposed workers may pass a message of this peer on to an address."""
         link = self._link
-        return link.shared.exposed.allows(address) or link.node.is_exposed(address, self._at)
+        return link.shared.exposed.allows(address) or link.node.parts.guards.is_exposed(
+            address, self._at
+        )

@@ -353,7 +353,7 @@ class Session:
         if express is not None:
             onward = express.take(exchange, ask)
         if onward:
-            self._link.node.carry(self.message(exchange, onward))
+            self._link.node.parts.router.dispatch(self.message(exchange, onward))
 
     def _send_named(self, exchange: StreamExchange, metadata: bytes) -> None:
         """Send a request that names a route instead of tags.

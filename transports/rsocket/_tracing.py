@@ -95,7 +95,9 @@ class RequestTracing:
     def _forward(self, message: Message) -> None:
         """Pass a request on from the connection, as a worker that forwards a message."""
         onward, back, payload, source, context = message
-        self._link.node.carry(Message(onward[1:], (onward[0], *back), payload, source, context))
+        self._link.node.parts.router.dispatch(
+            Message(onward[1:], (onward[0], *back), payload, source, context)
+        )
 
     def _worker_of_reports(self) -> Address:
         if self._reports is None:

@@ -129,7 +129,7 @@ class SimulatedNetwork:
         self._check_free(name)
         node = Node(name, **options)
         life = self._lives[name] = self._lives.get(name, 0) + 1
-        node.random_address = _addresses(f"{self.seed}/{name}/{life}")
+        node.parts.table.random_address = _addresses(f"{self.seed}/{name}/{life}")
         await node.__aenter__()
         node.add_transport(SimulatedTransport)
         self._node_options[name] = options
@@ -172,7 +172,7 @@ class SimulatedNetwork:
     def _check_free(self, name: str) -> None:
         place = self._places.get(name)
         if place is not None:
-            if place.node.phase is not Phase.CLOSED:
+            if place.node.parts.run_queue.phase is not Phase.CLOSED:
                 raise ValueError(f"the network has a node {name!r}")
         elif len(self._places) >= self.options.nodes:
             raise LimitReached("nodes", self.options.nodes)

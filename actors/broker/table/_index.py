@@ -189,7 +189,7 @@ class TagIndexWorker(Worker):
         if threading.get_ident() != self._thread_id:
             # The table belongs to the loop's thread: go through the mailbox, and its limit.
             onward = (self.address, *onward)
-            self.node.carry(_new(Message, (onward, back, payload, source, context)))
+            self.node.parts.router.dispatch(_new(Message, (onward, back, payload, source, context)))
             return None
         ask = self._selectors.named(onward[0])
         candidates = self.table.candidates(ask.query)
@@ -296,7 +296,9 @@ class TagIndexWorker(Worker):
         onward, back, payload, source, context = message
         exchange = exchange_of(message)
         if exchange is None or not exchange.ended:
-            self.node.carry_or_bury(_new(Message, (onward[1:], back, payload, source, context)))
+            self.node.parts.router.dispatch_or_lose(
+                _new(Message, (onward[1:], back, payload, source, context))
+            )
 
     # --- waiting for a route ----------------------------------------------------------------
 
@@ -373,7 +375,9 @@ class TagIndexWorker(Worker):
         if to is None:  # the destination that joined has left again
             self._keep(message, ask, waiter.since, waiter.until - waiter.since)
             return
-        self.node.carry_or_bury(_new(Message, ((to, *rest), back, payload, source, context)))
+        self.node.parts.router.dispatch_or_lose(
+            _new(Message, ((to, *rest), back, payload, source, context))
+        )
 
     def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
         self.rejected += 1
@@ -465,7 +469,7 @@ class TagIndexWorker(Worker):
 
     def _cell_of(self, address: Address) -> Cell | None:
         """Return the cell of a worker without access controls."""
-        target = self.node.table.get(address)
+        target = self.node.parts.table.targets.get(address)
         return target if isinstance(target, Cell) else None
 
     @staticmethod

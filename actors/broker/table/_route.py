@@ -300,7 +300,7 @@ class RouteWorker(Worker):
     def _send(self, message: Message) -> bool:
         """Send a message to the destination, or make it a dead letter; return whether it went."""
         try:
-            self.node.carry(message)
+            self.node.parts.router.dispatch(message)
         except DeliveryError as error:
             self.node.lose(message, error)
             return False

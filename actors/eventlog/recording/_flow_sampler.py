@@ -45,7 +45,7 @@ class FlowSampler:
         self._recorder: Final = recorder
         self._node: Final = node
         # The known workers with their last counts; no more than the node has.
-        self._cells: dict[Cell, _Counts] = {cell: _of(cell) for cell in node._cells()}
+        self._cells: dict[Cell, _Counts] = {cell: _of(cell) for cell in node.parts.table.cells()}
         self._passing = 0
         self._letters = {reason: self._letters_of(reason) for reason in _UNREACHED}
         self._links: dict[Linked, tuple[int, int, int]] = {}
@@ -87,7 +87,7 @@ class FlowSampler:
         known = self._cells
         self._cells = {}
         self._passing = 0
-        for cell in self._node._cells():
+        for cell in self._node.parts.table.cells():
             self._cells[cell] = counts = _of(cell)
             before = known.get(cell, _NOTHING)
             if counts != before:

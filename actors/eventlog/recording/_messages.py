@@ -34,10 +34,10 @@ from ....protocol import (
 )
 from ....protocol.eventlog import Kind, LogMark, Outcome, log_mark_of, with_log_mark
 from ....protocol.eventlog._mark import LOG_KEY
+from ..._errors import Expired
 from ...access._errors import AccessDenied
 from ...instruments._instrument import TracedMessage, Watch
-from ...routing._dead_letters import EXPIRED
-from ...routing._undeliverable import reason_text
+from ...runtime._lost import reason_text
 
 if TYPE_CHECKING:
     from ..._worker import Worker
@@ -79,7 +79,7 @@ _OUTCOMES: Final = {
     MailboxFull.reason: int(Outcome.REJECTED),
     AccessDenied.reason: int(Outcome.REJECTED),
     LinkDown.reason: int(Outcome.REJECTED),
-    EXPIRED: int(Outcome.REJECTED),
+    Expired.reason: int(Outcome.REJECTED),
 }
 
 

@@ -122,5 +122,5 @@ def test_local_only_knows_nobody_until_it_is_on_a_node() -> None:
     assert local_only(message(None)) is True
     assert local_only(message(A)) is False
     for control in (not_(local_only), not_(all_of(local_only)), not_(any_of(local_only))):
-        assert on_node(control, Node())(message(B)) is True
-    assert on_node(short, Node()) is short
+        assert on_node(control, Node().parts.table)(message(B)) is True
+    assert on_node(short, Node().parts.table) is short

@@ -41,7 +41,7 @@ class Edge(Worker):
     def ask(self, exchange: Elements, query: str) -> None:
         context = Context(meta=exchange)
         message = Message((Address(32, query.encode()),), (HERE,), b"", HERE, context)
-        self.node.carry_or_bury(message)
+        self.node.parts.router.dispatch_or_lose(message)
 
 
 class Elements(Exchange):

@@ -15,6 +15,7 @@ from onward.actors import MailboxOptions, Node, Worker
 from onward.actors.eventlog import LogOptions
 from onward.actors.eventlog.recording._flow_sampler import FlowSampler
 from onward.actors.eventlog.recording._messages import outcome_of_reason
+from onward.actors.routing._given import as_route
 from onward.actors.tracing import HopTracer
 from onward.protocol import Context, MailboxFull, Message, UnknownAddress, WorkerFailed
 from onward.protocol.eventlog import Kind, LogMark, Outcome, with_log_mark
@@ -183,9 +184,9 @@ async def test_a_dead_letter_is_the_end_of_a_message() -> None:
 async def test_a_full_mailbox_is_named() -> None:
     async with recorded() as (node, made):
         await node.start(Gate, address="full", mailbox=MailboxOptions(limit=1))
-        message = Message(node.route_of("full"), (), b"", None, Context(trace=MARK))
+        message = Message(as_route("full"), (), b"", None, Context(trace=MARK))
         for _ in range(4):
-            node.carry_or_bury(message)
+            node.parts.router.dispatch_or_lose(message)
     ends = Counter(hop[1:] for hop in told(made))
     assert ends[Outcome.REJECTED, "n", "n/0#full"] >= 2
 
@@ -239,7 +240,7 @@ async def test_workers_are_counted_by_what_they_count_and_the_log_balances() -> 
         node.watch("short", over.set)
         node.send("short", b"x")
         await node.stop_worker("bad")
-        node.deliver(Message(node.route_of("nobody"), (), b""))
+        node.parts.router.dispatch_or_lose(Message(as_route("nobody"), (), b""))
         await over.wait()
         made.recorder.flows.end_window(0, 10_000)
     flows = made.flows()
@@ -334,7 +335,7 @@ async def test_both_ends_of_a_link_say_the_same_after_a_clean_stop(
         async with recorded("a") as (near, ours):
             link = await near.connect(listener.uri)
             for _ in range(20):
-                await near.request((link, *near.route_of("echo")), b"x")
+                await near.request((link, *as_route("echo")), b"x")
     here, there = crossed(ours), crossed(theirs)
     assert sorted(here.values()) == sorted(there.values()) == [20, 20]
     sent = {dest: count for (outcome, dest), count in here.items() if outcome == Outcome.FORWARD}
@@ -364,7 +365,7 @@ async def test_a_trace_goes_on_at_the_other_node() -> None:
         listener = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
         async with recorded("a") as (near, ours):
             link = await near.connect(listener.uri)
-            await near.request((link, *near.route_of("echo")), b"x")
+            await near.request((link, *as_route("echo")), b"x")
     (trace,) = {hop.raw.trace_id for hop in ours.hops()}
     assert {hop.raw.trace_id for hop in theirs.hops()} == {trace}
     assert [hop.hop for hop in theirs.hops()] == [1, 2]
@@ -378,7 +379,7 @@ async def test_of_a_message_all_hops_are_recorded_or_none() -> None:
         async with recorded("a", some) as (near, ours):
             link = await near.connect(listener.uri)
             for _ in range(2000):
-                await near.request((link, *near.route_of("echo")), b"x")
+                await near.request((link, *as_route("echo")), b"x")
     here, there = ours.hops(), theirs.hops()
     traces = {hop.raw.trace_id for hop in here}
     # The recorders draw by a fixed seed.
@@ -399,9 +400,9 @@ async def test_arrivals_are_sampled_where_peers_keep_no_log_and_only_those_that_
         async with Node("a") as near:
             link = await near.connect(listener.uri)
             for _ in range(400):
-                await near.request((link, *near.route_of("echo")), b"x")
+                await near.request((link, *as_route("echo")), b"x")
             for _ in range(40):
-                await near.request((link, *near.route_of("by => echo")), b"x")
+                await near.request((link, *as_route("by => echo")), b"x")
     ends = Counter(hop.dest for hop in theirs.hops() if hop.outcome == Outcome.DELIVER)
     assert list(ends) == ["b/0#echo"]
     assert 140 < ends["b/0#echo"] < 260
@@ -420,7 +421,7 @@ async def test_answers_that_were_not_marked_are_not_marked_on_their_way_back() -
         near.instruments.left = 1 << 60
         ours.recorder.messages._gap = 1 << 60
         for _ in range(20):
-            await near.request((link, *near.route_of("echo")), b"x")
+            await near.request((link, *as_route("echo")), b"x")
     assert ours.hops() == []
 
 
@@ -439,9 +440,9 @@ async def test_marks_of_strangers_are_believed_up_to_a_limit(rate: float, believ
             link = await stranger.connect(listener.uri)
             for trace in [other] * 10 + [hidden]:
                 near = Context(trace=trace)
-                stranger.send((link, *stranger.route_of("seen")), b"x", context=near)
+                stranger.send((link, *as_route("seen")), b"x", context=near)
             # Messages on one link come in order.
-            await stranger.request((link, *stranger.route_of("echo")), b"x")
+            await stranger.request((link, *as_route("echo")), b"x")
             await victim.stop_worker("seen")
     assert len(made.hops()) == believed
     assert made.recorder.statistics().marks_left_out == 11 - believed
@@ -460,7 +461,7 @@ async def test_what_a_link_could_not_send_is_dropped() -> None:
             near.dead_letters.subscribe(lambda _: over.set())
             await far.stop()
             for _ in range(5):
-                near.send((link, *near.route_of("echo")), b"x")
+                near.send((link, *as_route("echo")), b"x")
             async with asyncio.timeout(10):
                 await over.wait()
     found = crossed(ours)

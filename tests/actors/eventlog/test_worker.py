@@ -16,6 +16,7 @@ from onward.actors import LimitReached, Node
 from onward.actors.broker import Broker
 from onward.actors.eventlog import EventLog, LogInUse, LogOptions, LogWriter, Recorder
 from onward.actors.eventlog.storage._files import Chunk, DiskFiles
+from onward.actors.routing._given import as_route
 from onward.protocol import AddressInUse, Context, MailboxFull, Message, UnknownAddress
 from onward.protocol.eventlog import (
     EventLogError,
@@ -328,13 +329,13 @@ async def test_dead_letters_of_marked_messages_are_recorded_on_whatever_thread(
     async with Node("n") as node:
         await EventLog.attach(node, options(tmp_path))
         marked = Context(trace=with_log_mark({}, LogMark(7)))
-        letter = Message(node.route_of("nobody"), (), b"", None, marked)
+        letter = Message(as_route("nobody"), (), b"", None, marked)
         node.dead_letter(letter, UnknownAddress.reason)
         node.dead_letter(letter._replace(context=None), UnknownAddress.reason)
         await asyncio.to_thread(node.dead_letter, letter, MailboxFull.reason)
         # What other threads hand to the loop comes in order.
         done = asyncio.Event()
-        await asyncio.to_thread(node.call_on_loop, done.set)
+        await asyncio.to_thread(node.parts.run_queue.call_on_loop, done.set)
         await done.wait()
     (segment,) = segments(tmp_path)
     outcomes = [Outcome(hop.outcome) for hop in segment.hops()]

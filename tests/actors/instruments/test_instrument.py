@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from onward.actors import Instrument, Node, ThreadWorker, TracedMessage, Watch, Worker
+from onward.actors.routing._given import as_route
 from onward.protocol import Address, Context, Message
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Gate, Recorder
@@ -54,7 +55,7 @@ async def test_each_handled_and_each_lost_message_is_observed() -> None:
         node.send("echo", b"1")
         node.send("gate", b"2")
         node.send("failing", b"!")
-        assert not node.deliver(Message(node.route_of("nobody"), (), b""))
+        assert not node.parts.router.dispatch_or_lose(Message(as_route("nobody"), (), b""))
         await asyncio.sleep(1)
         assert sorted(handled.seen) == [
             ("0#echo", b"1", "NoneType"),
@@ -310,7 +311,7 @@ async def test_an_instrument_that_raises_is_logged_and_removed(
         node.add_instrument(broken)
         node.spawn(lambda: gate, address="gate")
         link = await node.connect(listener.uri)
-        assert (await node.request((link, *node.route_of("echo")), b"hi")).payload == b"hi"
+        assert (await node.request((link, *as_route("echo")), b"hi")).payload == b"hi"
         node.send("gate", b"x")
         await node.stop_worker("gate")
         assert [message.payload for message in gate.messages] == [b"x"]

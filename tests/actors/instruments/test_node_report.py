@@ -73,9 +73,9 @@ async def test_links_are_workers_with_a_peer_or_a_uri(caplog: pytest.LogCaptureF
 async def test_dead_letters_come_last_first_and_without_payloads() -> None:
     now = [100.0]
     async with Node(clock=lambda: now[0]) as node:
-        node.deliver(Message(route("a" * 500), (), b"secret"))
+        node.parts.router.dispatch_or_lose(Message(route("a" * 500), (), b"secret"))
         now[0] = 103.0
-        node.deliver(Message(route("b => c"), (), b"secret"))
+        node.parts.router.dispatch_or_lose(Message(route("b => c"), (), b"secret"))
         now[0] = 104.5
         answer = node_report(node, "dead-letters") or b""
         assert b"secret" not in answer

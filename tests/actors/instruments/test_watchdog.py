@@ -15,7 +15,7 @@ class Loop:
     """A node whose loop is watched, and how often that was found held."""
 
     def __init__(self, node: Node) -> None:
-        self.node = node
+        self.run_queue = node.parts.run_queue
         self.held = 0
 
     def loop_held(self, frame: FrameType) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.pipes import PipeChannel, PipeChannelOptions, PipeChannelService
+from onward.actors.routing._given import as_route
 from onward.actors.testing import Probe, virtual_time
 from onward.protocol.pipes import (
     Hello,
@@ -194,7 +195,7 @@ async def test_a_full_channel_stops_at_once() -> None:
         await node.start(lambda: PipeChannelService(options), address="channels")
         channel = PipeChannel("channels", options)
         await node.start(lambda: channel, address="channel")
-        channel._pipes.sending.route = node.route_of("nobody")
+        channel._pipes.sending.route = as_route("nobody")
         for number in range(10):
             node.send("channel => probe", b"%d" % number)
         await asyncio.sleep(1)

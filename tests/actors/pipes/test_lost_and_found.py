@@ -286,7 +286,7 @@ async def test_addresses_of_any_form_may_be_drawn() -> None:
     async with Node() as node:
         count = iter(range(10_000))
         probe = await Probe.on(node, "probe")
-        node.random_address = lambda: Address(0, b"drawn-%d" % next(count))
+        node.parts.table.random_address = lambda: Address(0, b"drawn-%d" % next(count))
         await node.start(PipeService, address="pipes")
         await node.start(lambda: PipeSender("pipes"), address="in")
         node.send("in => probe", b"1")

@@ -221,7 +221,7 @@ async def test_a_request_is_told_from_another_thread_too() -> None:
         node.spawn(lambda: gate, address="gate")
         asked = asyncio.ensure_future(node.request("gate", b""))
         await asyncio.sleep(0)
-        back = next(each for each in node.table if node.is_ephemeral(each))
+        back = next(each for each in node.parts.table.targets if node.parts.table.is_request(each))
         message = Message(route("gate"), (back,), b"")
         assert await asyncio.to_thread(node.answer_error, message, "not from here")
         with pytest.raises(Refused, match="not from here"):
@@ -399,7 +399,7 @@ async def test_an_answer_over_the_limit_is_lost_and_in_doubt() -> None:
     async with node_with(limits=NodeLimits(payload=1000)) as node:
         asking = await asker(node)
         node.spawn(Echo, address="echo", supervision=STOPS)
-        node.deliver(Message(route("echo"), route("asker"), b"x" * 1001))
+        node.parts.router.dispatch_or_lose(Message(route("echo"), route("asker"), b"x" * 1001))
         await asyncio.sleep(0)
         assert replies(asking) == [ErrorReply("payload too big", address("echo"), certain=False)]
         assert node.dead_letters.by_reason == {"payload too big": 1}
@@ -466,7 +466,9 @@ async def test_who_is_at_one_link_cannot_have_the_others_hear_nothing() -> None:
         come("relay => bad", 100)
         come("bad => good", 100)  # as it says, and nobody sees whether that is so
         for _ in range(100):
-            node.deliver(Message(route("relay => nobody"), route("bad => x"), b""))
+            node.parts.router.dispatch_or_lose(
+                Message(route("relay => nobody"), route("bad => x"), b"")
+            )
         come("good", 2)
         for _ in range(100):
             node.lose(Message(route("nobody"), route("asker"), b""), UnknownAddress("nobody"))
@@ -487,5 +489,5 @@ async def test_who_is_at_one_link_cannot_have_the_others_hear_nothing() -> None:
 
 @virtual_time
 async def test_in_the_background() -> None:
-    assert Node.in_background(error_replies=True).node.error_replies.on
-    assert not Node.in_background().node.error_replies.on
+    assert Node.in_background(error_replies=True).node.parts.undeliverable.error_replies.on
+    assert not Node.in_background().node.parts.undeliverable.error_replies.on

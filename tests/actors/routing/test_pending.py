@@ -152,10 +152,14 @@ async def test_one_link_leaves_room_to_others() -> None:
         node.spawn(Link, address="a")
         node.spawn(Link, address="b")
         for _ in range(4):
-            node.deliver(Message((Address(TYPE, b"x"),), (Address(0, b"a"),), b""))
+            node.parts.router.dispatch_or_lose(
+                Message((Address(TYPE, b"x"),), (Address(0, b"a"),), b"")
+            )
         assert len(names.pending) == 2
         for _ in range(4):
-            node.deliver(Message((Address(TYPE, b"x"),), (Address(0, b"b"),), b""))
+            node.parts.router.dispatch_or_lose(
+                Message((Address(TYPE, b"x"),), (Address(0, b"b"),), b"")
+            )
         assert len(names.pending) == 3
         assert node.dead_letters.by_reason == {"unresolved": 5}
 

@@ -13,7 +13,7 @@ from onward.actors import (
     TooManyRequests,
     Worker,
 )
-from onward.actors.routing._requests import RandomAddresses
+from onward.actors.routing._table import RandomAddresses
 from onward.protocol import (
     Address,
     Context,
@@ -69,7 +69,7 @@ async def test_what_the_worker_asked_sees() -> None:
         def handle_message(self, message: Message) -> None:
             super().handle_message(message)
             assert self.node.has(message.return_route[0])
-            assert self.node.is_ephemeral(message.return_route[0])
+            assert self.node.parts.table.is_request(message.return_route[0])
             self.reply(message, b"answer")
 
     async with Node() as node:
@@ -86,8 +86,8 @@ async def test_what_the_worker_asked_sees() -> None:
         assert message.context.deadline is not None
         assert deadline <= message.context.deadline <= deadline + 30.0 / 256
         [back] = message.return_route
-        assert not node.is_ephemeral(back)
-        assert not node.is_ephemeral(asking.address)
+        assert not node.parts.table.is_request(back)
+        assert not node.parts.table.is_request(asking.address)
         assert asking.answer.payload == b"answer"
         assert asking.answer.source == answering.address
 
@@ -141,7 +141,7 @@ async def test_timeout_and_late_answer() -> None:
         # Whoever answers late gets no error; it would not know what to do with one.
         recorder.reply(recorder.messages[0], b"late")
         assert node.dead_letters.by_reason == {"late answer": 1}
-        assert not node.deliver(recorder.messages[0].reply(b"from outside"))
+        assert not node.parts.router.dispatch_or_lose(recorder.messages[0].reply(b"from outside"))
         assert node.dead_letters.by_reason == {"late answer": 2}
 
 
@@ -162,7 +162,7 @@ async def test_timeouts_of_every_length_at_once() -> None:
             await asyncio.sleep(0.25)
         assert [await task for task in tasks] == pytest.approx(timeouts)
         # Only so many timers are shared, and those that are not are cancelled.
-        assert len(node._requests._patience) == 16
+        assert len(node.parts.requests._patience) == 16
 
 
 @virtual_time
@@ -354,7 +354,7 @@ async def test_a_request_that_waits_for_room_when_the_node_stops() -> None:
         node.send("gate", b"waiting")
         task = asyncio.create_task(node.request("gate", b""))
         await asyncio.sleep(0.1)
-        node._requests.close("node")
+        node.parts.requests.close("node")
         with pytest.raises(NodeStopped):
             await task
 
@@ -430,6 +430,6 @@ def test_deadlines_of_requests_that_are_over_are_let_go_of(loop_factory: LoopFac
                 await node.request("echo", b"x", timeout=60)
                 with pytest.raises(UnknownAddress):
                     await node.request("nobody", b"%d" % number, timeout=60)
-            assert [len(each.deadlines) for each in node._requests._patience.values()] == [0]
+            assert [len(each.deadlines) for each in node.parts.requests._patience.values()] == [0]
 
     run_on(loop_factory, main())

@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from onward.actors import Node, NodeLimits, RoutingLoop, RuleInUse
-from onward.actors.routing._router import Router
-from onward.actors.routing._undeliverable import reason_text
+from onward.actors.runtime._lost import reason_text
 from onward.protocol import (
     MAX_ROUTE_LENGTH,
     Address,
@@ -240,12 +239,12 @@ async def test_deliver() -> None:
         recorder = await recorder_of(node)
         to = recorder.address
         long = (to,) * (MAX_ROUTE_LENGTH + 1)
-        assert node.deliver(Message((to,), (), b""))
-        assert not node.deliver(Message((), (), b""))
-        assert not node.deliver(Message((Address(0, b"x"),), (), b""))
-        assert not node.deliver(Message((Address(TYPE, b"x"),), (), b""))
-        assert not node.deliver(Message(long, (), b""))
-        assert not node.deliver(Message((to,), long, b""))
+        assert node.parts.router.dispatch_or_lose(Message((to,), (), b""))
+        assert not node.parts.router.dispatch_or_lose(Message((), (), b""))
+        assert not node.parts.router.dispatch_or_lose(Message((Address(0, b"x"),), (), b""))
+        assert not node.parts.router.dispatch_or_lose(Message((Address(TYPE, b"x"),), (), b""))
+        assert not node.parts.router.dispatch_or_lose(Message(long, (), b""))
+        assert not node.parts.router.dispatch_or_lose(Message((to,), long, b""))
         await asyncio.sleep(0.1)
         assert len(recorder.messages) == 1
         assert node.dead_letters.by_reason == {
@@ -295,11 +294,3 @@ def test_messages_from_other_threads_wake_the_loop() -> None:
         background.start(Arriving, address="w")
         background.send("w", b"")
         assert arrived.wait(10)
-
-
-def test_a_router_alone_has_no_further_rules_and_no_links() -> None:
-    router = Router("router", NodeLimits(), None)
-    with pytest.raises(NotImplementedError):
-        router._load_rule(TYPE)
-    with pytest.raises(NotImplementedError):
-        router.link_on(())

@@ -315,7 +315,7 @@ async def test_a_second_place_in_the_run_queue_does_no_harm() -> None:
         for worker in (recorder, gate):
             assert worker._cell is not None
             node.route(Message((worker.address,), (), b"1"))
-            node.schedule(worker._cell)
+            node.parts.run_queue.schedule(worker._cell)
         await asyncio.sleep(0.1)
         assert recorder.payloads == [b"1"]
         assert len(gate.messages) == 1

@@ -369,9 +369,10 @@ async def test_two_threads_make_one_queue() -> None:
         await node.start(lambda: recorder, address="w")
         assert recorder._cell is not None
         cell, queue = recorder._cell, deque([Message((recorder.address,), (), b"1")])
-        lock, node.lock = node.lock, Racing()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+        run_queue = node.parts.run_queue
+        lock, run_queue.lock = run_queue.lock, Racing()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
         node.send("w", b"2")
-        node.lock = lock
+        run_queue.lock = lock
         await asyncio.sleep(0.1)
         assert recorder.payloads == [b"1", b"2"]
 

@@ -328,12 +328,12 @@ def test_a_worker_with_a_thread_that_waits_can_be_stopped() -> None:
             node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
             for each in numbers(4):
                 node.send("a => gate", each)
-            while not node._cell("gate").lines:  # noqa: ASYNC110 - no event
+            while not node.parts.table.cell("gate").lines:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.001)
             await node.stop_worker("a", timeout=2)
             assert node.statistics().abandoned == 0
             assert reasons(node) == {"worker failed": 1, "worker stopped": 1}
-            assert not node._cell("gate").lines
+            assert not node.parts.table.cell("gate").lines
             gate.opened.set()
 
     asyncio.run(asyncio.wait_for(run(), 20))
@@ -355,7 +355,7 @@ async def test_a_worker_that_stops_while_senders_wait_leaves_nothing(
         waiting.append(asyncio.create_task(_asked(node)))
         node.send("through => gate", b"")
         await asyncio.sleep(0.1)
-        assert len(node._cell("gate").lines or ()) == 3
+        assert len(node.parts.table.cell("gate").lines or ()) == 3
         await node.stop_worker("gate", timeout=1)
         await asyncio.wait(waiting)
         assert sum(isinstance(each.exception(), OnwardError) for each in waiting) >= 2
@@ -379,11 +379,11 @@ async def test_other_threads_are_refused() -> None:
         for each in numbers(2):
             node.send("gate", each)
             await asyncio.sleep(0.1)
-        node.thread_id += 1  # as another thread would find it
-        message = Message(worker.addresses + node._cell("gate").addresses, (), b"")
+        node.parts.run_queue.thread_id += 1  # as another thread would find it
+        message = Message(worker.addresses + node.parts.table.cell("gate").addresses, (), b"")
         with pytest.raises(MailboxFull) as raised:
             worker.forward(message)
-        node.thread_id -= 1
+        node.parts.run_queue.thread_id -= 1
         assert raised.value.lost == message
 
 
@@ -406,7 +406,7 @@ async def test_an_answer_that_is_lost_on_its_way_back_is_told_at_once() -> None:
             """Passes on; answers are to go through the gate."""
 
             def handle_message(self, message: Message) -> None:
-                self.forward(message, node._cell("gate").address)
+                self.forward(message, node.parts.table.cell("gate").address)
 
         node.spawn(Through, address="through")
         for each in numbers(2):
@@ -468,7 +468,7 @@ async def test_a_mailbox_is_bounded_in_bytes() -> None:
         with pytest.raises(MailboxFull, match="60000 bytes wait"):
             send(BIG)
         send(b"small ones are bounded by their number")
-        assert node.waiting_bytes == 60_000
+        assert node.parts.run_queue.waiting_bytes == 60_000
         gate.opened.set()
         await asyncio.sleep(0.1)
         assert gate.payloads == [
@@ -478,7 +478,7 @@ async def test_a_mailbox_is_bounded_in_bytes() -> None:
             BIG,
             b"small ones are bounded by their number",
         ]
-        assert node.waiting_bytes == 0
+        assert node.parts.run_queue.waiting_bytes == 0
         send(bytes(100_000))  # one may always wait, however large
         await asyncio.sleep(0.1)
         assert len(gate.payloads) == 6
@@ -501,7 +501,7 @@ async def test_what_is_made_larger_on_its_way_is_bounded_in_bytes_or_in_number()
         for _ in range(4):
             node.send("enlarging => gate", b"", context=Context())
         await asyncio.sleep(0.1)
-        assert node.waiting_bytes == 60_000
+        assert node.parts.run_queue.waiting_bytes == 60_000
         assert reasons(node) == {"mailbox full": 1}
         for _ in range(8):
             node.send("enlarging => gate", b"")
@@ -510,7 +510,7 @@ async def test_what_is_made_larger_on_its_way_is_bounded_in_bytes_or_in_number()
         gate.opened.set()
         await asyncio.sleep(0.1)
         assert gate.payloads == [b"in hand", *[BIG] * 10]
-        assert node.waiting_bytes == 0
+        assert node.parts.run_queue.waiting_bytes == 0
 
 
 @virtual_time
@@ -524,7 +524,7 @@ async def test_the_bytes_of_all_mailboxes_are_bounded() -> None:
         node.send("b", LARGER)  # it has none yet
         with pytest.raises(MailboxFull):
             node.send("a", BIG)
-    assert node.waiting_bytes == 0
+    assert node.parts.run_queue.waiting_bytes == 0
 
 
 @virtual_time
@@ -539,7 +539,7 @@ async def test_who_may_wait_waits_for_bytes_in_order() -> None:
         gate.opened.set()
         await asyncio.sleep(0.1)
         assert gate.payloads == [b"in hand", *sent]
-        assert node.waiting_bytes == 0
+        assert node.parts.run_queue.waiting_bytes == 0
         assert not reasons(node)
 
 
@@ -553,7 +553,7 @@ async def test_the_oldest_are_dropped_until_there_is_room_for_the_bytes() -> Non
         await asyncio.sleep(0.1)
         assert gate.payloads == [b"in hand", LARGER]
         assert reasons(node) == {"mailbox full": 5}
-        assert node.waiting_bytes == 0
+        assert node.parts.run_queue.waiting_bytes == 0
 
 
 class Answering(Worker):
@@ -571,12 +571,12 @@ async def test_answers_are_bounded_in_bytes() -> None:
         for _ in range(5):
             node.send("answers", b"", return_route="gate")
         await asyncio.sleep(0.1)
-        assert node.waiting_bytes == 60_000
+        assert node.parts.run_queue.waiting_bytes == 60_000
         assert reasons(node) == {"mailbox full": 2}
         gate.opened.set()
         await asyncio.sleep(0.1)
         assert gate.payloads == [b"in hand", BIG, BIG, BIG]
-        assert node.waiting_bytes == 0
+        assert node.parts.run_queue.waiting_bytes == 0
 
 
 @virtual_time
@@ -587,7 +587,7 @@ async def test_answers_wait_for_bytes_in_order() -> None:
         for _ in range(10):
             node.send("answers", b"", return_route="gate")
         await asyncio.sleep(0.1)
-        assert node.waiting_bytes == 60_000
+        assert node.parts.run_queue.waiting_bytes == 60_000
         gate.opened.set()
         await asyncio.sleep(0.1)
         assert gate.payloads == [b"in hand", *[BIG] * 10]
@@ -605,7 +605,7 @@ async def test_a_large_message_that_fails_is_as_any_other() -> None:
         with pytest.raises(OnwardError, match="worker failed"):
             await node.request("fails", BIG)
         assert node.statistics().workers[0].failed == 1
-        assert node.waiting_bytes == 0
+        assert node.parts.run_queue.waiting_bytes == 0
 
 
 # --- turns ----------------------------------------------------------------------------

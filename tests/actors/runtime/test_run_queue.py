@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Any
 
 import pytest
 
@@ -118,7 +119,7 @@ def test_what_is_routed_after_the_loop_was_closed_becomes_dead_letters(
 async def test_call_on_loop() -> None:
     async with Node() as node:
         called = asyncio.Event()
-        node.call_on_loop(called.set)
+        node.parts.run_queue.call_on_loop(called.set)
         await called.wait()
 
 
@@ -164,7 +165,9 @@ async def test_what_is_scheduled_while_the_queue_falls_asleep_has_its_turn() -> 
         assert cell is not None
         cell.queue = deque([Message((recorder.address,), (), b"late")])
         cell.scheduled = True
-        node._ready = racing = Racing()
+        racing: Any = Racing()
+        parts: Any = node.parts
+        parts.run_queue.ready = parts.router._ready = racing
         racing.late = cell
         node.send("other", b"")
         await asyncio.sleep(0.1)

@@ -40,6 +40,6 @@ async def test_an_unknown_question_is_told_of() -> None:
 async def test_a_question_without_a_return_route_is_a_dead_letter() -> None:
     async with Node() as node:
         await node.start(ManagementService, address="management")
-        node.deliver(Message(route("management"), (), b"workers"))
+        node.parts.router.dispatch_or_lose(Message(route("management"), (), b"workers"))
         await node.request("management", b"node")
         assert node.dead_letters.total == 1

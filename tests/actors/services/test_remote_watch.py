@@ -162,7 +162,7 @@ async def test_a_watch_that_has_expired_is_forgotten() -> None:
         watch = await both.watch(interval=10.0, timeout=60.0)
         await sleep(6)
         assert both.service.watches == 0
-        assert not both.b.is_watched("orders")
+        assert not both.b.parts.workers.is_watched("orders")
         assert (await watch.until_ended()).outcome is WatchOutcome.FORGOTTEN
 
 
@@ -178,7 +178,7 @@ async def test_a_service_that_stops_says_so() -> None:
         watch = await both.watch()
         await both.b.stop_worker("watch")
         assert (await wait_for(watch.until_ended(), 1)).outcome is WatchOutcome.FORGOTTEN
-        assert not both.b.is_watched("orders")
+        assert not both.b.parts.workers.is_watched("orders")
         await both.b.start(lambda: again, address="watch")
         assert stopped.end is not None
 
@@ -198,7 +198,7 @@ async def test_a_service_that_was_started_anew_does_not_know_the_watch() -> None
         local = await RemoteWatch.on(node, "watch", "orders", options=options)
         assert await local.until_known() is None
         assert (await local.until_ended()).outcome is WatchOutcome.FORGOTTEN
-        assert not node.is_watched("orders")
+        assert not node.parts.workers.is_watched("orders")
 
 
 @virtual_time

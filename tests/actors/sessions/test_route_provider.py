@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from onward.actors import Node
+from onward.actors.routing._given import as_route
 from onward.actors.services import RelayClient, StaticRelayService
 from onward.actors.sessions import (
     MAX_LEAVE_TIME,
@@ -223,5 +224,5 @@ async def test_a_way_whose_connection_is_gone_is_left_all_the_same(
     async with Node() as here, Node() as there:
         await there.listen("memory://leave", expose=["sessions"])
         async with way_over(here, "memory://leave", "sessions")() as way:
-            await here.stop_worker(here.route_of(way)[0])
+            await here.stop_worker(as_route(way)[0])
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]

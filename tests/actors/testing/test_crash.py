@@ -47,7 +47,7 @@ async def test_nobody_is_asked() -> None:
             node.send("parent", b"")
         await asyncio.sleep(100)
     assert log == ["parent", "child"]
-    assert not node.table
+    assert not node.parts.table.targets
     crash(node)  # again is nothing
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from onward.actors import Node, Worker
 from onward.actors.access import Access, deny_all
+from onward.actors.routing._given import as_route
 from onward.actors.tracing import HopTracer, HopTracerOptions, HopTracerStatistics
 from onward.actors.workers import Tap, TwoSidedWorker
 from onward.protocol import (
@@ -259,7 +260,7 @@ async def test_a_report_goes_nowhere_on_the_word_of_who_sent_the_message() -> No
         here.spawn(lambda: secret, address="secret")
         listener = await here.listen("memory://here", expose=["echo"])
         link = await there.connect(listener.uri)
-        route = (link, *there.route_of("echo => secret => tracer"))
+        route = (link, *as_route("echo => secret => tracer"))
         there.send(route, b"", return_route="nobody", context=marked())
         # Nor when it says that a message is a report.
         said = Context(trace=tracing_of_report(MARK.trace))
@@ -333,7 +334,7 @@ async def test_reports_from_another_node_pass_handlers_by_too() -> None:
         near.spawn(lambda: tap, address="tap")
         near.spawn(Recorder, address="observer")
         near.send(
-            (*near.route_of("tap"), link, *near.route_of("echo")),
+            (*as_route("tap"), link, *as_route("echo")),
             b"hi",
             return_route=TRACER,
             context=marked(),

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from onward.actors import MailboxOptions, Node, OnFailure, Supervision, Worker
+from onward.actors.routing._table import AddressTable
 from onward.actors.runtime._cell import Cell
 from onward.actors.workers import AtLimit, Spawner, SpawnerOptions, TooManyWorkers
 from onward.protocol import Address, MailboxFull, Message, WorkerFailed, WorkerStopped
@@ -185,13 +186,13 @@ async def test_at_the_limit_a_refused_message_looks_at_few_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks: list[Address] = []
-    idle = Node.idle
+    idle = AddressTable.idle
 
-    def counted(node: Node, address: Address) -> Cell | None:
+    def counted(table: AddressTable, address: Address) -> Cell | None:
         looks.append(address)
-        return idle(node, address)
+        return idle(table, address)
 
-    monkeypatch.setattr(Node, "idle", counted)
+    monkeypatch.setattr(AddressTable, "idle", counted)
     options = SpawnerOptions(max_workers=100, idle=1000, at_limit=AtLimit.STOP_IDLE)
     async with Node() as node:
         gates = [Gate() for _ in range(100)]

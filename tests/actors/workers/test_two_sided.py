@@ -77,7 +77,7 @@ class Growing(Worker):
 
     def _join(self, cell: Cell) -> None:
         type(self).made += 1
-        add_addresses(cell, self.made)
+        add_addresses(self.node, cell, self.made)
         super()._join(cell)
 
     async def handle_message(self, message: Message) -> None:
@@ -105,7 +105,7 @@ async def test_a_restart_with_more_addresses(growing: type[Growing]) -> None:
         await node.request("a", b"")
         [worker] = node.statistics().workers
         assert (worker.restarts, growing.made) == (1, 2)
-        addresses = node._cell("a").addresses
+        addresses = node.parts.table.cell("a").addresses
         assert len(addresses) == 3
         for each in addresses:
             assert (await node.request(each, b"")).return_route == (each,)
@@ -122,7 +122,7 @@ async def test_a_restart_with_more_addresses(growing: type[Growing]) -> None:
 async def test_a_restart_for_which_there_are_no_addresses_fails(growing: type[Growing]) -> None:
     async with Node(limits=NodeLimits(addresses=2)) as node:
         await node.start(growing, address="a", supervision=Supervision(OnFailure.RESTART))
-        inner = node._cell("a").addresses[1]
+        inner = node.parts.table.cell("a").addresses[1]
         with pytest.raises(WorkerFailed):
             await node.request("a", b"fail")
         await asyncio.sleep(1)

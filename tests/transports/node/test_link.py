@@ -316,14 +316,14 @@ async def test_large_payloads_inside_the_node_hold_the_other_end(node: Node) -> 
     stuck = await stuck_on(node, limit=1000)
     link = await loose(node, max_inside=100_000)
     link.arrive(to("stuck", *[bytes(30_000)] * 3))
-    await eventually(lambda: node.waiting_bytes == 60_000)
+    await eventually(lambda: node.parts.run_queue.waiting_bytes == 60_000)
     assert link.held == []
     link.arrive(to("stuck", *[bytes(30_000)] * 2))
     assert link.held == [True]
     stuck.go_on.set()
     await eventually(lambda: link.held == [True, False])
     await eventually(lambda: len(stuck.messages) == 5)
-    assert node.waiting_bytes == 0
+    assert node.parts.run_queue.waiting_bytes == 0
 
 
 async def test_large_payloads_that_workers_pass_on_hold_the_other_end_too(node: Node) -> None:
@@ -331,12 +331,12 @@ async def test_large_payloads_that_workers_pass_on_hold_the_other_end_too(node: 
     await node.start(Relay, address="free")
     link = await loose(node, max_inside=100_000)
     link.arrive(to("free => free => stuck", *[bytes(30_000)] * 4))
-    await eventually(lambda: node.waiting_bytes == 90_000)  # and one in hand
+    await eventually(lambda: node.parts.run_queue.waiting_bytes == 90_000)  # and one in hand
     assert link.held == [True]
     stuck.go_on.set()
     await eventually(lambda: link.held == [True, False])
     await eventually(lambda: len(stuck.messages) == 4)
-    assert node.waiting_bytes == 0
+    assert node.parts.run_queue.waiting_bytes == 0
 
 
 async def test_links_have_their_turns_at_a_mailbox(node: Node) -> None:

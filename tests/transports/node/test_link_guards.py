@@ -44,7 +44,7 @@ async def told(recorder: Recorder) -> ErrorReply | None:
 
 def link_of(listener: Listener, node: Node) -> Address:
     """The one link that has come to a listener."""
-    [cell] = node._cell(listener.address).children or {}
+    [cell] = node.parts.table.cell(listener.address).children or {}
     return cell.address
 
 
@@ -56,7 +56,7 @@ async def test_what_is_exposed_to_one_link(nodes: Nodes, uri: Uri) -> None:
     listener = await c.listen(uri())
     by_a, by_b = await a.connect(listener.uri), await b.connect(listener.uri)
     inner = await Recorder.on(c, "inner")
-    links = [cell.address for cell in c._cell(listener.address).children or ()]
+    links = [cell.address for cell in c.parts.table.cell(listener.address).children or ()]
     a.send([by_a, "inner"], b"too early")
     await eventually(lambda: reasons(c) == {"not exposed": 1})
     c.expose(links[0], "inner")
@@ -113,7 +113,7 @@ async def test_a_name_that_is_used_again_is_not_exposed_again(nodes: Nodes, uri:
 
 async def test_error_replies_stay_in_unless_the_link_lets_them(nodes: Nodes, uri: Uri) -> None:
     a, _, c = nodes
-    c.error_replies.on = True
+    c.parts.undeliverable.error_replies.on = True
     listener = await c.listen(uri(), expose=["gone"])
     link = await a.connect(listener.uri)
     asker = await Recorder.on(a, "asker")
@@ -138,7 +138,7 @@ async def test_a_link_that_lets_them_sends_none_of_a_node_that_has_none(
 
 async def test_each_reason_comes_back(nodes: Nodes, uri: Uri) -> None:
     a, b, c = nodes
-    b.error_replies.on = c.error_replies.on = True
+    b.parts.undeliverable.error_replies.on = c.parts.undeliverable.error_replies.on = True
     last = await c.listen(uri(), expose=["gone", "closed", "stuck"], error_replies=True)
     by_b = await b.connect(last.uri)
     first = await b.listen(uri(), expose=["relay"], allow=[by_b], error_replies=True)
@@ -162,7 +162,7 @@ async def test_each_reason_comes_back(nodes: Nodes, uri: Uri) -> None:
 
 async def test_one_is_no_reason_for_another(nodes: Nodes, uri: Uri) -> None:
     a, _, c = nodes
-    a.error_replies.on = c.error_replies.on = True
+    a.parts.undeliverable.error_replies.on = c.parts.undeliverable.error_replies.on = True
     listener = await c.listen(uri(), expose=["gone"], error_replies=True)
     link = await a.connect(listener.uri, error_replies=True)
     asker = await Recorder.on(a, "asker")
@@ -175,7 +175,7 @@ async def test_one_is_no_reason_for_another(nodes: Nodes, uri: Uri) -> None:
 
 async def test_a_mailbox_that_stays_full_is_told_of(nodes: Nodes) -> None:
     a, _, c = nodes
-    c.error_replies.on = True
+    c.parts.undeliverable.error_replies.on = True
     listener = await c.listen(
         "tcp://127.0.0.1:0", expose=["stuck"], error_replies=True, stall_timeout=0.0
     )
@@ -192,7 +192,7 @@ async def test_a_mailbox_that_stays_full_is_told_of(nodes: Nodes) -> None:
 
 async def test_a_link_that_is_gone_is_told_of_at_home(nodes: Nodes) -> None:
     a, _, c = nodes
-    a.error_replies.on = True
+    a.parts.undeliverable.error_replies.on = True
     listener = await c.listen("tcp://127.0.0.1:0")
     link = await a.connect(listener.uri, reconnect=False, write_timeout=1.0)
     asker = await Recorder.on(a, "asker")
@@ -207,12 +207,12 @@ async def test_what_lets_error_replies_is_forgotten_with_the_link(nodes: Nodes, 
     a, _, c = nodes
     listener = await c.listen(uri(), error_replies=True)
     link = await a.connect(listener.uri, error_replies=True)
-    assert a.lets_error_replies((link,))
-    assert c.lets_error_replies((listener.address,))
+    assert a.parts.guards.lets_error_replies((link,))
+    assert c.parts.guards.lets_error_replies((listener.address,))
     await listener.close()
-    await eventually(lambda: not c.lets_error_replies((listener.address,)))
+    await eventually(lambda: not c.parts.guards.lets_error_replies((listener.address,)))
     await a.stop_worker(link) if a.has(link) else None
-    assert not a.lets_error_replies((link,))
+    assert not a.parts.guards.lets_error_replies((link,))
 
 
 # --- access -------------------------------------------------------------------------------

@@ -95,7 +95,9 @@ class ByDeliver(Worker):
 
     def handle_message(self, message: Message) -> None:
         onward, back, payload, _, context = message
-        self.node.deliver(Message(onward[1:], (self.address, *back), payload, None, context))
+        self.node.parts.router.dispatch_or_lose(
+            Message(onward[1:], (self.address, *back), payload, None, context)
+        )
 
 
 class ByRequest(Worker):
@@ -135,7 +137,7 @@ FORWARDERS: dict[str, Callable[[], Worker]] = {
     "node.send_wait": BySendWait,
     "node.route": ByRoute,
     "node.route_wait": ByRouteWait,
-    "node.deliver": ByDeliver,
+    "node.parts.router.dispatch_or_lose": ByDeliver,
     "node.request": ByRequest,
     "later": Later,
     "request": Asking,
@@ -461,7 +463,7 @@ async def test_what_is_registered_leads_back_to_who_did() -> None:
 async def test_the_error_names_the_address() -> None:
     async with AsyncExitStack() as stack:
         node, near = await fresh(stack, "node", "near")
-        node.error_replies.on = True
+        node.parts.undeliverable.error_replies.on = True
         await node.start(Forwarder, address="in")
         listener = await node.listen("tcp://127.0.0.1:0", expose=["in"], error_replies=True)
         assert isinstance(listener, TcpListener)

@@ -118,8 +118,8 @@ async def test_a_thread_that_makes_many_messages_of_one_waits_while_the_link_hol
     async with dialled(listener) as source:
         await source.greeted()
         source.send(Message(route("many => held"), (), b""))
-        await eventually(lambda: bool(c._cell("many").thread.stop_waiting))  # type: ignore[union-attr]
-        (line,) = list(c._cell("held").lines or ())
+        await eventually(lambda: bool(c.parts.table.cell("many").thread.stop_waiting))  # type: ignore[union-attr]
+        (line,) = list(c.parts.table.cell("held").lines or ())
         assert listener.statistics().links[0].held
         assert 64 < len(line.messages) < 100
         if ending == "stopped":
@@ -127,7 +127,7 @@ async def test_a_thread_that_makes_many_messages_of_one_waits_while_the_link_hol
             assert c.statistics().abandoned == 0
         elif ending == "link closed":
             source.writer.close()
-            await eventually(lambda: c._cell("many").handled == 1)
+            await eventually(lambda: c.parts.table.cell("many").handled == 1)
         held.go_on.set()
         if ending == "all arrive":
             await eventually(lambda: len(held.taken) == 8000)
@@ -135,8 +135,8 @@ async def test_a_thread_that_makes_many_messages_of_one_waits_while_the_link_hol
             assert not reasons(c)
         elif ending == "stopped":
             kept = len(line.messages)
-            await eventually(lambda: not c._cell("held").lines)
-            await eventually(lambda: not c._cell("held").queue)
+            await eventually(lambda: not c.parts.table.cell("held").lines)
+            await eventually(lambda: not c.parts.table.cell("held").queue)
             assert held.taken == list(range(len(held.taken)))
             assert len(held.taken) >= kept
         else:
@@ -184,7 +184,7 @@ async def test_a_thread_goes_on_after_its_time_and_what_it_made_is_kept_in_order
         async with dialled(listener) as source:
             await source.greeted()
             source.send(Message(route("many => held"), (), b""))
-            await eventually(lambda: c._cell("many").handled == 1)
+            await eventually(lambda: c.parts.table.cell("many").handled == 1)
             held.go_on.set()
             await eventually(lambda: len(held.taken) == 150)
         assert held.taken == list(range(150))
@@ -239,7 +239,7 @@ async def test_a_peer_that_asks_and_reads_nothing_costs_itself_only(nodes: Nodes
             honest.send(Message(route("echo"), route("me"), b"hi"))
             assert (await honest.receive()).payload == b"hi"
         # Its own mailbox, what it may keep, and what is in hand.
-        assert c.waiting_bytes < (1 << 20) + 500_000
+        assert c.parts.run_queue.waiting_bytes < (1 << 20) + 500_000
         asking.cancel()
         greedy.writer.transport.abort()  # it is not read, so it would not get rid of what it has
 
@@ -271,7 +271,7 @@ async def test_small_answers_that_peers_do_not_read_count_in_the_bytes_of_the_no
         links = listener.statistics
         await eventually(lambda: sum(each.held > 0 for each in links().links) == 4)
         # A mailbox that has none of them still takes one.
-        assert limit - 2 * size < c.waiting_bytes < limit + 4 * size
+        assert limit - 2 * size < c.parts.run_queue.waiting_bytes < limit + 4 * size
         for _ in range(20):
             honest.send(Message(route("echo"), route("me"), bytes(size)))
             assert len((await honest.receive()).payload) == size
@@ -280,7 +280,7 @@ async def test_small_answers_that_peers_do_not_read_count_in_the_bytes_of_the_no
         await asyncio.gather(*asking, return_exceptions=True)
         for peer in greedy:
             peer.writer.transport.abort()
-        await eventually(lambda: not c.waiting_bytes)
+        await eventually(lambda: not c.parts.run_queue.waiting_bytes)
 
 
 async def test_what_came_before_a_connection_closed_is_delivered(nodes: Nodes) -> None:

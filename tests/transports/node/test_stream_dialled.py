@@ -206,7 +206,7 @@ async def test_a_link_that_holds_goes_on_holding_when_it_is_connected_again(node
         for number in range(first):
             peer.send(Message(route("gate"), (), numbered(number)[:2000]))
         await eventually(lambda: link_of(a).held > 64)
-        link = a.worker_at(address)
+        link = a.parts.table.worker_at(address)
         assert isinstance(link, StreamLink)
         assert link._socket is not None
         link._socket.abort("cut")

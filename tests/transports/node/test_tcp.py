@@ -417,5 +417,8 @@ async def test_a_link_has_no_more_attributes_than_python_keeps_in_a_fast_way(nod
     listener = await listening(c, "echo")
     address = await a.connect(listener.uri)
     await eventually(lambda: listener.statistics().links)
-    link, accepted = a.worker_at(address), c.worker_at(listener.statistics().links[0].address)
+    link, accepted = (
+        a.parts.table.worker_at(address),
+        c.parts.table.worker_at(listener.statistics().links[0].address),
+    )
     assert max(len(vars(link)), len(vars(accepted))) < 30

@@ -64,7 +64,7 @@ async def test_a_request_does_not_pass_those_that_wait(express: bool) -> None:
             requester.send(first)
             await w.loop.idle()
             assert await destination.received() == []
-            w.node.schedule(cell)
+            w.node.parts.run_queue.schedule(cell)
             requester.send(second)
             got = await destination.received()
             assert [each[-4:] for each in got] == [b"irst", b"then"]

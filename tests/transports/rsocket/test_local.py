@@ -296,7 +296,9 @@ async def test_a_worker_fails_on_a_request() -> None:
 async def test_what_else_a_worker_sends_and_loses_is_no_answer() -> None:
     class Chatty(Worker):
         def handle_message(self, message: Message) -> None:
-            self.node.deliver(Message(route("nobody"), (), b"aside", None, message.context))
+            self.node.parts.router.dispatch_or_lose(
+                Message(route("nobody"), (), b"aside", None, message.context)
+            )
             self.reply(message, b"done")
 
     async with world() as w:
@@ -311,7 +313,7 @@ async def test_a_worker_passes_a_request_on_to_nobody() -> None:
     class Passing(Worker):
         def handle_message(self, message: Message) -> None:
             to = (*message.onward_route, *route("nobody"))
-            self.node.deliver(message._replace(onward_route=to).forward())
+            self.node.parts.router.dispatch_or_lose(message._replace(onward_route=to).forward())
 
     async with world() as w:
         requester = await with_worker(w, Passing())

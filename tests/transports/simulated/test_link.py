@@ -81,7 +81,9 @@ async def test_a_close_waits_for_what_has_arrived(network: SimulatedNetwork) -> 
     stuck.go_on.set()
     await stuck.count(18, timeout=60)
     await asyncio.sleep(1)
-    assert len(b.table) == 5  # the probe, the stuck one, two listeners, the other link
+    assert (
+        len(b.parts.table.targets) == 5
+    )  # the probe, the stuck one, two listeners, the other link
     assert a.dead_letters.total == b.dead_letters.total == 0
 
 
@@ -177,8 +179,8 @@ async def test_connecting_to_a_listener_that_closes_meanwhile(network: Simulated
         with pytest.raises(LinkDown, match=why):
             await connecting
         await asyncio.sleep(10)
-        assert not a.table
-        assert not b.table
+        assert not a.parts.table.targets
+        assert not b.parts.table.targets
 
 
 @simulated(faults=Faults(latency=(1, 1)))
@@ -187,9 +189,9 @@ async def test_connecting_that_is_given_up(network: SimulatedNetwork) -> None:
     await b.listen("sim://b")
     for wait in (0.5, 1.5):
         a.send("240#b => far", b"")
-        (link,) = a.table
+        (link,) = a.parts.table.targets
         await asyncio.sleep(wait)
         await a.stop_worker(link, timeout=0.1)
         await asyncio.sleep(10)
-        assert not a.table
-        assert len(b.table) == 1
+        assert not a.parts.table.targets
+        assert len(b.parts.table.targets) == 1

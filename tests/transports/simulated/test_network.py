@@ -158,7 +158,7 @@ async def test_a_node_that_starts_again_knows_nothing(network: SimulatedNetwork)
         b.send("far", b"")
     again = await network.restart("b")
     assert again is not b
-    assert not again.table
+    assert not again.parts.table.targets
     far = await Probe.on(again, "far")
     await again.listen("sim://b", expose=["far"])
     near.send([link, "far"], b"to the old one")
@@ -176,7 +176,7 @@ async def test_a_restart_has_the_options_of_the_start(network: SimulatedNetwork)
     await network.node("a", clock=clock)
     await network.crash("a")
     again = await network.restart("a")
-    assert again.clock is clock
+    assert again.dead_letters.clock is clock
 
 
 @simulated(faults=Faults(latency=(1, 1)))
@@ -191,7 +191,7 @@ async def test_a_crash_of_the_one_who_connects(network: SimulatedNetwork) -> Non
             await connecting
         a = await network.restart("a")
         await asyncio.sleep(10)
-        assert len(b.table) == 1  # the listener
+        assert len(b.parts.table.targets) == 1  # the listener
 
 
 @simulated(faults=Faults(latency=(1, 1)))
@@ -205,7 +205,7 @@ async def test_a_crash_of_the_one_connected_to(network: SimulatedNetwork) -> Non
         with pytest.raises(LinkDown):
             await connecting
         await asyncio.sleep(10)
-        assert not a.table
+        assert not a.parts.table.targets
         b = await network.restart("b")
 
 
@@ -252,7 +252,7 @@ async def test_connecting_through_a_partition(network: SimulatedNetwork) -> None
     with pytest.raises(LinkDown, match="no answer in 5 s"):
         await a.connect("sim://b")
     assert loop.time() == began + 5
-    assert not a.table
+    assert not a.parts.table.targets
     connecting = asyncio.create_task(a.connect("sim://b"))
     await asyncio.sleep(2.5)
     network.heal()
@@ -266,9 +266,9 @@ async def test_closing_a_link_through_a_partition(network: SimulatedNetwork) -> 
     network.partition({"a"}, {"b"})
     await a.stop_worker(link)
     await asyncio.sleep(2.9)
-    assert len(b.table) == 3
+    assert len(b.parts.table.targets) == 3
     await asyncio.sleep(0.2)
-    assert len(b.table) == 2
+    assert len(b.parts.table.targets) == 2
 
 
 HALF_A_SECOND = Faults(latency=(0.5, 0.5))
@@ -295,8 +295,10 @@ def test_connecting_when_a_partition_begins(cut_at: float, back: bool) -> None:
             await a.connect("sim://b")
         assert loop.time() == began + 5
         await asyncio.sleep(3)
-        assert not a.table
-        assert len(network.nodes["b"].table) == 1  # the listener: no end of a link is left
+        assert not a.parts.table.targets
+        assert (
+            len(network.nodes["b"].parts.table.targets) == 1
+        )  # the listener: no end of a link is left
         assert kinds(network)[:2] == ["partition", "refused"]
 
     simulate(scenario, faults=HALF_A_SECOND)
@@ -312,7 +314,7 @@ def test_connecting_when_a_partition_begins_and_ends(cut_at: float, back: bool) 
         link = await a.connect("sim://b")
         assert 3 < loop.time() - 1000 < 6
         assert kinds(network) == ["partition", "heal", "connected"]
-        assert len(network.nodes["b"].table) == 2
+        assert len(network.nodes["b"].parts.table.targets) == 2
         near.send([link, "nobody"], b"")
         await asyncio.sleep(1)
         assert network.nodes["b"].dead_letters.total == 1
@@ -326,9 +328,9 @@ async def test_a_notice_of_a_close_is_lost_too(network: SimulatedNetwork) -> Non
     await a.stop_worker(link)
     network.partition({"a"}, {"b"})
     await asyncio.sleep(2.9)
-    assert len(b.table) == 3
+    assert len(b.parts.table.targets) == 3
     await asyncio.sleep(0.2)
-    assert len(b.table) == 2
+    assert len(b.parts.table.targets) == 2
 
 
 @simulated(faults=Faults(latency=(5, 5)))
@@ -337,9 +339,9 @@ async def test_a_notice_that_is_late_and_of_a_node_that_crashed(network: Simulat
     await a.stop_worker(link)
     await network.crash("a")
     await asyncio.sleep(4.9)
-    assert len(b.table) == 3
+    assert len(b.parts.table.targets) == 3
     await asyncio.sleep(0.2)
-    assert len(b.table) == 2
+    assert len(b.parts.table.targets) == 2
     assert kinds(network)[-1] == "detected"
 
 

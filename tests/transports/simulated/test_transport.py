@@ -29,7 +29,7 @@ async def test_a_listener_says_where_it_listens(network: SimulatedNetwork) -> No
         await a.listen("sim://shop")
     await listener.close()
     await listener.close()
-    assert not a.table
+    assert not a.parts.table.targets
     await a.listen("sim://shop")
 
 
@@ -99,7 +99,7 @@ async def test_links_to_one_node_are_bounded(network: SimulatedNetwork) -> None:
         await node.connect("sim://b")
     with pytest.raises(LinkDown, match="the limit of 2 max_links is reached"):
         await nodes[2].connect("sim://b")
-    assert len(b.table) == 3
+    assert len(b.parts.table.targets) == 3
 
 
 @simulated()
@@ -108,13 +108,13 @@ async def test_a_node_that_has_no_room_for_a_link(network: SimulatedNetwork) -> 
     await b.listen("sim://b")
     with pytest.raises(LinkDown, match="the limit of 1 for addresses is reached"):
         await a.connect("sim://b")
-    assert not a.table
+    assert not a.parts.table.targets
 
 
 @simulated()
 async def test_links_that_are_over_are_forgotten(network: SimulatedNetwork) -> None:
     a, b = await network.node("a"), await network.node("b")
-    transport = a._transports.for_uri("sim://")
+    transport = a.parts.transports.for_uri("sim://")
     assert isinstance(transport, SimulatedTransport)
     for number in range(5):
         listener = await b.listen(f"sim://b{number}")
@@ -140,10 +140,10 @@ async def test_a_node_that_stops_while_it_listens_or_connects(network: Simulated
             await a.stop()
             with suppress(NodeStopped, LinkDown):
                 await work
-            assert not a.table
+            assert not a.parts.table.targets
             assert "a" not in network.hosts
             await asyncio.sleep(10)
-            assert len(b.table) == 1
+            assert len(b.parts.table.targets) == 1
 
 
 @simulated()
@@ -152,11 +152,11 @@ async def test_a_transport_that_is_stopped_by_itself(network: SimulatedNetwork) 
     await b.listen("sim://b")
     await a.connect("sim://b")
     await b.listen("sim://b2")
-    await b._transports.for_uri("sim://").stop()
-    await a._transports.for_uri("sim://").stop()
+    await b.parts.transports.for_uri("sim://").stop()
+    await a.parts.transports.for_uri("sim://").stop()
     await asyncio.sleep(1)
-    assert not a.table
-    assert not b.table
+    assert not a.parts.table.targets
+    assert not b.parts.table.targets
 
 
 @simulated()
@@ -170,7 +170,7 @@ async def test_listening_that_is_given_up_leaves_nothing(network: SimulatedNetwo
             await (await work).close()
         await asyncio.wait([work])
         await asyncio.sleep(1)
-        assert not a.table
+        assert not a.parts.table.targets
         assert not network.hosts
 
 
@@ -189,8 +189,8 @@ async def test_connecting_that_is_given_up_leaves_nothing(network: SimulatedNetw
             await work
         assert a.loop.time() - began < 0.1
         await asyncio.sleep(5)
-        assert not a.table
-        assert len(b.table) == 1
+        assert not a.parts.table.targets
+        assert len(b.parts.table.targets) == 1
 
 
 @simulated()

@@ -76,7 +76,7 @@ def test_one_that_is_in_doubt_where_there_is_none(monkeypatch: Patch) -> None:
         raise LinkLost("x")
 
     async def ask_a_link_that_is_there(stage: Stage, *_: object) -> Message:
-        if len(stage.a.table) == 0:
+        if len(stage.a.parts.table.targets) == 0:
             raise LinkLost("x")
         return Message((), (), b"")
 

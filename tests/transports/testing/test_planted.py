@@ -282,7 +282,9 @@ class LetsGoOnAnywhere(PlainLink):
 
     def came(self, message: Message) -> None:
         if self._gate.admits(message.onward_route):
-            self.node.carry(message._replace(return_route=(self.address, *message.return_route)))
+            self.node.parts.router.dispatch(
+                message._replace(return_route=(self.address, *message.return_route))
+            )
         else:
             super().came(message)
 
@@ -358,7 +360,7 @@ class TakesAfterItsEnd(PlainLink):
     """Stops its worker, and goes on reading until the peer closes the connection."""
 
     async def on_stop(self) -> None:
-        self.past_end = self.node.carry
+        self.past_end = self.node.parts.router.dispatch
         self.own = self.address
 
     def end(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from onward.actors import Listener, Node, RuleInUse, UnknownScheme, _transport
-from onward.actors._transport import GROUP, TYPES_GROUP, Transports
+from onward.actors import Listener, Node, RuleInUse, UnknownScheme, _transports
+from onward.actors._transports import GROUP, TYPES_GROUP
 from onward.protocol import Address, Message, NodeStopped
 from tests.support.virtual import virtual_time
 
@@ -55,13 +55,13 @@ def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
     def fake(*, group: str, name: str | None = None) -> list[EntryPoint]:
         return [each for each in entries if each.group == group and name in (None, each.name)]
 
-    monkeypatch.setattr(_transport, "entry_points", fake)
+    monkeypatch.setattr(_transports, "entry_points", fake)
 
 
 @pytest.mark.usefixtures("plugged")
 def test_found_by_scheme_and_made_once() -> None:
     node = Node()
-    transports = Transports(node)
+    transports = node.parts.transports
     made = transports.for_uri("plugged://x")
     assert type(made) is Plugged
     assert made.node is node
@@ -73,7 +73,7 @@ def test_found_by_scheme_and_made_once() -> None:
 
 @pytest.mark.usefixtures("plugged")
 def test_found_by_type_and_nothing_else_is_loaded(caplog: pytest.LogCaptureFixture) -> None:
-    transports = Transports(Node())
+    transports = Node().parts.transports
     made = transports.for_type(210)
     assert type(made) is Plugged
     assert transports.for_type(210) is made
@@ -84,7 +84,7 @@ def test_found_by_type_and_nothing_else_is_loaded(caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.usefixtures("plugged")
 def test_a_broken_transport_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    transports = Transports(Node())
+    transports = Node().parts.transports
     assert transports.for_type(5) is None
     assert transports.for_type(5) is None
     assert [record.getMessage() for record in caplog.records] == [
@@ -96,7 +96,7 @@ def test_a_broken_transport_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
 def test_a_transport_of_another_type_than_its_entry_point_says(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert Transports(Node()).for_type(212) is None
+    assert Node().parts.transports.for_type(212) is None
     (record,) = caplog.records
     assert record.getMessage() == (
         "plugged_transport:Plugged is registered for addresses of type 212 and resolves those of "
@@ -115,8 +115,8 @@ def test_a_transport_whose_type_no_entry_point_names(
     def entry_points(group: str, name: str | None = None) -> list[EntryPoint]:
         return [entry] if group == GROUP else []
 
-    monkeypatch.setattr(_transport, "entry_points", entry_points)
-    transports = Transports(Node())
+    monkeypatch.setattr(_transports, "entry_points", entry_points)
+    transports = Node().parts.transports
     assert transports.for_type(210) is None
     made = transports.for_uri("plugged://x")
     (record,) = caplog.records
@@ -140,19 +140,19 @@ def test_a_transport_whose_type_no_entry_point_names(
 def test_a_class_that_declares_too_little(attributes: dict[str, object], text: str) -> None:
     made: Any = type("Bare", (), attributes)
     with pytest.raises(TypeError, match=f"Bare is no transport: {text}"):
-        Transports(Node()).add(made)
+        Node().parts.transports.add(made)
 
 
 @pytest.mark.usefixtures("plugged")
 def test_an_added_class_comes_before_the_entry_point() -> None:
-    transports = Transports(Node())
+    transports = Node().parts.transports
     transports.add(Other)
     assert type(transports.for_uri("plugged://x")) is Other
     assert transports.for_type(210) is None
 
 
 def test_a_class_does_not_replace_another_of_its_scheme() -> None:
-    transports = Transports(Node())
+    transports = Node().parts.transports
     transports.add(Plugged)
     transports.add(Plugged)
     with pytest.raises(ValueError, match="uses Plugged for plugged:// already, so not Other"):
@@ -165,7 +165,7 @@ def test_a_transport_does_not_replace_a_rule() -> None:
         scheme: ClassVar[str] = "same"
 
     node = Node()
-    transports = Transports(node)
+    transports = node.parts.transports
     transports.add(Plugged)
     transports.add(Same)
     first = transports.for_uri("plugged://x")
@@ -201,7 +201,7 @@ asyncio.run(main())
 
 @pytest.mark.usefixtures("plugged")
 def test_unknown_scheme() -> None:
-    transports = Transports(Node())
+    transports = Node().parts.transports
     with pytest.raises(UnknownScheme) as raised:
         transports.for_uri("nonsense")
     assert raised.value.known == ("broken", "plugged")

@@ -420,8 +420,8 @@ async def test_what_can_be_exposed() -> None:
                 node.expose(at, exposed)
         node.expose("alias", "a")
         link = (address("link"),)
-        assert node.is_exposed(A, link)
-        assert not node.is_exposed(B, link)
+        assert node.parts.guards.is_exposed(A, link)
+        assert not node.parts.guards.is_exposed(B, link)
         with pytest.raises(LimitReached):
             node.expose("link", "b")
         assert node.hide("link", "a")
@@ -429,14 +429,14 @@ async def test_what_can_be_exposed() -> None:
         assert not node.hide("nowhere", "a")
         node.expose("link", "b")
         await node.stop_worker("b")
-        assert not node.is_exposed(B, link)
+        assert not node.parts.guards.is_exposed(B, link)
         node.add_address("a", "c")
         node.expose("link", "c")
         node.remove_address("c")
-        assert not node.is_exposed(address("c"), link)
+        assert not node.parts.guards.is_exposed(address("c"), link)
         node.expose("link", "a")
         await node.stop_worker("link")
-        assert not node.is_exposed(A, link)
+        assert not node.parts.guards.is_exposed(A, link)
 
 
 @virtual_time
@@ -447,9 +447,9 @@ async def test_what_is_neither_a_link_nor_a_listener_exposes_nothing() -> None:
             node.expose("b", "a")
         listener = await node.listen("memory://exposes")
         node.expose(listener.address, "a")
-        assert node.is_exposed(A, (listener.address,))
+        assert node.parts.guards.is_exposed(A, (listener.address,))
         await listener.close()
-        assert not node._exposures.listeners
+        assert not node.parts.guards.exposures.listeners
 
 
 @virtual_time
@@ -459,9 +459,11 @@ async def test_the_link_that_a_way_back_begins_with() -> None:
         node.spawn(Outside, address="link")
         node.spawn(Outside, address="other")
         link = address("link")
-        assert node.link_on(route("a => b => link => other => a")) == link
-        assert node.link_on(route("a => nobody => link")) is None  # a claim, or a request
-        assert node.link_on(route("a => b")) is None
+        assert node.parts.table.link_on(route("a => b => link => other => a")) == link
+        assert (
+            node.parts.table.link_on(route("a => nobody => link")) is None
+        )  # a claim, or a request
+        assert node.parts.table.link_on(route("a => b")) is None
 
 
 # --- what code outside of workers sends ---------------------------------------------------
@@ -497,4 +499,4 @@ async def test_a_link_that_was_gone_at_once_lets_nothing() -> None:
         node.add_transport(FakeTransport)
         gone = await node.connect("fake://x", error_replies=True)
         listener = await node.listen("fake://x", error_replies=True)
-        assert not node.lets_error_replies((gone, listener.address))
+        assert not node.parts.guards.lets_error_replies((gone, listener.address))
