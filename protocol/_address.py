@@ -64,6 +64,7 @@ RSOCKET: Final = 33
 """Address type of RSocket connections."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_\-.:/@,+*~=&?!$()\[\]{}|;^ ]*")
+_BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOP = " => "
 
 _MAX_SHOWN: Final = 400
@@ -98,19 +99,23 @@ class Address(NamedTuple):
                 the error has the right form.
         """
         text = text.strip()
-        if (hint := hint_for(text)) is not None:
-            raise AddressError(text, *hint)
         head, mark, tail = text.partition("#")
         if not mark:
             head, tail = "0", head
+        # Programs parse a text for each request: a hint is looked for where there may be one.
+        if (">" in tail or "→" in tail or (not mark and (":" in tail or "," in tail))) and (
+            hint := hint_for(text)
+        ):
+            raise AddressError(text, *hint)
         if "#" in tail:
             raise AddressError(text, "more than one '#'")
         if not (head.isascii() and head.isdigit()) or len(head) > 3 or int(head) > 255:
-            raise AddressError(text, "the type is not a number from 0 to 255")
-        if re.search(r"%(?![0-9A-Fa-f]{2})", tail):
+            hint = hint_for(text)
+            raise AddressError(text, *(hint or ("the type is not a number from 0 to 255",)))
+        if "%" in tail and _BROKEN_ESCAPE.search(tail):
             raise AddressError(text, "a '%' without two hexadecimal digits")
         try:
-            value = unquote_to_bytes(tail)
+            value = unquote_to_bytes(tail) if "%" in tail else tail.encode()
         except UnicodeEncodeError:
             raise AddressError(text, "a character that UTF-8 cannot write") from None
         return checked(cls(int(head), value))
