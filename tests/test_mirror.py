@@ -60,7 +60,7 @@ CONCEPTS = {
         "jobs/test_rehearsed": "_replay",
         "jobs/test_run": "_reports",
         "replay/test_placing": "_gates _questions _rehearsal _resolver _sides _sums _tables",
-        "report/test_collect": "_collect_more",
+        "report/test_collect": "_collect_routes",
         "report/test_plots": "_plots_requests",
         "report/test_render": "_page_routes _sections",
         "sink/test_example": "",

@@ -10,6 +10,7 @@ broker it has, so a segment that arrives twice is added once.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,8 +27,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from ...protocol import counted
 from .._errors import CheckpointLost, LakeLost, NeedsClassic, PipelineError, known_error
 from ..source import register
-from ._acks import acknowledge
-from ._files import LOCK_SECONDS, locked, refusals, remove_unnamed
+from ._files import LOCK_SECONDS, locked, refusals, remove_unnamed, write_json
 from ._opening import OpenLake, check_apart, open_lake
 from ._parts import LakeFiles
 from ._plan import BatchPlan, SegmentRow, plan, unfolded
@@ -52,6 +52,8 @@ _OF_CHECKPOINT: Final = re.compile(
 )
 
 _NOT_STARTED: Final = "Python worker failed to connect back"
+
+_logger: Final = logging.getLogger(__name__)
 
 Tell = Callable[[str], None]
 
@@ -266,7 +268,7 @@ class _Sink:
             )
             raise CheckpointLost(str(self._checkpoint), str(self.files.path), reason)
         self.files.tell_skipped(state)
-        acknowledge(self._log, self._opened.query, state)
+        _acknowledge(self._log, self._opened.query, state)
         self._tell(f"batch {number}: done")
 
     def _add(
@@ -324,3 +326,16 @@ class _Sink:
             missing=sum(broker.missing for broker in batch.brokers.values()),
             dropped=had.dropped + dropped,
         )
+
+
+def _acknowledge(log: Path, query: str, state: LakeState) -> None:
+    # Logs delete what was read first. One that cannot be written to keeps its segments by age and
+    # bytes alone.
+    for name, broker in state.brokers.items():
+        folder = log / name
+        if not (broker.segment and folder.is_dir()):
+            continue
+        try:
+            write_json(folder / ".acks" / f"{query}.json", {"segment": broker.segment})
+        except OSError as error:
+            _logger.warning("%s: cannot acknowledge what was read: %s", folder, error.strerror)

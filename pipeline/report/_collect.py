@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from ._collect_more import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
+from ._collect_routes import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
 from ._names import Names
 from ._page import LogCompleteness, Page, Totals
 from ._page_audit import Audit, AuditRow, Hole

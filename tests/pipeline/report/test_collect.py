@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from onward.pipeline.report import Names, collect_audit
 from onward.pipeline.report._collect import _totals
-from onward.pipeline.report._collect_more import MAX_BARS, shards_of
+from onward.pipeline.report._collect_routes import MAX_BARS, shards_of
 from onward.protocol.eventlog import Kind, Outcome
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The collection of the later sections: shards, churn, demand, objectives, paths, rehearsals."""
+"""The collection of sections about routes: shards, churn, demand, objectives, paths, rehearsals."""
 
 from __future__ import annotations
 
