@@ -139,6 +139,23 @@ def test_folders_of_actors_import_only_what_the_table_allows() -> None:
     assert wrong == STILL_THERE
 
 
+SEAM = {"_instrument", "_options", "_statistics"}
+"""The modules of `instruments/` that are no instruments: the seam, options and figures."""
+
+
+def test_the_core_knows_the_seam_and_no_instrument() -> None:
+    found = {
+        (str(file.relative_to(ROOT)), module)
+        for file in sources("actors")
+        if part_of(".".join(("onward", *file.relative_to(ROOT).with_suffix("").parts)))
+        in {CORE, "runtime", "routing", "access", "pykka"}
+        and file != ROOT / "actors" / "__init__.py"
+        for _, module in imports_of(file)
+        if part_of(module) == "instruments" and module.rpartition(".")[2] not in SEAM
+    }
+    assert found == set()
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_imports_of_ours_inside_the_folders_are_relative(folder: str) -> None:
     # An absolute one would give type checkers two identities of one class.
