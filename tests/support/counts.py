@@ -16,7 +16,7 @@ FEW_EXAMPLES: Final = 25
 """Examples of a property that sets no number. Exhaustive are Hypothesis's own hundred."""
 
 
-def exhaustive(*values: object) -> list[Any]:
+def exhaustive(*values: Any) -> list[Any]:
     """Return values of a parameter, or tuples for several, that only `make test-all` tries."""
     return [
         pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=ONLY_IN_ALL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 import pytest
 
@@ -245,7 +244,9 @@ class Broken(Instrument):
         if hook == self.hook:
             raise ValueError("on purpose")
 
-    def message_handled(self, *about: Any) -> None:
+    def message_handled(
+        self, worker: Worker, message: Message, seconds: float, error: BaseException | None
+    ) -> None:
         self._fail("message_handled")
 
     def sample_gap(self) -> int:
