@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from ...actors.broker import Ask
 from ...actors.runtime._state import RUNNING
-from ...protocol import NotDelivered, ProtocolError, Route
+from ...protocol import Address, Context, Message, NotDelivered, ProtocolError, Route
+from ._request import FrameExchange
 from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
+    from ...actors.broker.table._choice import Candidates
     from ._exchange import StreamExchange
     from ._link import Link
     from ._session import Session
@@ -23,16 +25,16 @@ class ExpressPath:
     Without it, the first frame of a request travels as a message: from the requester's connection
     to the tag index, to a forwarder, to the worker of the route, and to the connection or worker of
     the destination. Each of these handles it in a turn. On the express path the connection calls
-    them directly: it has the tag index choose the route, and the destination's connection open the
-    stream. All that is counted, limited, chosen and refused is the same. The path is taken as far
-    as
+    them directly: it has the tag index choose the route, or makes a leg for each of several, and
+    has the destination's connection open the stream. All that is counted, limited, chosen and
+    refused is the same. The path is taken as far as
 
     - no message waits for one of these actors, so that the order of requests stays as it is;
     - none of them has an access control;
     - no instrument observes each handled message, and the request is not traced hop by hop (the
       counters of an event log are no obstacle);
-    - one destination is to be chosen. A request for several, or one that has to wait for a
-      destination, is a message.
+    - there is a destination, and it is a connection. A request that has to wait for one is a
+      message, and so is one to a worker of this node.
 
     From there on the request is a message. `BrokerOptions.express_path` switches the path off.
 
@@ -43,7 +45,7 @@ class ExpressPath:
 
     def __init__(self, link: Link, session: Session) -> None:
         self._index = index = link.broker.index
-        self._tags, self._forwarder = index.cells
+        self._tags, self._forwarder, self._multicast = index.cells
         self._node = link.node
         self._session = session
 
@@ -66,9 +68,37 @@ class ExpressPath:
         ):
             return (index.address, ask.address)
         to = index.choose(ask, exchange)
-        route = exchange.route
-        if to is None or route is None:
-            return (ask.address,)
+        if to is None:
+            found = index.candidates(ask)
+            if not found or self._multicast.scheduled:
+                return (ask.address,)
+            self._divide(exchange, found)
+            return ()
+        return () if self._hand_over(exchange, exchange, to) else (to,)
+
+    def _divide(self, exchange: StreamExchange, found: Candidates) -> None:
+        """Hand a request to several destinations, a leg to each, as `Multicast` sends them."""
+        multicast = exchange.divide(self._index.multicast_rules)
+        legs = [(leg := multicast.leg(), entry.target.choose(leg)) for entry in found]
+        multicast.begin()
+        for leg, to in legs:
+            if leg.ended or self._hand_over(exchange, leg, to):
+                continue
+            onward, back, payload, source, _ = self._session.message(exchange, (to,))
+            about = Context(None, None, leg)
+            self._node.parts.router.dispatch_or_lose(Message(onward, back, payload, source, about))
+
+    def _hand_over(self, exchange: StreamExchange, part: FrameExchange, to: Address) -> bool:
+        """Hand a request, or a leg of one, to the connection of its route; return whether it went.
+
+        Args:
+            exchange: The request.
+            part: The request itself, or a leg of it, with its route entry chosen.
+            to: The address of the route.
+        """
+        route = part.route
+        if route is None:
+            return False
         passed, cell = route.cell, route.connection
         if (
             passed is None
@@ -78,16 +108,16 @@ class ExpressPath:
             or cell.scheduled
             or cell.state != RUNNING
         ):
-            return (to,)
+            return False
         worker = cell.worker
         if not isinstance(worker, ConnectionWorker) or worker.link is None:
-            return (to,)
+            return False
         try:
-            exchange.hand_to(worker.link)
+            part.hand_to(worker.link)
         except (NotDelivered, ProtocolError):
-            return (to,)
+            return False
         except Exception as error:  # noqa: BLE001 - as at the top of the worker's loop
             cell.raised(error, self._session.message(exchange, (to,)))
         passed.handled += 1
         cell.handled += 1
-        return ()
+        return True

@@ -93,8 +93,8 @@ class TagIndexWorker(Worker):
         events: The events of destinations that join and leave, and of refused requests.
         choice: The choice among several destinations, except by plain round robin.
         expectations: The destinations that are expected to register.
-        cells: The cells of the tag index and of the forwarder to one destination, for the express
-            path.
+        cells: The cells of the tag index and of the forwarders to one destination and to several,
+            for the express path.
         multicast_rules: The limits and counters for merging the responses to multicasts.
         rejected: Messages that no destination could take, since the start.
     """
@@ -154,7 +154,7 @@ class TagIndexWorker(Worker):
             address=Address(0, own + b"/multicast"),
             mailbox=mailbox,
         )
-        cells = (self._cell_of(self.address), self._cell_of(self._unicast))
+        cells = map(self._cell_of, (self.address, self._unicast, self._multicast))
         self.cells = tuple(cell for cell in cells if cell is not None)
         self.node.add_rule(TAGS, self.resolve, owner=self._placed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onward.actors.broker import BrokerOptions
 from onward.protocol import Address
 from tests.support.rsocket_peer import (
     MULTICAST,
@@ -22,7 +23,7 @@ ASKED = asked_for("a", MULTICAST)
 
 @in_memory
 async def test_destinations_leave_while_a_message_is_with_the_forwarder() -> None:
-    async with world() as w:
+    async with world(BrokerOptions(express_path=False)) as w:
         requester, first, second = await w.requester(), await w.destination(), await w.destination()
         requester.send(request(RR, 1, ASKED))
         first.link.session.leave()
@@ -44,7 +45,7 @@ async def test_destinations_leave_while_a_message_is_with_the_forwarder() -> Non
 
 @in_memory
 async def test_a_request_that_is_cancelled_while_it_is_with_the_forwarder() -> None:
-    async with world() as w:
+    async with world(BrokerOptions(express_path=False)) as w:
         requester, first, second = await w.requester(), await w.destination(), await w.destination()
         requester.send(request(RR, 1, ASKED))
         requester.send(cancel(1))

@@ -8,6 +8,7 @@ from onward.actors import Instrument, Node, Worker
 from onward.protocol import Address, Message
 from tests.support.rsocket_peer import (
     FNF,
+    MULTICAST,
     RR,
     C,
     N,
@@ -55,7 +56,7 @@ async def test_a_request_does_not_pass_those_that_wait(express: bool) -> None:
     async with world() as w:
         requester, destination = await w.pair()
         (entry,) = (each for each in w.broker.index.table if each.service_name == "a")
-        parts = [*w.broker.index.cells, entry.target.cell, entry.target.connection]
+        parts = [*w.broker.index.cells[:2], entry.target.cell, entry.target.connection]
         for number, cell in enumerate(parts, 1):
             assert cell is not None
             first = request(FNF, 4 * number + 1, ASKED, b"first")
@@ -68,6 +69,27 @@ async def test_a_request_does_not_pass_those_that_wait(express: bool) -> None:
             requester.send(second)
             got = await destination.received()
             assert [each[-4:] for each in got] == [b"irst", b"then"]
+        await w.settled()
+
+
+@in_memory
+async def test_a_multicast_waits_for_its_forwarder_and_for_a_destination(express: bool) -> None:
+    async with world() as w:
+        requester = await w.requester()
+        first, second = await w.destination(), await w.destination()
+        asked = request(FNF, 1, asked_for("a", MULTICAST))
+        assert await requester.ask(asked) == []
+        assert [len(await peer.received()) for peer in (first, second)] == [1, 1]
+        forwarder = w.broker.index.cells[2]
+        # Its legs need no messages.
+        assert (forwarder.handled, on_the_way(w)[2:]) == ((0 if express else 1), (2, 2))
+        for cell, got in ((forwarder, 0), (first.link.worker._placed, 1)):
+            cell.scheduled = True  # as if it had other things to do
+            requester.send(request(FNF, 3 + 2 * got, asked_for("a", MULTICAST)))
+            await w.loop.idle()
+            assert [len(await peer.received()) for peer in (first, second)] == [0, got]
+            w.node.parts.run_queue.schedule(cell)
+            assert [len(await peer.received()) for peer in (first, second)] == [1, 1 - got]
         await w.settled()
 
 
