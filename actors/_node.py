@@ -212,6 +212,7 @@ class Node:
         made = self.parts.run_queue.instruments = (
             Instruments(given, self.remove_instrument) if given else None
         )
+        self.parts.run_queue.sampler = made if made is not None and made.samples else None
         if made is not None and made.loses:
             self._unsubscribe = self.dead_letters.subscribe(
                 lambda letter: made.message_lost(letter.message, letter.reason)

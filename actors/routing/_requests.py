@@ -188,9 +188,10 @@ class Requests:
             context = patience.context
         elif context[0] is None:
             context = context._replace(deadline=deadline)
+        sampler = run_queue.sampler
+        if sampler is not None and source is None:
+            context = router.entering(sampler, context)
         instruments = run_queue.instruments
-        if instruments is not None and source is None and instruments.samples:
-            context = router.entering(instruments, context)
         asking = instruments if instruments is not None and instruments.asks else None
         table = self._table
         address = table.random_address()

@@ -342,13 +342,13 @@ class Router:
         if loop is not None and loop.is_closed():
             raise run_queue.loop_gone()
         back: Route = () if return_route == () else as_route(return_route)
-        instruments = run_queue.instruments
-        if instruments is not None and instruments.samples:
+        sampler = run_queue.sampler
+        if sampler is not None:
             # As `entering`; the call would be a tenth of the cost.
-            instruments.left = left = instruments.left - 1
+            sampler.left = left = sampler.left - 1
             if left <= 0:
                 here = get_ident() == run_queue.thread_id
-                context = instruments.sampled(context, here=here)
+                context = sampler.sampled(context, here=here)
         return _new(Message, (as_route(route), back, payload, None, context))
 
     def dispatch_outside(self, message: Message) -> None:
@@ -367,15 +367,15 @@ class Router:
             note_lost(error, message)
             raise
 
-    def entering(self, instruments: Instruments, context: Context | None) -> Context | None:
+    def entering(self, sampler: Instruments, context: Context | None) -> Context | None:
         """Count a message that enters the node; return its context, which a sample may change.
 
         If two threads count at the same time, one message may be missed.
         """
-        instruments.left = left = instruments.left - 1
+        sampler.left = left = sampler.left - 1
         if left > 0:
             return context
-        return instruments.sampled(context, here=get_ident() == self.run_queue.thread_id)
+        return sampler.sampled(context, here=get_ident() == self.run_queue.thread_id)
 
     # --- rules ------------------------------------------------------------------------
 

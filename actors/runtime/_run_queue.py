@@ -66,6 +66,7 @@ class RunQueue:
         lock: The lock for the counted bytes of mailboxes.
         waiting_bytes: Bytes of the counted payloads that wait in all mailboxes.
         instruments: The instruments of the node as one, if there are any.
+        sampler: The same, if one of them samples the messages that enter the node.
         on_loop_closed: Called once if the loop is closed without stopping the node.
     """
 
@@ -81,6 +82,7 @@ class RunQueue:
         "on_loop_closed",
         "phase",
         "ready",
+        "sampler",
         "thread_id",
         "waiting_bytes",
     )
@@ -99,6 +101,8 @@ class RunQueue:
         self.waiting_bytes = 0
         self.on_loop_closed: Callable[[], object] | None = None
         self.instruments: Instruments | None = None
+        # Apart, as each send asks for it, and `Instruments` is not compiled.
+        self.sampler: Instruments | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
