@@ -19,7 +19,10 @@ FEW_EXAMPLES: Final = 25
 def exhaustive(*values: Any) -> list[Any]:
     """Return values of a parameter, or tuples for several, that only `make test-all` tries."""
     return [
-        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=ONLY_IN_ALL)
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)),  # pyright: ignore[reportUnknownArgumentType]
+            marks=ONLY_IN_ALL,
+        )
         for value in values
     ]
 
