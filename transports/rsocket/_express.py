@@ -47,6 +47,7 @@ class ExpressPath:
         self._index = index = link.broker.index
         self._tags, self._forwarder, self._multicast = index.cells
         self._node = link.node
+        self._run_queue = link.node.parts.run_queue
         self._session = session
 
     def take(self, exchange: StreamExchange, ask: Ask) -> Route:
@@ -60,7 +61,7 @@ class ExpressPath:
             has been handed over.
         """
         index = self._index
-        instruments = self._node.instruments
+        instruments = self._run_queue.instruments
         if (
             self._tags.scheduled
             or self._forwarder.scheduled
