@@ -36,7 +36,8 @@ A connection of RSocket as the destination takes requests as frames only
 frames.
 
 A requester of another protocol is a subclass of `Exchange` that travels in messages to the tag
-index like any, and a `RequesterEnd`. For a delivery of AMQP: a transfer is the `Request`, link
+index like any, and a `RequesterEnd`. In a compiled build its module has to be compiled too.
+For a delivery of AMQP: a transfer is the `Request`, link
 credit is `credit`, a settled disposition is the answer's completion (accepted), error (rejected)
 or refusal (released: not processed), and a detached link is `cancel`. A destination of another
 protocol is a worker that starts a `DestinationEnd`, as `ServiceWorker` does for handlers.
