@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..actors.broker import MANAGEMENT_SERVICE
 from ..protocol import LinkDown, LinkLost, OnwardError, RequestTimeout
 from ..transports import TlsOptions
-from ..transports.client import Client, ClientOptions, RequestRejected, connect
+from ..transports.client import Client, ClientOptions, RequestRejected, RetryOptions, connect
 from ._show import printable
 from ._status import CommandError, Status, status_of
 
@@ -143,10 +143,10 @@ def _client(uri: str, timeout: float, tls: TlsOptions | None) -> Client:
         connect_timeout=timeout + SLACK,
         request_timeout=None,
         reconnect=False,
-        max_tries=1,
         stream_window=WINDOW,
         drain_timeout=DRAIN,
         tls=tls,
+        retry=RetryOptions(max_tries=1),
     )
     try:
         return connect(uri, options=options)

@@ -24,7 +24,7 @@ from ..protocol import (
 )
 from ..protocol.broker import MIME_HOP_REPORT, MIME_TRACING
 from ..transports import TlsOptions
-from ..transports.client import Client, ClientOptions
+from ..transports.client import Client, ClientOptions, RetryOptions
 from ..transports.client._dial import parse_place
 from ..transports.client._service import Service
 from ._status import CommandError, Status
@@ -142,9 +142,9 @@ def _client(uri: str, timeout: float, handlers: Handlers, tls: TlsOptions | None
         connect_timeout=timeout,
         request_timeout=timeout,
         reconnect=False,
-        max_tries=1,
         drain_timeout=DRAIN,
         tls=tls,
+        retry=RetryOptions(max_tries=1),
     )
     try:
         place = parse_place(uri, options)

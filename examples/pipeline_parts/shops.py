@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from demo_parts.processes import Child, Routes, program, routes
 
 from onward.actors.broker import ApplicationError, Handlers, Request
-from onward.transports.client import Client, ClientOptions, connect
+from onward.transports.client import Client, ClientOptions, RetryOptions, connect
 
 from .pace import TICKS, Tally, ticks
 
@@ -26,7 +26,7 @@ HOT = "user-7"
 REFUSED = 0x301
 """The desk's own error code."""
 
-CLIENT = ClientOptions(request_timeout=20.0, max_tries=1)
+CLIENT = ClientOptions(request_timeout=20.0, retry=RetryOptions(max_tries=1))
 
 
 def stock(chance: random.Random) -> Handlers:

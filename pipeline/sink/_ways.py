@@ -12,7 +12,7 @@ from ...actors import Node
 from ...actors.batches import BATCHES
 from ...protocol import Address, AddressError, Route, parse_route
 from ...protocol.broker import RoutingType, parse_address_query
-from ...transports.client import Client, ClientOptions, connect
+from ...transports.client import Client, ClientOptions, RetryOptions, connect
 from ._options import SinkOptions
 
 __all__ = ["STICKS", "BatchConnection", "open_way"]
@@ -102,7 +102,7 @@ async def open_way(options: SinkOptions, partition: int) -> AsyncGenerator[Batch
     if options.to_broker:
         key = hashlib.blake2b(f"{partition} {options.id}".encode(), digest_size=8).hexdigest()
         # The sink decides on retries, as it knows which batches are in doubt.
-        limits = ClientOptions(request_timeout=options.timeout, max_tries=1)
+        limits = ClientOptions(request_timeout=options.timeout, retry=RetryOptions(max_tries=1))
         async with connect(options.uri, options=limits) as client:
             yield BrokerWay(client, key)
         return

@@ -3,7 +3,13 @@
 from ._background import BackgroundClient, BlockingElements
 from ._client import Client, ClientStatistics, connect
 from ._errors import RequestCanceled, RequestRejected
-from ._options import ClientOptions
+from ._options import (
+    ClientOptions,
+    KeepaliveOptions,
+    LoadOptions,
+    PayloadOptions,
+    RetryOptions,
+)
 
 __all__ = [
     "BackgroundClient",
@@ -11,7 +17,11 @@ __all__ = [
     "Client",
     "ClientOptions",
     "ClientStatistics",
+    "KeepaliveOptions",
+    "LoadOptions",
+    "PayloadOptions",
     "RequestCanceled",
     "RequestRejected",
+    "RetryOptions",
     "connect",
 ]

@@ -34,8 +34,8 @@ class Admission:
     def __init__(self, options: ClientOptions) -> None:
         self.waiting = 0
         self.inside = 0
-        self._max_waiting = options.max_waiting
-        self._places = asyncio.Semaphore(options.max_in_flight)
+        self._max_waiting = options.load.max_waiting
+        self._places = asyncio.Semaphore(options.load.max_in_flight)
 
     async def enter(self) -> None:
         """Wait for admission; `leave` has to follow.
@@ -104,7 +104,7 @@ class Calls:
         self.retried = 0
         self.timeouts = 0
         self._pool = pool
-        self._options = options
+        self._retry = options.retry
 
     @asynccontextmanager
     async def in_time(self, tries: Tries, timeout: float | None) -> AsyncGenerator[asyncio.Timeout]:
@@ -170,16 +170,16 @@ class Calls:
         tries.sent = False
         tries.error = error
         tries.count += 1
-        if tries.count >= self._options.max_tries or self._has_waited(tries, error):
+        if tries.count >= self._retry.max_tries or self._has_waited(tries, error):
             raise error
         self.retried += 1
-        await asyncio.sleep(self._options.retry_backoff.wait(tries.count - 1))
+        await asyncio.sleep(self._retry.backoff.wait(tries.count - 1))
 
     def _has_waited(self, tries: Tries, error: NotDelivered) -> bool:
         if not isinstance(error, RequestRejected):
             return False
         took = asyncio.get_running_loop().time() - tries.since
-        return tries.once or took > self._options.retry_within
+        return tries.once or took > self._retry.within
 
     async def ask(
         self,

@@ -19,7 +19,7 @@ class RequestRejected(DestinationError, NotDelivered):
     """The request was REJECTED (0x202): no destination processed it, so it is safe to repeat.
 
     "The Responder guarantees that it didn't process the request." (Error Codes) The client has
-    repeated it already, within `ClientOptions.max_tries`, `retry_within` and the timeout. Once
+    repeated it already, within `RetryOptions.max_tries`, `within` and the timeout. Once
     an element has arrived, REJECTED is a plain `DestinationError`.
     """
 

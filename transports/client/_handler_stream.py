@@ -14,7 +14,7 @@ from ._metadata import request_of
 if TYPE_CHECKING:
     from ._link import ClientLink
 
-__all__ = ["INTERACTIONS", "HandlerStream", "Handlings", "SilentOutlet"]
+__all__ = ["CREDIT_WINDOW", "INTERACTIONS", "HandlerStream", "Handlings", "SilentOutlet"]
 
 INTERACTIONS: Final[dict[int, Interaction]] = {
     FrameType.REQUEST_RESPONSE: Interaction.RESPONSE,
@@ -25,6 +25,9 @@ INTERACTIONS: Final[dict[int, Interaction]] = {
 """The interaction of each frame type of a request."""
 
 _WITH_CREDIT: Final = frozenset({Interaction.STREAM, Interaction.CHANNEL})
+
+CREDIT_WINDOW: Final = 16
+"""Most elements that a handler may send while the socket is full."""
 
 _PRUNE: Final = 64
 """Least handlers kept before ended ones are removed."""
@@ -85,7 +88,7 @@ class HandlerStream:
     of a channel.
 
     A handler is granted no more credit than the requester's, nor more than
-    `ClientOptions.credit_window` ahead of the socket (defect 19: the package queues all output of
+    `CREDIT_WINDOW` elements ahead of the socket (defect 19: the package queues all output of
     handlers).
 
     Args:
@@ -103,7 +106,7 @@ class HandlerStream:
         self._handlers = handlers
         self._handling: Handling | None = None
         self._ahead = 0  # unused credit of the handler
-        self._gatherer = Gatherer(link.budget, link.options.max_request)
+        self._gatherer = Gatherer(link.budget, link.max_request)
 
     # --- from the connection ------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class HandlerStream:
         if self._link.full:
             self._link.blocked_on_write.add(self)
             return
-        more = min(self.stream.send_credit, self._link.options.credit_window) - self._ahead
+        more = min(self.stream.send_credit, CREDIT_WINDOW) - self._ahead
         if more > 0:
             self._ahead += more
             handling.credit(more)
@@ -169,7 +172,7 @@ class HandlerStream:
 
     def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
         """Send an element."""
-        limit = self._link.options.max_request
+        limit = self._link.max_request
         size = len(data) + len(metadata or b"")
         if size > limit:
             raise PayloadTooBig(size, limit)

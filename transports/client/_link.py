@@ -51,7 +51,9 @@ class ClientLink(RSocketConnection):
 
     Attributes:
         loop: The loop it runs on.
-        options: The limits.
+        suspect_after: Time without a byte with an answer due, after which it is suspected.
+        max_request: Most bytes of a request or an element.
+        max_answer: Most bytes of an answer or of a received element.
         budget: The bytes of unfinished payloads.
         ready: Whether the broker has accepted the SETUP.
         unheard: Whether the broker has closed it without a word.
@@ -80,14 +82,21 @@ class ClientLink(RSocketConnection):
         options: ClientOptions,
         news: Callable[[], None],
     ) -> None:
-        high = options.max_queued
+        high = options.load.max_queued
         self.loop = asyncio.get_running_loop()
         super().__init__(
             self.loop, Role.CLIENT, options.limits, high, high // _LOW, options.drain_timeout
         )
         self.name = name
-        self.options = options
-        self.budget = Budget(options.max_gathered)
+        self.suspect_after = options.keepalive.suspect_after
+        self.max_request = options.payload.max_request
+        self.max_answer = options.payload.max_answer
+        self.budget = Budget(options.payload.max_gathered)
+        self._high = high
+        self._max_pending = options.load.max_pending
+        self._window = options.stream_window
+        self._lifetime = options.keepalive.lifetime
+        self._lease = options.lease
         self.ready = False
         self.unheard = False
         self._heard = False
@@ -126,11 +135,11 @@ class ClientLink(RSocketConnection):
         # The package's client sends the KEEPALIVE frames.
         self.core.send_setup(setup, keepalive=False)
         self.core.send_keepalive()
-        requests, valid = self.options.lease_requests, self.options.lease_time
-        if requests is not None:
+        lease = self._lease
+        if lease is not None:
             # Connection Establishment: "The client-side Responder MUST send a LEASE frame after a
             # SETUP frame with the L flag set."
-            self.leases = Leases(self, requests, valid, valid / 2)
+            self.leases = Leases(self, lease.requests, lease.valid, lease.interval)
         self._arm()
         self.flush_soon()
 
@@ -194,7 +203,7 @@ class ClientLink(RSocketConnection):
     def _write(self, transport: asyncio.Transport) -> None:
         full = self.full
         transport.write(self.core.data_to_send())
-        if transport.get_write_buffer_size() > self.options.max_pending:
+        if transport.get_write_buffer_size() > self._max_pending:
             self.abort("the broker does not read")
         elif full and not self.write_paused:
             self._on_room()
@@ -240,7 +249,7 @@ class ClientLink(RSocketConnection):
 
     def _on_core_closed(self, event: Closed) -> None:
         if event.error is not None:
-            word = last_word(event.error, self.options.lifetime, ready=self.ready)
+            word = last_word(event.error, self._lifetime, ready=self.ready)
             self.closed_reason = self.closed_reason or word.reason
             self.refused, self.taken_over = word.refused, word.taken_over
         for stream in event.streams:
@@ -254,7 +263,7 @@ class ClientLink(RSocketConnection):
     @property
     def full(self) -> bool:
         """Whether `max_queued` bytes wait for the socket or for the next flush."""
-        return self.write_paused or self.core.pending >= self.options.max_queued
+        return self.write_paused or self.core.pending >= self._high
 
     @property
     def usable(self) -> bool:
@@ -283,10 +292,9 @@ class ClientLink(RSocketConnection):
             PayloadTooBig: It cannot be sent. Defect 5 of the `rsocket` package (0.4.20): it sends
                 a frame over 16 MiB - 1 with a truncated length.
         """
-        options = self.options
         size = len(data) + len(metadata)
-        if size > options.max_request:
-            raise PayloadTooBig(size, options.max_request)
+        if size > self.max_request:
+            raise PayloadTooBig(size, self.max_request)
         if not self.usable:
             raise NotDelivered(self.name, "the connection takes no requests now")
         try:
@@ -313,7 +321,7 @@ class ClientLink(RSocketConnection):
 
     def elements(self, kind: int, data: bytes, metadata: bytes) -> AskedElements:
         """Send a request for a stream or a channel. See `ask`."""
-        window = self.options.stream_window
+        window = self._window
         stream = self.ask(kind, data, metadata, initial_n=window)
         stream.peer = asked = AskedElements(self, stream, window)
         return asked
@@ -325,8 +333,8 @@ class ClientLink(RSocketConnection):
             NotDelivered: The connection accepts none now.
             PayloadTooBig: It cannot be sent.
         """
-        if len(metadata) > self.options.max_request:
-            raise PayloadTooBig(len(metadata), self.options.max_request)
+        if len(metadata) > self.max_request:
+            raise PayloadTooBig(len(metadata), self.max_request)
         if not self.alive or self.full:
             raise NotDelivered(self.name, "the connection takes no push now")
         self.core.send_metadata_push(metadata)

@@ -97,8 +97,8 @@ class CleanTransport(Transport):  # type: ignore[misc]
         return Setup(
             metadata_mime=frame.metadata_encoding.decode("ascii"),
             data_mime=frame.data_encoding.decode("ascii"),
-            keepalive=max(1, round(options.keepalive * 1000)),
-            lifetime=max(1, round(options.lifetime * 1000)),
+            keepalive=max(1, round(options.keepalive.interval * 1000)),
+            lifetime=max(1, round(options.keepalive.lifetime * 1000)),
             lease=bool(frame.flags_lease),
             metadata=metadata or None,
             data=bytes(frame.data or b""),
@@ -134,10 +134,10 @@ class PackageClient:
         # Made here, as it starts a task at once, and cannot be closed unless connected.
         self._client = RSocketClient(
             _once(CleanTransport(self._wire, options)),
-            honor_lease=options.leases,
+            honor_lease=options.lease is not None,
             data_encoding=options.data_mime.encode(),
             metadata_encoding=COMPOSITE_MIME.encode(),
-            keep_alive_period=timedelta(seconds=options.keepalive),
+            keep_alive_period=timedelta(seconds=options.keepalive.interval),
             max_lifetime_period=_NEVER,
             setup_payload=None if metadata is None else Payload(b"", metadata),
         )

@@ -36,7 +36,7 @@ class PendingResponse:
         self.stream = stream
         self.answer: asyncio.Future[Answer] = link.loop.create_future()
         self._link = link
-        self._gatherer = Gatherer(link.budget, link.options.max_answer)
+        self._gatherer = Gatherer(link.budget, link.max_answer)
 
     def on_frame(self, frame: Frame) -> None:
         """Handle a PAYLOAD or ERROR."""
@@ -108,7 +108,7 @@ class AskedElements:
         self._ended = False
         self._error: Exception | None = None
         self._news = asyncio.Event()
-        self._gatherer = Gatherer(link.budget, link.options.max_answer)
+        self._gatherer = Gatherer(link.budget, link.max_answer)
 
     # --- from the connection ------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class AskedElements:
         Raises:
             PayloadTooBig: It is over `max_request`, or cannot be sent.
         """
-        size, limit = len(data) + len(metadata or b""), self._link.options.max_request
+        size, limit = len(data) + len(metadata or b""), self._link.max_request
         if size > limit:
             raise PayloadTooBig(size, limit)
         if not self.input_over.is_set() and not self.stream.closed:

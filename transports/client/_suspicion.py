@@ -44,7 +44,7 @@ class Suspicion:
         """
         since = self._due
         link = self._link
-        if since is None or link.time() - since <= link.options.suspect_after:
+        if since is None or link.time() - since <= link.suspect_after:
             return False
         if not self._asked:
             self._asked = True

@@ -2,7 +2,7 @@
 
 from ._errors import DestinationError
 from ._listener import ListenerStatistics, RSocketListener
-from ._options import LinkOptions, UnixOptions, WebSocketOptions
+from ._options import LeaseOptions, LinkOptions, UnixOptions, WebSocketOptions
 from ._request import DestinationSlow, DestinationUnleased
 from ._transport import (
     RSocketTcpTransport,
@@ -15,6 +15,7 @@ __all__ = [
     "DestinationError",
     "DestinationSlow",
     "DestinationUnleased",
+    "LeaseOptions",
     "LinkOptions",
     "ListenerStatistics",
     "RSocketListener",

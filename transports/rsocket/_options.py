@@ -11,7 +11,32 @@ from ..streams._source import check_proxies
 from ..streams._unix_file import FileMode
 from ..streams._ws_options import WebSocketOptions
 
-__all__ = ["LinkOptions", "UnixOptions", "WebSocketOptions"]
+__all__ = ["LeaseOptions", "LinkOptions", "UnixOptions", "WebSocketOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    """The leases that one side of a connection grants the other.
+
+    Attributes:
+        requests: Requests granted in each `interval`. One more is REJECTED.
+        interval: Seconds from one lease to the next. Each is valid for half as long again, so that
+            leases overlap.
+
+    Raises:
+        ValueError: A number is out of its range.
+    """
+
+    requests: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 1000
+    interval: Annotated[float, Range(above=0, most=MAX_REQUEST_N / 1000, unit="seconds")] = 10.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    @property
+    def valid(self) -> float:
+        """The seconds for which a lease is valid."""
+        return 1.5 * self.interval
 
 
 @dataclass(frozen=True, slots=True)

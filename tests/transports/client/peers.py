@@ -20,7 +20,7 @@ from onward.actors.broker import (
 )
 from onward.protocol.rsocket import Connection, ConnectionLimits, Event, Frame, Role, Setup
 from onward.transports import Backoff
-from onward.transports.client import ClientOptions
+from onward.transports.client import ClientOptions, RetryOptions
 
 __all__ = ["QUICK", "Peer", "Peers", "broker", "echo_handlers", "peers", "quick"]
 
@@ -30,7 +30,7 @@ SOON = Backoff(first=0.001, longest=0.01)
 
 def quick(**options: Any) -> ClientOptions:
     """Options that do not wait for long where a test would have to."""
-    return replace(ClientOptions(backoff=SOON, retry_backoff=SOON), **options)
+    return replace(ClientOptions(backoff=SOON, retry=RetryOptions(backoff=SOON)), **options)
 
 
 QUICK = quick()

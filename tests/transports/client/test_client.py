@@ -14,7 +14,7 @@ import pytest
 from onward.actors.broker import Answer, Handlers, Request
 from onward.protocol import AddressError, LinkDown, LinkLost, NotDelivered, PayloadTooBig
 from onward.protocol.broker import BrokerFrameError, Dialect, unicast
-from onward.transports.client import connect
+from onward.transports.client import LoadOptions, PayloadOptions, connect
 from onward.transports.rsocket import DestinationError
 from tests.support.transports import eventually
 
@@ -116,7 +116,7 @@ async def test_empty_elements_of_a_channel_do_not_vanish() -> None:
 async def test_what_is_long_goes_in_fragments() -> None:
     # Defect 2: the package loses the flags of fragments that it did not make itself.
     long = bytes(range(256)) * 40
-    async with joined(options=quick(fragment_size=200)) as pair:
+    async with joined(options=quick(payload=PayloadOptions(fragment_size=200))) as pair:
         assert await pair.client.request(ECHO, long, long[:300]) == Answer(long, long[:300])
         back = [each async for each in pair.client.channel(ECHO, source(long, b"", long))]
         assert [element.data for element in back] == [long.upper(), b"", long.upper()]
@@ -133,11 +133,11 @@ async def test_any_error_code_is_told(code: int) -> None:
 
 async def test_what_is_over_the_limit_is_refused_before_it_is_sent() -> None:
     # Defect 5: the package cuts the length of a frame over 16 MiB - 1.
-    async with joined(options=quick(max_request=32 * 1024 * 1024)) as pair:
+    async with joined(options=quick(payload=PayloadOptions(max_request=32 * 1024 * 1024))) as pair:
         with pytest.raises(PayloadTooBig):
             await pair.client.request(ECHO, bytes(16 * 1024 * 1024))
         assert (await pair.client.request(ECHO, b"still there")).data == b"still there"
-    async with joined(options=quick(max_request=1000)) as pair:
+    async with joined(options=quick(payload=PayloadOptions(max_request=1000))) as pair:
         for call in (
             pair.client.request(ECHO, bytes(1001)),
             pair.client.send(ECHO, bytes(1001)),
@@ -287,7 +287,7 @@ async def test_requests_wait_for_one_another_within_a_limit() -> None:
     async with (
         broker() as (uri, _),
         connect(uri, service="echo", handlers=handlers),
-        connect(uri, options=quick(max_in_flight=1, max_waiting=1)) as client,
+        connect(uri, options=quick(load=LoadOptions(max_in_flight=1, max_waiting=1))) as client,
     ):
         first = asyncio.create_task(client.request(ECHO, b""))
         await began.wait()
@@ -314,7 +314,9 @@ async def test_a_request_that_finds_no_place_in_time_was_not_sent() -> None:
     async with (
         broker() as (uri, _),
         connect(uri, service="echo", handlers=handlers, options=quick(drain_timeout=0.01)),
-        connect(uri, options=quick(max_in_flight=1, drain_timeout=0.01)) as client,
+        connect(
+            uri, options=quick(drain_timeout=0.01, load=LoadOptions(max_in_flight=1))
+        ) as client,
     ):
         first = asyncio.create_task(client.request(ECHO, b""))
         await began.wait()

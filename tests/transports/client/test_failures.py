@@ -11,12 +11,19 @@ import pytest
 
 from onward.actors.broker import Answer, ApplicationError, Handlers, Incoming, Request
 from onward.protocol import InDoubt, LinkDown, LinkLost, NotDelivered, PayloadNotBytes
-from onward.transports.client import Client, RequestCanceled, RequestRejected, connect
+from onward.transports.client import (
+    Client,
+    KeepaliveOptions,
+    RequestCanceled,
+    RequestRejected,
+    RetryOptions,
+    connect,
+)
 from onward.transports.rsocket import DestinationError
 from tests.support.transports import eventually
 
 from .joined import data_of, joined, source
-from .peers import QUICK, broker, echo_handlers, quick
+from .peers import QUICK, SOON, broker, echo_handlers, quick
 
 ECHO = "service=echo"
 
@@ -30,7 +37,10 @@ def cut(client: Client) -> None:
 
 
 async def test_what_nobody_serves_is_rejected_after_some_tries() -> None:
-    async with broker() as (uri, _), connect(uri, options=quick(max_tries=4)) as client:
+    async with (
+        broker() as (uri, _),
+        connect(uri, options=quick(retry=RetryOptions(max_tries=4, backoff=SOON))) as client,
+    ):
         with pytest.raises(RequestRejected) as caught:
             await client.request("service=none", b"")
         assert isinstance(caught.value, NotDelivered)
@@ -270,7 +280,10 @@ async def test_a_client_that_does_not_reconnect_says_that_it_is_cut_off() -> Non
 
 
 async def test_a_request_that_has_waited_for_a_destination_is_not_sent_again() -> None:
-    async with broker() as (uri, _), connect(uri, options=quick(retry_within=1e-9)) as client:
+    async with (
+        broker() as (uri, _),
+        connect(uri, options=quick(retry=RetryOptions(within=1e-9, backoff=SOON))) as client,
+    ):
         with pytest.raises(RequestRejected):
             await client.request("service=none", b"")
         assert client.statistics().retried == 0
@@ -373,7 +386,9 @@ async def test_a_broker_that_seems_silent_comes_last() -> None:
     async with (
         broker() as (uri, _),
         connect(uri, service="echo", handlers=echo_handlers()),
-        connect(uri, connections=2, options=quick(suspect_after=1e-9)) as client,
+        connect(
+            uri, connections=2, options=quick(keepalive=KeepaliveOptions(suspect_after=1e-9))
+        ) as client,
     ):
         await eventually(lambda: client.statistics().connected == 2)
         assert client._pool is not None

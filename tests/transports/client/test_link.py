@@ -17,12 +17,12 @@ from onward.protocol.rsocket import (
     payload_frames,
     request_frames,
 )
-from onward.transports.client import RequestRejected
+from onward.transports.client import PayloadOptions, RequestRejected, RetryOptions
 from onward.transports.rsocket import DestinationError
 from tests.support.transports import eventually
 
 from .met import CHANNEL, FNF, RR, STREAM, answer, asked, link_of, met, next_payload, request_of
-from .peers import quick
+from .peers import SOON, quick
 
 TO = "service=x"
 
@@ -59,7 +59,7 @@ async def test_a_request_that_is_rejected_is_sent_again() -> None:
 
 
 async def test_tries_end_with_the_time_that_is_allowed() -> None:
-    never = quick(max_tries=10**9)
+    never = quick(retry=RetryOptions(max_tries=10**9, backoff=SOON))
     async with met(never) as (client, peer, _):
 
         async def reject() -> None:
@@ -94,7 +94,7 @@ async def test_an_answer_without_elements_is_empty() -> None:
 
 
 async def test_an_answer_that_is_too_big_is_cancelled() -> None:
-    async with met(quick(max_answer=100)) as (client, peer, _):
+    async with met(quick(payload=PayloadOptions(max_answer=100))) as (client, peer, _):
         request = asyncio.create_task(client.request(TO, b""))
         stream = await asked(peer)
         answer(peer, stream, bytes(101), complete=True)
@@ -110,7 +110,7 @@ async def test_an_answer_that_is_too_big_is_cancelled() -> None:
 
 async def test_fragments_of_all_streams_have_one_bound() -> None:
     # Defect 19 of the package: fragments are put together without a limit.
-    async with met(quick(max_gathered=1000)) as (client, peer, _):
+    async with met(quick(payload=PayloadOptions(max_gathered=1000))) as (client, peer, _):
         first = asyncio.create_task(client.request(TO, b""))
         second = asyncio.create_task(client.request(TO, b""))
         one, two = await asked(peer), await asked(peer)
@@ -353,7 +353,7 @@ async def test_credit_of_the_requester_reaches_the_handler() -> None:
 
 
 async def test_a_request_that_is_too_big_is_invalid() -> None:
-    async with met(quick(max_request=100), service="x") as (_, peer, _made):
+    async with met(quick(payload=PayloadOptions(max_request=100)), service="x") as (_, peer, _made):
         request_of(peer, RR, bytes(101))
         kind, text = await next_payload(peer)
         assert kind == FrameType.ERROR
@@ -370,7 +370,9 @@ async def test_an_answer_of_a_handler_that_is_too_big_is_an_error(
     async def big(_request: Request) -> bytes:
         return bytes(101)
 
-    async with met(quick(max_request=100), service="x", handlers=handlers) as (_, peer, _made):
+    async with met(
+        quick(payload=PayloadOptions(max_request=100)), service="x", handlers=handlers
+    ) as (_, peer, _made):
         request_of(peer, RR)
         assert await next_payload(peer) == (FrameType.ERROR, b"the answer is too big")
 

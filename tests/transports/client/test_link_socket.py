@@ -12,11 +12,19 @@ import pytest
 from onward.actors.broker import Handlers, Request
 from onward.protocol import LinkDown, LinkLost, NotDelivered, PayloadTooBig
 from onward.protocol.rsocket import ErrorCode, Frame, FrameType, lease_frame
-from onward.transports.client import connect
+from onward.transports.client import (
+    KeepaliveOptions,
+    LoadOptions,
+    PayloadOptions,
+    RetryOptions,
+    connect,
+)
+from onward.transports.client._handler_stream import CREDIT_WINDOW
+from onward.transports.rsocket import LeaseOptions
 from tests.support.transports import eventually
 
 from .met import CHANNEL, RR, STREAM, answer, asked, link_of, met, next_payload, request_of
-from .peers import QUICK, peers, quick
+from .peers import QUICK, SOON, peers, quick
 
 TO = "service=x"
 
@@ -26,7 +34,7 @@ TO = "service=x"
 
 async def test_requests_wait_for_a_socket_that_is_full() -> None:
     # Defect 19 of the package: what is to be sent queues up without a bound.
-    async with met(quick(max_queued=100_000)) as (client, peer, _):
+    async with met(quick(load=LoadOptions(max_queued=100_000))) as (client, peer, _):
         peer.transport.pause_reading()
         link = link_of(client)
         sent = 0
@@ -65,14 +73,14 @@ async def test_handlers_wait_for_a_socket_that_is_full() -> None:
             made += 1
             yield bytes(50_000)
 
-    options = quick(max_queued=100_000, credit_window=2, drain_timeout=0.01)
+    options = quick(drain_timeout=0.01, load=LoadOptions(max_queued=100_000))
     async with met(options, service="x", handlers=handlers) as (client, peer, _):
         peer.transport.pause_reading()
         request_of(peer, STREAM, initial_n=2**31 - 1)
         link = link_of(client)
         await eventually(lambda: link.write_paused and link.blocked_on_write)
         transport: Any = link._transport
-        assert transport.get_write_buffer_size() <= 100_000 + 3 * 50_100
+        assert transport.get_write_buffer_size() <= 100_000 + (CREDIT_WINDOW + 1) * 50_100
         before = made
         peer.transport.resume_reading()
         await eventually(lambda: made > before + 5)
@@ -87,7 +95,8 @@ async def test_a_channel_waits_for_a_socket_that_is_full() -> None:
             taken += 1
             yield bytes(50_000)
 
-    async with met(quick(max_queued=100_000, drain_timeout=0.01)) as (client, peer, _):
+    options = quick(drain_timeout=0.01, load=LoadOptions(max_queued=100_000))
+    async with met(options) as (client, peer, _):
         elements = client.channel(TO, endless())
         first = asyncio.create_task(anext(elements, None))
         stream = await asked(peer, CHANNEL)
@@ -110,7 +119,7 @@ async def test_a_broker_that_does_not_read_at_all_is_left() -> None:
     async def big(_request: Request) -> bytes:
         return bytes(1_000_000)
 
-    options = quick(max_queued=1000, max_pending=2_000_000)
+    options = quick(load=LoadOptions(max_queued=1000, max_pending=2_000_000))
     async with met(options, service="x", handlers=handlers) as (client, peer, made):
         link = link_of(client)
         peer.transport.pause_reading()
@@ -123,7 +132,8 @@ async def test_a_broker_that_does_not_read_at_all_is_left() -> None:
 
 async def test_a_broker_that_is_silent_is_left_and_another_found() -> None:
     # Defect 9 of the package: it never recovers from this.
-    async with met(quick(keepalive=0.02, lifetime=0.1)) as (client, peer, made):
+    options = quick(keepalive=KeepaliveOptions(interval=0.02, lifetime=0.1))
+    async with met(options) as (client, peer, made):
         link = link_of(client)
         peer.held = True
         request = asyncio.create_task(client.request(TO, b""))
@@ -138,7 +148,8 @@ async def test_a_broker_that_is_silent_is_left_and_another_found() -> None:
 
 
 async def test_a_broker_that_answers_keepalives_is_kept() -> None:
-    async with met(quick(keepalive=0.01, lifetime=0.2)) as (client, _, made):
+    options = quick(keepalive=KeepaliveOptions(interval=0.01, lifetime=0.2))
+    async with met(options) as (client, _, made):
         link = link_of(client)
         began = link.loop.time()
         await eventually(lambda: link.now > began + 0.25)
@@ -177,7 +188,7 @@ async def test_entering_may_be_cancelled() -> None:
 
 @pytest.mark.parametrize("wrong", [b"\x00\x00\x01\x00", b"\xff\xff\xff\x00\x00\x00\x00\x00\x00"])
 async def test_a_broker_that_breaks_the_protocol_is_left(wrong: bytes) -> None:
-    async with met(quick(max_frame=1000)) as (client, peer, made):
+    async with met(quick(payload=PayloadOptions(max_frame=1000))) as (client, peer, made):
         link = link_of(client)
         request = asyncio.create_task(client.request(TO, b""))
         await asked(peer)
@@ -227,7 +238,9 @@ async def test_closing_cuts_off_what_does_not_end(caplog: pytest.LogCaptureFixtu
 
 
 async def test_too_many_streams_are_not_delivered() -> None:
-    async with met(quick(max_streams=1, max_tries=1)) as (client, peer, _):
+    async with met(
+        quick(load=LoadOptions(max_streams=1), retry=RetryOptions(max_tries=1, backoff=SOON))
+    ) as (client, peer, _):
         first = asyncio.create_task(client.request(TO, b""))
         stream = await asked(peer)
         with pytest.raises(NotDelivered, match="streams"):
@@ -239,7 +252,7 @@ async def test_too_many_streams_are_not_delivered() -> None:
 
 
 async def test_a_push_over_the_limit_is_refused() -> None:
-    async with met(quick(max_request=100)) as (client, _peer, _):
+    async with met(quick(payload=PayloadOptions(max_request=100))) as (client, _peer, _):
         with pytest.raises(PayloadTooBig):
             await client.push(TO, bytes(101))
 
@@ -248,14 +261,14 @@ async def test_a_push_over_the_limit_is_refused() -> None:
 
 
 async def test_requests_wait_for_leases() -> None:
-    async with met(quick(lease_requests=5)) as (client, peer, _):
+    async with met(quick(lease=LeaseOptions(requests=5))) as (client, peer, _):
         assert peer.setup is not None
         assert peer.setup.lease
         frame = await peer.next()
         assert (frame.type, frame.number_of_requests, frame.time_to_live) == (
             FrameType.LEASE,
             5,
-            30_000,
+            15_000,
         )
         with pytest.raises(LinkDown):
             await client.request(TO, b"", timeout=0.01)
@@ -279,7 +292,7 @@ async def test_requests_beyond_our_lease_are_rejected_and_it_is_renewed() -> Non
     async def echo(request: Request) -> bytes:
         return request.data
 
-    options = quick(lease_requests=1, lease_time=0.2)
+    options = quick(lease=LeaseOptions(requests=1, interval=0.2))
     async with met(options, service="x", handlers=handlers) as (client, peer, _):
         assert (await peer.next()).type == FrameType.LEASE
         link = link_of(client)

@@ -35,7 +35,9 @@ from rsocket.rsocket_client import RSocketClient
 from rsocket.transports.transport import Transport
 
 from onward.protocol.rsocket import Setup, build_composite, error_frame, parse_frame
+from onward.transports.client import KeepaliveOptions
 from onward.transports.client._package import CleanTransport, PackageClient
+from onward.transports.rsocket import LeaseOptions
 
 from .peers import quick
 
@@ -92,7 +94,11 @@ def test_a_client_is_made_with_these_arguments() -> None:
 
 async def test_the_setup_says_what_the_options_say_and_keepalives_follow() -> None:
     wire = Wire()
-    options = quick(keepalive=0.002, lifetime=0.5, data_mime="text/plain", lease_requests=1)
+    options = quick(
+        data_mime="text/plain",
+        keepalive=KeepaliveOptions(interval=0.002, lifetime=0.5),
+        lease=LeaseOptions(requests=1),
+    )
     client = PackageClient(wire, b"metadata", options)
     before = asyncio.all_tasks()
     await client.open()
