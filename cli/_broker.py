@@ -22,7 +22,14 @@ from ..actors.tracing import HopTracer
 from ..protocol import counted
 from ..protocol.broker import SnapshotRoute
 from ..transports import TlsOptions
-from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
+from ..transports.rsocket import (
+    FlowOptions,
+    LeaseOptions,
+    LinkOptions,
+    RSocketListener,
+    UnixOptions,
+    WebSocketOptions,
+)
 from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log, word
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
@@ -37,6 +44,7 @@ DEFAULT_URI: Final = "rsocket+tcp://127.0.0.1:8001"
 
 _OPTIONS: Final = BrokerOptions()
 _LINKS: Final = LinkOptions()
+_LEASE: Final = LeaseOptions()
 _WEBSOCKET: Final = WebSocketOptions()
 _UNIX: Final = UnixOptions()
 
@@ -222,7 +230,7 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         "--credit-window",
         metavar="N",
         type=positive,
-        default=_LINKS.credit_window,
+        default=_LINKS.flow.credit_window,
         help="elements of a stream that a destination is asked to send ahead of what the requester "
         "has read (default %(default)d)",
     )
@@ -236,14 +244,14 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         "--lease-requests",
         metavar="N",
         type=positive,
-        default=_LINKS.lease_requests,
+        default=_LEASE.requests,
         help="requests a client with leases may make in each --lease-time (default %(default)d)",
     )
     parser.add_argument(
         "--lease-time",
         metavar="SECONDS",
         type=seconds,
-        default=_LINKS.lease_time,
+        default=_LEASE.interval,
         help="the interval between two leases of a client (default %(default)g)",
     )
 
@@ -263,14 +271,13 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
     ):
         if given and not any(uri.startswith(schemes) for uri in uris):
             raise CommandError(f"{name} with --listen {schemes[0]}...", Status.USAGE)
+    lease = LeaseOptions(arguments.lease_requests, arguments.lease_time)
     links = LinkOptions(
         max_connections=arguments.max_connections,
         max_connections_per_source=arguments.max_connections_per_source,
         proxies=tuple(arguments.proxy),
-        credit_window=arguments.credit_window,
-        lease=arguments.lease,
-        lease_requests=arguments.lease_requests,
-        lease_time=arguments.lease_time,
+        flow=FlowOptions(credit_window=arguments.credit_window),
+        lease=lease if arguments.lease else None,
     )
     unix = _UNIX if arguments.mode is None else UnixOptions(arguments.mode)
     return Listening(links, WebSocketOptions(origins=tuple(arguments.origin)), unix, tls)

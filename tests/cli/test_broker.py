@@ -19,7 +19,7 @@ from onward.cli._snapshots import load_routes
 from onward.cli._status import CommandError, Status
 from onward.protocol.broker import SnapshotRoute, format_route, write_snapshot
 from onward.transports import TlsOptions
-from onward.transports.rsocket import LinkOptions, UnixOptions, WebSocketOptions
+from onward.transports.rsocket import LeaseOptions, LinkOptions, UnixOptions, WebSocketOptions
 from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, printed
 
@@ -126,9 +126,11 @@ def test_certificates_are_for_listeners_with_tls(monkeypatch: pytest.MonkeyPatch
 
 
 def test_leases_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("--no-lease", "--lease-requests", "9", "--lease-time", "2.5")
+    words = ("--lease-requests", "9", "--lease-time", "2.5")
     _, listening = flags(*words, monkeypatch=monkeypatch)
-    assert listening.links == LinkOptions(lease=False, lease_requests=9, lease_time=2.5)
+    assert listening.links == LinkOptions(lease=LeaseOptions(9, 2.5))
+    _, listening = flags("--no-lease", monkeypatch=monkeypatch)
+    assert listening.links == LinkOptions(lease=None)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_leases_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--mode", "600"), "--mode goes with --listen rsocket+unix://"),
         (("--certificate", "a.pem"), "certificates go with --listen rsocket+tls://"),
         (("--listen", WS, "--origin", "https://a.example/path"), "https://a.example/path"),
-        (("--lease-time", "0"), "lease_time"),
+        (("--lease-time", "0"), "LeaseOptions.interval"),
     ],
 )
 def test_what_fits_no_listener_has_status_2(

@@ -2,7 +2,14 @@
 
 from ._errors import DestinationError
 from ._listener import ListenerStatistics, RSocketListener
-from ._options import LeaseOptions, LinkOptions, UnixOptions, WebSocketOptions
+from ._options import (
+    FlowOptions,
+    GatheringOptions,
+    LeaseOptions,
+    LinkOptions,
+    UnixOptions,
+    WebSocketOptions,
+)
 from ._request import DestinationSlow, DestinationUnleased
 from ._transport import (
     RSocketTcpTransport,
@@ -15,6 +22,8 @@ __all__ = [
     "DestinationError",
     "DestinationSlow",
     "DestinationUnleased",
+    "FlowOptions",
+    "GatheringOptions",
     "LeaseOptions",
     "LinkOptions",
     "ListenerStatistics",

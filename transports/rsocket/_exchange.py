@@ -134,7 +134,7 @@ class StreamExchange(FrameExchange):
         core = link.core
         if kind in WITH_CREDIT:
             credit = origin.send_credit
-            self.window = window = min(link.window, self.link.options.credit_window)
+            self.window = window = min(link.window, self.link.flow.credit_window)
             self.low = window // 2
             initial = min(window, credit)
             core.relay_request(stream, frames[0], initial)
@@ -201,7 +201,7 @@ class StreamExchange(FrameExchange):
             if stream.state != CLOSED:
                 self._end_also(link, stream)
         elif stream.reserve and stream.receive_credit <= self.low:
-            self.window = link.learn(frame, near.options.credit_window)
+            self.window = link.learn(frame, near.flow.credit_window)
             self.low = self.window // 2
             self.replenish()
 
@@ -252,7 +252,7 @@ class StreamExchange(FrameExchange):
             return
         near = self.link
         if near.write_paused:
-            if ahead < 0 and near.waiting > near.options.max_overdraft:
+            if ahead < 0 and near.waiting > near.flow.max_overdraft:
                 near.core.counters["overdrawn"] += 1
                 self.give_up("the destination exceeds its credit, and the requester does not read")
             else:

@@ -28,6 +28,8 @@ class Flow(RSocketConnection):
 
     Attributes:
         options: The limits.
+        flow: Those of backlogs and credit, at hand for each frame.
+        gathering: Those of what is held, likewise.
         shared: What all connections of the listener hold.
         peer_name: The peer's address, for the log.
         source: The peer's address or user, by which shared limits are counted; empty if it is
@@ -51,16 +53,18 @@ class Flow(RSocketConnection):
         seldom: SeldomLogger,
         shared: Shared,
     ) -> None:
-        high, low = options.high_water, options.low_water
+        high, low = options.flow.high_water, options.flow.low_water
         super().__init__(loop, Role.SERVER, options.connection, high, low, options.drain_timeout)
         self.options = options
+        self.flow = options.flow
+        self.gathering = options.gathering
         self._seldom = seldom
         self.shared = shared
         self._unfinished = shared.unfinished
         self._keeps = False
         # At most `low_water`, so that every backlog is counted while writing is paused.
-        self._much = min(BULK, options.low_water)
-        self._half = options.max_pending // 2
+        self._much = min(BULK, options.flow.low_water)
+        self._half = options.flow.max_pending // 2
         self._seen = 0  # backlog at the last check, while writing is paused
         self._read = 0  # bytes that the peer has read since writing was paused
         self._read_before = 0  # of them, those before the current stall timer
@@ -90,14 +94,14 @@ class Flow(RSocketConnection):
         self._seen = waiting
         if waiting > self._half:
             self._hold_back()
-        if waiting > self.options.max_pending and not self._read:
+        if waiting > self.flow.max_pending and not self._read:
             self._too_slow("it does not read what it is sent")
             return
         shares, source = self.shared.waiting, self.source
         shares.note(self, waiting if self._noted else 0)
         if not shares.exceeds(source):
             return
-        if waiting > self.options.max_pending and not shares.full:
+        if waiting > self.flow.max_pending and not shares.full:
             # It is over its own limit: the others need not be measured.
             self._give_up_requests()
         elif shares.measure():
@@ -128,7 +132,7 @@ class Flow(RSocketConnection):
         super().pause_writing()
         self._seen = self.waiting
         self._read = self._read_before = 0
-        self._stall = self._loop.call_later(self.options.stall_timeout, self._on_stalled)
+        self._stall = self._loop.call_later(self.flow.stall_timeout, self._on_stalled)
         if self.only_requests():
             self.block(self)
 
@@ -200,11 +204,11 @@ class Flow(RSocketConnection):
         """
         self._stall = None
         self._note_read()
-        if self._read - self._read_before < self.options.low_water or self._stops_others():
+        if self._read - self._read_before < self.flow.low_water or self._stops_others():
             self._too_slow("it has not read for too long")
             return
         self._read_before = self._read
-        self._stall = self._loop.call_later(self.options.stall_timeout, self._on_stalled)
+        self._stall = self._loop.call_later(self.flow.stall_timeout, self._on_stalled)
 
     def _stops_others(self) -> bool:
         """Whether this peer blocks other connections."""

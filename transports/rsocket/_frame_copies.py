@@ -190,7 +190,7 @@ class FrameCopies:
             # no source has more than is free
             (not own or own + size <= rules.max_total - rules.held - size)
             and (not self._held or self._held + size <= rules.max_held)
-            and link.multicast_held + size <= link.options.max_multicast_held
+            and link.multicast_held + size <= link.gathering.max_multicast_held
             and rules.held + size <= rules.max_total
         )
 
@@ -256,7 +256,7 @@ class FrameCopies:
         are few. They count for `max_pending_total` only.
         """
         copy.left = True
-        many = copy.seen > copy.link.options.high_water
+        many = copy.seen > copy.link.flow.high_water
         if not (many and copy.set_aside):
             self._let_go(copy, copy.size)
             copy.size = 0

@@ -51,7 +51,7 @@ class Gathered:
     def __init__(self, link: Flow, shares: ByteShares) -> None:
         self._link: Flow | None = link
         self._shares = shares
-        self._limit = link.options.max_gathered
+        self._limit = link.gathering.max_gathered
         self._requests: set[StreamExchange] = set()
         self._keepers: set[Keeper] = set()
         self._size = 0

@@ -79,7 +79,7 @@ class HeldBack:
         read = requester.bytes_read()
         self._idle = self._idle + 1 if read == self._read else 0
         self._read = read
-        if requester.waiting <= requester.options.max_pending // 4 or self._idle >= PATIENCE:
+        if requester.waiting <= requester.flow.max_pending // 4 or self._idle >= PATIENCE:
             self._let_go()
         elif self.links:
             self._wait()

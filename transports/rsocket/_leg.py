@@ -191,7 +191,7 @@ class Leg(FrameExchange):
             link.blocked_on_write.add(self)
             self.multicast.input.wait_for_socket(self)
             return True
-        if link.core.pending <= link.options.high_water:
+        if link.core.pending <= link.flow.high_water:
             return False
         link.node.loop.call_soon(self.replenish)
         return True

@@ -138,11 +138,11 @@ class Link(Flow):
         self.return_route = (worker.address,)
         self._on_closed = on_closed
         self.multicast_held = 0
-        self.window = min(FIRST_WINDOW, options.credit_window)
+        self.window = min(FIRST_WINDOW, options.flow.credit_window)
         self._back: HeldBack | None = None
         # Requests to give up, and the backlog in bytes above which that happens.
         self._gives_up = 1
-        self._gave_up_at = options.max_pending_total
+        self._gave_up_at = options.flow.max_pending_total
         self._owed: Stream | None = None  # a stream with an overdue response, if one was found
         self._quiet = options.silent_after / 2
         self._asked_at = -inf  # time of the last KEEPALIVE with the R flag
@@ -191,7 +191,7 @@ class Link(Flow):
     def resume_writing(self) -> None:
         """Resume the senders blocked on this socket, and pass on the credit held back."""
         super().resume_writing()
-        self._gave_up_at = self.options.max_pending_total
+        self._gave_up_at = self.flow.max_pending_total
         if self._back is not None:
             self._back.end()
             self._back = None
@@ -252,7 +252,7 @@ class Link(Flow):
         """
         core = self.core
         # On a closed connection `core.open` refuses as `_check_free` does.
-        if self.write_paused or core.pending > self.options.high_water or self._transport is None:
+        if self.write_paused or core.pending > self.flow.high_water or self._transport is None:
             self._check_free()
         leases = self.leases
         if leases is not None and not leases.taken.available(self.time()):
@@ -301,7 +301,7 @@ class Link(Flow):
             size *= FRAGMENTS
         # The estimate decays slowly after larger elements.
         self._element = size = max(size, self._element - (self._element >> 3))
-        window = min(most, max(2, WINDOW_MARKS * self.options.high_water // size))
+        window = min(most, max(2, WINDOW_MARKS * self.flow.high_water // size))
         self.window = min(FIRST_WINDOW, window)
         return window
 
@@ -353,7 +353,7 @@ class Link(Flow):
         core = self.core
         if self._transport is None or core.state is _CONNECTION_CLOSED:
             raise NotDelivered("the destination", "it has just left")
-        if core.pending + self.waiting > marks * self.options.high_water:
+        if core.pending + self.waiting > marks * self.flow.high_water:
             raise DestinationSlow("the destination")
 
     # --- the end ------------------------------------------------------------------------------

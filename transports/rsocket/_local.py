@@ -48,7 +48,7 @@ class LocalRequest:
 
     def __init__(self, link: Link, message: Message) -> None:
         self._link = link
-        self._payload = Reassembler(link.options.max_answer)
+        self._payload = Reassembler(link.gathering.max_answer)
         self.message = message
         self.kept = 0
 
@@ -82,7 +82,7 @@ class LocalRequest:
         """
         self.kept += size + FRAME_COST
         if not self._link.session.gathered.keep(self, size):
-            raise PayloadTooBig(self.kept, self._link.options.max_gathered)
+            raise PayloadTooBig(self.kept, self._link.gathering.max_gathered)
 
     def on_gone(self, stream: Stream, text: str) -> None:
         """Fail the request with `LinkLost`."""

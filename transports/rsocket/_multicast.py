@@ -331,7 +331,7 @@ class MulticastRequest:
 
     def exceeds(self) -> bool:
         """End the request if its requester or all hold too many bytes; return whether it ended."""
-        most = self.link.options.max_multicast_held
+        most = self.link.gathering.max_multicast_held
         if self.link.multicast_held > most:
             self.overflow(f"over {most} bytes are held for multicasts of this connection")
             return True

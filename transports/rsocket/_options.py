@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, Final
 
 from ...protocol.options import Count, Range, Seconds, check_options
 from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
@@ -11,7 +11,14 @@ from ..streams._source import check_proxies
 from ..streams._unix_file import FileMode
 from ..streams._ws_options import WebSocketOptions
 
-__all__ = ["LeaseOptions", "LinkOptions", "UnixOptions", "WebSocketOptions"]
+__all__ = [
+    "FlowOptions",
+    "GatheringOptions",
+    "LeaseOptions",
+    "LinkOptions",
+    "UnixOptions",
+    "WebSocketOptions",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +47,10 @@ class LeaseOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkOptions:
-    """The limits of a listener and its connections.
+class FlowOptions:
+    """The limits of backlogs, and of the credit of streams.
 
     Attributes:
-        connection: The limits of the connection's state machine.
-        max_connections: Most connections of one listener, TLS and WebSocket handshakes under way
-            included. One more is closed at once, unless an unused connection can be closed.
-        max_connections_per_source: Most connections of one source: an address, the /64 network
-            for IPv6, the user for a Unix socket. `None`: no more than are free, so that one source
-            alone leaves half of them to others. One more is closed at once, unless an unused
-            connection of the source can be closed.
-        proxies: Networks from which proxies connect: addresses, or networks like `10.0.0.0/8`;
-            `unix` is all peers of a Unix socket. Each connection of a proxy is a source by itself
-            for all that is shared by source: connections, bytes, and requests that wait. The proxy
-            has to limit its clients.
-        tls_timeout: Seconds for the client's first bytes and for the TLS handshake, after which the
-            connection is closed.
-        unused_timeout: Seconds after which a connection that is no destination and has sent no
-            request may be closed in favour of a new one.
         high_water: Backlog of a peer's socket, in bytes, above which the peers that send to it
             are not read, and a destination gets requests only if no other can take them. Above four
             times as much it gets none.
@@ -69,24 +61,44 @@ class LinkOptions:
             Above half of `max_pending`, destinations that answer this peer only are not read, if
             it reads.
         max_pending_total: Most bytes of the backlogs of all peers of one listener; a peer counts
-            above 64 KiB. The share of a source (see `max_connections_per_source`) is the number of
-            free bytes. Once a source has used up its share, its peer with the largest backlog has
-            its newest unanswered requests CANCELED: one, and twice as many for each further
-            64 KiB. The peer is closed as too slow instead if it has read nothing, or if all of
+            above 64 KiB. The share of a source (see `LinkOptions.max_connections_per_source`) is
+            the number of free bytes. Once a source has used up its share, its peer with the largest
+            backlog has its newest unanswered requests CANCELED: one, and twice as many for each
+            further 64 KiB. The peer is closed as too slow if it has read nothing, or if all of
             `max_pending_total` is used up. If another source has more than an equal part (the
             total divided by the number of sources and one more), the peer is one of that source.
         stall_timeout: Seconds in which a peer with a backlog above `high_water` has to read
             `low_water` bytes, before it is closed as too slow.
-        silent_after: Seconds of silence after which a destination is passed over, if others match
-            and it has an answer due, or a KEEPALIVE unanswered for half of the time. After half of
-            the time in silence, it is sent a KEEPALIVE with the next request. It is not closed
-            before its lifetime. A destination that sends KEEPALIVE frames but answers none gets
-            fewer requests.
         credit_window: Most elements of one stream requested of a destination ahead of the
             requester's socket. Fewer are requested at first, and of large elements: about
             4 x `high_water` bytes. Elements beyond that are relayed within the requester's credit.
         max_overdraft: Backlog of a requester's socket, in bytes, above which a stream is CANCELED
             if its destination exceeds the credit granted by the broker.
+
+    Raises:
+        ValueError: A number is out of its range, or the marks are not in the order `low_water`,
+            `high_water`, `max_pending`.
+    """
+
+    high_water: Count = 1024 * 1024
+    low_water: Count = 256 * 1024
+    max_pending: Count = 64 * 1024 * 1024
+    max_pending_total: Count = 512 * 1024 * 1024
+    stall_timeout: Seconds = 30.0
+    credit_window: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 128
+    max_overdraft: Count = 8 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if not self.low_water <= self.high_water <= self.max_pending:
+            raise ValueError("low_water, high_water and max_pending must be in this order")
+
+
+@dataclass(frozen=True, slots=True)
+class GatheringOptions:
+    """The limits of fragmented requests, answers and multicasts that are held.
+
+    Attributes:
         max_answer: Most bytes of an answer to a request of a worker of this node.
         max_gather: Most bytes of a fragmented request held until its metadata is complete,
             and of a request held until its hand-over. Over it: REJECTED.
@@ -106,22 +118,67 @@ class LinkOptions:
             wait, and are CANCELED if they find no room for `MulticastOptions.patience`. Copies
             without a byte read for 0.2 s do not count here as long as they fill less than a
             quarter of `max_held_total`.
+
+    Raises:
+        ValueError: A number is out of its range, or `max_gathered` is below `max_gather`.
+    """
+
+    max_answer: Count = 16 * 1024 * 1024
+    max_gather: Count = 1024 * 1024
+    max_request: Count = 8 * 1024 * 1024
+    max_gathered: Count = 32 * 1024 * 1024
+    max_gathered_total: Count = 256 * 1024 * 1024
+    max_multicast_held: Count = 32 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.max_gathered < self.max_gather:
+            raise ValueError("max_gathered must be at least max_gather")
+
+
+_FLOW: Final = FlowOptions()
+_GATHERING: Final = GatheringOptions()
+_LEASE: Final = LeaseOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """The limits of a listener and its connections.
+
+    Attributes:
+        connection: The limits of the connection's state machine.
+        max_connections: Most connections of one listener, TLS and WebSocket handshakes under way
+            included. One more is closed at once, unless an unused connection can be closed.
+        max_connections_per_source: Most connections of one source: an address, the /64 network
+            for IPv6, the user for a Unix socket. `None`: no more than are free, so that one source
+            alone leaves half of them to others. One more is closed at once, unless an unused
+            connection of the source can be closed.
+        proxies: Networks from which proxies connect: addresses, or networks like `10.0.0.0/8`;
+            `unix` is all peers of a Unix socket. Each connection of a proxy is a source by itself
+            for all that is shared by source: connections, bytes, and requests that wait. The proxy
+            has to limit its clients.
+        tls_timeout: Seconds for the client's first bytes and for the TLS handshake, after which the
+            connection is closed.
+        unused_timeout: Seconds after which a connection that is no destination and has sent no
+            request may be closed in favour of a new one.
+        silent_after: Seconds of silence after which a destination is passed over, if others match
+            and it has an answer due, or a KEEPALIVE unanswered for half of the time. After half of
+            the time in silence, it is sent a KEEPALIVE with the next request. It is not closed
+            before its lifetime. A destination that sends KEEPALIVE frames but answers none gets
+            fewer requests.
         frame_timeout: Seconds from the first byte of a frame to its last, before the connection
             is closed; time in which it is not read does not count.
         max_unfinished: Most bytes of unfinished frames and WebSocket messages of all connections
             of one listener. The connection that would exceed it is closed.
         drain_timeout: Seconds in which a closing connection has to send its backlog and, on a
             WebSocket, to answer the Close. Then it is cut.
-        lease: Whether peers with leases in their SETUP are accepted; it overrides
-            `connection.lease`. Otherwise: ERROR[UNSUPPORTED_SETUP].
-        lease_requests: Requests granted to a requester with leases in each `lease_time`. One more
-            is REJECTED.
-        lease_time: Seconds after which a requester is granted its next lease. Each is valid for
-            half as long again, so that leases overlap.
+        flow: The limits of backlogs, and the credit given ahead.
+        gathering: The limits of fragmented requests, answers and multicasts that are held.
+        lease: The leases of the peers with leases in their SETUP; it overrides
+            `connection.lease`. `None`: such a SETUP gets ERROR[UNSUPPORTED_SETUP].
 
     Raises:
-        ValueError: A number is out of its range, one of `proxies` is no network, or the marks
-            are not in the order `low_water`, `high_water`, `max_pending`.
+        ValueError: A number is out of its range, or one of `proxies` is no network.
     """
 
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -130,36 +187,20 @@ class LinkOptions:
     proxies: tuple[str, ...] = ()
     tls_timeout: Seconds = 5.0
     unused_timeout: Seconds = 10.0
-    high_water: Count = 1024 * 1024
-    low_water: Count = 256 * 1024
-    max_pending: Count = 64 * 1024 * 1024
-    max_pending_total: Count = 512 * 1024 * 1024
-    stall_timeout: Seconds = 30.0
     silent_after: Seconds = 5.0
-    credit_window: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 128
-    max_overdraft: Count = 8 * 1024 * 1024
-    max_answer: Count = 16 * 1024 * 1024
-    max_gather: Count = 1024 * 1024
-    max_request: Count = 8 * 1024 * 1024
-    max_gathered: Count = 32 * 1024 * 1024
-    max_gathered_total: Count = 256 * 1024 * 1024
-    max_multicast_held: Count = 32 * 1024 * 1024
     frame_timeout: Seconds = 30.0
     max_unfinished: Count = 256 * 1024 * 1024
     drain_timeout: Seconds = 2.0
-    lease: bool = True
-    lease_requests: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 1000
-    lease_time: Annotated[float, Range(above=0, most=MAX_REQUEST_N / 1000, unit="seconds")] = 10.0
+    flow: FlowOptions = _FLOW
+    gathering: GatheringOptions = _GATHERING
+    lease: LeaseOptions | None = _LEASE
 
     def __post_init__(self) -> None:
         check_options(self)
-        if not self.low_water <= self.high_water <= self.max_pending:
-            raise ValueError("low_water, high_water and max_pending must be in this order")
-        if self.max_gathered < self.max_gather:
-            raise ValueError("max_gathered must be at least max_gather")
         check_proxies(self.proxies)
-        if self.connection.lease != self.lease:
-            connection = replace(self.connection, lease=self.lease)
+        leases = self.lease is not None
+        if self.connection.lease != leases:
+            connection = replace(self.connection, lease=leases)
             object.__setattr__(self, "connection", connection)
 
 

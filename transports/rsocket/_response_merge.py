@@ -141,7 +141,7 @@ class ResponseMerge:
         if link.write_paused:
             link.blocked_on_write.add(multicast)
             return True
-        if link.core.pending <= link.options.high_water:
+        if link.core.pending <= link.flow.high_water:
             return False
         if not self._again:
             self._again = True

@@ -145,7 +145,7 @@ class Served:
             return
         part = self._part
         if part is None:
-            part = self._part = Reassembler(self._link.options.max_request)
+            part = self._part = Reassembler(self._link.gathering.max_request)
         size = frame.end - frame.start
         self._part_size += size + FRAME_COST
         try:
@@ -162,7 +162,7 @@ class Served:
             if part.ends:
                 handling.input_complete()
         if not handling.over and not self._link.session.gathered.keep(self, size):
-            limit = self._link.options.max_gathered
+            limit = self._link.gathering.max_gathered
             self._give_up(ErrorCode.CANCELED, f"{limit} bytes of the requester are held already")
 
     def _give_up(self, code: int, text: str) -> None:
@@ -250,7 +250,7 @@ class ServedStream:
     def replenish(self) -> None:
         """Grant the handler credit, unless the requester's socket is full."""
         link, served = self._link, self._served
-        window = link.options.credit_window
+        window = link.flow.credit_window
         if served.ahead > window // 2 or not self._held or self._exchange.ended:
             return
         if link.write_paused:

@@ -150,12 +150,11 @@ class Session:
         self.setup = setup = Setup.parse(frame)
         self._shape = MetadataShape(setup.metadata_mime)
         self._known.clear()
-        if setup.lease:
+        lease = self._link.options.lease
+        if setup.lease and lease is not None:
             # Connection Establishment: "If the server accepts the contents of the SETUP frame, it
             # MUST send a LEASE frame if the SETUP frame set the L flag."
-            options, interval = self._link.options, self._link.options.lease_time
-            # Valid for longer than the interval, so that they overlap.
-            self._link.leases = Leases(self._link, options.lease_requests, 1.5 * interval, interval)
+            self._link.leases = Leases(self._link, lease.requests, lease.valid, lease.interval)
         try:
             span = frame.metadata_range
             if span is not None:
@@ -254,7 +253,7 @@ class Session:
             return
         word = frame.word
         if word & _FOLLOWS:
-            gatherer = exchange.gatherer = RequestGatherer(self._link.options.max_gather)
+            gatherer = exchange.gatherer = RequestGatherer(self._link.gathering.max_gather)
             exchange.frames = gatherer.frames
             if self._log is not None:
                 self._log.unread(exchange, kind)
@@ -415,12 +414,12 @@ class Session:
         """Keep a frame of a request until the request is handed over."""
         try:
             exchange.size += frame.end - frame.start
-            options = self._link.options
+            limits = self._link.gathering
             if exchange.resume is not None:
                 # For a worker of this node, which is sent whole requests only.
-                if exchange.size > options.max_request:
-                    raise PayloadTooBig(exchange.size, options.max_request)
-            elif exchange.size > options.max_gather:
+                if exchange.size > limits.max_request:
+                    raise PayloadTooBig(exchange.size, limits.max_request)
+            elif exchange.size > limits.max_gather:
                 raise NotDelivered("the request", "too much data before it was handed over")
             exchange.frames.append(frame.detached())
             self._count(exchange, frame)
@@ -439,7 +438,7 @@ class Session:
             NotDelivered: Too many bytes of this peer are kept.
         """
         if not self.gathered.add(exchange, frame.end - frame.start):
-            limit = self._link.options.max_gathered
+            limit = self._link.gathering.max_gathered
             raise NotDelivered("the request", f"fragments of {limit} bytes wait already")
 
     def give_up(self, exchange: StreamExchange) -> None:

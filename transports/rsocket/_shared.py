@@ -42,8 +42,8 @@ class Shared:
         self.exposed = exposed
         self.listener: Route = ()
         self.unfinished = UnfinishedFrames(loop, options)
-        self.waiting = ByteShares(options.max_pending_total, _waiting, loop.time)
-        self.gathered = ByteShares(options.max_gathered_total, _gathered, loop.time)
+        self.waiting = ByteShares(options.flow.max_pending_total, _waiting, loop.time)
+        self.gathered = ByteShares(options.gathering.max_gathered_total, _gathered, loop.time)
 
 
 def _waiting(link: Flow) -> int:

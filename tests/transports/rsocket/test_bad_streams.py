@@ -15,7 +15,7 @@ import asyncio
 import pytest
 
 from onward.actors.broker import BrokerOptions, MulticastOptions, WaitingOptions
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, LinkOptions
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CHANNEL,
@@ -122,7 +122,7 @@ async def test_credit_with_the_reserved_bit_set(n: int) -> None:
 
 @in_memory
 async def test_credit_that_overflows_is_credit_without_end() -> None:
-    async with world(options=LinkOptions(credit_window=4)) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(credit_window=4))) as w:
         requester = await w.requester()
         # Before there is a destination, with the request, and once it is taken.
         requester.send(request(STREAM, 1, ASKED, n=MOST), *[request_n(1, MOST)] * 100)

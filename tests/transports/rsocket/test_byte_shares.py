@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
 from onward.transports.rsocket._byte_shares import AGAIN, REST, Pace
 from onward.transports.rsocket._gathered import LOOKS, Gathered
 from tests.support.rsocket_peer import (
@@ -49,7 +49,7 @@ async def answered(peer: Peer, destination: Peer, size: int) -> None:
 
 @in_memory
 async def test_peers_of_one_source_that_do_not_read_leave_half_of_the_bytes() -> None:
-    async with world(options=LinkOptions(max_pending_total=10 * MIB)) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(max_pending_total=10 * MIB))) as w:
         destination = await w.destination()
         peers = [await unread(w, destination, 2 * MIB) for _ in range(2)]
         assert not any(peer.closed for peer in peers)
@@ -71,7 +71,7 @@ async def test_peers_of_one_source_that_do_not_read_leave_half_of_the_bytes() ->
 @in_memory
 async def test_one_that_finds_no_room_is_not_closed_for_what_others_hold() -> None:
     """Each hog has what was free when it came; the last one to come pays for none of them."""
-    async with world(options=LinkOptions(max_pending_total=16 * MIB)) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(max_pending_total=16 * MIB))) as w:
         destination = await w.destination()
         hogs = [
             await unread(w, destination, size, f"10.9.0.{number}")
@@ -92,7 +92,7 @@ async def test_one_that_finds_no_room_is_not_closed_for_what_others_hold() -> No
 
 @in_memory
 async def test_where_none_holds_more_than_its_part_the_one_that_comes_is_refused() -> None:
-    async with world(options=LinkOptions(max_pending_total=10 * MIB)) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(max_pending_total=10 * MIB))) as w:
         destination = await w.destination()
         held = [await unread(w, destination, 2 * MIB, f"10.9.0.{each}") for each in range(3)]
         late = await unread(w, destination, 5 * MIB, HONEST)
@@ -105,7 +105,7 @@ async def test_where_none_holds_more_than_its_part_the_one_that_comes_is_refused
 
 @in_memory
 async def test_what_has_been_read_does_not_count() -> None:
-    async with world(options=LinkOptions(max_pending_total=10 * MIB)) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(max_pending_total=10 * MIB))) as w:
         destination = await w.destination()
         read = [await unread(w, destination, 2 * MIB, HONEST) for _ in range(2)]
         for peer in read:
@@ -124,7 +124,7 @@ async def test_what_has_been_read_does_not_count() -> None:
 
 @in_memory
 async def test_little_for_each_of_many_does_not_count_before_it_is_much() -> None:
-    async with world(options=LinkOptions(max_pending_total=1000)) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(max_pending_total=1000))) as w:
         destination = await w.destination()
         peer = await unread(w, destination, 60_000)
         assert not peer.closed
@@ -134,7 +134,11 @@ async def test_little_for_each_of_many_does_not_count_before_it_is_much() -> Non
 
 @in_memory
 async def test_requests_in_fragments_of_one_source_leave_half_of_the_bytes() -> None:
-    options = LinkOptions(max_gathered_total=100_000, max_gathered=60_000, max_gather=50_000)
+    options = LinkOptions(
+        gathering=GatheringOptions(
+            max_gathered_total=100_000, max_gathered=60_000, max_gather=50_000
+        )
+    )
     async with world(options=options) as w:
         first, second = await w.requester(HOG), await w.requester(HOG)
         metadata = bytes(100)  # not whole: the request is kept until it is
@@ -162,7 +166,11 @@ async def test_requests_in_fragments_of_one_source_leave_half_of_the_bytes() -> 
 
 @in_memory
 async def test_fragments_of_the_source_that_holds_the_most_make_room_for_another() -> None:
-    options = LinkOptions(max_gathered_total=160_000, max_gathered=100_000, max_gather=90_000)
+    options = LinkOptions(
+        gathering=GatheringOptions(
+            max_gathered_total=160_000, max_gathered=100_000, max_gather=90_000
+        )
+    )
     async with world(options=options) as w:
         hogs = [await w.requester(f"10.9.0.{number}") for number in range(4)]
         for hog, sizes in zip(hogs, ((10, 50), (40,), (25,), (12,)), strict=True):
@@ -205,7 +213,7 @@ async def test_what_is_kept_is_not_counted_again_for_each_frame_at_the_limit(
         counts += 1
         return count(gathered)
 
-    options = LinkOptions(max_gathered=200_000, max_gather=50_000)
+    options = LinkOptions(gathering=GatheringOptions(max_gathered=200_000, max_gather=50_000))
     async with world(options=options) as w:
         peer = await w.requester(HOG)
         streams = range(1, 1001, 2)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
 from onward.actors.broker import BrokerOptions, MulticastOptions
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
 from onward.transports.rsocket._gathered import Gathered
 from onward.transports.rsocket._request import FRAME_COST
 from tests.support.rsocket_peer import (
@@ -59,7 +59,7 @@ async def left(w: World, peer: Peer) -> None:
 async def test_a_request_whose_metadata_are_not_whole(beyond: int) -> None:
     first = request(RR, 1, bytes(50), flags=F)
     more = payload(1, b"", F, metadata=bytes(100))
-    options = LinkOptions(max_gather=size_of(first, more) - beyond)
+    options = LinkOptions(gathering=GatheringOptions(max_gather=size_of(first, more) - beyond))
     async with world(options=options) as w:
         requester = await w.requester()
         got = await requester.ask(first, more)
@@ -71,7 +71,7 @@ async def test_a_request_whose_metadata_are_not_whole(beyond: int) -> None:
 @in_memory
 async def test_a_request_on_its_way_to_a_destination(beyond: int) -> None:
     first, more = request(RR, 1, ASKED, b"x", flags=F), payload(1, bytes(100), F)
-    options = LinkOptions(max_gather=size_of(first, more) - beyond)
+    options = LinkOptions(gathering=GatheringOptions(max_gather=size_of(first, more) - beyond))
     async with world(options=options) as w:
         requester = await w.requester()
         assert await requester.ask(first) == []
@@ -84,7 +84,7 @@ async def test_a_request_on_its_way_to_a_destination(beyond: int) -> None:
 @in_memory
 async def test_a_request_that_is_gathered_for_a_worker(beyond: int) -> None:
     frames = [request(RR, 1, ASKED, b"x", flags=F), payload(1, bytes(100), F), payload(1, b"y")]
-    options = LinkOptions(max_request=size_of(*frames) - beyond)
+    options = LinkOptions(gathering=GatheringOptions(max_request=size_of(*frames) - beyond))
     async with world(options=options) as w:
         recorder = Recorder()
         await w.node.start(lambda: recorder, address="worker")
@@ -109,7 +109,7 @@ class Kept:
 @BEYOND
 @in_memory
 async def test_all_that_one_peer_has_gathered(beyond: int) -> None:
-    async with world(options=LinkOptions(max_gathered=2_000_000)) as w:
+    async with world(options=LinkOptions(gathering=GatheringOptions(max_gathered=2_000_000))) as w:
         requester = await w.requester()
         gathered: Gathered = requester.link.session.gathered
         kept = Kept(1_000_000)
@@ -125,7 +125,9 @@ async def test_all_that_one_peer_has_gathered(beyond: int) -> None:
 @in_memory
 async def test_what_waits_for_a_peer_that_does_not_read(beyond: int) -> None:
     answer = payload(1, bytes(5000), N | C)
-    options = LinkOptions(high_water=1000, low_water=100, max_pending=len(answer) - beyond)
+    options = LinkOptions(
+        flow=FlowOptions(high_water=1000, low_water=100, max_pending=len(answer) - beyond)
+    )
     async with world(options=options) as w:
         requester, destination = await w.pair()
         requester.stop_reading()
@@ -156,7 +158,7 @@ async def test_answers_to_a_multicast_that_wait_for_the_requester(limit: str, be
     held = 6 + 500 + FRAME_COST - beyond
     broker, options = BrokerOptions(), LinkOptions()
     if limit == "max_multicast_held":
-        options = replace(options, max_multicast_held=held)
+        options = LinkOptions(gathering=GatheringOptions(max_multicast_held=held))
     elif limit == "max_held":
         broker = BrokerOptions(multicast=MulticastOptions(max_held=held))
     else:

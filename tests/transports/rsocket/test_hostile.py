@@ -14,7 +14,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import Address, NodeStopped, NotDelivered
-from onward.transports.rsocket import LinkOptions, RSocketListener
+from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions, RSocketListener
 from onward.transports.streams._endpoint import TcpEndpoint
 from tests.support.compiled import interpreted
 from tests.support.rsocket_peer import (
@@ -44,7 +44,7 @@ from tests.support.workers import Recorder
 
 ASKED = asked_for("a")
 OURS = ("onward.transports.rsocket", "onward.protocol.rsocket", "onward.actors.broker")
-TIGHT = LinkOptions(high_water=1000, low_water=200, stall_timeout=10)
+TIGHT = LinkOptions(flow=FlowOptions(high_water=1000, low_water=200, stall_timeout=10))
 
 
 def turned_away(w: World) -> bool:
@@ -258,7 +258,8 @@ async def test_each_frame_has_its_own_time() -> None:
 
 @in_memory
 async def test_time_in_which_it_is_not_read_does_not_count_for_a_frame() -> None:
-    async with world(options=replace(TIGHT, stall_timeout=100, frame_timeout=5)) as w:
+    options = replace(TIGHT, flow=replace(TIGHT.flow, stall_timeout=100), frame_timeout=5)
+    async with world(options=options) as w:
         peer = await w.requester()
         peer.stop_reading()
         wrong = request(RR, 1, None)
@@ -425,7 +426,9 @@ async def test_what_is_over_is_free_without_the_cycle_collector(what: str) -> No
 
 @in_memory
 async def test_how_much_of_a_request_is_gathered_for_a_worker() -> None:
-    async with world(options=LinkOptions(max_gather=1000, max_request=5000)) as w:
+    async with world(
+        options=LinkOptions(gathering=GatheringOptions(max_gather=1000, max_request=5000))
+    ) as w:
         recorder = Recorder()
         await w.node.start(lambda: recorder, address="worker")
         w.broker.register("worker", service="a")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from onward.actors.broker import BrokerOptions, MulticastOptions
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
 from tests.support.rsocket_peer import (
     CHANNEL,
     FNF,
@@ -39,7 +39,7 @@ OPTIONS = BrokerOptions(
         max_held=2 * SIZE + 10_000, max_held_total=8 * SIZE + 40_000, patience=5
     )
 )
-LINKS = LinkOptions(high_water=20_000, low_water=5_000, stall_timeout=8)
+LINKS = LinkOptions(flow=FlowOptions(high_water=20_000, low_water=5_000, stall_timeout=8))
 
 
 def with_multicast(**changes: int) -> BrokerOptions:
@@ -195,7 +195,7 @@ async def test_a_large_element_goes_to_a_few_at_a_time_and_in_order() -> None:
 
 @in_memory
 async def test_two_at_once_keep_to_the_limit_of_their_requester() -> None:
-    links = replace(LINKS, max_multicast_held=3 * SIZE + 10_000)
+    links = replace(LINKS, gathering=GatheringOptions(max_multicast_held=3 * SIZE + 10_000))
     async with world(with_multicast(max_held_total=20 * SIZE), links) as w:
         requester = await w.requester()
         destinations = [await w.destination() for _ in range(20)]
@@ -240,7 +240,7 @@ async def test_copies_that_others_do_not_read_leave_room_for_an_honest_multicast
 
 @in_memory
 async def test_a_request_that_finds_no_room_is_refused_after_a_while() -> None:
-    links = replace(LINKS, max_multicast_held=SIZE - 1)
+    links = replace(LINKS, gathering=GatheringOptions(max_multicast_held=SIZE - 1))
     async with world(OPTIONS, links) as w:
         requester = await w.requester()
         for _ in range(3):
@@ -255,7 +255,7 @@ async def test_a_request_that_finds_no_room_is_refused_after_a_while() -> None:
 
 @in_memory
 async def test_what_waits_for_its_turn_counts_as_gathered() -> None:
-    links = replace(LINKS, max_gathered=1024 * 1024, max_gather=1000)
+    links = replace(LINKS, gathering=GatheringOptions(max_gathered=1024 * 1024, max_gather=1000))
     async with world(OPTIONS, links) as w:
         requester = await w.requester()
         for _ in range(20):
@@ -289,7 +289,7 @@ async def test_those_that_do_not_read_do_not_delay_the_others() -> None:
 
 @in_memory
 async def test_one_that_reads_slowly_gets_all_of_it() -> None:
-    async with world(OPTIONS, replace(LINKS, stall_timeout=30)) as w:
+    async with world(OPTIONS, replace(LINKS, flow=replace(LINKS.flow, stall_timeout=30))) as w:
         requester = await w.requester()
         slow, _ = [await w.destination() for _ in range(2)]
         slow.stop_reading()
@@ -311,7 +311,7 @@ async def test_one_that_reads_slowly_gets_all_of_it() -> None:
 @in_memory
 async def test_copies_below_high_water_count_too_for_as_long_as_the_patience() -> None:
     options = with_multicast(max_held_total=100 * SIZE)
-    async with world(options, replace(LINKS, high_water=2 * SIZE)) as w:
+    async with world(options, replace(LINKS, flow=replace(LINKS.flow, high_water=2 * SIZE))) as w:
         requester = await w.requester()
         destinations = [await w.destination() for _ in range(8)]
         for peer in destinations:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.protocol import NotDelivered
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import LeaseOptions, LinkOptions
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     FNF,
@@ -36,7 +36,7 @@ L = 0x040
 ASKED = asked_for("a")
 REJECTED = 0x202
 UNSUPPORTED_SETUP = 0x002
-OPTIONS = LinkOptions(lease_requests=3, lease_time=10.0)
+OPTIONS = LinkOptions(lease=LeaseOptions(requests=3, interval=10.0))
 
 
 def lease(ttl: int, requests: int) -> bytes:
@@ -118,7 +118,7 @@ async def test_a_peer_without_leases_needs_none() -> None:
 
 @in_memory
 async def test_leases_can_be_refused() -> None:
-    async with world(options=LinkOptions(lease=False)) as w:
+    async with world(options=LinkOptions(lease=None)) as w:
         peer = w.connect()
         assert codes(await peer.ask(setup(flags=L))) == [UNSUPPORTED_SETUP]
         assert peer.closed

@@ -10,7 +10,7 @@ import pytest
 from onward.actors import MailboxOptions, Worker
 from onward.protocol import Message, UnknownAddress, route
 from onward.protocol.rsocket import ConnectionLimits
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import GatheringOptions, LinkOptions
 from tests.support.rsocket_peer import (
     CHANNEL,
     FNF,
@@ -117,7 +117,7 @@ async def test_a_fire_and_forget_in_fragments_for_a_worker() -> None:
 
 @in_memory
 async def test_a_request_over_the_limit_for_a_worker() -> None:
-    async with world(options=LinkOptions(max_request=1000)) as w:
+    async with world(options=LinkOptions(gathering=GatheringOptions(max_request=1000))) as w:
         recorder = Recorder()
         requester = await with_worker(w, recorder)
         await requester.ask(request(RR, 1, ASKED, bytes(500), flags=F))

@@ -18,7 +18,7 @@ from onward.protocol import (
     RequestTimeout,
 )
 from onward.protocol.rsocket import ConnectionLimits, ReassemblyLimit
-from onward.transports.rsocket import DestinationError, LinkOptions
+from onward.transports.rsocket import DestinationError, FlowOptions, GatheringOptions, LinkOptions
 from tests.support.rsocket_peer import (
     FNF,
     RR,
@@ -85,7 +85,7 @@ async def test_an_empty_answer_of_a_peer(answer: list[bytes]) -> None:
 
 @in_memory
 async def test_an_answer_of_a_peer_in_fragments() -> None:
-    async with world(options=LinkOptions(max_answer=10)) as w:
+    async with world(options=LinkOptions(gathering=GatheringOptions(max_answer=10))) as w:
         destination = await w.destination()
         first = await started(w, w.node.request("32#service=a", b""))
         second = await started(w, w.node.request("32#service=a", b""))
@@ -204,7 +204,7 @@ async def test_requests_given_up_are_cancelled_in_time() -> None:
 
 @in_memory
 async def test_a_worker_and_a_peer_that_does_not_read() -> None:
-    options = LinkOptions(high_water=1000, low_water=100)
+    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=100))
     async with world(options=options) as w:
         destination = await w.destination()
         destination.stop_reading()

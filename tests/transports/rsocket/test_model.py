@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 )
 
 from onward.actors.broker import BrokerOptions, MulticastOptions
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, LinkOptions
 from tests.support.broker_model import (
     MULTICAST,
     REGION,
@@ -118,7 +118,7 @@ class Model(RuleBasedStateMachine):
         self.runner = asyncio.Runner(loop_factory=MemoryLoop)
         self.context = world(
             BrokerOptions(multicast=MulticastOptions(window=WINDOW)),
-            LinkOptions(credit_window=WINDOW),
+            LinkOptions(flow=FlowOptions(credit_window=WINDOW)),
         )
         self.peers: list[Peer] = []
         self.destinations: dict[Peer, Destination] = {}

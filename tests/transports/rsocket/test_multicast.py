@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from onward.actors.broker import BrokerOptions, MulticastOptions
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, LinkOptions
 from tests.support.rsocket_answers import got, three
 from tests.support.rsocket_peer import (
     FNF,
@@ -207,7 +207,7 @@ async def test_destinations_that_leave(fail: bool) -> None:
 
 @in_memory
 async def test_slow_destinations_are_left_out() -> None:
-    options = LinkOptions(high_water=1000, low_water=100)
+    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=100))
     async with world(options=options) as w:
         requester, first, second, third = await three(w)
         first.stop_reading()

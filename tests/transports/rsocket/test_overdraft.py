@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from onward.actors.broker import BrokerOptions, MulticastOptions
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, LinkOptions
 from onward.transports.rsocket._link import FIRST_WINDOW
 from tests.support.rsocket_peer import (
     CANCEL,
@@ -32,7 +32,7 @@ from tests.support.rsocket_peer import (
 )
 
 ASKED = asked_for("a")
-SMALL = LinkOptions(credit_window=8)
+SMALL = LinkOptions(flow=FlowOptions(credit_window=8))
 INVALID, CANCELED = 0x204, 0x203
 
 
@@ -77,7 +77,9 @@ async def test_one_more_than_the_requester_has_asked_for_ends_the_stream(kind: i
 
 @in_memory
 async def test_what_a_requester_that_does_not_read_has_waiting_is_bounded() -> None:
-    options = LinkOptions(credit_window=8, high_water=1000, low_water=200, max_overdraft=20_000)
+    options = LinkOptions(
+        flow=FlowOptions(credit_window=8, high_water=1000, low_water=200, max_overdraft=20_000)
+    )
     async with world(options=options) as w:
         requester, destination = await w.pair()
         await requester.ask(request(STREAM, 1, ASKED, n=1000), request(STREAM, 3, ASKED, n=1000))

@@ -10,7 +10,7 @@ import pytest
 
 from onward.actors.broker import Answer, ApplicationError, Handlers, Incoming, Request
 from onward.protocol import WorkerFailed
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
 from tests.support.rsocket_peer import (
     CHANNEL,
     ENCRYPTED,
@@ -203,7 +203,7 @@ async def test_a_request_in_fragments() -> None:
 
 @in_memory
 async def test_a_request_in_fragments_that_is_too_big() -> None:
-    async with world(options=LinkOptions(max_request=1000)) as w:
+    async with world(options=LinkOptions(gathering=GatheringOptions(max_request=1000))) as w:
         serve(w)
         requester = await w.requester()
         await requester.ask(request(RR, 1, ASKED, bytes(600), flags=F))
@@ -271,7 +271,7 @@ async def test_a_stream_makes_no_element_without_credit() -> None:
 
 @in_memory
 async def test_a_stream_and_a_requester_that_does_not_read() -> None:
-    options = LinkOptions(high_water=1000, low_water=100, credit_window=8)
+    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=100, credit_window=8))
     async with world(options=options) as w:
         service, requester = serve(w), await w.requester()
         requester.stop_reading()
@@ -336,7 +336,7 @@ async def test_a_channel_that_its_requester_ends_with_an_error() -> None:
 
 @in_memory
 async def test_an_element_that_is_too_big() -> None:
-    async with world(options=LinkOptions(max_request=1000)) as w:
+    async with world(options=LinkOptions(gathering=GatheringOptions(max_request=1000))) as w:
         serve(w)
         requester = await w.requester()
         await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))

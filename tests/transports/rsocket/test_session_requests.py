@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from onward.protocol.rsocket import ConnectionLimits
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import GatheringOptions, LinkOptions
 from tests.support.rsocket_answers import answered, refused
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -110,7 +110,7 @@ async def test_the_same_metadata_in_fragments_of_one_byte() -> None:
 
 @in_memory
 async def test_fragments_that_never_end() -> None:
-    async with world(options=LinkOptions(max_gather=1000)) as w:
+    async with world(options=LinkOptions(gathering=GatheringOptions(max_gather=1000))) as w:
         requester, _ = await w.pair()
         assert await requester.ask(request(RR, 1, ASKED, flags=F)) == []
         for _ in range(3):
@@ -130,7 +130,9 @@ async def test_fragments_that_never_end() -> None:
 
 @in_memory
 async def test_fragments_of_one_peer_have_a_limit_together() -> None:
-    async with world(options=LinkOptions(max_gather=1000, max_gathered=4000)) as w:
+    async with world(
+        options=LinkOptions(gathering=GatheringOptions(max_gather=1000, max_gathered=4000))
+    ) as w:
         requester, _ = await w.pair()
         for stream in (1, 3, 5):
             assert await requester.ask(request(RR, stream, bytes(900), flags=F)) == []
@@ -145,7 +147,9 @@ async def test_fragments_of_one_peer_have_a_limit_together() -> None:
 
 @in_memory
 async def test_fragments_that_wait_for_a_route_count_as_well() -> None:
-    async with world(options=LinkOptions(max_gather=1000, max_gathered=5500)) as w:
+    async with world(
+        options=LinkOptions(gathering=GatheringOptions(max_gather=1000, max_gathered=5500))
+    ) as w:
         requester = await w.requester()
         for stream in (1, 3, 5, 7):
             await requester.ask(request(RR, stream, ASKED, b"x", flags=F))

@@ -9,7 +9,7 @@ import pytest
 
 from onward.actors.broker import Answer, BrokerOptions, Handlers, Incoming, Request, WaitingOptions
 from onward.protocol import Message, PayloadTooBig
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import GatheringOptions, LinkOptions
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CHANNEL,
@@ -350,7 +350,7 @@ async def test_metadata_of_an_answer_to_a_plain_message_are_counted() -> None:
 
 # --- memory ---------------------------------------------------------------------------------
 
-LITTLE = LinkOptions(max_gather=1000, max_gathered=20_000)
+LITTLE = LinkOptions(gathering=GatheringOptions(max_gather=1000, max_gathered=20_000))
 
 
 class Reader:

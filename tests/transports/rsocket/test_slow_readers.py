@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, LinkOptions
 from onward.transports.rsocket._byte_shares import AGAIN
 from onward.transports.rsocket._exchange import StreamExchange
 from onward.transports.rsocket._link import Link
@@ -34,8 +34,12 @@ from tests.support.rsocket_peer import (
 )
 
 ASKED = asked_for("a")
-TIGHT = LinkOptions(high_water=1000, low_water=200, max_pending=50_000, stall_timeout=10)
-ROOMY = LinkOptions(high_water=20_000, low_water=2000, max_pending=200_000, stall_timeout=10)
+TIGHT = LinkOptions(
+    flow=FlowOptions(high_water=1000, low_water=200, max_pending=50_000, stall_timeout=10)
+)
+ROOMY = LinkOptions(
+    flow=FlowOptions(high_water=20_000, low_water=2000, max_pending=200_000, stall_timeout=10)
+)
 CANCELED = 0x203
 
 
@@ -102,7 +106,9 @@ async def test_large_elements_to_a_slow_reader() -> None:
 @in_memory
 async def test_many_large_answers_at_once() -> None:
     """Five times what may wait arrives whole, as their destination has nobody else to answer."""
-    options = LinkOptions(high_water=100_000, low_water=10_000, max_pending=1_000_000)
+    options = LinkOptions(
+        flow=FlowOptions(high_water=100_000, low_water=10_000, max_pending=1_000_000)
+    )
     async with world(options=options) as w:
         slow, destination = await w.pair()
         count = 50
@@ -119,7 +125,7 @@ async def test_many_large_answers_at_once() -> None:
             assert not slow.closed
         assert not errors(got)
         assert {stream_of(raw) for raw in got} == {1 + 2 * number for number in range(count)}
-        assert most <= options.max_pending
+        assert most <= options.flow.max_pending
         await asyncio.sleep(1)
         await w.settled()
 
@@ -168,7 +174,9 @@ async def test_answers_of_a_destination_that_answers_others_too() -> None:
 @in_memory
 async def test_above_the_share_of_its_source_a_slow_reader_loses_its_newest_requests() -> None:
     options = LinkOptions(
-        high_water=20_000, low_water=2000, max_pending=200_000, max_pending_total=600_000
+        flow=FlowOptions(
+            high_water=20_000, low_water=2000, max_pending=200_000, max_pending_total=600_000
+        )
     )
     got, most = await answers_of(10_000, 40, options)
     # One, then two, then the rest of those that are not answered yet.
@@ -181,7 +189,9 @@ async def test_above_the_share_of_its_source_a_slow_reader_loses_its_newest_requ
 @in_memory
 async def test_a_slow_reader_is_closed_where_there_is_no_room_at_all() -> None:
     options = LinkOptions(
-        high_water=20_000, low_water=2000, max_pending=200_000, max_pending_total=600_000
+        flow=FlowOptions(
+            high_water=20_000, low_water=2000, max_pending=200_000, max_pending_total=600_000
+        )
     )
     async with world(options=options) as w:
         slow, destination = await w.pair()

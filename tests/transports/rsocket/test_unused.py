@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.actors.broker import BrokerOptions, WaitingOptions
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import FlowOptions, LinkOptions
 from tests.support.rsocket_peer import (
     KEEPALIVE,
     RR,
@@ -59,7 +59,9 @@ async def test_one_source_leaves_half_of_the_places_to_others() -> None:
 @in_memory
 async def test_clients_behind_a_proxy_do_not_share_what_one_source_may_have() -> None:
     options = LinkOptions(
-        max_connections=10, max_pending_total=10_000_000, proxies=("10.0.0.64/28", "10.0.0.9")
+        max_connections=10,
+        proxies=("10.0.0.64/28", "10.0.0.9"),
+        flow=FlowOptions(max_pending_total=10_000_000),
     )
     async with world(BrokerOptions(waiting=WaitingOptions(max_messages=10)), options) as w:
         clients = await opened(w, 12)

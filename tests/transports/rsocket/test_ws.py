@@ -17,7 +17,13 @@ from websockets.typing import Subprotocol
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import LinkDown
-from onward.transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
+from onward.transports.rsocket import (
+    FlowOptions,
+    LinkOptions,
+    RSocketListener,
+    UnixOptions,
+    WebSocketOptions,
+)
 from onward.transports.rsocket._ws_socket import FrameSocket
 from onward.transports.streams._options import parse_websocket_uri
 from tests.support.loops import LoopFactory, on_each_loop, run_on
@@ -217,7 +223,9 @@ def test_who_is_refused_is_told_why(loop_factory: LoopFactory) -> None:
 @on_each_loop
 def test_a_client_that_does_not_read_is_closed(loop_factory: LoopFactory) -> None:
     async def main() -> None:
-        options = LinkOptions(high_water=20_000, low_water=10_000, stall_timeout=0.2)
+        options = LinkOptions(
+            flow=FlowOptions(high_water=20_000, low_water=10_000, stall_timeout=0.2)
+        )
         async with edge(options) as e:
             port = int(e.uri.rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)

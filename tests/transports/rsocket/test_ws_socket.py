@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from onward.protocol.rsocket import ConnectionLimits
-from onward.transports.rsocket import LinkOptions, RSocketListener
+from onward.transports.rsocket import FlowOptions, LinkOptions, RSocketListener
 from onward.transports.rsocket._connection import TURN
 from tests.support.counts import times
 from tests.support.rsocket_peer import (
@@ -512,7 +512,7 @@ async def test_unfinished_messages_of_all_together() -> None:
 
 @in_memory
 async def test_a_client_that_does_not_read() -> None:
-    options = LinkOptions(high_water=10_000, low_water=1000, max_pending=20_000)
+    options = LinkOptions(flow=FlowOptions(high_water=10_000, low_water=1000, max_pending=20_000))
     async with web(options) as w:
         requester, destination = await w.requester(), await w.w.destination()
         await requester.ask(request(STREAM, 1, ASKED, n=100))
