@@ -53,8 +53,9 @@ class FlowOptions:
     Attributes:
         high_water: Backlog of a peer's socket, in bytes, above which the peers that send to it
             are not read, and a destination gets requests only if no other can take them. Above four
-            times as much it gets none.
-        low_water: Backlog in bytes below which they are read again.
+            times as much it gets none. Below a quarter of it the peers are read again. Above eight
+            times as much a stream is CANCELED if its destination exceeds the credit granted by the
+            broker.
         max_pending: Backlog in bytes above which a peer is closed as too slow, if it has read
             nothing since `high_water` was passed. A peer that reads is not closed, and none of its
             requests is CANCELED, until its source has used up its share of `max_pending_total`.
@@ -64,34 +65,39 @@ class FlowOptions:
             above 64 KiB. The share of a source (see `LinkOptions.max_connections_per_source`) is
             the number of free bytes. Once a source has used up its share, its peer with the largest
             backlog has its newest unanswered requests CANCELED: one, and twice as many for each
-            further 64 KiB. The peer is closed as too slow if it has read nothing, or if all of
-            `max_pending_total` is used up. If another source has more than an equal part (the
+            further 64 KiB. The peer is closed as too slow instead if it has read nothing, or if all
+            of `max_pending_total` is used up. If another source has more than an equal part (the
             total divided by the number of sources and one more), the peer is one of that source.
         stall_timeout: Seconds in which a peer with a backlog above `high_water` has to read
-            `low_water` bytes, before it is closed as too slow.
+            a quarter of that, before it is closed as too slow.
         credit_window: Most elements of one stream requested of a destination ahead of the
             requester's socket. Fewer are requested at first, and of large elements: about
             4 x `high_water` bytes. Elements beyond that are relayed within the requester's credit.
-        max_overdraft: Backlog of a requester's socket, in bytes, above which a stream is CANCELED
-            if its destination exceeds the credit granted by the broker.
 
     Raises:
-        ValueError: A number is out of its range, or the marks are not in the order `low_water`,
-            `high_water`, `max_pending`.
+        ValueError: A number is out of its range, or `max_pending` is below `high_water`.
     """
 
     high_water: Count = 1024 * 1024
-    low_water: Count = 256 * 1024
     max_pending: Count = 64 * 1024 * 1024
     max_pending_total: Count = 512 * 1024 * 1024
     stall_timeout: Seconds = 30.0
     credit_window: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 128
-    max_overdraft: Count = 8 * 1024 * 1024
 
     def __post_init__(self) -> None:
         check_options(self)
-        if not self.low_water <= self.high_water <= self.max_pending:
-            raise ValueError("low_water, high_water and max_pending must be in this order")
+        if self.max_pending < self.high_water:
+            raise ValueError("max_pending must be at least high_water")
+
+    @property
+    def low_water(self) -> int:
+        """The backlog in bytes below which the peers that send to a slow one are read again."""
+        return max(1, self.high_water // 4)
+
+    @property
+    def max_overdraft(self) -> int:
+        """The backlog in bytes above which a stream beyond the granted credit is CANCELED."""
+        return 8 * self.high_water
 
 
 @dataclass(frozen=True, slots=True)

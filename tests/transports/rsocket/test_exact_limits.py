@@ -125,9 +125,7 @@ async def test_all_that_one_peer_has_gathered(beyond: int) -> None:
 @in_memory
 async def test_what_waits_for_a_peer_that_does_not_read(beyond: int) -> None:
     answer = payload(1, bytes(5000), N | C)
-    options = LinkOptions(
-        flow=FlowOptions(high_water=1000, low_water=100, max_pending=len(answer) - beyond)
-    )
+    options = LinkOptions(flow=FlowOptions(high_water=1000, max_pending=len(answer) - beyond))
     async with world(options=options) as w:
         requester, destination = await w.pair()
         requester.stop_reading()

@@ -44,7 +44,7 @@ from tests.support.workers import Recorder
 
 ASKED = asked_for("a")
 OURS = ("onward.transports.rsocket", "onward.protocol.rsocket", "onward.actors.broker")
-TIGHT = LinkOptions(flow=FlowOptions(high_water=1000, low_water=200, stall_timeout=10))
+TIGHT = LinkOptions(flow=FlowOptions(high_water=1000, stall_timeout=10))
 
 
 def turned_away(w: World) -> bool:

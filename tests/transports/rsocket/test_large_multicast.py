@@ -39,7 +39,7 @@ OPTIONS = BrokerOptions(
         max_held=2 * SIZE + 10_000, max_held_total=8 * SIZE + 40_000, patience=5
     )
 )
-LINKS = LinkOptions(flow=FlowOptions(high_water=20_000, low_water=5_000, stall_timeout=8))
+LINKS = LinkOptions(flow=FlowOptions(high_water=20_000, stall_timeout=8))
 
 
 def with_multicast(**changes: int) -> BrokerOptions:

@@ -41,9 +41,7 @@ ASKED = asked_for("a")
 CANCELED = 0x203
 MOST = 2**31 - 1
 SMALL = LinkOptions(flow=FlowOptions(credit_window=8))
-TIGHT = LinkOptions(
-    flow=FlowOptions(credit_window=8, high_water=1000, low_water=200, stall_timeout=10)
-)
+TIGHT = LinkOptions(flow=FlowOptions(credit_window=8, high_water=1000, stall_timeout=10))
 
 
 def credit(frames: list[bytes]) -> int:
@@ -312,7 +310,7 @@ async def test_one_that_reads_again_in_time_is_not_closed() -> None:
 
 @in_memory
 async def test_what_waits_for_one_peer_has_a_limit() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=200, max_pending=5000))
+    options = LinkOptions(flow=FlowOptions(high_water=1000, max_pending=5000))
     async with world(options=options) as w:
         slow, destination = await w.pair()
         slow.send(request(RR, 1, ASKED), request(RR, 3, ASKED))
@@ -409,7 +407,7 @@ async def test_two_that_send_to_each_other_and_do_not_read_are_both_read() -> No
 
 @in_memory
 async def test_one_that_answers_may_fill_a_destination_up_to_the_limit() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=200, max_pending=10_000))
+    options = LinkOptions(flow=FlowOptions(high_water=1000, max_pending=10_000))
     async with world(options=options) as w:
         both, slow, other = await w.destination("b"), await w.destination(), await w.requester()
         await other.ask(request(RR, 1, asked_for("b")))
@@ -508,7 +506,7 @@ async def test_a_destination_that_reads_nothing_is_closed_and_its_requesters_go_
 
 @in_memory
 async def test_one_that_is_not_read_is_not_dropped_for_its_silence() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=200, stall_timeout=100))
+    options = LinkOptions(flow=FlowOptions(high_water=1000, stall_timeout=100))
     async with world(options=options) as w:
         requester, slow = w.connect(), await w.destination()
         requester.send(setup(keepalive=1000, lifetime=3000))
@@ -530,7 +528,7 @@ async def test_one_that_is_not_read_is_not_dropped_for_its_silence() -> None:
 @in_memory
 async def test_keepalives_of_one_that_does_not_read_have_a_limit() -> None:
     options = LinkOptions(
-        flow=FlowOptions(high_water=100_000, low_water=200, max_pending=200_000, stall_timeout=9)
+        flow=FlowOptions(high_water=100_000, max_pending=200_000, stall_timeout=9)
     )
     async with world(options=options) as w:
         peer = await w.requester()
@@ -563,7 +561,7 @@ async def test_a_closing_connection_that_does_not_read_is_cut() -> None:
 async def test_a_peer_with_many_streams_is_slow_at_each_end() -> None:
     options = LinkOptions(
         connection=ConnectionLimits(max_streams=50),
-        flow=FlowOptions(high_water=1000, low_water=200),
+        flow=FlowOptions(high_water=1000),
     )
     async with world(options=options) as w:
         first, second = await w.destination("a"), await w.destination("b")
@@ -609,7 +607,7 @@ async def test_what_is_over_or_under_way_can_be_asked_for_again() -> None:
 
 @in_memory
 async def test_a_stream_that_is_over_waits_for_no_socket() -> None:
-    async with world(options=LinkOptions(flow=FlowOptions(high_water=1000, low_water=100))) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(high_water=1000))) as w:
         requester, destination = await w.pair()
         for stream, last in ((1, payload(2, b"", C)), (3, error(4, 0x201, b"no"))):
             await requester.ask(request(STREAM, stream, asked_for("a"), n=1000))

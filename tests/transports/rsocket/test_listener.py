@@ -247,7 +247,6 @@ async def test_it_only_listens() -> None:
 @pytest.mark.parametrize(
     ("made", "wrong"),
     [
-        (FlowOptions, {"low_water": 2**21}),
         (FlowOptions, {"high_water": 2**27}),
         (GatheringOptions, {"max_gathered": 1}),
     ],

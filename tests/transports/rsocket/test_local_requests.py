@@ -204,7 +204,7 @@ async def test_requests_given_up_are_cancelled_in_time() -> None:
 
 @in_memory
 async def test_a_worker_and_a_peer_that_does_not_read() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=100))
+    options = LinkOptions(flow=FlowOptions(high_water=1000))
     async with world(options=options) as w:
         destination = await w.destination()
         destination.stop_reading()

@@ -207,7 +207,7 @@ async def test_destinations_that_leave(fail: bool) -> None:
 
 @in_memory
 async def test_slow_destinations_are_left_out() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=100))
+    options = LinkOptions(flow=FlowOptions(high_water=1000))
     async with world(options=options) as w:
         requester, first, second, third = await three(w)
         first.stop_reading()

@@ -166,7 +166,7 @@ async def test_too_much_is_held_for_a_slow_destination() -> None:
 
 @in_memory
 async def test_a_destination_of_an_open_channel_that_does_not_read_stops_nobody() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=100))
+    options = LinkOptions(flow=FlowOptions(high_water=1000))
     async with world(options=options) as w:
         requester, first, second, third = await three(w)
         await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
@@ -201,7 +201,7 @@ async def test_a_destination_of_an_open_channel_that_does_not_read_stops_nobody(
 
 @in_memory
 async def test_a_request_in_fragments_waits_for_a_destination_that_does_not_read() -> None:
-    async with world(options=LinkOptions(flow=FlowOptions(high_water=1000, low_water=100))) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(high_water=1000))) as w:
         requester, first, second, _ = await three(w)
         await requester.ask(request(FNF, 1, ASKED, flags=F))
         first.stop_reading()
@@ -217,7 +217,7 @@ async def test_a_request_in_fragments_waits_for_a_destination_that_does_not_read
 
 @in_memory
 async def test_what_is_kept_goes_out_no_faster_than_it_is_read() -> None:
-    async with world(options=LinkOptions(flow=FlowOptions(high_water=3000, low_water=100))) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(high_water=3000))) as w:
         requester, first, second, third = await three(w)
         await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
         for destination in (second, third):

@@ -213,7 +213,7 @@ async def test_too_much_is_held() -> None:
 
 @in_memory
 async def test_a_requester_that_does_not_read_is_not_sent_more() -> None:
-    async with world(options=LinkOptions(flow=FlowOptions(high_water=1000, low_water=100))) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(high_water=1000))) as w:
         requester, first, second, third = await three(w)
         await requester.ask(request(STREAM, 1, ASKED, n=100))
         for destination in (first, second, third):
@@ -236,7 +236,7 @@ async def test_a_requester_that_does_not_read_is_not_sent_more() -> None:
 async def test_large_elements_are_asked_for_one_by_one() -> None:
     async with world(
         BrokerOptions(multicast=MulticastOptions(max_held=30_000)),
-        LinkOptions(flow=FlowOptions(high_water=9000, low_water=100)),
+        LinkOptions(flow=FlowOptions(high_water=9000)),
     ) as w:
         requester, *destinations = await three(w)
         await requester.ask(request(STREAM, 1, ASKED, n=1000))
@@ -264,7 +264,7 @@ async def test_large_elements_are_asked_for_one_by_one() -> None:
 
 @in_memory
 async def test_what_is_held_goes_out_no_faster_than_it_is_read() -> None:
-    async with world(options=LinkOptions(flow=FlowOptions(high_water=5000, low_water=100))) as w:
+    async with world(options=LinkOptions(flow=FlowOptions(high_water=5000))) as w:
         requester, first, second, third = await three(w)
         await requester.ask(request(STREAM, 1, ASKED, n=1))
         for peer in (first, second, third):

@@ -271,7 +271,7 @@ async def test_a_stream_makes_no_element_without_credit() -> None:
 
 @in_memory
 async def test_a_stream_and_a_requester_that_does_not_read() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=1000, low_water=100, credit_window=8))
+    options = LinkOptions(flow=FlowOptions(high_water=1000, credit_window=8))
     async with world(options=options) as w:
         service, requester = serve(w), await w.requester()
         requester.stop_reading()

@@ -34,12 +34,8 @@ from tests.support.rsocket_peer import (
 )
 
 ASKED = asked_for("a")
-TIGHT = LinkOptions(
-    flow=FlowOptions(high_water=1000, low_water=200, max_pending=50_000, stall_timeout=10)
-)
-ROOMY = LinkOptions(
-    flow=FlowOptions(high_water=20_000, low_water=2000, max_pending=200_000, stall_timeout=10)
-)
+TIGHT = LinkOptions(flow=FlowOptions(high_water=1000, max_pending=50_000, stall_timeout=10))
+ROOMY = LinkOptions(flow=FlowOptions(high_water=20_000, max_pending=200_000, stall_timeout=10))
 CANCELED = 0x203
 
 
@@ -60,12 +56,12 @@ async def reads(peer: Peer, size: int, *, every: float, times: int) -> list[byte
     return got
 
 
-@pytest.mark.parametrize(("size", "stays"), [(100, True), (25, True), (19, False), (1, False)])
+@pytest.mark.parametrize(("size", "stays"), [(100, True), (30, True), (24, False), (1, False)])
 @in_memory
 async def test_who_reads_steadily_has_time_and_who_hardly_reads_has_not(
     size: int, stays: bool
 ) -> None:
-    """More than `low_water` bytes within `stall_timeout` is reading, however much waits."""
+    """More than a quarter of `high_water` within `stall_timeout` is reading, however much waits."""
     async with world(options=TIGHT) as w:
         slow, destination = await w.pair()
         await slow.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(4)))
@@ -106,9 +102,7 @@ async def test_large_elements_to_a_slow_reader() -> None:
 @in_memory
 async def test_many_large_answers_at_once() -> None:
     """Five times what may wait arrives whole, as their destination has nobody else to answer."""
-    options = LinkOptions(
-        flow=FlowOptions(high_water=100_000, low_water=10_000, max_pending=1_000_000)
-    )
+    options = LinkOptions(flow=FlowOptions(high_water=100_000, max_pending=1_000_000))
     async with world(options=options) as w:
         slow, destination = await w.pair()
         count = 50
@@ -174,9 +168,7 @@ async def test_answers_of_a_destination_that_answers_others_too() -> None:
 @in_memory
 async def test_above_the_share_of_its_source_a_slow_reader_loses_its_newest_requests() -> None:
     options = LinkOptions(
-        flow=FlowOptions(
-            high_water=20_000, low_water=2000, max_pending=200_000, max_pending_total=600_000
-        )
+        flow=FlowOptions(high_water=20_000, max_pending=200_000, max_pending_total=600_000)
     )
     got, most = await answers_of(10_000, 40, options)
     # One, then two, then the rest of those that are not answered yet.
@@ -189,9 +181,7 @@ async def test_above_the_share_of_its_source_a_slow_reader_loses_its_newest_requ
 @in_memory
 async def test_a_slow_reader_is_closed_where_there_is_no_room_at_all() -> None:
     options = LinkOptions(
-        flow=FlowOptions(
-            high_water=20_000, low_water=2000, max_pending=200_000, max_pending_total=600_000
-        )
+        flow=FlowOptions(high_water=20_000, max_pending=200_000, max_pending_total=600_000)
     )
     async with world(options=options) as w:
         slow, destination = await w.pair()
@@ -261,7 +251,7 @@ async def test_one_that_does_not_read_holds_nobody_back_for_long() -> None:
 
 @in_memory
 async def test_a_destination_that_reads_little_does_not_stop_those_that_send_to_it() -> None:
-    """It reads more than `low_water` in each `stall_timeout`, and yet others wait for it."""
+    """It reads a quarter of `high_water` in each `stall_timeout`, and yet others wait for it."""
     async with world(options=TIGHT) as w:
         evil, good = await w.destination("evil"), await w.destination("good")
         accomplice, honest = await w.requester(), await w.requester()

@@ -187,9 +187,7 @@ async def test_latency_is_told_apart_below_a_millisecond() -> None:
 @on_both_loops
 async def test_peers_that_do_not_read() -> None:
     options = LinkOptions(
-        flow=FlowOptions(
-            high_water=64 * 1024, low_water=16 * 1024, max_pending=1024 * 1024, stall_timeout=60
-        )
+        flow=FlowOptions(high_water=64 * 1024, max_pending=1024 * 1024, stall_timeout=60)
     )
     async with broker(options) as edge:
         destination = await edge.connect("a")
@@ -237,9 +235,7 @@ async def test_peers_that_do_not_read() -> None:
 
 @on_both_loops
 async def test_a_blocked_requester_and_a_paused_destination_go_at_once() -> None:
-    options = LinkOptions(
-        drain_timeout=0.2, flow=FlowOptions(high_water=1024, low_water=512, stall_timeout=0.2)
-    )
+    options = LinkOptions(drain_timeout=0.2, flow=FlowOptions(high_water=1024, stall_timeout=0.2))
     async with broker(options) as edge:
         destination = await edge.connect("a")
         requester = await edge.connect()

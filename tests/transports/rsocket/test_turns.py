@@ -98,7 +98,7 @@ async def test_it_is_not_read_until_all_has_had_its_turn() -> None:
 
 @in_memory
 async def test_turns_wait_while_the_destination_takes_nothing() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=20_000, low_water=5_000))
+    options = LinkOptions(flow=FlowOptions(high_water=20_000))
     async with world(options=options) as w:
         requester, destination = await w.pair()
         destination.stop_reading()
@@ -137,7 +137,7 @@ async def test_nothing_counts_after_what_ends_the_connection() -> None:
 
 @in_memory
 async def test_turns_wait_while_the_requester_is_not_read_and_go_on_in_order() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=20_000, low_water=5_000))
+    options = LinkOptions(flow=FlowOptions(high_water=20_000))
     async with world(options=options) as w:
         requester, destination = await w.pair()
         await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=1))

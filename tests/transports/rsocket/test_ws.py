@@ -223,9 +223,7 @@ def test_who_is_refused_is_told_why(loop_factory: LoopFactory) -> None:
 @on_each_loop
 def test_a_client_that_does_not_read_is_closed(loop_factory: LoopFactory) -> None:
     async def main() -> None:
-        options = LinkOptions(
-            flow=FlowOptions(high_water=20_000, low_water=10_000, stall_timeout=0.2)
-        )
+        options = LinkOptions(flow=FlowOptions(high_water=20_000, stall_timeout=0.2))
         async with edge(options) as e:
             port = int(e.uri.rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)

@@ -512,7 +512,7 @@ async def test_unfinished_messages_of_all_together() -> None:
 
 @in_memory
 async def test_a_client_that_does_not_read() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=10_000, low_water=1000, max_pending=20_000))
+    options = LinkOptions(flow=FlowOptions(high_water=10_000, max_pending=20_000))
     async with web(options) as w:
         requester, destination = await w.requester(), await w.w.destination()
         await requester.ask(request(STREAM, 1, ASKED, n=100))
