@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -45,15 +46,19 @@ def plant(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Planted:
 
     Args:
         monkeypatch: Pytest's; it takes the fault out after the test.
-        owner: The module, class or object.
+        owner: The module, class or object. Of an object that takes no attributes, the method of
+            its class raises when it is called for this object.
         name: The function's name.
     """
     planted = Planted()
-    real = getattr(owner, name)
+    closed = not inspect.isclass(owner) and hasattr(type(owner), "__slots__")
+    place = type(owner) if closed else owner
+    real = getattr(place, name)
 
     def faulty(*args: Any, **named: Any) -> Any:
-        planted.pass_by()
+        if not closed or args[0] is owner:
+            planted.pass_by()
         return real(*args, **named)
 
-    monkeypatch.setattr(owner, name, faulty)
+    monkeypatch.setattr(place, name, faulty)
     return planted

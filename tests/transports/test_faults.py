@@ -158,14 +158,14 @@ class Slow(Recorder):
 
 
 STEPS: dict[str, Callable[[Node, Link], Any]] = {
-    "carry": lambda node, _: node,
+    "dispatch": lambda node, _: node.parts.router,
     "admits": lambda _, __: Gate,
     "_checked": lambda _, __: Link,
     "_wait_for_room": lambda _, __: Link,
     "_look_at_kept": lambda _, __: Link,
     "keep": lambda _, __: Arrivals,
     "lose": lambda node, _: node,
-    "dead_letter": lambda node, _: node,
+    "dead_letter": lambda node, _: node.parts.undeliverable,
     "_refuse": lambda _, __: Link,
 }
 """The steps of `Link.deliver`, and what each is a method of."""

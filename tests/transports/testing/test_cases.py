@@ -433,7 +433,7 @@ def test_one_that_takes_error_replies_for_messages_or_for_nothing(monkeypatch: P
     with monkeypatch.context() as patch:
         arriving(patch, lambda _, message: not is_error_reply(message))
         fails("error_replies", "the error reply did not come")
-    monkeypatch.setattr("onward.actors.Node.lets_error_replies", always)
+    monkeypatch.setattr("onward.actors.access._guards.Guards.lets_error_replies", always)
     fails("error_replies", "the error reply was not kept in")
 
 
