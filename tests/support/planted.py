@@ -51,8 +51,9 @@ def plant(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Planted:
         name: The function's name.
     """
     planted = Planted()
-    closed = not inspect.isclass(owner) and hasattr(type(owner), "__slots__")
-    place = type(owner) if closed else owner
+    kind: Any = type(owner)
+    closed = not inspect.isclass(owner) and hasattr(kind, "__slots__")
+    place = kind if closed else owner
     real = getattr(place, name)
 
     def faulty(*args: Any, **named: Any) -> Any:
