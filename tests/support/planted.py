@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -51,7 +51,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Planted:
         name: The function's name.
     """
     planted = Planted()
-    kind: Any = type(owner)
+    kind = cast("Any", type(owner))
     closed = not inspect.isclass(owner) and hasattr(kind, "__slots__")
     place = kind if closed else owner
     real = getattr(place, name)
