@@ -24,6 +24,7 @@ from ._errors import RoutingLoop
 from .routing._given import as_route, check_payload
 from .routing._router import Router
 from .runtime._host import HostedActor
+from .runtime._room_elsewhere import hand_over_later
 
 if TYPE_CHECKING:
     from ._node import Node
@@ -157,7 +158,7 @@ class Sending(HostedActor):
         try:
             if cell is None:
                 raise full
-            cell.hand_over_later(full, came)
+            hand_over_later(cell, full, came)
         except OnwardError as error:
             error.lost = lost or came
             raise

@@ -11,48 +11,28 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import pykka
-from pykka import messages
-from pykka._envelope import Envelope
-
-from ...protocol import Address, MailboxFull, Message, OnwardError, WorkerFailed
+from ...protocol import Address, Message, OnwardError, WorkerFailed
 from .._errors import YIELDS, BadHandler, Expired
-from .._log import waiting_text
 from ..instruments._statistics import WorkerStatistics
-from . import _lifecycle as lifecycle
+from . import _envelopes as envelopes, _lifecycle as lifecycle
 from ._host import Host, HostedActor
 from ._lost import is_others
-from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Mailbox, Turn, is_envelope
+from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Mailbox, is_envelope
 from ._policy import MailboxOptions, OnFailure, Supervision
-from ._room import WorkerLine, release_thread, wait_on_thread
+from ._room import WorkerLine
 from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
 from ._thread import coroutine_of, is_coroutine, is_generator
 
 if TYPE_CHECKING:
     from ..instruments._instrument import Instruments
     from ._restart_wait import RestartWait
-    from ._room import Line, Room
+    from ._room import Line
     from ._run_queue import RunQueue
     from ._thread import OwnThread
     from ._timer import Timer
 
 __all__ = ["Cell", "Factory"]
 
-
-class _Pause(Turn):
-    """The turn at which a worker pauses if a message it has sent still waits for room."""
-
-    __slots__ = ()
-
-    def perform(self, cell: Cell) -> None:
-        """Pause the worker if it still waits for room."""
-        cell.pausing = False
-        if cell.waits_for:
-            cell.paused = True
-            cell.state = BUSY
-
-
-_PAUSE: Final = _Pause()
 
 Factory: TypeAlias = Callable[[], HostedActor]
 
@@ -259,7 +239,7 @@ class Cell(Mailbox):
 
     def _do_other(self, item: Any) -> None:
         if is_envelope(item):
-            self._receive(item)
+            envelopes.receive(self, item)
         else:
             item.perform(self)
 
@@ -398,50 +378,6 @@ class Cell(Mailbox):
         failure.__cause__ = error
         self.host.lose(message, failure)
 
-    def _receive(self, envelope: Envelope[Any]) -> None:
-        message, future = envelope.message, envelope.reply_to
-        if isinstance(message, messages._ActorStop):
-            # It stays in the queue and is answered when the worker has stopped.
-            self.post(envelope, first=True)
-            lifecycle.stop(self)
-            return
-        self.handled += 1
-        try:
-            result = self.call(self.worker._handle_receive, message)
-            done = partial(Cell._envelope_done, future=future)
-            if self.suspend(result, partial(lifecycle.contained, done, self)):
-                return
-        except BaseException as error:
-            if future is None:
-                raise
-            self._answer_error(future, error)
-            if lifecycle.is_fatal(error):
-                raise
-        else:
-            if future is not None:
-                future.set(result)
-
-    def _envelope_done(self, task: asyncio.Task[Any], future: pykka.Future[Any] | None) -> None:
-        alive = self.resumed(task)
-        error = lifecycle.task_error(task)
-        if error is None:
-            if future is not None:
-                future.set(task.result())
-        elif future is not None:
-            self._answer_error(future, error)
-        if alive:
-            if error is not None and (future is None or lifecycle.is_fatal(error)):
-                self.raised(error)
-            if self.state == RUNNING:
-                self.turn()
-
-    def _answer_error(self, future: pykka.Future[Any], error: BaseException) -> None:
-        self.settle(error)  # the caller did not send the message that was lost
-        future.set_exception((type(error), error, error.__traceback__))
-        if not lifecycle.is_fatal(error):
-            self.failed += 1
-            lifecycle.log_returned(self, error)
-
     def raised(self, error: BaseException, item: object = None) -> None:
         """Apply the worker's supervision policy to an error and the item in hand.
 
@@ -485,95 +421,6 @@ class Cell(Mailbox):
         if self.thread is None:
             return function(*args)
         return self.thread.run(function, *args)
-
-    # --- room elsewhere ---------------------------------------------------------------
-
-    def hand_over_later(self, full: MailboxFull, came: Message) -> None:
-        """Queue a forwarded message or an answer that waits for room in a full mailbox.
-
-        If the message in hand came over a link, the message waits with the link, which holds
-        back its peer, and the worker continues with messages of other senders. Otherwise the
-        worker is paused, so that a chain of workers is as slow as its slowest.
-
-        Args:
-            full: The error with the full mailbox and the message.
-            came: The message in hand.
-
-        Raises:
-            MailboxFull: The message may not wait.
-        """
-        room: Room | None = full.room
-        if room is None or not room.may_wait:
-            raise full
-        if get_ident() != self.run_queue.thread_id:
-            if self.thread is None or not self.thread.is_current():
-                raise full
-            room.intake.refused -= 1  # the message waits instead
-            wait_on_thread(room, self.thread, came)
-            return
-        link = self.host.link_of(came)
-        if link is None or not link.worker._wait_for_room(room):
-            self._wait(room)
-
-    def _wait(self, room: Room) -> None:
-        """Wait for room in a mailbox before the next message."""
-        intake, message = room.intake, room.message
-        waits_for = self.waits_for
-        if waits_for is None:
-            waits_for = self.waits_for = {}
-        line = waits_for.get(intake)
-        if line is None:
-            if self._closes_circle(intake):
-                # All workers of the circle would wait forever, so the limit is exceeded.
-                if len(intake.queue or ()) >= intake.most + self.run_queue.limits.waiting_messages:
-                    raise MailboxFull(intake.address, "workers wait for one another")
-                intake.refused -= 1
-                intake.load(message)
-                return
-            line = waits_for[intake] = WorkerLine(intake, self)
-            intake.join(line)
-        elif len(line.messages) >= self.run_queue.limits.waiting_messages:
-            raise MailboxFull(
-                intake.address, f"{waiting_text(len(line.messages), 'message')} for room"
-            )
-        intake.refused -= 1  # the message waits instead
-        line.messages.append(message)
-        if not self.pausing and not self.paused:
-            self.pausing = True
-            self.post(_PAUSE, first=True)
-
-    def _closes_circle(self, intake: Mailbox) -> bool:
-        """Whether the worker of a mailbox waits for this worker, directly or through others."""
-        seen: set[Mailbox] = set()
-        look_at = [intake]
-        while look_at:
-            each = look_at.pop()
-            if each is self:
-                return True
-            if each not in seen:
-                seen.add(each)
-                if isinstance(each, Cell) and each.waits_for:
-                    look_at.extend(each.waits_for)
-        return False
-
-    def has_room_in(self, intake: Mailbox) -> None:
-        """Resume the worker if it waits for room in no other mailbox."""
-        waits_for = self.waits_for
-        if waits_for is None:
-            return
-        waits_for.pop(intake, None)
-        if not waits_for and self.paused:
-            self.paused = False
-            if self.state == BUSY:
-                self.state = RUNNING
-                self.look_again()
-
-    def wait_no_more(self) -> None:
-        """Drop the worker's messages that wait for room, because it is to stop."""
-        for line in list((self.waits_for or {}).values()):
-            line.give_up(MailboxFull(line.intake.address, "the worker that sent it was stopped"))
-        if self.thread is not None:
-            release_thread(self.thread)
 
     # --- the end ----------------------------------------------------------------------
 

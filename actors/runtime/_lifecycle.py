@@ -18,6 +18,7 @@ import pykka
 
 from ...protocol import Message, WorkerStopped
 from ..pykka._inbox import adopt_identity, join_inbox, mark_stopped
+from . import _room_elsewhere as room_elsewhere
 from ._policy import OnFailure
 from ._restart_wait import RestartWait
 from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
@@ -391,7 +392,7 @@ def _leave_node(cell: Cell) -> None:
 
 def _give_up_waiting(cell: Cell) -> None:
     """Drop the worker's messages that wait for room in other mailboxes."""
-    cell.wait_no_more()
+    room_elsewhere.wait_no_more(cell)
 
 
 def _flush(cell: Cell) -> None:
@@ -491,13 +492,13 @@ async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
     elif cell.state != STOPPING:
         cell.post(Stop(), first=not drain)
         if not drain:
-            cell.wait_no_more()
+            room_elsewhere.wait_no_more(cell)
     if await _stopped_in_half(cell, deadline):
         return
     logger.warning("%s does not stop in time and is cancelled", cell)
     if cell.state != STOPPING:
         cell.post(Stop(), first=True)
-    cell.wait_no_more()
+    room_elsewhere.wait_no_more(cell)
     if cell.task is not None:
         cell.task.cancel()
     if await _stopped_in_half(cell, deadline):

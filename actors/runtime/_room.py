@@ -12,7 +12,7 @@ Three kinds of sender have lines:
 - a worker that passes on or answers: it is *paused*, which means that it handles no further
   message until its line is empty;
 - a link, for messages that came over it: it reads until it keeps too many bytes, and then stops
-  reading. Workers that such a message passes are not paused; see `Cell.hand_over_later`.
+  reading. Workers that such a message passes are not paused; see `_room_elsewhere`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -153,13 +154,15 @@ class WorkerLine(Line):
     Args:
         intake: The mailbox.
         cell: The cell of the worker.
+        moved_on: Function that is called once no message of the line waits.
     """
 
-    __slots__ = ("_cell", "_since", "_timer")
+    __slots__ = ("_cell", "_moved_on", "_since", "_timer")
 
-    def __init__(self, intake: Mailbox, cell: Cell) -> None:
+    def __init__(self, intake: Mailbox, cell: Cell, moved_on: Callable[[], object]) -> None:
         super().__init__(intake)
         self._cell = cell
+        self._moved_on = moved_on
         run_queue = cell.run_queue
         self._since = run_queue.loop.time()  # since when no message was accepted
         self._timer = run_queue.loop.call_later(run_queue.limits.room_timeout, self._look)
@@ -180,7 +183,7 @@ class WorkerLine(Line):
     def done(self) -> None:
         """Resume the worker, unless it waits for room in another mailbox."""
         self._timer.cancel()
-        self._cell.has_room_in(self.intake)
+        self._moved_on()
 
     def refuse(self) -> None:
         """Lose the messages because the worker of the mailbox has stopped."""

@@ -24,7 +24,11 @@ from onward.actors.routing._dead_letters import DeadLetters
 from onward.actors.routing._error_replies import ErrorReplies
 from onward.actors.routing._reply import Reply
 from onward.actors.routing._undeliverable import Undeliverable
-from onward.actors.runtime import _cell as cell_module, _lifecycle as lifecycle
+from onward.actors.runtime import (
+    _cell as cell_module,
+    _lifecycle as lifecycle,
+    _room_elsewhere as room_elsewhere,
+)
 from onward.actors.runtime._cell import Cell
 from onward.protocol import Context, Message, OnwardError, PayloadNotBytes, WorkerStopped, address
 from tests.support.compiled import interpreted
@@ -260,7 +264,9 @@ async def test_a_fault_in_a_step_of_an_end_costs_one_message(
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(Cell, "wait_no_more"), (Cell, "flush"), (Cell, "serve_lines")], ids=names
+    ("owner", "name"),
+    [(room_elsewhere, "wait_no_more"), (Cell, "flush"), (Cell, "serve_lines")],
+    ids=names,
 )
 @virtual_time
 async def test_a_fault_as_a_worker_closes_keeps_nobody_waiting(
