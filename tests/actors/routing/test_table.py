@@ -22,6 +22,7 @@ from onward.protocol import (
     UnknownAddress,
     UnknownAddressType,
 )
+from tests.support.compiled import interpreted
 from tests.support.virtual import virtual_time
 
 A, B = Address(0, b"a"), Address(0, b"b")
@@ -29,7 +30,7 @@ TYPE = 200
 
 
 class Bin(Target):
-    """A target that keeps what it handles."""
+    """A target that keeps what it handles. It needs interpreted classes, as it is a subclass."""
 
     def __init__(self) -> None:
         self.queue = deque()
@@ -61,6 +62,7 @@ def test_random_addresses_differ() -> None:
     assert len({made.take() for _ in range(1000)}) == 1000
 
 
+@interpreted
 def test_an_address_is_given_once_and_the_table_is_bounded() -> None:
     table = AddressTable(NodeLimits(addresses=2))
     table.targets[A] = Bin()
@@ -71,6 +73,7 @@ def test_an_address_is_given_once_and_the_table_is_bounded() -> None:
         table.check_free((B, Address(0, b"c")))
 
 
+@interpreted
 def test_a_target_that_is_no_worker_has_no_cell() -> None:
     table = AddressTable(NodeLimits())
     table.targets[A] = Bin()
@@ -115,6 +118,7 @@ def test_a_rule_is_loaded_when_it_is_first_needed() -> None:
     assert not rules.remove(TYPE)
 
 
+@interpreted
 @virtual_time
 async def test_a_router_alone_dispatches_by_table_and_rules() -> None:
     here = Bin()
@@ -134,6 +138,7 @@ async def test_a_router_alone_dispatches_by_table_and_rules() -> None:
     assert router.undeliverable.dead_letters.by_reason == {"no such worker": 1}
 
 
+@interpreted
 @virtual_time
 async def test_a_rule_of_several_receivers_needs_one() -> None:
     here = Bin()
@@ -148,6 +153,7 @@ async def test_a_rule_of_several_receivers_needs_one() -> None:
         router.dispatch(Message((Address(TYPE + 1, b"x"),), (), b"1"))
 
 
+@interpreted
 @virtual_time
 async def test_a_run_queue_alone_gives_turns_and_ends_with_its_loop() -> None:
     run_queue = RunQueue("alone", NodeLimits())

@@ -9,6 +9,7 @@ import pytest
 from onward.actors import Node, NodeLimits, NodeNotStarted
 from onward.actors.runtime._mailbox import Target
 from onward.protocol import Message, NodeStopped, route
+from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Recorder
@@ -154,6 +155,7 @@ class Racing(deque[Target]):
         return len(self) > 0
 
 
+@interpreted
 @virtual_time
 async def test_what_is_scheduled_while_the_queue_falls_asleep_has_its_turn() -> None:
     async with Node() as node:
