@@ -206,12 +206,12 @@ class Node:
         return None if self.instruments is None else self.instruments.find(kind)
 
     def _set_instruments(self, given: tuple[Instrument, ...]) -> None:
+        # Made first: if that raises, the node keeps the instruments that it has.
+        made = Instruments(given, self.remove_instrument) if given else None
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
-        made = self.parts.run_queue.instruments = (
-            Instruments(given, self.remove_instrument) if given else None
-        )
+        self.parts.run_queue.instruments = made
         self.parts.run_queue.sampler = made if made is not None and made.samples else None
         if made is not None and made.loses:
             self._unsubscribe = self.dead_letters.subscribe(

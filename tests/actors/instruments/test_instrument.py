@@ -319,3 +319,22 @@ async def test_an_instrument_that_raises_is_logged_and_removed(
         assert node.find_instrument(Broken) is None
     assert {record.name for record in caplog.records} == {"onward.instruments"}
     assert f"is removed, as {hook} failed" in caplog.text
+
+
+class Unusable(Instrument):
+    """Raises an exception when it is added."""
+
+    @property
+    def message_lost(self) -> None:  # type: ignore[override]
+        raise ValueError("on purpose")
+
+
+async def test_an_instrument_that_cannot_be_added_changes_nothing() -> None:
+    handled = Handled()
+    async with Node() as node:
+        node.add_instrument(handled)
+        with pytest.raises(ValueError, match="on purpose"):
+            node.add_instrument(Unusable())
+        assert node.find_instrument(Unusable) is None
+        node.dead_letter(Message((), (), b""), "lost")
+    assert handled.lost == ["lost"]
