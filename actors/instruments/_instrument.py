@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from ...protocol import read_tracing, write_tracing
+from ...protocol import Context, read_tracing, write_tracing
 from ..runtime._thread import is_coroutine
 from ._watched import Watched
 
 if TYPE_CHECKING:
-    from ...protocol import Address, Context, Message, Route
+    from ...protocol import Address, Message, Route
     from .._worker import Worker
 
 __all__ = ["Instrument", "Instruments", "Linked", "TracedMessage", "Watch"]
@@ -132,8 +132,8 @@ class Instrument:
 
     Hooks must not block. They run on the node's loop, except for `message_lost`. A hook that is
     not overridden is not called, and costs next to nothing. An instrument of which a hook raises
-    an exception is removed from the node, and the exception is logged by `onward.instruments`;
-    the message is handled as if there had been no instrument.
+    an exception, or returns a value of another type, is removed from the node, and that is logged
+    by `onward.instruments`; the message is handled as if there had been no instrument.
     """
 
     __slots__ = ()
@@ -304,12 +304,23 @@ class Instruments(Instrument):
         self._counted = self.left = _NEVER
         self._sampling: Final = self._users("sample_gap")
         self.samples: Final = bool(self._sampling)
-        self.broker: Final = next(
-            (part for each in given if (part := each.broker_part()) is not None), None
-        )
+        # What failed as this was made is reported once the node has these instruments.
+        self._failures: list[tuple[Instrument, str, Exception]] = []
+        self.broker: Final = self._broker_part()
 
     def _users(self, hook: str) -> tuple[Instrument, ...]:
         return tuple(each for each in self.given if _overrides(each, hook))
+
+    def _broker_part(self) -> object:
+        for each in self.given:
+            try:
+                part = each.broker_part()
+            except Exception as error:  # noqa: BLE001 - of foreign code
+                self._failures.append((each, "broker_part", error))
+            else:
+                if part is not None:
+                    return part
+        return None
 
     def find(self, kind: type[InstrumentT]) -> InstrumentT | None:
         """Return the first instrument of a class, if there is one."""
@@ -325,16 +336,21 @@ class Instruments(Instrument):
 
     def begin(self) -> None:
         """Begin to sample, once the node has these instruments."""
+        for failure in self._failures:
+            self.failed(*failure)
+        self._failures.clear()
         for each in self._sampling:
             self._gaps[each] = self._gap(each)
         self._count_again()
 
     def _gap(self, instrument: Instrument) -> int:
         try:
-            return instrument.sample_gap() or _NEVER
+            gap = instrument.sample_gap()
+            _expect(gap, int)
         except Exception as error:  # noqa: BLE001 - of foreign code
             self.failed(instrument, "sample_gap", error)
             return _NEVER
+        return gap or _NEVER
 
     def _count_again(self) -> None:
         self._counted = self.left = min(self._gaps.values(), default=_NEVER)
@@ -352,7 +368,10 @@ class Instruments(Instrument):
             if self._gaps[each] <= 0:
                 if here:
                     try:
-                        context = each.message_sampled(context)
+                        result = each.message_sampled(context)
+                        if result is not None:
+                            _expect(result, Context)
+                        context = result
                     except Exception as error:  # noqa: BLE001 - of foreign code
                         self.failed(each, "message_sampled", error)
                 self._gaps[each] = self._gap(each)
@@ -382,6 +401,8 @@ class Instruments(Instrument):
         for each in self._tracing:
             try:
                 watch = each.message_traced(worker, traced)
+                if watch is not None:
+                    _expect(watch, Watch)
             except Exception as error:  # noqa: BLE001 - of foreign code
                 self.failed(each, "message_traced", error)
                 continue
@@ -441,7 +462,10 @@ class Instruments(Instrument):
         """Return the messages as the instruments return them."""
         for each in self._arriving:
             try:
-                messages = each.messages_arrived(messages, waits_for)
+                result = each.messages_arrived(messages, waits_for)
+                if type(result) is not list:
+                    _expect(result, Sequence)
+                messages = result
             except Exception as error:  # noqa: BLE001 - of foreign code
                 self.failed(each, "messages_arrived", error)
         return messages
@@ -450,8 +474,16 @@ class Instruments(Instrument):
         """Return the statistics of all instruments."""
         found: dict[str, object] = {}
         for each in self.given:
-            found |= each.figures()
+            try:
+                found |= each.figures()
+            except Exception as error:  # noqa: BLE001 - of foreign code
+                self.failed(each, "figures", error)
         return found
+
+
+def _expect(result: object, kind: type) -> None:
+    if not isinstance(result, kind):
+        raise TypeError(f"it returned {type(result).__name__} in place of {kind.__name__}")
 
 
 def _told(

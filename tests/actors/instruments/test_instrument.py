@@ -321,6 +321,97 @@ async def test_an_instrument_that_raises_is_logged_and_removed(
     assert f"is removed, as {hook} failed" in caplog.text
 
 
+class Wrong(Instrument):
+    """Returns `wrong`, of no hook's type, from one of its hooks."""
+
+    def __init__(self, hook: str, wrong: object) -> None:
+        setattr(self, hook, lambda *_about: wrong)
+        if hook != "sample_gap":
+            self._gap = 1
+
+    _gap = 0
+
+    def sample_gap(self) -> int:
+        return self._gap
+
+    def message_sampled(self, context: Context | None) -> Context | None:
+        return TRACED
+
+    def message_traced(self, worker: Worker, traced: TracedMessage) -> Watch | None:
+        return None
+
+    def messages_arrived(
+        self, messages: Sequence[Message], waits_for: Callable[[Address], bool]
+    ) -> Sequence[Message]:
+        return messages
+
+
+@pytest.mark.parametrize(
+    ("hook", "wrong"),
+    [
+        ("sample_gap", "soon"),
+        ("message_sampled", "junk"),
+        ("message_traced", "junk"),
+        ("messages_arrived", None),
+        ("figures", None),
+    ],
+)
+async def test_an_instrument_that_returns_another_type_is_logged_and_removed(
+    hook: str, wrong: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Node() as node, Node() as far:
+        await far.start(Echo, address="echo")
+        listener = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
+        await node.start(Echo, address="echo")
+        node.add_instrument(Wrong(hook, wrong))
+        link = await node.connect(listener.uri)
+        assert (await node.request("echo", b"hi")).payload == b"hi"
+        assert (await node.request((link, *as_route("echo")), b"hi")).payload == b"hi"
+        assert node.instruments is None or node.instruments.figures() == {}
+        assert node.find_instrument(Wrong) is None
+    assert f"is removed, as {hook} failed" in caplog.text
+
+
+class Unreadable(Instrument):
+    """Raises an exception when it is asked for its figures or its part for brokers."""
+
+    def __init__(self, hook: str) -> None:
+        self.hook = hook
+
+    def figures(self) -> Mapping[str, object]:
+        if self.hook == "figures":
+            raise ValueError("on purpose")
+        return {}
+
+    def broker_part(self) -> object:
+        if self.hook == "broker_part":
+            raise ValueError("on purpose")
+        return None
+
+
+class Readable(Instrument):
+    def figures(self) -> Mapping[str, object]:
+        return {"readable": True}
+
+    def broker_part(self) -> object:
+        return self
+
+
+@pytest.mark.parametrize("hook", ["figures", "broker_part"])
+async def test_an_instrument_whose_part_or_figures_cannot_be_read_is_removed(
+    hook: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Node(diagnostics=None) as node:
+        node.add_instrument(Unreadable(hook))
+        readable = Readable()
+        node.add_instrument(readable)
+        assert node.instruments is not None
+        assert node.instruments.figures() == {"readable": True}
+        assert node.instruments.given == (readable,)
+        assert node.instruments.broker is readable
+    assert f"is removed, as {hook} failed" in caplog.text
+
+
 class Unusable(Instrument):
     """Raises an exception when it is added."""
 
