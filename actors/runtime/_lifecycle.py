@@ -227,6 +227,10 @@ async def _restart(cell: Cell, factory: Factory, error: BaseException) -> None:
 
 
 async def _begin_anew(cell: Cell, factory: Factory) -> None:
+    # What the failed instance has begun since it failed must not outlive it.
+    if cell.children:
+        await _stop_children(cell)
+    _cancel_timers(cell)
     old, worker = cell.worker, factory()
     adopt_identity(old, worker)
     bind(cell, worker)

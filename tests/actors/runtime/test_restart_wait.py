@@ -184,3 +184,20 @@ async def test_a_stop_while_the_failed_instance_ends(story: Story) -> None:
         (3, "stop"),
         (3, "!"),
     ]
+
+
+class Reminded(Database):
+    """Sets a timer when it fails."""
+
+    def on_failure(self, *_exc_info: Any, **_named: Any) -> None:
+        self.after(0.5, lambda: self._tell("reminded"))
+
+
+@virtual_time
+async def test_a_timer_of_the_failed_instance_ends_with_it(story: Story) -> None:
+    async with Node() as node:
+        node.spawn(lambda: Reminded(story), address="db", supervision=SUPERVISION)
+        await asyncio.sleep(1)
+        node.send("db", b"!")
+        await asyncio.sleep(5)
+    assert story == [(0, "start"), (1, "!"), (2, "start"), (6, "stop")]

@@ -15,6 +15,7 @@ from onward.actors import (
     NodeLimits,
     OnFailure,
     Overflow,
+    RestartBackoff,
     Supervision,
     Worker,
 )
@@ -277,6 +278,30 @@ async def test_a_pool_is_restarted_with_new_workers() -> None:
         assert {await ask(node) for _ in range(2)} == {3, 4}
         counts = pool.statistics()
         assert (counts.running, counts.failed, counts.replaced) == (2, 1, 0)
+
+
+@virtual_time
+async def test_a_pool_that_waits_for_its_restart_leaves_no_workers_behind() -> None:
+    pools: list[WorkerPool] = []
+
+    def make() -> WorkerPool:
+        supervision = Supervision(OnFailure.ESCALATE)
+        pools.append(WorkerPool(Cook, 2, supervision=supervision))
+        return pools[-1]
+
+    backoff = RestartBackoff(first=2 * REPLACE_AFTER, jitter=0.0)
+    async with Node() as node:
+        supervision = Supervision(OnFailure.RESTART, backoff=backoff)
+        await node.start(make, address="pool", supervision=supervision)
+        node.send("pool", b"fail")
+        await asyncio.sleep(REPLACE_AFTER)
+        assert node.statistics().worker_count == 1
+        pools[0].resize(3)  # which comes too late
+        await asyncio.sleep(4 * REPLACE_AFTER)
+        assert node.statistics().worker_count == 3
+        assert len(pools) == 2
+        counts = pools[1].statistics()
+        assert (counts.running, counts.replaced) == (2, 0)
 
 
 WRONG: list[tuple[Callable[[], WorkerPool], str]] = [
