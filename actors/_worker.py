@@ -169,8 +169,11 @@ class Worker(Sending):
         return Timer(self._placed, seconds, action, repeat=True)
 
     def stop(self) -> None:
-        """Stop this worker once it has handled its waiting messages. From any thread."""
-        self._placed.post(Stop())
+        """Stop this worker once it has handled its waiting messages. From any thread.
+
+        A wait before a restart ends at once.
+        """
+        self._placed.post_stop(Stop())
 
     # --- the interface of a Pykka actor -----------------------------------------------
 

@@ -243,6 +243,13 @@ class Cell(Mailbox):
         else:
             item.perform(self)
 
+    def post_stop(self, item: object) -> None:
+        """Put a request to stop into the queue; a wait for a restart ends with it."""
+        self.post(item)
+        if self.restart_wait is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self.run_queue.call_on_loop(partial(lifecycle.stop_waiting, self))
+
     def look_again(self) -> None:
         """Stay in the run queue while the queue is not empty."""
         if self.queue:

@@ -15,10 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pykka
+from pykka import messages
 
 from ...protocol import Message, WorkerStopped
 from ..pykka._inbox import adopt_identity, join_inbox, mark_stopped
 from . import _room_elsewhere as room_elsewhere
+from ._mailbox import is_envelope
 from ._policy import OnFailure
 from ._restart_wait import RestartWait
 from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
@@ -213,8 +215,31 @@ def _wait_to_restart(cell: Cell, task: asyncio.Task[Any]) -> None:
         cell.restart_wait = RestartWait(cell, backoff, partial(_restart_now, cell, factory))
     if cell.deadline is None:
         cell.restart_wait.begin()
+        stop_waiting(cell)  # a request to stop may have come before the wait
     else:  # it is being stopped: its messages are handled first
         _restart_now(cell, factory)
+
+
+def stop_waiting(cell: Cell) -> None:
+    """End the wait before a restart if the worker has been requested to stop.
+
+    The messages before the request are handled first; without any, no instance is made.
+    """
+    wait = cell.restart_wait
+    if wait is None or not wait.is_waiting:
+        return
+    asked = [_is_stop(item) for item in list(cell.queue or ())]
+    if any(asked):
+        if asked[0]:
+            stop(cell, hook=False)
+        else:
+            wait.end()
+
+
+def _is_stop(item: object) -> bool:
+    if is_envelope(item):
+        return isinstance(item.message, messages._ActorStop)
+    return type(item) is Stop
 
 
 def _restart_now(cell: Cell, factory: Factory) -> None:

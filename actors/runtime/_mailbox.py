@@ -218,7 +218,9 @@ class Mailbox(Target):
         """
         if self.state == STOPPED:
             self.refuse(envelope)
-        elif isinstance(envelope.message, messages._ActorStop) or self._has_room_for(envelope):
+        elif isinstance(envelope.message, messages._ActorStop):
+            self.post_stop(envelope)
+        elif self._has_room_for(envelope):
             self.post(envelope)
 
     def post(self, item: object, *, first: bool = False) -> None:
@@ -236,6 +238,10 @@ class Mailbox(Target):
         if not self.scheduled:
             self.scheduled = True
             self.run_queue.schedule(self)
+
+    def post_stop(self, item: object) -> None:
+        """Put a request to stop into the queue."""
+        self.post(item)
 
     def has_room(self, item: Message | Envelope[Any]) -> bool:
         """Whether there is room for a message, not counting the lines that wait for room."""

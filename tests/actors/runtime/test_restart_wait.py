@@ -201,3 +201,43 @@ async def test_a_timer_of_the_failed_instance_ends_with_it(story: Story) -> None
         node.send("db", b"!")
         await asyncio.sleep(5)
     assert story == [(0, "start"), (1, "!"), (2, "start"), (6, "stop")]
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+@pytest.mark.parametrize("by_pykka", [False, True])
+@virtual_time
+async def test_a_worker_that_waits_is_stopped_at_once(
+    story: Story, by_pykka: bool, waiting: bool
+) -> None:
+    async with Node() as node:
+        node.spawn(lambda: Database(story), address="db", supervision=SUPERVISION)
+        await asyncio.sleep(1)
+        worker = node.parts.table.cell("db").worker
+        node.send("db", b"!")
+        await asyncio.sleep(0.5)
+        if waiting:
+            node.send("db", b"1")
+        if by_pykka:
+            assert await worker.actor_ref.stop(block=False)
+        else:
+            worker.stop()
+        await asyncio.sleep(0.1)
+        assert not node.has("db")
+    handled = ["start", "1", "stop"] if waiting else []
+    assert [event for _, event in story] == ["start", "!", "failed", *handled]
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+@virtual_time
+async def test_a_stop_ahead_of_a_failure_saves_the_wait(story: Story, waiting: bool) -> None:
+    async with Node() as node:
+        node.spawn(lambda: Database(story), address="db", supervision=SUPERVISION)
+        await asyncio.sleep(1)
+        node.send("db", b"!")
+        if waiting:
+            node.send("db", b"1")
+        node.parts.table.cell("db").worker.stop()
+        await asyncio.sleep(0.1)
+        assert not node.has("db")
+    handled = ["start", "1", "stop"] if waiting else []
+    assert [event for _, event in story] == ["start", "!", "failed", *handled]
