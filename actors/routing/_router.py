@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import gather
 from collections.abc import Callable
 from math import inf
 from threading import get_ident
@@ -158,14 +159,25 @@ class Router:
         self.dispatch(message)
 
     async def dispatch_wait(self, message: Message, _own: Address | None = None) -> None:
-        """Deliver a message as `dispatch`, but wait for room where the mailbox's policy is to."""
+        """Deliver a message as `dispatch`, but wait for room where the mailbox's policy is to.
+
+        Of the messages that a rule has made of one, each waits for its own receiver. One that
+        cannot be delivered after its wait is a dead letter.
+        """
+        onward = message[0]
+        rooms: list[Room] = []
         try:
-            self.dispatch(message)
+            if onward and onward[0] in self.table:
+                self.dispatch(message)
+            else:
+                self._resolve(message, rooms=rooms)
         except MailboxFull as full:
             room: Room | None = full.room
             if room is None or not room.may_wait:
                 raise
             await self.run_queue.on_loop(put_when_room(room))
+        if rooms:
+            await self.run_queue.on_loop(self._put_copies(rooms))
 
     def dispatch_or_lose(self, message: Message) -> bool:
         """Deliver a message as `dispatch`, or make it a dead letter instead of raising.
@@ -215,7 +227,23 @@ class Router:
         finally:
             run_queue.context.run(run_queue.drain, run_queue.limits.batch)
 
-    def _resolve(self, message: Message, *, until: float = inf, copied: bool = False) -> None:
+    async def _put_copies(self, rooms: list[Room]) -> None:
+        """Put the messages that a rule has made of one into mailboxes, each once there is room."""
+        put = map(put_when_room, rooms)
+        for room, end in zip(rooms, await gather(*put, return_exceptions=True), strict=True):
+            if isinstance(end, OnwardError):
+                self.undeliverable.dead_letter(room.message, end)
+            elif end is not None:
+                raise end
+
+    def _resolve(
+        self,
+        message: Message,
+        *,
+        until: float = inf,
+        copied: bool = False,
+        rooms: list[Room] | None = None,
+    ) -> None:
         phase = self.run_queue.phase
         if phase is Phase.NOT_STARTED or phase is Phase.CLOSED:
             raise self.run_queue.stopped_error()
@@ -249,7 +277,7 @@ class Router:
             except AddressError as error:
                 raise UnreadableAddress(first, error.reason) from error
             if type(rewritten) is not Message:
-                rewritten = self._kept_or_copied(message, rewritten, until, copied)
+                rewritten = self._kept_or_copied(message, rewritten, until, copied, rooms)
                 if rewritten is None:
                     return
             message, first = rewritten, rewritten.to
@@ -261,6 +289,7 @@ class Router:
         answer: Message | list[Message] | Pending | None,
         until: float,
         copied: bool,
+        rooms: list[Room] | None,
     ) -> Message | None:
         """Act on the answer of a rule that is not one message.
 
@@ -272,23 +301,38 @@ class Router:
         if isinstance(answer, list):
             if copied:
                 raise RoutingLoop(message.to, "copied by a second rule")
-            self._send_copies(message.to, answer)
+            self._send_copies(message.to, answer, rooms)
             return None
         return answer
 
-    def _send_copies(self, first: Address, copies: list[Message]) -> None:
+    def _send_copies(self, first: Address, copies: list[Message], rooms: list[Room] | None) -> None:
         """Deliver the messages that a rule has made of one.
+
+        Args:
+            first: The address that the rule has resolved.
+            copies: The messages.
+            rooms: For those that the sender will wait with, if it can wait with several.
 
         Raises:
             DeliveryError: None could be delivered. If only some could not, these are dead letters.
         """
         failures: list[tuple[Message, OnwardError]] = []
+        waiting = 0
         for each in copies:
             try:
                 self._resolve(each, copied=True)
             except OnwardError as error:
+                if len(copies) == 1:
+                    raise
+                room: Room | None = error.room if isinstance(error, MailboxFull) else None
+                if rooms is not None and room is not None and room.may_wait:
+                    rooms.append(room)
+                    waiting += 1
+                    continue
+                if isinstance(error, MailboxFull):
+                    error.room = None  # a sender that waited with one would lose the others
                 failures.append((each, error))
-        if len(failures) == len(copies):
+        if not waiting and len(failures) == len(copies):
             raise failures[0][1] if failures else Unresolved(first, "its rule names no receiver")
         for each, failure in failures:
             self.undeliverable.dead_letter(each, failure)

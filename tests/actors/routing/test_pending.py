@@ -8,8 +8,10 @@ import pytest
 
 from onward.actors import (
     Expired,
+    MailboxOptions,
     Node,
     NodeLimits,
+    Overflow,
     Pending,
     RoutingLoop,
     Rule,
@@ -17,7 +19,7 @@ from onward.actors import (
 )
 from onward.protocol import Address, Context, Message, NodeStopped, OnwardError, UnknownAddressType
 from tests.support.virtual import virtual_time
-from tests.support.workers import Echo, Recorder
+from tests.support.workers import Echo, Forwarder, Gate, Recorder
 
 TYPE = 200
 
@@ -251,6 +253,83 @@ async def test_an_error_is_raised_only_if_none_can_be_delivered() -> None:
         members.clear()
         with pytest.raises(Unresolved, match="names no receiver"):
             node.send("200#x", b"")
+
+
+def handled(gate: Gate) -> list[bytes]:
+    return [each.payload for each in gate.messages]
+
+
+async def full_receiver(node: Node, name: str, overflow: Overflow) -> Gate:
+    gate = Gate()
+    await node.start(lambda: gate, address=name, mailbox=MailboxOptions(1, overflow))
+    node.send(name, b"in hand")
+    return gate
+
+
+async def full_receivers(node: Node, overflow: dict[str, Overflow]) -> dict[str, Gate]:
+    """Start workers with full mailboxes, which a rule names together."""
+    gates = {name: await full_receiver(node, name, each) for name, each in overflow.items()}
+    await asyncio.sleep(0.1)
+    for name in gates:
+        node.send(name, b"waits")
+    node.add_rule(TYPE, lambda m: [m.redirect(Address(0, each.encode())) for each in gates])
+    return gates
+
+
+@virtual_time
+async def test_each_copy_waits_for_its_receiver() -> None:
+    async with Node() as node:
+        gates = await full_receivers(node, {"a": Overflow.WAIT, "b": Overflow.WAIT})
+        sent = asyncio.create_task(node.send_wait("200#x", b"copy"))
+        await asyncio.sleep(0.1)
+        gates["a"].opened.set()
+        await asyncio.sleep(0.1)
+        assert not sent.done()
+        gates["b"].opened.set()
+        await sent
+        await asyncio.sleep(0.1)
+        assert [handled(each) for each in gates.values()] == [[b"in hand", b"waits", b"copy"]] * 2
+        assert node.dead_letters.total == 0
+
+
+@virtual_time
+async def test_a_copy_that_may_not_wait_is_a_dead_letter() -> None:
+    async with Node() as node:
+        gates = await full_receivers(node, {"a": Overflow.WAIT, "b": Overflow.FAIL})
+        sent = asyncio.create_task(node.send_wait("200#x", b"copy"))
+        await asyncio.sleep(0.1)
+        gates["a"].opened.set()
+        await sent
+        await asyncio.sleep(0.1)
+        assert handled(gates["a"]) == [b"in hand", b"waits", b"copy"]
+        assert node.dead_letters.by_reason == {"mailbox full": 1}
+        gates["b"].opened.set()
+
+
+@virtual_time
+async def test_a_copy_whose_receiver_stops_is_a_dead_letter() -> None:
+    async with Node() as node:
+        gates = await full_receivers(node, {"a": Overflow.WAIT, "b": Overflow.WAIT})
+        sent = asyncio.create_task(node.send_wait("200#x", b"copy"))
+        await asyncio.sleep(0.1)
+        await node.stop_worker("b", timeout=1.0)
+        gates["a"].opened.set()
+        await sent
+        assert b"copy" in {each.message.payload for each in node.dead_letters.recent}
+
+
+@virtual_time
+async def test_a_worker_does_not_wait_for_one_of_several_receivers() -> None:
+    async with Node() as node:
+        gates = await full_receivers(node, {"a": Overflow.WAIT, "b": Overflow.WAIT})
+        await node.start(Forwarder, address="f")
+        node.send("f => 200#x", b"copy")
+        await asyncio.sleep(0.1)
+        assert node.dead_letters.by_reason == {"mailbox full": 1}
+        for gate in gates.values():
+            gate.opened.set()
+        await asyncio.sleep(0.1)
+        assert [handled(each) for each in gates.values()] == [[b"in hand", b"waits"]] * 2
 
 
 @virtual_time
