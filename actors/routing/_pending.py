@@ -42,11 +42,13 @@ class Pending:
             `NodeLimits.pending_timeout`.
     """
 
-    __slots__ = ("_kept", "_reason", "_settled", "_table", "_timeout")
+    __slots__ = ("_kept", "_lock", "_reason", "_settled", "_table", "_timeout")
 
     def __init__(self, *, timeout: float | None = None) -> None:
         self._timeout = None if timeout is None else check_timeout(timeout)
         self._kept: dict[_Kept, None] = {}
+        # So that a message is either kept before it is settled, or sees that it is.
+        self._lock = threading.Lock()
         self._settled = False
         self._reason: str | None = None
         self._table: PendingTable | None = None
@@ -68,11 +70,17 @@ class Pending:
         self._settle(reason)
 
     def _settle(self, reason: str | None) -> None:
-        table = self._table
-        if table is None:  # no message waits, and those that a rule has in hand ask again
+        with self._lock:
             self._settled, self._reason = True, reason
-        else:
+            table = self._table
+        if table is not None:  # else no message waits, and those that a rule has in hand ask again
             table.settle(self, reason)
+
+    def _join(self, table: PendingTable) -> bool:
+        """Set the table that keeps its messages; return false if it is settled."""
+        with self._lock:
+            self._table = table
+            return not self._settled
 
 
 class _Kept:
@@ -160,12 +168,11 @@ class PendingTable:
         size = _size_of(message)
         link = self._table.link_on(message[1])
         with self._lock:
-            if pending._settled:
+            if not pending._join(self):
                 if pending._reason is not None:
                     raise Unresolved(message.to, pending._reason)
                 return False
             self._check_room(message, link, size)
-            pending._table = self
             kept = _Kept(message, pending, link, size, until)
             pending._kept[kept] = None
             self._all[kept] = None
@@ -209,7 +216,6 @@ class PendingTable:
     def settle(self, pending: Pending, reason: str | None) -> None:
         """Ask the rule again for the messages of a `Pending`, or refuse them."""
         with self._lock:
-            pending._settled, pending._reason = True, reason
             waiting = tuple(pending._kept)
         if waiting and get_ident() != self._run_queue.thread_id:
             self._run_queue.call_on_loop(lambda: self._settle(waiting, reason))

@@ -18,6 +18,7 @@ from onward.actors import (
     Unresolved,
 )
 from onward.protocol import Address, Context, Message, NodeStopped, OnwardError, UnknownAddressType
+from tests.support.compiled import interpreted
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Forwarder, Gate, Recorder
 
@@ -215,6 +216,48 @@ async def test_senders_and_owners_on_other_threads() -> None:
         node.spawn(Echo, address="e")
         await node.request("e", b"")  # its turn comes after the recorder's
         assert len(recorder.messages) == 1
+
+
+class _Watched(Pending):
+    """A pending whose settling thread is stopped where it has just looked for kept messages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked, self.go_on = threading.Event(), threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name == "_table" and threading.current_thread() is self.thread:
+            self.looked.set()
+            self.go_on.wait(5.0)
+        return found
+
+
+@interpreted
+async def test_a_message_is_not_kept_while_another_thread_settles() -> None:
+    known: set[bytes] = set()
+    threads: list[threading.Thread] = []
+
+    def rule(message: Message) -> Message | Pending:
+        if message.to.value in known:
+            return message.redirect(Address(0, b"w"))
+        pending = _Watched()
+        known.add(message.to.value)
+        pending.thread = thread = threading.Thread(target=pending.resume)
+        threads.append(thread)
+        thread.start()
+        pending.looked.wait(5.0)
+        threading.Timer(0.05, pending.go_on.set).start()
+        return pending
+
+    async with Node() as node:
+        await node.start(Echo, address="w")
+        node.add_rule(TYPE, rule)
+        answer = await node.request("200#x", b"hi", timeout=3.0)
+        assert answer.payload == b"hi"
+    for thread in threads:
+        thread.join()
 
 
 # --- several receivers ----------------------------------------------------------------------
