@@ -34,7 +34,7 @@ from ...protocol.options import check_value
 from .._errors import LimitReached
 from .._worker import Worker
 from ..runtime._policy import MailboxOptions
-from ._exchange import Exchange, exchange_of
+from ._exchange import Exchange, requester_of
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions
 from ._reports import BrokerStatistics, Figures, Reports
@@ -331,7 +331,7 @@ class Broker(Worker):
 
     def _on_dead_letter(self, letter: DeadLetter) -> None:
         """Send an error to the requester of an exchange that has become a dead letter."""
-        exchange = exchange_of(letter.message)
+        exchange = requester_of(letter.message)
         if exchange is None:
             return
         if get_ident() == self.node.parts.run_queue.thread_id:

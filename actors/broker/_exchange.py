@@ -42,6 +42,7 @@ __all__ = [
     "MulticastRules",
     "exchange_of",
     "outcome_of",
+    "requester_of",
 ]
 
 ALL_BUSY: Final = "all are busy"
@@ -127,8 +128,9 @@ class Exchange:
             its handler.
         route: The route entry of the chosen destination; `end` reduces its count of
             outstanding requests.
-        handed: The return route that a worker of this node got with the request. Once it is
-            set, the outcome of the request is in doubt.
+        handed: The return route that a worker of this node got with the request's payload. Once
+            it is set, the outcome of the request is in doubt, and messages with this exchange are
+            plain ones; see `exchange_of`.
         log: The request's counters in the event log, if the node has one, until the end.
     """
 
@@ -266,9 +268,20 @@ def outcome_of(error: Exception) -> int:
 
 
 def exchange_of(message: Message) -> Exchange | None:
-    """Return the exchange that a message carries, if any."""
+    """Return the exchange that a message carries in place of a payload, if any.
+
+    Once a worker of this node has been given the payload, the messages that it sends on are its
+    own: they carry what it has put into them, and the exchange only waits for the answer.
+    """
     context = message[4]
     if context is None:
         return None
     meta = context.meta
+    return meta if isinstance(meta, Exchange) and meta.handed is None else None
+
+
+def requester_of(message: Message) -> Exchange | None:
+    """Return the exchange that a message came from, if any, whether it carries it or a payload."""
+    context = message[4]
+    meta = None if context is None else context.meta
     return meta if isinstance(meta, Exchange) else None

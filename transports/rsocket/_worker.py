@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ...actors import Worker
+from ...actors.broker import exchange_of
 from ...protocol import Message, NotDelivered, ProtocolError
 from ._local import LocalRequests
 from ._request import FrameExchange
@@ -55,22 +56,21 @@ class ConnectionWorker(Worker):
     def handle_message(self, message: Message) -> None:
         """Relay a request, send an answer to the peer, or send the message as a request."""
         link = self.link
-        context = message[4]
-        meta = context.meta if context is not None else None
+        exchange = exchange_of(message)
         onward = message[0]
         try:
             if link is None:
                 raise NotDelivered("the destination", "it has just left")
             if len(onward) > 1:
                 self.local.answer(message)
-            elif isinstance(meta, FrameExchange):
-                if not meta.ended:
-                    meta.hand_to(link)
+            elif isinstance(exchange, FrameExchange):
+                if not exchange.ended:
+                    exchange.hand_to(link)
             else:
                 self.local.ask(message)
         except (NotDelivered, ProtocolError) as error:
-            if isinstance(meta, FrameExchange):
-                meta.fail(error)
+            if isinstance(exchange, FrameExchange):
+                exchange.fail(error)
             elif message.return_route:
                 self.node.fail_request(message.return_route[0], error)
             self.node.dead_letter(message, error)

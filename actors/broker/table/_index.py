@@ -37,6 +37,7 @@ from .._exchange import (
     MulticastRules,
     exchange_of,
     outcome_of,
+    requester_of,
 )
 from .._instrument import part_of
 from .._multicast import Multicast
@@ -320,7 +321,8 @@ class TagIndexWorker(Worker):
     def _keep(self, message: Message, ask: Ask, since: float, patience: float) -> None:
         exchange = exchange_of(message)
         size = exchange.size if exchange is not None else len(message.payload)
-        source = exchange.source if exchange is not None else ""
+        requester = exchange or requester_of(message)
+        source = requester.source if requester is not None else ""
         waiter = self._waiters.add(message, ask, size, since, patience, source)
         if waiter is None:
             self._refuse(message, ask)

@@ -338,6 +338,8 @@ class LocalRouteWorker(RouteWorker):
             if not exchange.whole(lambda: self.handle_message(message)):
                 return
             payload, back = exchange.data(), exchange.return_route()
+            # Before the message goes: the worker may pass it on at once, on another thread.
+            exchange.handed = back
             account = exchange.account
             if account is not None and context is not None:
                 # The worker's hops belong to the same trace.
@@ -345,7 +347,6 @@ class LocalRouteWorker(RouteWorker):
         to = (self._to, *onward[1:])
         passed = self._send(_new(Message, (to, back, payload, onward[0], context)))
         if passed and exchange is not None:
-            exchange.handed = back
             exchange.forwarded()
             if not back:
                 exchange.end()

@@ -67,6 +67,32 @@ async def test_a_worker_gets_what_has_no_answer() -> None:
         await w.settled()
 
 
+class Changes(Worker):
+    """A proxy: passes requests on to a service with another payload, and the answers back."""
+
+    def handle_message(self, message: Message) -> None:
+        if len(message.onward_route) > 1:
+            self.step(message)
+        else:
+            self.redirect(message, "32#service=a", payload=b"clean")
+
+
+@in_memory
+async def test_a_worker_passes_on_what_it_has_made_of_a_request() -> None:
+    async with world() as w:
+        requester = await with_worker(w, Changes())
+        destination = await w.destination()
+        for stream in (1, 3):
+            assert await requester.ask(request(RR, stream, ASKED, b"secret")) == []
+            (got,) = await destination.received()
+            assert (got[-5:], b"secret" in got) == (b"clean", False)
+            assert (w.row("local").outstanding, w.row().requests) == (1, stream // 2 + 1)
+            assert await destination.ask(payload(stream + 1, b"answer", N | C)) == []
+            assert await requester.received() == [payload(stream, b"answer", N | C)]
+            assert (w.row("local").outstanding, w.row().outstanding) == (0, 0)
+        await w.settled()
+
+
 @in_memory
 async def test_a_push_whose_flags_mean_nothing_reaches_a_worker() -> None:
     async with world() as w:

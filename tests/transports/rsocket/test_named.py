@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.actors import Node, Worker
-from onward.actors.broker import Broker, Handlers, Request
+from onward.actors.broker import Broker, BrokerOptions, Handlers, Request, WaitingOptions
 from onward.protocol import Address, Message, UnknownAddress
 from onward.transports.client import RequestRejected, connect
 from tests.support.rsocket_peer import (
@@ -20,12 +20,14 @@ from tests.support.rsocket_peer import (
     World,
     address,
     composite,
+    error,
     errors,
     in_memory,
     payload,
     push,
     request,
     restamped,
+    stream_of,
     world,
 )
 from tests.support.workers import Echo, Failing, Forwarder, Recorder
@@ -183,6 +185,94 @@ async def test_handlers_get_a_request_by_a_route() -> None:
             assert await requester.ask(sent) == [payload(stream, b"x", N | C)]
         assert [(each.data, each.tags, each.origin) for each in seen] == [(b"x", (), None)] * 2
         await w.settled()
+
+
+class Cleans(Worker):
+    """A gate: passes every message on with another payload."""
+
+    def handle_message(self, message: Message) -> None:
+        self.step(message, payload=b"clean")
+
+
+class Asks(Worker):
+    """A gateway: makes a request of its own, in the context of the one in hand, and answers."""
+
+    async def handle_message(self, message: Message) -> None:
+        onward = message.onward_route[1:]
+        got = await self.request(onward, b"clean", context=message.context)
+        self.node.route(message.reply(got.payload + b"!", self.address))
+
+
+@pytest.mark.parametrize(("gate", "end"), [(Cleans, b""), (Asks, b"!")])
+@in_memory
+async def test_a_destination_gets_what_a_gate_sends_on(gate: type[Worker], end: bytes) -> None:
+    async with world(expose=("gate",), allow=("32#*",)) as w:
+        await w.node.start(gate, address="gate")
+        requester, destination = await w.pair()
+        assert await requester.ask(request(RR, 1, to("gate => 32#service=a"), b"secret")) == []
+        (got,) = await destination.received()
+        assert (stream_of(got), got[-5:], b"secret" in got) == (2, b"clean", False)
+        assert await destination.ask(payload(2, b"answer", N | C)) == []
+        assert await requester.received() == [payload(1, b"answer" + end, N | C)]
+        await w.settled()
+
+
+@in_memory
+async def test_handlers_get_what_a_gate_sends_on() -> None:
+    handlers = Handlers()
+    seen: list[bytes] = []
+
+    @handlers.response
+    async def answer(request: Request) -> bytes:
+        seen.append(request.data)
+        return b"answer"
+
+    @handlers.fire_and_forget
+    async def take(request: Request) -> None:
+        seen.append(request.data)
+
+    async with world(expose=("gate",), allow=("32#*",)) as w:
+        await w.node.start(Cleans, address="gate")
+        w.broker.serve(handlers, service="h")
+        requester = await w.requester()
+        asked = to("gate => 32#service=h")
+        assert await requester.ask(request(RR, 1, asked, b"secret")) == [
+            payload(1, b"answer", N | C)
+        ]
+        assert await requester.ask(request(FNF, 3, asked, b"secret")) == []
+        assert seen == [b"clean", b"clean"]
+        await w.settled()
+
+
+@pytest.mark.parametrize("refusal", [error(2, 0x201, b"no"), None])
+@in_memory
+async def test_what_a_gate_has_sent_on_in_vain_fails_the_request(refusal: bytes | None) -> None:
+    options = BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))
+    async with world(options, expose=("gate",), allow=("32#*",)) as w:
+        await w.node.start(Cleans, address="gate")
+        requester = await w.requester()
+        sent = request(RR, 1, to("gate => 32#service=a"), b"secret")
+        if refusal is None:  # no destination
+            assert await answered(requester, sent) == (CANCELED, "worker failed: the destination")
+        else:
+            destination = await w.destination()
+            assert await requester.ask(sent) == []
+            assert len(await destination.received()) == 1
+            assert await destination.ask(refusal) == []
+            ((_, code, _),) = errors(await requester.received())
+            assert code == CANCELED
+        await w.settled()
+
+
+@in_memory
+async def test_what_a_gate_sends_on_waits_in_the_share_of_its_requester() -> None:
+    options = BrokerOptions(waiting=WaitingOptions(no_route_timeout=5, max_messages=8))
+    async with world(options, expose=("gate",), allow=("32#*",)) as w:
+        await w.node.start(Cleans, address="gate")
+        asked = [request(FNF, n, to("gate => 32#service=a"), b"x") for n in range(1, 20, 2)]
+        for host, waiting in (("10.0.0.1", 5), ("10.0.0.1", 5), ("10.0.0.2", 6)):
+            assert await (await w.requester(host)).ask(*asked) == []
+            assert w.broker.index.waiting().messages == waiting
 
 
 @in_memory
