@@ -13,6 +13,7 @@ from ...protocol import NodeStopped
 from ...protocol.payloads import CBOR, Codec
 from ._client import UNSET, Client, ClientStatistics, Timeout
 from ._metadata import Destination, Entries
+from ._sources import SourceElements, Sources
 
 __all__ = ["BackgroundClient", "BlockingElements"]
 
@@ -86,6 +87,7 @@ class BackgroundClient:
     ) -> None:
         self.client: Final = client
         self._background: Final = Node.in_background("client", loop_factory=loop_factory)
+        self._sources: Final = Sources(client._options.load.max_sources)
         self._connected = False
 
     def __enter__(self) -> Self:
@@ -297,11 +299,13 @@ class BackgroundClient:
     ) -> BlockingElements[Answer]:
         """Send the elements of `source`, and return those of the destination.
 
-        `source` is advanced on threads of a pool, so it may block. See `Client.channel`.
+        `source` is read by a thread of its own, so it may block; see `LoadOptions.max_sources`. A
+        thread that it blocks for ever does not hold up the end of the process. See
+        `Client.channel`.
         """
         elements = self.client.channel(
             destination,
-            _pulled(source),
+            SourceElements(source, self._sources),
             metadata,
             route=route,
             entries=entries,
@@ -309,10 +313,3 @@ class BackgroundClient:
             element_timeout=element_timeout,
         )
         return BlockingElements(self._background, elements)
-
-
-async def _pulled(source: Iterable[bytes | Answer]) -> AsyncGenerator[bytes | Answer]:
-    """Yield the elements of a source that may block."""
-    iterator = iter(source)
-    while (element := await asyncio.to_thread(next, iterator, _END)) is not _END:
-        yield cast("bytes | Answer", element)

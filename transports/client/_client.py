@@ -478,8 +478,9 @@ class Client:
 
         The first element is sent with the request; without one, nothing is sent and no element is
         returned. The others are taken from `source` within the destination's credit. An error of
-        `source` is raised here, and the destination is sent an ERROR. Time in which an element of
-        `source` is awaited does not count. See `stream`.
+        `source` is raised here, and the destination is sent an ERROR. `timeout` limits the wait for
+        the first element of `source` too, which is `NotDelivered`; time in which another one is
+        awaited does not count. See `stream`.
 
         Args:
             destination: As for `request`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...actors.broker import Answer
 from ...actors.broker.local._service import parts_of
@@ -15,6 +15,8 @@ from ._calls import Calls, Tries
 from ._pending_response import AskedElements
 
 __all__ = ["Patience", "channel_elements", "stream_elements"]
+
+_END: Final = object()
 
 
 class Patience(NamedTuple):
@@ -70,9 +72,8 @@ async def channel_elements(
     calls.requests += 1
     elements = aiter(source)
     try:
-        try:
-            first = await anext(elements)
-        except StopAsyncIteration:
+        first = await _first(calls, elements, patience.first)
+        if first is _END:
             return
         data, metadata = parts_of(first, "an element")
         wrapped = wrap(metadata)
@@ -104,6 +105,26 @@ async def channel_elements(
         close = getattr(elements, "aclose", None)
         if close is not None:
             await close()
+
+
+async def _first(
+    calls: Calls, elements: AsyncIterator[bytes | Answer], timeout: float | None
+) -> object:
+    """Return the first element of a source, or `_END`.
+
+    Raises:
+        NotDelivered: There is none in time. Nothing was sent.
+    """
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            return await anext(elements, _END)
+    except TimeoutError:
+        if not limit.expired():
+            raise  # the source's own
+        calls.timeouts += 1
+        why = f"the source of the channel had no first element in {timeout:g} s"
+        raise NotDelivered("the client", why) from None
 
 
 @asynccontextmanager

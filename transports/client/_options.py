@@ -78,6 +78,8 @@ class LoadOptions:
         max_in_flight: Most requests in flight, over all connections. More wait.
         max_waiting: Most requests that wait for one of those to end. More are `NotDelivered`.
         max_streams: Most open streams of a connection, opened by either side. More are REJECTED.
+        max_sources: Most sources of channels that a blocking client reads at a time, each by a
+            thread of its own. A further channel is `NotDelivered`.
         max_queued: Backlog of a broker's socket, in bytes, above which requests wait, and handlers
             are granted no more credit.
         max_pending: Backlog in bytes above which the connection is closed as too slow.
@@ -89,6 +91,7 @@ class LoadOptions:
     max_in_flight: Count = 1000
     max_waiting: Size = 10_000
     max_streams: Count = 16_384
+    max_sources: Count = 256
     max_queued: Count = 1024 * 1024
     max_pending: Count = 64 * 1024 * 1024
 
@@ -145,9 +148,9 @@ class ClientOptions:
             SETUP; and for `connect` to have the first connection.
         request_timeout: Time for a request, with the wait for a connection, its retries and its
             answer. Of a stream or a channel: until its first element; time in which a channel
-            waits for its own source does not count. `None`: no limit.
-        element_timeout: Time from one element of a stream or a channel to the next, counted
-            likewise. `None`: no limit.
+            waits for its own source counts up to the first element of that. `None`: no limit.
+        element_timeout: Time from one element of a stream or a channel to the next, without
+            the time in which a channel waits for its own source. `None`: no limit.
         keepalive: The times by which a silent broker is noticed.
         reconnect: Whether a connection that fails or is lost is made again. If not, each
             broker is tried once, nothing is logged, and `LinkDown` has the reason.

@@ -21,9 +21,15 @@ from onward.actors.broker import (
     Request,
     WaitingOptions,
 )
-from onward.protocol import InDoubt, LinkDown, NodeStopped, RequestTimeout
+from onward.protocol import InDoubt, LinkDown, NodeStopped, NotDelivered, RequestTimeout
 from onward.protocol.payloads import JSON, PayloadError
-from onward.transports.client import BackgroundClient, ClientOptions, RequestRejected, connect
+from onward.transports.client import (
+    BackgroundClient,
+    ClientOptions,
+    LoadOptions,
+    RequestRejected,
+    connect,
+)
 from tests.support.commands import TIMEOUT
 
 ECHO = "service=echo"
@@ -157,6 +163,59 @@ def test_the_source_of_a_channel_may_block(client: BackgroundClient) -> None:
         assert next(answers).data == b"A"
         more.set()
         assert [each.data for each in answers] == [b"B"]
+
+
+class Idle:
+    """Sources that yield `first`, and then block until the end."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+
+    def source(self, *first: bytes) -> Generator[bytes]:
+        yield from first
+        assert self.over.wait(TIMEOUT)
+
+    def __enter__(self) -> Idle:
+        return self
+
+    def __exit__(self, *_exc_info: object) -> None:
+        self.over.set()
+
+
+def test_the_timeout_of_a_channel_includes_its_first_element(client: BackgroundClient) -> None:
+    late = pytest.raises(NotDelivered, match=r"no first element in 0\.05 s")
+    with Idle() as idle, client.channel(ECHO, idle.source(), timeout=0.05) as answers, late:
+        next(answers)
+
+
+def test_what_a_source_raises_is_raised(client: BackgroundClient) -> None:
+    def source() -> Generator[bytes]:
+        yield b"a"
+        raise KeyError("the source's own")
+
+    with client.channel(ECHO, source()) as answers, pytest.raises(KeyError, match="own"):
+        list(answers)
+    with client.channel(ECHO, 5) as answers, pytest.raises(TypeError):  # type: ignore[arg-type]
+        next(answers)
+    assert list(client.channel(ECHO, [])) == []
+
+
+def test_sources_that_block_have_threads_of_their_own_up_to_a_limit(uri: str) -> None:
+    load = LoadOptions(max_sources=40)
+    options = ClientOptions(load=load, drain_timeout=0.05)
+    with Idle() as idle, connect(uri, options=options).in_background() as client:
+        many = [client.channel(ECHO, idle.source(b"a")) for _ in range(40)]
+        assert {next(each).data for each in many} == {b"A"}
+        with pytest.raises(NotDelivered, match=r"of 40 channels .* \(max_sources\)"):
+            next(client.channel(ECHO, [b"b"]))
+        readers = [each for each in threading.enumerate() if each.name == "source of a channel"]
+        assert all(each.daemon for each in readers)
+        for each in many:
+            each.close()
+        idle.over.set()
+        for reader in readers:
+            reader.join(TIMEOUT)
+        assert [each.data for each in client.channel(ECHO, [b"b", b"c"])] == [b"B", b"C"]
 
 
 async def test_no_call_is_made_on_a_loop(uri: str) -> None:
