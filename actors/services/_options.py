@@ -100,7 +100,8 @@ class WatchServiceOptions:
     """Options of a service that reports the end of workers.
 
     Attributes:
-        max_watches: Watches at a time. One more is refused.
+        max_watches: Watches at a time. The watches of one link are no more than the free ones. One
+            more is answered `TOO_MANY`, and its `RemoteWatch` asks again.
         expire_after: The time after which a watch expires if it is not renewed, in seconds: by
             default, six times the interval of a `RemoteWatch`.
 

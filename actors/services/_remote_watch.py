@@ -51,6 +51,9 @@ class WatchOutcome(Enum):
     REFUSED = auto()
     """The other node has no such worker, or does not let it be watched."""
 
+    TOO_MANY = auto()
+    """The other node had no room for the watch until the time without another answer was over."""
+
     FORGOTTEN = auto()
     """The other node, or its service, has stopped or was started anew, or the watch expired there:
     it is unknown whether the worker has stopped."""
@@ -127,6 +130,7 @@ class RemoteWatch(Worker):
         self._token = b""
         self._is_known = False
         self._answered = 0.0
+        self._too_many = False
         self._unwatch: Callable[[], None] | None = None
         self._first = asyncio.Event()
         self._over = asyncio.Event()
@@ -210,6 +214,9 @@ class RemoteWatch(Worker):
         self._take(notice)
 
     def _take(self, notice: WatchNotice) -> None:
+        self._too_many = notice.state is WatchState.TOO_MANY
+        if self._too_many:
+            return  # the next request may find room
         self._answered = self.node.loop.time()
         outcome = _NOTICES.get(notice.state)
         if outcome is not None:
@@ -230,7 +237,8 @@ class RemoteWatch(Worker):
         if left > 0:
             self.after(left, self._look_at_clock)
         else:
-            self._finish(WatchOutcome.NO_ANSWER, f"for {self._options.timeout:g} s")
+            outcome = WatchOutcome.TOO_MANY if self._too_many else WatchOutcome.NO_ANSWER
+            self._finish(outcome, f"for {self._options.timeout:g} s")
 
     def _watch_link(self) -> None:
         """Watch the first address of the route, if it is a link or another worker of this node."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import AddressLike, Message, OnwardError, Route, UnknownAddress
+from ...protocol import Address, AddressLike, Message, OnwardError, Route, UnknownAddress
 from ...protocol.options import check_value
 from ...protocol.services import (
     WatchNotice,
@@ -36,13 +37,15 @@ class _Watch:
         back: The return route of the latest request.
         until: The time at which it expires unless it is renewed.
         stopped: Whether the worker has stopped.
+        link: The link over which it was requested, if it was over one.
         end: Function that ends the watch at the node.
     """
 
-    __slots__ = ("back", "end", "stopped", "until")
+    __slots__ = ("back", "end", "link", "stopped", "until")
 
-    def __init__(self, back: Route, until: float) -> None:
+    def __init__(self, back: Route, until: float, link: Address | None) -> None:
         self.back = back
+        self.link = link
         self.until = until
         self.stopped = False
         self.end: Callable[[], None] = lambda: None
@@ -53,6 +56,7 @@ class WatchService(Service):
 
     A watcher asks again and again, and each time gets the state of the worker as the answer; when
     the worker stops, it is told at once. A restart is no stop. A watch that is not renewed expires.
+    The watches of one link are no more than the free ones, so one peer cannot have them all.
 
     Args:
         watchable: The addresses that may be watched. In a value, `*` stands for any text:
@@ -76,6 +80,7 @@ class WatchService(Service):
         self._watchable = Exposed((), several("watchable", watchable))
         self._options = options
         self._watches: dict[bytes, _Watch] = {}
+        self._by_link: Counter[Address] = Counter()
 
     @property
     def watches(self) -> int:
@@ -104,26 +109,31 @@ class WatchService(Service):
         if watch is None:
             if request.renews:
                 return WatchState.FORGOTTEN
-            watch = self._begin(request, back)
-            if watch is None:
+            begun = self._begin(request, back)
+            if isinstance(begun, WatchState):
                 self.refused += 1
-                return WatchState.REFUSED
+                return begun
+            watch = begun
         watch.back = back
         watch.until = self._now() + self._expire_after
         self._watches[request.token] = watch  # at the end: the next to expire come first
         return WatchState.STOPPED if watch.stopped else WatchState.ALIVE
 
-    def _begin(self, request: WatchRequest, back: Route) -> _Watch | None:
+    def _begin(self, request: WatchRequest, back: Route) -> _Watch | WatchState:
         if not self._watchable.allows(request.address):
-            return None
-        if len(self._watches) >= self._options.max_watches:
-            return None
-        watch = _Watch(back, 0.0)
+            return WatchState.REFUSED
+        link = self.node.parts.table.link_on(back)
+        free = self._options.max_watches - len(self._watches)
+        if free <= 0 or (link is not None and self._by_link[link] >= free):
+            return WatchState.TOO_MANY
+        watch = _Watch(back, 0.0, link)
         try:
             stopped = partial(self._stopped, request.token, watch)
             watch.end = self.node.watch(request.address, stopped)
         except UnknownAddress:
-            return None
+            return WatchState.REFUSED
+        if link is not None:
+            self._by_link[link] += 1
         return watch
 
     def _stopped(self, token: bytes, watch: _Watch) -> None:
@@ -142,4 +152,8 @@ class WatchService(Service):
                 break
             watch.end()
             del self._watches[token]
+            if watch.link is not None:
+                self._by_link[watch.link] -= 1
+                if not self._by_link[watch.link]:
+                    del self._by_link[watch.link]
             self.expired += 1

@@ -41,10 +41,13 @@ class WatchState(IntEnum):
     """The worker has stopped since the watch began."""
 
     REFUSED = 2
-    """There is no such worker, or it may not be watched, or there are too many watches."""
+    """There is no such worker, or it may not be watched."""
 
     FORGOTTEN = 3
     """The service does not know the watch any more, and so not what has become of the worker."""
+
+    TOO_MANY = 4
+    """There is no room for the watch now; the watcher may ask again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,11 +116,40 @@ async def test_a_worker_that_is_not_there_or_not_watchable(watched: str) -> None
 async def test_the_number_of_watches_is_limited() -> None:
     async with pair(WatchServiceOptions(max_watches=1)) as both:
         first = await both.watch()
-        second = await both.watch()
+        second = await both.watch(timeout=11.0)
         assert first.end is None
-        assert second.end is not None
-        assert second.end.outcome is WatchOutcome.REFUSED
-        assert both.service.refused == 1
+        assert str(second.end) == "0#orders: too many (for 11 s)"
+        assert both.service.refused == 3  # it asks again every 5 seconds
+
+
+@virtual_time
+async def test_a_watch_for_which_there_is_no_room_begins_when_there_is() -> None:
+    async with pair(WatchServiceOptions(max_watches=1, expire_after=4)) as both:
+        first = await both.watch(interval=1.0)
+        first.close()
+        second = await both.watch()
+        assert second.end is None
+        both.network.partition(["a"], ["b"])
+        assert (await second.until_ended()).outcome is WatchOutcome.NO_ANSWER
+
+
+@virtual_time
+async def test_one_peer_cannot_have_all_watches() -> None:
+    async with pair(WatchServiceOptions(max_watches=50, expire_after=60)) as both:
+        evil = await both.network.node("evil")
+        link = await evil.connect("sim://b")
+        for number in range(200):
+            request = encode_watch_request(WatchRequest(b"t%d" % number, ORDERS))
+            evil.send([link, "watch"], request, return_route="nowhere")
+        await sleep(1)
+        assert both.service.watches == 25
+        own = await RemoteWatch.on(both.b, "watch", "orders")
+        for watch in (await both.watch(), own):
+            assert await watch.until_known() is None
+        await sleep(80)  # those of the peer expire, and others can have as many
+        assert both.service.watches == 2
+        many = [await both.watch() for _ in range(24)]
+        assert all(watch.end is None for watch in many)
 
 
 @virtual_time
