@@ -21,6 +21,7 @@ from ...protocol import (
 from ...protocol.eventlog import Outcome
 
 if TYPE_CHECKING:
+    from .._node import Node
     from ._ends import DestinationEnd, StartEnd
     from ._instrument import RequestCounting
     from .local._handlers import Request
@@ -42,6 +43,7 @@ __all__ = [
     "MulticastRules",
     "exchange_of",
     "outcome_of",
+    "refuse_copy",
     "requester_of",
 ]
 
@@ -50,6 +52,9 @@ ALL_BUSY: Final = "all are busy"
 
 REQUESTER_GONE: Final = "its requester has gone"
 """The reason for refusing a request that its requester no longer waits for."""
+
+HANDED_OVER: Final = "it has been handed over already"
+"""The reason for refusing another copy of a message that carries an exchange."""
 
 # Outcomes as plain numbers: access to an enumeration member costs more than the count.
 DELIVER: Final = int(Outcome.DELIVER)
@@ -209,6 +214,11 @@ class Exchange:
         return False
 
     @property
+    def kept(self) -> bool:
+        """Whether the request has neither ended nor been handed over."""
+        return not self.ended
+
+    @property
     def source(self) -> str:
         """The common name of all connections of the requesting peer; empty if unknown."""
         return ""
@@ -278,6 +288,13 @@ def exchange_of(message: Message) -> Exchange | None:
         return None
     meta = context.meta
     return meta if isinstance(meta, Exchange) and meta.handed is None else None
+
+
+def refuse_copy(node: Node, message: Message) -> None:
+    """Make another copy of an exchange's message a dead letter; the exchange goes on."""
+    context = message[4]
+    alone = None if context is None else context._replace(meta=None)
+    node.dead_letter(message._replace(context=alone), HANDED_OVER)
 
 
 def requester_of(message: Message) -> Exchange | None:

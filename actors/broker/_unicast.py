@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol import Message
 from .._worker import Worker
-from ._exchange import exchange_of
+from ._exchange import exchange_of, refuse_copy
 
 if TYPE_CHECKING:
     from .table._index import TagIndexWorker
@@ -29,8 +29,12 @@ class Unicast(Worker):
     def handle_message(self, message: Message) -> None:
         """Replace the query by the address of the chosen destination."""
         exchange = exchange_of(message)
-        if exchange is not None and exchange.ended:
-            return
+        if exchange is not None:
+            if exchange.ended:
+                return
+            if exchange.route is not None:  # else its first destination would count it for ever
+                refuse_copy(self.node, message)
+                return
         index = self._index
         chosen = index.chosen(index.asked(message.onward_route[1]), message)
         if chosen is None:  # the last destination has left; the message waits for the next

@@ -104,6 +104,11 @@ class Leg(FrameExchange):
         self._middle = False  # the last frame sent to it has more fragments to follow
         self._token = b""
 
+    @property
+    def kept(self) -> bool:
+        """Whether the leg has neither ended nor been handed over."""
+        return not self.ended and self.to is None
+
     # --- to the destination -------------------------------------------------------------------
 
     def hand_to(self, link: Link) -> None:

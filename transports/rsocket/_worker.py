@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...actors import Worker
 from ...actors.broker import exchange_of
+from ...actors.broker._exchange import refuse_copy
 from ...protocol import Message, NotDelivered, ProtocolError
 from ._local import LocalRequests
 from ._request import FrameExchange
@@ -64,8 +65,10 @@ class ConnectionWorker(Worker):
             if len(onward) > 1:
                 self.local.answer(message)
             elif isinstance(exchange, FrameExchange):
-                if not exchange.ended:
+                if exchange.kept:
                     exchange.hand_to(link)
+                elif not exchange.ended:
+                    refuse_copy(self.node, message)
             else:
                 self.local.ask(message)
         except (NotDelivered, ProtocolError) as error:

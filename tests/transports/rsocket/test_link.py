@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onward.protocol import Address
 from tests.support.rsocket_answers import relay
 from tests.support.rsocket_peer import (
     CHANNEL,
@@ -270,4 +271,24 @@ async def test_many_at_once_do_not_mix() -> None:
         for which, peer in enumerate(requesters):
             answers = {stream_of(each): each[9:] for each in await peer.received()}
             assert answers == {1 + 2 * n: b"%d/%d" % (which, n) for n in range(50)}
+        await w.settled()
+
+
+@pytest.mark.parametrize("at", ["tags", "route"])
+@in_memory
+async def test_a_request_is_handed_over_once(at: str) -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        sent = request(STREAM, 1, asked_for("a"), b"x", n=3)
+        assert await requester.ask(sent) == []
+        assert await destination.received() == [restamped(sent, 2)]
+        exchange = requester.link.core.streams[1].peer
+        to = Address(32, b"service=a") if at == "tags" else exchange.route.to
+        for _ in range(2):
+            w.node.parts.router.dispatch(requester.link.session.message(exchange, (to,)))
+        assert await destination.received() == []
+        assert (destination.streams, w.row().outstanding) == (1, 1)
+        assert w.node.dead_letters.by_reason == {"it has been handed over already": 2}
+        assert await destination.ask(payload(2, b"1", N | C)) == []
+        assert await requester.received() == [payload(1, b"1", N | C)]
         await w.settled()
