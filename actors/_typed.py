@@ -11,7 +11,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, overload
 
-from ..protocol import Context, Message, OnwardError, RouteLike
+from ..protocol import (
+    HANDLED,
+    MAX_ROUTE_LENGTH,
+    Context,
+    Message,
+    OnwardError,
+    RouteLike,
+    RouteTooLong,
+)
 from ..protocol.payloads import CBOR, Codec, PayloadError
 from ._errors import YIELDS, BadHandler
 from ._values import Read, load_msgspec, reader, writer
@@ -92,9 +100,9 @@ class TypedWorker(Worker):
     of the worker. So does a payload for which the type's own code raises, such as
     `__post_init__`. The sender is told the field at fault, and that the message had no effect: a
     request of this node raises `Refused`, and other senders get an error reply if the node sends
-    them. The same holds for a `Rejection` that the handler raises, "rejected". If another worker
-    of the node has passed the value on, the error is `GivenUp`, as that worker may have had an
-    effect.
+    them. The same holds for a `Rejection` that the handler raises, "rejected". If another typed
+    worker has passed the value on, on this node or another, every such error is `GivenUp`, as
+    that worker may have had an effect: the mark `onward.handled` on the return route tells so.
 
     Attributes:
         codec: The codec of payloads, of the class or, if it is set in `__init__`, of the instance.
@@ -167,23 +175,35 @@ class TypedWorker(Worker):
         if len(message[0]) > 1:
             self._pass_on(message, payload)
         else:
-            self.reply(message, payload)
+            self._answer(message, payload)
+
+    def _answer(self, message: Message, payload: bytes) -> None:
+        back = message[1]
+        if back and back[0] == HANDLED:
+            # It would be removed on the way, too, but at the cost of a further dispatch.
+            try:
+                self.reply(message._replace(return_route=back[1:]), payload)
+            except OnwardError as error:
+                if error.lost is not None:  # so that it is known as the answer to the message
+                    error.lost = error.lost._replace(onward_route=back)
+                raise
+            return
+        self.reply(message, payload)
 
     def _acknowledge(self, message: Message) -> None:
         back = message[1]
         # A worker's `send` puts its own address on the return route: it waits for no answer.
         if back and back != (message[3],):
-            self.reply(message, b"")
+            self._answer(message, b"")
 
     def _pass_on(self, message: Message, payload: bytes) -> None:
         try:
-            self.step(message, payload=payload)
+            self.step(_handled(message), payload=payload)
         except OnwardError as error:
             if error.lost is None:
                 raise  # the codec has returned no bytes
             error.lost = None
-            # `NotDelivered` would tell the sender that it is safe to send the message again, but
-            # the handler has run.
+            # The handler has run: it is not safe to send the message again.
             self.node.dead_letter(message, error)
             self.node.answer_error(message, reason_text(error), certain=False)
 
@@ -192,6 +212,18 @@ class TypedWorker(Worker):
         context = message[4]
         passed_on = context is not None and context[3] > 0
         self.node.answer_error(message, text, certain=not passed_on)
+
+
+def _handled(message: Message) -> Message:
+    """Return a message with the mark that a worker has handled it, for all nodes that it visits."""
+    back = message[1]
+    if not back or HANDLED in back:
+        return message
+    if len(back) >= MAX_ROUTE_LENGTH:
+        error = RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH)
+        error.lost = message
+        raise error
+    return message._replace(return_route=(HANDLED, *back))
 
 
 UNKNOWN: Final = inspect.Signature.empty

@@ -25,6 +25,7 @@ from ._address import (
 )
 from ._error_reply import (
     ERROR_SOURCE,
+    HANDLED,
     MAX_ERROR_REASON,
     ErrorReply,
     encode_error_reply,
@@ -86,6 +87,7 @@ from ._words import counted
 
 __all__ = [
     "ERROR_SOURCE",
+    "HANDLED",
     "LOCAL",
     "MAX_ADDRESS_VALUE",
     "MAX_ERROR_REASON",

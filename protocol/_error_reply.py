@@ -6,6 +6,10 @@ addresses of the return route are those of the workers that passed it on.
 
 The payload is BARE: a version (`uint`, 1), the reason (`str`), the address that could not be
 reached (its type as `uint`, its value as `data`), and 1 or 0 (`uint`) for `certain`.
+
+The address `onward.handled` on a return route tells that a worker has handled the message and
+passed a result on: no error reply for it is `certain`, on whichever node it is lost. It is no
+worker's address either; the node that a worker put it there on removes it from the answer.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from .bare import BareError, BareReader, encode_data, encode_string, encode_uint
 
 __all__ = [
     "ERROR_SOURCE",
+    "HANDLED",
     "MAX_ERROR_REASON",
     "ErrorReply",
     "encode_error_reply",
@@ -28,6 +33,9 @@ __all__ = [
 
 ERROR_SOURCE: Final = Address(LOCAL, b"onward.error")
 """Where error replies come from: the last address of their return route."""
+
+HANDLED: Final = Address(LOCAL, b"onward.handled")
+"""On a return route: a worker has handled the message and passed a result on."""
 
 MAX_ERROR_REASON: Final = 80
 """Most characters of the reason of an error reply; a longer one is cut when it is written, and

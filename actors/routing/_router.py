@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import (
     ERROR_SOURCE,
+    HANDLED,
     LOCAL,
     MAX_ROUTE_LENGTH,
     Address,
@@ -359,6 +360,12 @@ class Router:
         return rule
 
     def _unknown(self, message: Message, first: Address) -> None:
+        if first == HANDLED:
+            onward = message[0]
+            while onward and onward[0] == HANDLED:  # a peer may have repeated it
+                onward = onward[1:]
+            self.dispatch(self.passage.pass_on(message._replace(onward_route=onward)))
+            return
         if first == ERROR_SOURCE:
             self.undeliverable.dead_letter(message, ANSWERED_ERROR)
             return

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...protocol import (
+    HANDLED,
     LOCAL,
     Address,
     AddressInUse,
@@ -179,6 +180,8 @@ class AddressTable:
         for address in back:
             cell = self.cell_at(address)
             if cell is None:
+                if address == HANDLED:
+                    continue
                 return None
             if cell.worker.leaves_node:
                 return address

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Final
 
-from ...protocol import Address, Message, OnwardError, PayloadTooBig
+from ...protocol import HANDLED, Address, InDoubt, Message, OnwardError, PayloadTooBig
 from .._errors import GivenUp, Refused
 from ..runtime._lost import is_answer, is_forward_of, reason_text
 from ..runtime._run_queue import RunQueue
@@ -118,6 +118,11 @@ class Undeliverable:
         back = message[1]
         if not back:
             return False
+        if HANDLED in back and not isinstance(error, InDoubt):
+            # `NotDelivered` would tell the sender that it is safe to send the message again, but
+            # a worker has handled it.
+            reason = reason or reason_text(error)
+            error = GivenUp(getattr(error, "target", ""), reason)
         if not self._table.is_request(back[-1]):
             return self.error_replies.answer(message, error, reason or reason_text(error))
         return self._fail_soon(back[-1], error)

@@ -19,8 +19,12 @@ import pytest
 from onward.actors import (
     BadHandler,
     GivenUp,
+    MailboxOptions,
     MissingExtra,
     Node,
+    NodeLimits,
+    Overflow,
+    Pending,
     Refused,
     Rejection,
     ThreadWorker,
@@ -34,6 +38,7 @@ from onward.actors.testing import Probe
 from onward.protocol import (
     LOCAL,
     Address,
+    MailboxFull,
     Message,
     NotDelivered,
     RequestTimeout,
@@ -50,6 +55,7 @@ from onward.protocol.payloads import (
     PayloadLimits,
 )
 from tests.support.virtual import virtual_time
+from tests.support.workers import Echo, Forwarder, Gate
 
 
 @dataclasses.dataclass
@@ -480,6 +486,85 @@ async def test_a_refusal_behind_another_worker_is_in_doubt() -> None:
             await call(node, "orders => one", 3, int)
         assert node.dead_letters.by_reason == {"bad payload": 2, "no such worker": 1}
         assert node.statistics().failed == 0
+
+
+@virtual_time
+async def test_a_value_lost_behind_another_worker_is_in_doubt() -> None:
+    async with Node(limits=NodeLimits(room_timeout=1.0)) as node:
+        await node.start(add_one, address="one")
+        gate = Gate()
+        await node.start(lambda: gate, address="g", mailbox=MailboxOptions(1, Overflow.WAIT))
+        node.send("g", b"in hand")
+        await asyncio.sleep(0.1)
+        node.send("g", b"waits")
+        with pytest.raises(GivenUp, match=r"0#g \(mailbox full\)"):
+            await call(node, "one => g", 3, int)
+        with pytest.raises(MailboxFull):
+            node.send("g", b"")
+        node.add_rule(200, lambda _: Pending(timeout=1.0))
+        with pytest.raises(GivenUp, match=r"200#x \(unresolved\)"):
+            await call(node, "one => 200#x", 3, int)
+        gate.opened.set()
+
+
+@virtual_time
+async def test_a_value_that_waits_in_a_mailbox_at_its_end_is_in_doubt() -> None:
+    async with Node() as node:
+        await node.start(add_one, address="one")
+        gate = Gate()
+        await node.start(lambda: gate, address="g")
+        node.send("g", b"in hand")
+        await asyncio.sleep(0.1)
+        asked = asyncio.create_task(call(node, "one => g", 3, int))
+        await asyncio.sleep(0.1)
+        await node.stop_worker("g", timeout=1.0)
+        with pytest.raises(GivenUp, match="worker stopped"):
+            await asked
+
+
+@virtual_time
+async def test_a_worker_of_bytes_may_answer_at_the_end_of_a_chain() -> None:
+    async with Node() as node:
+        await node.start(add_one, address="one")
+        await node.start(Echo, address="echo")
+        assert await call(node, "one => echo", 3, int) == 4
+        answer = await node.request("one => one", encode_value(3))
+        assert (decode_value(answer.payload, int), answer.onward_route[1:]) == (5, ())
+
+
+@virtual_time
+async def test_an_answer_of_a_chain_that_is_too_big_is_told() -> None:
+    async with Node(limits=NodeLimits(payload=100)) as node:
+        await node.start(add_one, address="one")
+        await node.start(typed(_long), address="long")
+        with pytest.raises(GivenUp, match="payload too big"):
+            await call(node, "one => long", 3, str)
+        assert node.statistics().failed == 0
+
+
+def _long(value: int) -> str:
+    return "x" * 1000 * value
+
+
+@pytest.mark.parametrize("way", ["one => {link} => orders", "one => f => {link} => orders"])
+@virtual_time
+async def test_a_refusal_on_another_node_is_in_doubt_behind_a_worker(way: str) -> None:
+    async with Node("here") as here, Node("there", error_replies=True) as there:
+        await here.start(add_one, address="one")
+        await here.start(Forwarder, address="f")
+        await there.start(Orders, address="orders")
+        await there.start(add_one, address="more")
+        listener = await there.listen(
+            "memory://x", expose=["orders", "more"], allow=["orders"], error_replies=True
+        )
+        link = await here.connect(listener.uri)
+        with pytest.raises(GivenUp, match="bad payload"):
+            await call(here, way.format(link=link), 3, int)
+        with pytest.raises(GivenUp, match="bad payload"):
+            await call(here, f"one => {link} => more => orders", 3, int)
+        with pytest.raises(Refused, match="bad payload"):
+            await call(here, f"f => {link} => orders", 3, int)
+        assert await call(here, f"one => {link} => more", 3, int) == 5
 
 
 class Wrong:

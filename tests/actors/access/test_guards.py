@@ -15,6 +15,7 @@ from onward.actors import (
     Worker,
 )
 from onward.protocol import (
+    HANDLED,
     MAX_ROUTE_LENGTH,
     Address,
     Context,
@@ -460,6 +461,7 @@ async def test_the_link_that_a_way_back_begins_with() -> None:
         node.spawn(Outside, address="other")
         link = address("link")
         assert node.parts.table.link_on(route("a => b => link => other => a")) == link
+        assert node.parts.table.link_on((HANDLED, *route("a => link"))) == link  # a chain's mark
         assert (
             node.parts.table.link_on(route("a => nobody => link")) is None
         )  # a claim, or a request
