@@ -8,10 +8,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 from weakref import WeakSet
 
-from ..protocol import Address, AddressLike, Context, Message, RouteLike
+from ..protocol import Address, AddressLike, Context, Message, NodeStopped, RouteLike
 from ..protocol.options import check_timeout
 from ..protocol.payloads import CBOR, Codec
 from .pykka._future import check_may_block
@@ -67,6 +69,11 @@ class BackgroundNode:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._left_behind = False
+        # It guards the attributes that follow.
+        self._lock = threading.Lock()
+        self._calls: set[Future[Any]] = set()  # those that have not returned
+        self._stopping = False
+        self._ended = False
 
     def __enter__(self) -> Self:
         self.open()
@@ -110,9 +117,13 @@ class BackgroundNode:
         if loop is None or thread is None or loop.is_closed() or self._left_behind:
             return
         try:
-            self.call(self.node.stop, timeout=timeout)
+            with suppress(NodeStopped):  # another thread has stopped it
+                self.call(self.node.stop, timeout=timeout)
         finally:
-            loop.call_soon_threadsafe(loop.stop)
+            with self._lock:
+                first, self._stopping = not self._stopping, True
+            if first:
+                loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
     def call(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **named: Any) -> T:
@@ -120,19 +131,35 @@ class BackgroundNode:
 
         Raises:
             WouldDeadlock: This thread runs an event loop.
-            NodeStopped: The node has stopped, or this process was forked since it was started.
+            NodeStopped: The node has stopped, perhaps meanwhile, or this process was forked since
+                it was started.
         """
         check_may_block(f"BackgroundNode.call({function.__name__})")
         if self._loop is None:
             raise RuntimeError(f"{self.node.name} has not been started")
-        if self._loop.is_closed() or self._left_behind:
-            raise self.node.parts.run_queue.stopped_error()
-        work = asyncio.run_coroutine_threadsafe(function(*args, **named), self._loop)
+        if self._ended or self._left_behind:
+            raise self._stopped_error()
+        coroutine = function(*args, **named)
+        with self._lock:
+            if self._ended:
+                coroutine.close()
+                raise self._stopped_error()
+            # Scheduled before the last steps, which therefore find its task.
+            work = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._calls.add(work)
         try:
             return work.result()
-        except BaseException:
+        except BaseException as error:
             work.cancel()  # for Ctrl-C here; without effect if the coroutine itself raised
+            if self._ended and isinstance(error, CancelledError):
+                raise self._stopped_error() from None
             raise
+        finally:
+            with self._lock:
+                self._calls.discard(work)
+
+    def _stopped_error(self) -> NodeStopped:
+        return self.node.parts.run_queue.stopped_error()
 
     def request(
         self,
@@ -259,8 +286,14 @@ class BackgroundNode:
             while not self._run_until_stopped(loop):
                 pass
         finally:
+            with self._lock:
+                self._ended = True
             loop.run_until_complete(_last_steps(loop))
             loop.close()
+            with self._lock:
+                for work in self._calls:  # of tasks that did not end in time
+                    with suppress(InvalidStateError):
+                        work.set_exception(self._stopped_error())
 
     def _run_until_stopped(self, loop: asyncio.AbstractEventLoop) -> bool:
         try:

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from onward.actors import (
 from onward.actors.access import Access, AccessDenied, deny_all
 from onward.protocol import Address, Message, NodeStopped, UnknownAddress
 from onward.protocol.payloads import JSON, PayloadError
+from tests.support.commands import TIMEOUT
 from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop
 from tests.support.workers import Echo, Failing, Recorder
@@ -162,6 +164,46 @@ def test_a_node_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ValueError, match="5"):
             background.stop()
         assert not any(thread.name == "left" for thread in threading.enumerate())
+
+
+@on_each_loop
+def test_calls_while_it_stops_raise_that_it_has_stopped(
+    loop_factory: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_module, "_LAST_STEPS", 0.05)
+    background = Node.in_background(loop_factory=loop_factory)
+    background.open()
+    begun, cut, over = threading.Semaphore(0), threading.Event(), threading.Event()
+
+    async def willing() -> None:
+        begun.release()
+        await asyncio.sleep(1000)
+
+    async def stubborn() -> None:
+        # It does not end, of which asyncio would tell as of a mistake.
+        asyncio.current_task()._log_destroy_pending = False  # type: ignore[union-attr]
+        begun.release()
+        while True:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                cut.set()
+                over.wait(TIMEOUT)
+
+    with ThreadPoolExecutor(3) as threads:
+        calls = [threads.submit(background.call, each) for each in (willing, stubborn)]
+        for _ in calls:
+            assert begun.acquire(timeout=TIMEOUT)
+        stop = threads.submit(background.stop)
+        assert cut.wait(TIMEOUT)  # the last steps have begun
+        with pytest.raises(NodeStopped):
+            background.call(willing)
+        over.set()
+        background.stop()
+        stop.result(TIMEOUT)
+        for call in calls:
+            with pytest.raises(NodeStopped):
+                call.result(TIMEOUT)
 
 
 def test_the_loop_is_uvloop_s_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
