@@ -463,8 +463,7 @@ class Instruments(Instrument):
         for each in self._arriving:
             try:
                 result = each.messages_arrived(messages, waits_for)
-                if type(result) is not list:
-                    _expect(result, Sequence)
+                _expect(result, Sequence)
                 messages = result
             except Exception as error:  # noqa: BLE001 - of foreign code
                 self.failed(each, "messages_arrived", error)

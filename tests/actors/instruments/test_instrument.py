@@ -325,7 +325,10 @@ class Wrong(Instrument):
     """Returns `wrong`, of no hook's type, from one of its hooks."""
 
     def __init__(self, hook: str, wrong: object) -> None:
-        setattr(self, hook, lambda *_about: wrong)
+        def wrongly(*_about: object) -> object:
+            return wrong
+
+        setattr(self, hook, wrongly)
         if hook != "sample_gap":
             self._gap = 1
 
