@@ -19,11 +19,14 @@ from ..protocol import (
     OnwardError,
     RouteLike,
     RouteTooLong,
+    check_bytes,
 )
 from ..protocol.payloads import CBOR, Codec, PayloadError
 from ._errors import YIELDS, BadHandler
+from ._sending import COUNTED
 from ._values import Read, load_msgspec, reader, writer
 from ._worker import Worker
+from .routing._given import check_payload
 from .runtime._lost import reason_text
 from .runtime._thread import is_coroutine
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Rejection", "TypedWorker", "call", "typed"]
 
 T = TypeVar("T")
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 BAD_PAYLOAD: Final = "bad payload"
 """The reason of a dead letter with a payload that is not of the type."""
@@ -179,10 +183,11 @@ class TypedWorker(Worker):
 
     def _answer(self, message: Message, payload: bytes) -> None:
         back = message[1]
-        if back and back[0] == HANDLED:
+        if back and back[0] is HANDLED:
+            onward, _, came, source, context = message
             # It would be removed on the way, too, but at the cost of a further dispatch.
             try:
-                self.reply(message._replace(return_route=back[1:]), payload)
+                self.reply(_new(Message, (onward, back[1:], came, source, context)), payload)
             except OnwardError as error:
                 if error.lost is not None:  # so that it is known as the answer to the message
                     error.lost = error.lost._replace(onward_route=back)
@@ -197,11 +202,18 @@ class TypedWorker(Worker):
             self._answer(message, b"")
 
     def _pass_on(self, message: Message, payload: bytes) -> None:
+        onward, back, _, source, context = message
+        if type(payload) is not bytes:
+            check_bytes(payload)  # not in the `try`, as this is a failure of the worker
         try:
-            self.step(_handled(message), payload=payload)
+            check_payload(payload, self.node.limits)
+            if back and back[0] is not HANDLED and HANDLED not in back:
+                if len(back) >= MAX_ROUTE_LENGTH:
+                    raise RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH)
+                back = (HANDLED, *back)
+            # In one, not by `_replace`; with a context, as `step` with a payload makes one.
+            self.step(_new(Message, (onward, back, payload, source, context or COUNTED[0])))
         except OnwardError as error:
-            if error.lost is None:
-                raise  # the codec has returned no bytes
             error.lost = None
             # The handler has run: it is not safe to send the message again.
             self.node.dead_letter(message, error)
@@ -212,18 +224,6 @@ class TypedWorker(Worker):
         context = message[4]
         passed_on = context is not None and context[3] > 0
         self.node.answer_error(message, text, certain=not passed_on)
-
-
-def _handled(message: Message) -> Message:
-    """Return a message with the mark that a worker has handled it, for all nodes that it visits."""
-    back = message[1]
-    if not back or HANDLED in back:
-        return message
-    if len(back) >= MAX_ROUTE_LENGTH:
-        error = RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH)
-        error.lost = message
-        raise error
-    return message._replace(return_route=(HANDLED, *back))
 
 
 UNKNOWN: Final = inspect.Signature.empty
