@@ -53,6 +53,8 @@ class Worker(Sending):
         address: Its primary address.
         leaves_node: Whether it is a link: it sends messages on to another node, which resolves
             the rest of their routes, and its own messages come from there.
+        is_connection: Whether it stands for one connection with a peer that is no node. What came
+            over it has its own share of room and rates, as what came over a link.
         notices_end: Whether a link detects without a message that its peer is gone. Then
             registrations over it are kept until it ends.
         stops_last: Whether it stops after all others, and after the transports, when the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 from ...protocol import (
@@ -12,7 +12,6 @@ from ...protocol import (
     InDoubt,
     Message,
     OnwardError,
-    Route,
     encode_error_reply,
     is_error_reply,
 )
@@ -26,8 +25,9 @@ class ErrorReplies:
     """A sender of error replies with limited rates.
 
     There is at most one error reply for each message, a small one, and none for an error reply,
-    so they cannot amplify a flood. The rate for each link is limited separately, so that one peer
-    cannot use up the error replies of the others; so is the rate for the node's own workers.
+    so they cannot amplify a flood. The rate for each link or connection is limited separately, so
+    that one peer cannot use up the error replies of the others; so is the rate for the node's own
+    workers.
 
     Args:
         run_queue: The run queue of the node, with the limits.
@@ -61,7 +61,7 @@ class ErrorReplies:
         self._link_rate: Final = run_queue.limits.link_error_replies
         self.send: Callable[[Message], object] | None = None
         self._left = 0
-        self._sent: dict[Address | None, int] = {}  # in this second, over each link
+        self._sent: dict[Hashable | None, int] = {}  # in this second, to each peer
         self._until = float("-inf")
         self.on = False
         self.sent = 0
@@ -80,7 +80,7 @@ class ErrorReplies:
         """
         if not self.on or self.send is None or not message[1] or is_error_reply(message):
             return False
-        if not self._may_send(message[1]):
+        if not self._may_send(message):
             self.dropped += 1
             return False
         self.sent += 1
@@ -89,7 +89,7 @@ class ErrorReplies:
         self.send(Message(message[1], (ERROR_SOURCE,), payload))
         return True
 
-    def _may_send(self, back: Route) -> bool:
+    def _may_send(self, message: Message) -> bool:
         # Threads that send at the same instant may exceed the rates by one each.
         now = self._run_queue.loop.time()
         if now >= self._until:
@@ -98,11 +98,11 @@ class ErrorReplies:
             self._until = now + 1.0
         if self._left <= 0:
             return False
-        link = self._table.link_on(back)
-        sent = self._sent.get(link, 0)
+        peer = self._table.peer_of(message)
+        sent = self._sent.get(peer, 0)
         if sent >= self._link_rate:
             return False
-        self._sent[link] = sent + 1
+        self._sent[peer] = sent + 1
         self._left -= 1
         return True
 

@@ -1,21 +1,21 @@
 """Messages that wait until a rule can resolve their addresses.
 
 They are bounded in number, bytes and age, and refused in one way, whichever rule they wait for.
-The messages of one link may have no more of either than is still free: one link leaves half of the
-room to others, two leave a third, and so on.
+The messages of one link or connection may have no more of either than is still free: one leaves
+half of the room to others, two leave a third, and so on.
 """
 
 from __future__ import annotations
 
 import threading
 from asyncio import TimerHandle
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
 from math import inf
 from threading import get_ident
 from typing import Final
 
-from ...protocol import Address, Message, OnwardError, UnknownAddressType, counted
+from ...protocol import Message, OnwardError, UnknownAddressType, counted
 from ...protocol.options import check_timeout
 from .._errors import Expired, Unresolved
 from ..runtime._run_queue import RunQueue
@@ -86,14 +86,14 @@ class Pending:
 class _Kept:
     """A message that waits."""
 
-    __slots__ = ("link", "message", "pending", "size", "until")
+    __slots__ = ("message", "peer", "pending", "size", "until")
 
     def __init__(
-        self, message: Message, pending: Pending, link: Address | None, size: int, until: float
+        self, message: Message, pending: Pending, peer: Hashable | None, size: int, until: float
     ) -> None:
         self.message: Final = message
         self.pending: Final = pending
-        self.link: Final = link
+        self.peer: Final = peer
         self.size: Final = size
         self.until: Final = until
 
@@ -114,8 +114,8 @@ class PendingTable:
         "_bytes",
         "_deadlines",
         "_last",
-        "_links",
         "_lock",
+        "_peers",
         "_run_queue",
         "_table",
         "_timer",
@@ -136,8 +136,8 @@ class PendingTable:
         self._lock = threading.RLock()
         self._all: dict[_Kept, None] = {}
         self._bytes = 0
-        # The number and bytes of the messages that came over each link.
-        self._links: dict[Address, tuple[int, int]] = {}
+        # The number and bytes of the messages that came from each peer.
+        self._peers: dict[Hashable, tuple[int, int]] = {}
         # Deadlines, soonest first; some are of messages that no longer wait.
         self._deadlines: list[tuple[float, int, _Kept]] = []
         self._last = 0
@@ -166,14 +166,14 @@ class PendingTable:
         due = None if context is None else context[0]
         until = min(until, run_queue.loop.time() + timeout, inf if due is None else due)
         size = _size_of(message)
-        link = self._table.link_on(message[1])
+        peer = self._table.peer_of(message)
         with self._lock:
             if not pending._join(self):
                 if pending._reason is not None:
                     raise Unresolved(message.to, pending._reason)
                 return False
-            self._check_room(message, link, size)
-            kept = _Kept(message, pending, link, size, until)
+            self._check_room(message, peer, size)
+            kept = _Kept(message, pending, peer, size, until)
             pending._kept[kept] = None
             self._all[kept] = None
             self._count(kept, 1)
@@ -184,21 +184,21 @@ class PendingTable:
             self._arm_soon()
         return True
 
-    def _check_room(self, message: Message, link: Address | None, size: int) -> None:
+    def _check_room(self, message: Message, peer: Hashable | None, size: int) -> None:
         limits = self._run_queue.limits
         free, free_bytes = limits.pending - len(self._all), limits.pending_bytes - self._bytes
-        number, held = (0, 0) if link is None else self._links.get(link, (0, 0))
+        number, held = (0, 0) if peer is None else self._peers.get(peer, (0, 0))
         if free < 1 or number >= free or size > free_bytes or held + size > free_bytes:
             raise Unresolved(message.to, f"{counted(len(self._all), 'message')} wait for rules")
 
     def _count(self, kept: _Kept, sign: int) -> None:
         self._bytes += sign * kept.size
-        if kept.link is not None:
-            number, held = self._links.get(kept.link, (0, 0))
+        if kept.peer is not None:
+            number, held = self._peers.get(kept.peer, (0, 0))
             if number + sign:
-                self._links[kept.link] = (number + sign, held + sign * kept.size)
+                self._peers[kept.peer] = (number + sign, held + sign * kept.size)
             else:
-                del self._links[kept.link]
+                del self._peers[kept.peer]
 
     def _take(self, kept: _Kept) -> bool:
         """Remove a message; return whether it has still been there."""

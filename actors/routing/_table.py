@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from ...protocol import (
@@ -186,6 +186,22 @@ class AddressTable:
             if cell.worker.leaves_node:
                 return address
         return None
+
+    def peer_of(self, message: Message) -> Hashable | None:
+        """Return what stands for the peer that a message came from, if it came from outside.
+
+        That is the address of its link or connection. A message without a return route that a
+        worker has passed on leads to neither; then it is what its sender may send to.
+        """
+        source, context = message[3], message[4]
+        for address in message[1] if source is None else (source, *message[1]):
+            cell = self.cell_at(address)
+            if cell is None:
+                break
+            if cell.worker.leaves_node or cell.worker.is_connection:
+                return address
+        outside = None if context is None else context[4]
+        return None if outside is None else outside[1]
 
     def link_of(self, message: Message) -> Cell | None:
         """Return the cell of the link that a message came over, if it came over one."""

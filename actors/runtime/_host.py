@@ -78,6 +78,7 @@ class HostedActor(Actor):
     _cell: Cell | None = None
     _identity: Identity | None = None
     leaves_node: ClassVar[bool] = False
+    is_connection: ClassVar[bool] = False
     notices_end: ClassVar[bool] = False
     stops_last: ClassVar[bool] = False
     has_flows: ClassVar[bool] = True

@@ -154,7 +154,8 @@ class NodeLimits:
         reroutes: Times the rules may rewrite one message. More: `RoutingLoop`.
         requests: Requests that wait for an answer. More: `TooManyRequests`.
         pending: Messages that wait until a rule can resolve their addresses (`Pending`). Those
-            that came over one link may be as many as there are free places. More: `Unresolved`.
+            that came over one link or connection may be as many as there are free places. More:
+            `Unresolved`.
         pending_bytes: Bytes of these messages, routes included. More: `Unresolved`.
         pending_timeout: Time that such a message waits, in seconds, unless the rule gives another.
             Then the message is lost: `Unresolved`.
@@ -178,8 +179,8 @@ class NodeLimits:
         exposed: Addresses exposed at run time (`Node.expose`) at one link or listener. More:
             `LimitReached`.
         error_replies: Error replies sent in a second; those beyond are dropped and counted.
-        link_error_replies: Error replies sent in a second for messages that came over one link,
-            and for messages that came over none; those beyond are dropped and counted.
+        link_error_replies: Error replies sent in a second for messages that came over one link or
+            connection, and for messages that came over none; those beyond are dropped and counted.
         payload: Size of a payload sent from this node, in bytes. More: `PayloadTooBig`.
         stop_timeout: Time that the children of a worker that stops by itself have to stop, in
             seconds.

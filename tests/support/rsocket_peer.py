@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, cast
 from uuid import UUID
 
-from onward.actors import Node
+from onward.actors import Node, NodeLimits
 from onward.actors.broker import Broker, BrokerOptions, RouteStatistics
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from onward.transports.rsocket._link import Link
@@ -600,9 +600,10 @@ async def world(
     options: LinkOptions | None = None,
     expose: tuple[str, ...] = (),
     allow: tuple[str, ...] = (),
+    limits: NodeLimits | None = None,
 ) -> AsyncGenerator[World]:
     """Start a node with a broker and a listener; stop it all at the end."""
-    async with Node("edge") as node:
+    async with Node("edge", limits=limits or NodeLimits()) as node:
         broker = await Broker.attach(node, broker_options or BrokerOptions())
         listener = await node.listen(
             "rsocket+tcp://127.0.0.1:0",

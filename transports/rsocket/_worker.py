@@ -28,6 +28,7 @@ class ConnectionWorker(Worker):
         link: The connection; `None` once it has ended.
     """
 
+    is_connection: ClassVar[bool] = True
     has_flows: ClassVar[bool] = False  # requests are counted, and there may be many connections
 
     def __init__(self) -> None:

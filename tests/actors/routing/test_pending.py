@@ -17,7 +17,15 @@ from onward.actors import (
     Rule,
     Unresolved,
 )
-from onward.protocol import Address, Context, Message, NodeStopped, OnwardError, UnknownAddressType
+from onward.protocol import (
+    Address,
+    Context,
+    Message,
+    NodeStopped,
+    OnwardError,
+    Outside,
+    UnknownAddressType,
+)
 from tests.support.compiled import interpreted
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Forwarder, Gate, Recorder
@@ -165,6 +173,33 @@ async def test_one_link_leaves_room_to_others() -> None:
             )
         assert len(names.pending) == 3
         assert node.dead_letters.by_reason == {"unresolved": 5}
+
+
+class Connection(Echo):
+    is_connection = True
+
+
+async def test_the_peer_that_a_message_came_from() -> None:
+    async with Node() as node:
+        node.spawn(Echo, address="inside")
+        node.spawn(Connection, address="connection")
+        node.spawn(Link, address="link")
+        inside, connection, link, gone = (
+            Address(0, each) for each in (b"inside", b"connection", b"link", b"gone")
+        )
+        context = Context(outside=Outside(0, node.has))
+        for source, back, peer in (
+            (None, (), None),
+            (inside, (inside,), None),
+            (connection, (), connection),
+            (inside, (inside, connection, link), connection),
+            (inside, (link,), link),
+            (inside, (gone, link), None),
+        ):
+            message = Message((inside,), back, b"", source)
+            assert node.parts.table.peer_of(message) == peer
+            message = message._replace(context=context)
+            assert node.parts.table.peer_of(message) == (peer or node.has)
 
 
 @virtual_time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.actors import Node, Worker
+from onward.actors import Node, NodeLimits, Pending, Worker
 from onward.actors.broker import Broker, BrokerOptions, Handlers, Request, WaitingOptions
 from onward.protocol import Address, Message, UnknownAddress
 from onward.transports.client import RequestRejected, connect
@@ -273,6 +273,37 @@ async def test_what_a_gate_sends_on_waits_in_the_share_of_its_requester() -> Non
         for host, waiting in (("10.0.0.1", 5), ("10.0.0.1", 5), ("10.0.0.2", 6)):
             assert await (await w.requester(host)).ask(*asked) == []
             assert w.broker.index.waiting().messages == waiting
+
+
+@pytest.mark.parametrize("kind", [RR, FNF])
+@pytest.mark.parametrize("route", ["88#x", "relay => 88#x", "step => 88#x"])
+@in_memory
+async def test_one_connection_leaves_room_for_messages_that_wait_for_a_rule(
+    kind: int, route: str
+) -> None:
+    async with world(expose=("88#*", "relay", "step"), limits=NodeLimits(pending=8)) as w:
+        await w.node.start(Forwarder, address="relay")
+        await w.node.start(Cleans, address="step")
+        w.node.add_rule(88, lambda _: Pending())
+        pending = w.node.parts.router.pending
+        for kept in (4, 6):  # half of the room each time
+            requester = await w.requester()
+            await requester.ask(*(request(kind, n, to(route), b"x") for n in range(1, 32, 2)))
+            assert len(pending) == kept
+        w.node.send("88#x", b"own")
+        assert len(pending) == 7
+
+
+@in_memory
+async def test_one_connection_leaves_error_replies_to_the_others() -> None:
+    limits = NodeLimits(link_error_replies=2)
+    async with world(expose=("step",), allow=("nobody",), limits=limits) as w:
+        w.node.parts.undeliverable.error_replies.on = True
+        await w.node.start(Cleans, address="step")
+        sent = [request(RR, n, to("step => nobody"), b"x") for n in range(1, 12, 2)]
+        for replies in (2, 4):
+            await (await w.requester()).ask(*sent)
+            assert w.node.statistics().error_replies == replies
 
 
 @in_memory
