@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol import OnwardError, Route
 from ..protocol.options import check_value
-from ._typed import UNKNOWN, TypedWorker, contract_of
+from ._typed import UNKNOWN, TypedWorker, contract_of, members_of
 from .runtime._policy import MailboxOptions, Overflow, Supervision
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def _class_of(factory: Any) -> type[TypedWorker] | None:
 
 def _check_pair(before: type[TypedWorker], after: type[TypedWorker]) -> None:
     gives, takes = contract_of(before), contract_of(after)
-    returned, taken = _members(gives.result), _members(takes.kind)
+    returned, taken = members_of(gives.result), members_of(takes.kind)
     detail = ""
     if returned == {NoneType}:
         detail = "the first returns None, so that nothing is passed on"
@@ -128,15 +127,6 @@ def _check_pair(before: type[TypedWorker], after: type[TypedWorker]) -> None:
 
 def _name(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) else str(kind)
-
-
-def _members(kind: Any) -> set[Any]:
-    """Return the types of a union, without annotations; of another type, that type."""
-    if typing.get_origin(kind) is Annotated:
-        return _members(typing.get_args(kind)[0])
-    if typing.get_origin(kind) in (typing.Union, UnionType):
-        return set[Any]().union(*map(_members, typing.get_args(kind)))
-    return {kind}
 
 
 def _fits(returned: Any, taken: set[Any]) -> bool:

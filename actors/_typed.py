@@ -8,8 +8,8 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Coroutine
-from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, overload
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeVar, overload
 
 from ..protocol import (
     HANDLED,
@@ -47,6 +47,9 @@ _BY_PLACE: Final = (
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
 
+
+ENDED: Final = "the worker passed no value on"
+"""The reason that a requester is told when a filter ends the chain."""
 
 REJECTED: Final = "rejected"
 """The reason of a dead letter with a value that the handler has rejected."""
@@ -98,7 +101,8 @@ class TypedWorker(Worker):
     directly. For `None` nothing is sent, except if `handle` is annotated `-> None`: a message
     with a return route is then answered with an empty payload, the acknowledgement. A message
     that a worker of the same node has sent by `send`, with its own address as the return route,
-    gets none.
+    gets none. If the onward route goes on and `handle` is annotated with a union such as
+    `-> Order | None`, `None` ends the chain, and a requester gets `GivenUp`.
 
     A payload that is not of the type becomes a dead letter, "bad payload", and is no failure
     of the worker. So does a payload for which the type's own code raises, such as
@@ -142,6 +146,7 @@ class TypedWorker(Worker):
         self._write = writer(self.codec)
         self._with_message = contract.with_message
         self._acknowledges = self.ack and contract.result is NoneType
+        self._filters = NoneType in members_of(contract.result) - {contract.result}
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:
         """Decode the payload, call `handle`, and pass on or answer. Not to be overridden."""
@@ -172,34 +177,36 @@ class TypedWorker(Worker):
         if result is None:
             if self._acknowledges:
                 self._acknowledge(message)
+            elif self._filters and len(message[0]) > 1:
+                self.node.answer_error(message, ENDED, certain=False)
             return
         # Encoded first: a result that cannot be encoded is a failure, a missing return route
         # is none.
         payload = self._write(result)
         if len(message[0]) > 1:
             self._pass_on(message, payload)
-        else:
-            self._answer(message, payload)
-
-    def _answer(self, message: Message, payload: bytes) -> None:
+            return
         back = message[1]
         if back and back[0] is HANDLED:
-            onward, _, came, source, context = message
-            # It would be removed on the way, too, but at the cost of a further dispatch.
-            try:
-                self.reply(_new(Message, (onward, back[1:], came, source, context)), payload)
-            except OnwardError as error:
-                if error.lost is not None:  # so that it is known as the answer to the message
-                    error.lost = error.lost._replace(onward_route=back)
-                raise
-            return
-        self.reply(message, payload)
+            self._answer_of_chain(message, payload)
+        else:
+            self.reply(message, payload)
+
+    def _answer_of_chain(self, message: Message, payload: bytes) -> None:
+        """Answer without the mark, which would be removed on the way by a further dispatch."""
+        onward, back, came, source, context = message
+        try:
+            self.reply(_new(Message, (onward, back[1:], came, source, context)), payload)
+        except OnwardError as error:
+            if error.lost is not None:  # so that it is known as the answer to the message
+                error.lost = error.lost._replace(onward_route=back)
+            raise
 
     def _acknowledge(self, message: Message) -> None:
         back = message[1]
         # A worker's `send` puts its own address on the return route: it waits for no answer.
         if back and back != (message[3],):
-            self._answer(message, b"")
+            self.reply(message, b"")
 
     def _pass_on(self, message: Message, payload: bytes) -> None:
         onward, back, _, source, context = message
@@ -224,6 +231,15 @@ class TypedWorker(Worker):
         context = message[4]
         passed_on = context is not None and context[3] > 0
         self.node.answer_error(message, text, certain=not passed_on)
+
+
+def members_of(kind: Any) -> set[Any]:
+    """Return the types of a union, without annotations; of another type, that type."""
+    if typing.get_origin(kind) is Annotated:
+        return members_of(typing.get_args(kind)[0])
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        return set[Any]().union(*map(members_of, typing.get_args(kind)))
+    return {kind}
 
 
 UNKNOWN: Final = inspect.Signature.empty

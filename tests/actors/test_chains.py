@@ -13,14 +13,16 @@ import pytest
 from onward.actors import (
     BadHandler,
     ChainMismatch,
+    GivenUp,
     Node,
     TypedWorker,
     Worker,
     call,
+    encode_value,
     start_chain,
     typed,
 )
-from onward.protocol import AddressInUse, route
+from onward.protocol import AddressInUse, RequestTimeout, route
 from onward.protocol.payloads import JSON
 from tests.support.virtual import virtual_time
 from tests.support.workers import Forwarder
@@ -154,6 +156,19 @@ async def test_a_chain_answers_the_requester() -> None:
             node, {"parse": parse, "add": Adding, "more": partial(Adding, "?"), "pay": pay}
         )
         assert await call(node, through, "tea", Paid) == Paid("tea!?")
+
+
+@virtual_time
+async def test_a_filter_tells_the_requester_that_the_chain_has_ended() -> None:
+    async with Node() as node:
+        way = await start_chain(node, {"maybe": maybe, "anything": anything})
+        assert await call(node, way, "tea", dict) == {"item": "tea"}
+        with pytest.raises(GivenUp, match=r"0#maybe \(the worker passed no value on\)"):
+            await call(node, way, "", dict)
+        node.send(way, encode_value(""))
+        with pytest.raises(RequestTimeout):  # the last of a route may answer later
+            await call(node, "maybe", "", dict)
+        assert node.dead_letters.total == 0
 
 
 @virtual_time

@@ -456,7 +456,7 @@ async def test_a_result_is_passed_on_to_the_next_worker() -> None:
         for name, stage in {"one": add_one, "halve": halve, "two": add_one}.items():
             await node.start(stage, address=name)
         assert await call(node, "one => halve => two", 3, int) == 3
-        with pytest.raises(RequestTimeout):
+        with pytest.raises(GivenUp, match="0#halve"):
             await call(node, "one => halve => two", 2, int)
         assert node.dead_letters.total == 0
         assert add_one.handle(1) == 2
