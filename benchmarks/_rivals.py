@@ -39,7 +39,12 @@ COMPILED_SITE = HERE.parent / "build" / "compiled" / "site"
 """The folder in which `make compiled` installs Onward's wheel."""
 SOURCES = ("protocol", "actors", "transports", "cli")
 
-AS_BROKER = ("broker", "--listen", "rsocket+tcp://127.0.0.1:0")
+AS_BROKER = (
+    "broker",
+    *("--listen", "rsocket+tcp://127.0.0.1:0"),
+    # The load and its idle connections are one source, which may take half of the places otherwise.
+    *("--max-connections-per-source", "10000"),
+)
 LISTENING_AT = re.compile(r"listening (rsocket\+\S+)")
 LISTENING = re.compile(r"listening rsocket\+tcp://127\.0\.0\.1:(\d+)")
 NATS_LISTENING = re.compile(r"Listening for client connections on 127\.0\.0\.1:(\d+)")
