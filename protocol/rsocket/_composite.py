@@ -52,6 +52,9 @@ def iterate_composite(metadata: Buffer) -> Iterator[CompositeEntry]:
         head = view[at]
         at += 1
         mime: str | int
+        # Composite Metadata: "If M flag is set, indicates a Well-known MIME Type ID. If M flag is
+        # not set, indicates the encoding MIME Type Length in bytes." The implementations in use
+        # write that length minus one.
         if head & 0x80:
             mime = WELL_KNOWN_MIME_TYPES.get(head & 0x7F, head & 0x7F)
         else:
@@ -61,6 +64,8 @@ def iterate_composite(metadata: Buffer) -> Iterator[CompositeEntry]:
         at = start + int.from_bytes(view[at:start])
         if start > end or at > end:
             raise _cut_short(end)
+        # Composite Metadata: "The order of metadata payloads MUST be preserved when presented to
+        # responders."
         yield CompositeEntry(mime, view[start:at])
 
 
@@ -98,6 +103,8 @@ def find_entry(
         at = content + (high << 16 | low)
         if at > end:
             break
+        # Composite Metadata: "if a consumer of the metadata is unaware of a particular type, it can
+        # be safely skipped and the next one read."
         if head == known or (head + 1 == size and metadata[name : name + size] == mime):
             return content, at
     else:
@@ -171,6 +178,7 @@ def composite_entry(mime: str | int, content: Buffer) -> bytes:
         head = bytes((mime | 0x80,))
     else:
         try:
+            # Composite Metadata: "This SHOULD be a US-ASCII string".
             name = mime.encode("ascii", "surrogateescape")
         except UnicodeEncodeError:
             raise LocalProtocolError(f"a MIME type is ASCII, not {mime!r}") from None
@@ -178,6 +186,7 @@ def composite_entry(mime: str | int, content: Buffer) -> bytes:
         if not 1 <= len(name) <= 128:
             raise LocalProtocolError(f"a MIME type is 1 to 128 bytes, not {len(name)}")
         head = bytes((len(name) - 1,)) + name if known is None else bytes((known | 0x80,))
+    # Composite Metadata: "Unsigned 24-bit integer of Metadata Length in bytes."
     if len(content) > MAX_METADATA:
         raise PayloadTooBig(len(content), MAX_METADATA)
     return b"".join((head, len(content).to_bytes(3), content))

@@ -96,6 +96,8 @@ class Connection(Control):
             the last one. Frames that the specification says to ignore are counted in
             `counters`. After a connection error, the ERROR frame is in `data_to_send`.
         """
+        # Transport Protocol: "it is assumed that the connection will have no further frames sent
+        # and all frames will be ignored."
         if self.state is ConnectionState.CLOSED:
             return []
         self._last_received = now
@@ -171,6 +173,8 @@ class Connection(Control):
             frame.stream = stream
             step = steps.get(stream.state | word)
             if step is None:
+                # Handling the Unexpected: "Flag bits not specified for a particular frame MUST be
+                # ignored."
                 step = steps.get(stream.state | word & KNOWN_BITS)
                 if step is None:
                     self._ignore_on_stream(frame)
@@ -180,6 +184,8 @@ class Connection(Control):
                 if actions & CHECK and not self._check(frame, actions, events):
                     continue
                 if actions & CREDIT:
+                    # Reactive Streams Semantics: "This is a credit-based model where the Requester
+                    # grants the Responder credit for the number of PAYLOADs it can send."
                     if stream.receive_credit < 1 and stream.receive_credit + stream.reserve < 1:
                         self._credit_exceeded(stream, events)
                         continue
@@ -210,6 +216,9 @@ class Connection(Control):
                 try:
                     check_length(length, self.limits.max_setup)
                 except MalformedFrame as error:
+                    # Connection Establishment: "Any other frame received that is NOT a SETUP|RESUME
+                    # frame or a SETUP|RESUME frame with a Stream ID > 0, MUST cause the server to
+                    # send an ERROR[INVALID_SETUP] and close the connection."
                     raise InvalidSetup(error.text) from None
             else:
                 check_length(length, self.limits.max_frame)
@@ -227,6 +236,8 @@ class Connection(Control):
             self._receive_control(frame, events)
             return
         stream_id = frame.stream_id
+        # Stream Identifiers: "a client MUST generate odd Stream IDs, and a server MUST generate
+        # even Stream IDs."
         if stream_id & _PARITY_BITS != self._their_parity or not stream_id:
             self._ignore_request(stream_id)
             return
@@ -241,6 +252,8 @@ class Connection(Control):
         stream.peer = None
         stream.reserve = 0
         if word & METADATA:
+            # Metadata Optional Header: "If Metadata Length is not equal to this value, the frame is
+            # invalid". The limit is the end of the frame, as the rest is data.
             at = frame.start + LENGTH_AT[frame.type] + 3
             high, low = unpack_u24(frame.buffer, at - 3) if at <= frame.end else _TOO_LONG
             if at + (high << 16 | low) > frame.end and not self._inner_fields_fit(frame):
@@ -250,11 +263,13 @@ class Connection(Control):
                 return
             n = unpack_u32(frame.buffer, frame.start + 6)[0]
             if not 0 < n <= MAX_REQUEST_N:
+                # REQUEST_STREAM Frame, Initial Request N: "Value MUST be > 0."
                 self._refuse(stream, ErrorCode.INVALID, f"the initial request-n is {n}")
                 return
             stream.send_credit = n
         streams = self.streams
         if self.state is not _OPEN:
+            # Error Codes, CONNECTION_CLOSE: "New requests MAY not be accepted."
             self._refuse(stream, ErrorCode.REJECTED, "the connection is closing")
         elif len(streams) >= self._max_streams:
             self._refuse(
@@ -269,12 +284,16 @@ class Connection(Control):
         """Count a request on stream 0 or on an id that only this side may open."""
         if stream_id > MAX_STREAM_ID:
             raise MalformedFrame("the reserved bit of a stream id is set")
+        # Stream Identifiers: "Stream ID of value 0 is reserved for any operation involving the
+        # connection." Handling the Unexpected: such frames "MUST be ignored."
         self.counters["request_id_not_the_peers" if stream_id else "request_on_stream_0"] += 1
 
     def _refuse(self, stream: Stream, code: int, text: str) -> None:
         """Answer a request that is not taken; nothing answers a fire-and-forget."""
         self.counters["request_refused"] += 1
         stream.state = CLOSED
+        # Request Fire-n-Forget: "REQUEST_FNF are assumed to be best effort and MAY not be
+        # processed".
         if stream.kind != FrameType.REQUEST_FNF:
             self._out += error_frame(stream.id, code, text)
 
@@ -283,6 +302,9 @@ class Connection(Control):
     def _ignore_on_stream(self, frame: Frame) -> None:
         """Count a frame that makes no sense on its stream now ("MUST be ignored")."""
         if self._understood(frame):
+            # Handling the Unexpected: "Receiving a Request frame on a Stream ID that is already in
+            # use MUST be ignored." So must "All other received frames that are not accounted for in
+            # previous sections".
             in_use = frame.type in _REQUESTS
             self.counters["stream_id_in_use" if in_use else "not_legal_on_stream"] += 1
 
@@ -294,10 +316,14 @@ class Connection(Control):
             n = unpack_u32(frame.buffer, frame.start + 6)[0]
             stream = frame.stream
             if not 0 < n <= MAX_REQUEST_N:
+                # REQUEST_N Frame: "Unsigned 31-bit integer representing the number of items to
+                # request. Value MUST be > 0."
                 error = InvalidRequestN(f"request-n is {n}", stream_id=stream.id)
                 self._fail_stream(stream, error, events)
                 return False
-            # Credit stays at the most one REQUEST_N can say: no number to overflow.
+            # Reactive Streams Semantics: "Credits are cumulative. Once credits are granted from
+            # Requester to Responder, they cannot be revoked."
+            # The sum stays at the maximum of one REQUEST_N, so that it cannot overflow.
             stream.send_credit = min(stream.send_credit + n, MAX_REQUEST_N)
         return True
 

@@ -90,14 +90,20 @@ LEASE_REQUESTED: Final = 0x040
 RESPOND: Final = 0x080
 """R of KEEPALIVE: answer with a KEEPALIVE."""
 
+# Framing Format: "When using a transport protocol that does not provide compatible framing, the
+# Frame Length MUST be prepended to the RSocket Frame."
 LENGTH_SIZE: Final = 3
 """Bytes of the length before a frame on a transport that keeps no message boundaries."""
 HEADER_SIZE: Final = 6
 """Bytes of a frame header: stream id, type and flags. The shortest frame has nothing else."""
+# Max Frame Size: "RSocket Frames (Header + Payload) MUST be limited to 16,777,215 bytes, regardless
+# of whether the utilized transport protocol requires the Frame Length field."
 MAX_FRAME: Final = 2**24 - 1
 """Most bytes of a frame, without its length prefix (section "Max Frame Size")."""
 MAX_METADATA: Final = 2**24 - 1
 """Most bytes a metadata length field can say."""
+# Frame Header Format: "Unsigned 31-bit integer representing the stream Identifier for this frame or
+# 0 to indicate the entire connection."
 MAX_STREAM_ID: Final = 2**31 - 1
 """Largest stream id: its field has 31 bits."""
 MAX_REQUEST_N: Final = 2**31 - 1

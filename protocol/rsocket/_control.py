@@ -138,6 +138,8 @@ class Control(Outbound):
         """
         if self.role is Role.SERVER or self.state is not ConnectionState.AWAIT_SETUP:
             raise LocalProtocolError(f"no SETUP from a {self.role.value} that is {self.state.name}")
+        # Connection Establishment: "Immediately upon successful connection, the client MUST send
+        # either a SETUP or RESUME frame with Stream ID of 0."
         self._out += setup.serialize()
         self.setup = setup
         self.state = CONNECTION[self.state, ConnectionInput.SETUP]
@@ -197,6 +199,8 @@ class Control(Outbound):
     def _end_if_drained(self) -> list[Event]:
         if self.state is not ConnectionState.DRAINING or self.streams:
             return []
+        # Error Codes, CONNECTION_CLOSE: "Sender or Receiver of this frame MUST wait for outstanding
+        # streams to terminate before closing the connection."
         return [self._end(None, ConnectionInput.LAST_STREAM)]
 
     def _end(
@@ -229,6 +233,8 @@ class Control(Outbound):
         server = self.role is Role.SERVER
         if self.state is ConnectionState.AWAIT_SETUP:
             return self._connected_at + self.limits.setup_timeout if server else None
+        # KEEPALIVE Frame: "Reception of a KEEPALIVE by a server indicates to the server that the
+        # client is alive."
         deadline = self._last_received + self._lifetime
         return deadline if server else min(deadline, self._keepalive_at)
 
@@ -244,10 +250,14 @@ class Control(Outbound):
         if self.state is ConnectionState.AWAIT_SETUP:
             return [self._fail(SetupTimeout(f"no SETUP within {self.limits.setup_timeout:g} s"))]
         if now >= self._last_received + self._lifetime:
+            # SETUP Frame, Max Lifetime: "Time (in milliseconds) that a client will allow a server
+            # to not respond to a KEEPALIVE before it is assumed to be dead."
             text = f"no keep-alive within {self._lifetime * 1000:.0f} ms"
             return [self._fail(KeepaliveTimeout(text))]
         if self.setup is None:
             raise AssertionError("open without SETUP")
+        # KEEPALIVE Frame: "KEEPALIVE frames MUST be initiated by the client and sent periodically
+        # with the (R)espond flag set."
         self.send_keepalive()
         self._keepalive_at = now + self.setup.keepalive / 1000
         return []
@@ -259,6 +269,8 @@ class Control(Outbound):
             LocalProtocolError: The connection is not open.
             PayloadTooBig: The frame would be over 16 MiB - 1.
         """
+        # KEEPALIVE Frame: "KEEPALIVE frames MAY be initiated by the server and sent upon
+        # application request with the (R)espond flag set."
         self._check_live("KEEPALIVE")
         self._out += keepalive_frame(data, respond=True)
 
@@ -269,15 +281,26 @@ class Control(Outbound):
         if self.role is Role.CLIENT:
             raise InvalidSetup("a frame before SETUP was sent")
         if frame.type == FrameType.RESUME and not frame.stream_id:
+            # Resume Operation: the server "MUST send an ERROR[REJECTED_RESUME] frame if the server
+            # does not support resuming operation."
             raise RejectedResume("sessions cannot be resumed here")
         if frame.stream_id:
+            # Connection Establishment: "a SETUP|RESUME frame with a Stream ID > 0, MUST cause the
+            # server to send an ERROR[INVALID_SETUP] and close the connection."
             raise InvalidSetup(f"the first frame is {frame!r}, not SETUP on stream 0")
         setup = Setup.parse(frame)
         if (setup.major, setup.minor) != (MAJOR_VERSION, MINOR_VERSION):
+            # Cross version compatibility: "RSocket assumes that all version changes (major and
+            # minor) are backward incompatible."
             raise UnsupportedSetup(f"version {setup.major}.{setup.minor} is not supported")
         if setup.token is not None:
+            # SETUP Frame: "A server that receives a SETUP frame that has (R)esume Enabled set, but
+            # does not support resuming operation, MUST reject the SETUP with an
+            # ERROR[REJECTED_SETUP]."
             raise RejectedSetup("sessions cannot be resumed here")
         if setup.lease and not self.limits.lease:
+            # Error Codes, UNSUPPORTED_SETUP: "Some (or all) of the parameters specified by the
+            # client are unsupported by the server."
             raise UnsupportedSetup("leases are not supported")
         if setup.keepalive > self.limits.max_keepalive * 1000:
             longest = f"{self.limits.max_keepalive * 1000:.0f} ms"
@@ -296,8 +319,12 @@ class Control(Outbound):
             return
         handler = _HANDLERS.get(frame.type)
         if handler is None or (frame.stream_id and frame.type == FrameType.ERROR):
+            # Handling the Unexpected: "Receiving a CANCEL on an unknown Stream ID (including 0)
+            # MUST be ignored." The same holds for ERROR and PAYLOAD.
             self.counters["unknown_stream"] += 1
         elif frame.stream_id:
+            # Handling the Unexpected: "Receiving a METADATA_PUSH with a non-0 Stream ID MUST be
+            # ignored."
             self.counters["control_frame_on_stream"] += 1
         else:
             handler(self, frame, events)
@@ -307,12 +334,18 @@ class Control(Outbound):
         if frame.type in _UNDERSTOOD:
             return True
         if not frame.word & IGNORE:
+            # Handling Ignore Flag: "An implementation MAY send an ERROR[CONNECTION_ERROR] frame and
+            # close the underlying transport connection on reception of a frame that it does not
+            # understand with this bit not set."
             raise MalformedFrame(f"frame type 0x{frame.type:02x} is unknown")
         self.counters["unknown_type"] += 1
         return False
 
     def _inner_fields_fit(self, frame: Frame) -> bool:
         """Check a frame of the connection; broken ones with the I flag are only counted."""
+        # Metadata Optional Header: "the receiver MUST send an ERROR[CONNECTION_ERROR] frame and
+        # close the underlying transport connection on reception unless the frame's IGNORE flag is
+        # set."
         if frame.word & IGNORE:
             try:
                 check_frame(frame)
@@ -330,44 +363,56 @@ class Control(Outbound):
             limit = self.limits.max_keepalive_data
             raise MalformedFrame(f"KEEPALIVE data of {size} bytes is over {limit} bytes")
         if frame.word & RESPOND:
+            # KEEPALIVE Frame: "Reception of a KEEPALIVE frame with the (R)espond flag set MUST
+            # cause a client or server to send back a KEEPALIVE with the (R)espond flag NOT set. The
+            # data in the received KEEPALIVE MUST be echoed back in the generated KEEPALIVE."
             data = frame.buffer[frame.data_offset : frame.end]
             self._out += keepalive_frame(data, respond=False)
 
     def _receive_error(self, frame: Frame, events: list[Event]) -> None:
-        """Receive an ERROR on stream 0 ("it pertains to the connection")."""
+        """Receive an ERROR on stream 0."""
         if not self._inner_fields_fit(frame):
             return
         code = frame.error_code
+        # Connection Establishment: "A client assumes a SETUP is rejected if it receives an ERROR."
         awaited = self.role is Role.CLIENT and not self._established and not events
         if not awaited and (code in _SETUP_CODES or code in _STREAM_CODES):
+            # Handling the Unexpected: "A server MUST ignore an
+            # ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame." A client
+            # MUST too, "after it has completed connection establishment."
             self.counters["error_ignored"] += 1
         elif code == ErrorCode.CONNECTION_CLOSE:
+            # Error Codes, CONNECTION_CLOSE: "Sender or Receiver of this frame MUST wait for
+            # outstanding streams to terminate before closing the connection."
             # `receive_data` ends the connection if no stream is left.
             self.state = CONNECTION[self.state, ConnectionInput.CONNECTION_CLOSE]
             events.append(frame)
         else:
+            # ERROR Frame: "A Stream ID of 0 means the error pertains to the connection."
             raise PeerError(frame.error_text, code=code)
 
     def _receive_metadata_push(self, frame: Frame, events: list[Event]) -> None:
-        # "(M)etadata: Metadata present": all of the frame is metadata, with or without the flag,
-        # which some clients leave out. It is set where the frame is relayed.
+        # METADATA_PUSH Frame: "This frame only supports Metadata, so the Metadata Length header
+        # MUST NOT be included." The flag M is set in the specification's picture of the frame, and
+        # some clients leave it out. It is set where the frame is relayed.
         frame.word |= METADATA
         events.append(frame)
 
     def _receive_lease(self, frame: Frame, events: list[Event]) -> None:
         if self.setup is None or not (self.setup.lease and self.limits.lease):
+            # SETUP Frame: "(L)ease: Will honor LEASE (or not)." Without it a LEASE has no meaning.
             self.counters["lease_ignored"] += 1
         elif self._inner_fields_fit(frame):
             events.append(frame)
 
     def _receive_second_setup(self, frame: Frame, events: list[Event]) -> None:
-        # "A server MUST ignore a SETUP frame after it has accepted a previous SETUP", and
-        # "A client MUST ignore a SETUP frame".
+        # Handling the Unexpected: "A server MUST ignore a SETUP frame after it has accepted a
+        # previous SETUP." and "A client MUST ignore a SETUP frame."
         self.counters["setup_ignored"] += 1
 
     def _receive_resume(self, frame: Frame, events: list[Event]) -> None:
-        # "A Server that receives a RESUME frame after a SETUP frame, SHOULD send an
-        # ERROR[CONNECTION_ERROR]".
+        # Resume Operation: "A Server that receives a RESUME frame after a SETUP frame, SHOULD send
+        # an ERROR[CONNECTION_ERROR]."
         if self.role is Role.SERVER:
             raise RSocketError("RESUME after SETUP")
         self.counters["resume_ignored"] += 1

@@ -144,6 +144,8 @@ class Frame:
         """Step over the token, if there is one, and the two MIME types of a SETUP."""
         buffer, end = self.buffer, self.end
         if self.word & RESUME_REQUESTED:
+            # SETUP Frame: "Unsigned 16-bit integer of Resume Identification Token Length in bytes.
+            # (Not present if R flag is not set)"
             at += 2 + (_unpack_u16(buffer, at)[0] if at + 2 <= end else end)
         for _ in "metadata", "data":
             at += 1 + (buffer[at] if at < end else end)
@@ -170,6 +172,8 @@ class Frame:
 
     def _rare_metadata_range(self) -> tuple[int, int] | None:
         """Locate the metadata of SETUP, of frames without data, and of malformed frames."""
+        # METADATA_PUSH Frame: "This frame only supports Metadata, so the Metadata Length header
+        # MUST NOT be included."
         if self.type in _METADATA_ONLY:
             return self.body_offset, self.end
         if self.type not in _WITH_BOTH:
@@ -180,6 +184,8 @@ class Frame:
             end: int = start + (high << 16 | low)
             if end <= self.end:
                 return start, end
+        # Metadata Optional Header: "If Metadata Length is not equal to this value, the frame is
+        # invalid".
         raise MalformedFrame(f"metadata length runs past the frame on stream {self.stream_id}")
 
     @property
@@ -230,6 +236,7 @@ class Frame:
     def error_text(self) -> str:
         """Data of an ERROR as text; what is not UTF-8 is replaced."""
         self._u32(6, FrameType.ERROR)
+        # ERROR Frame: "Error Data SHOULD be a UTF-8 encoded string."
         return self.buffer[self.start + 10 : self.end].decode("utf-8", "replace")
 
     @property

@@ -45,15 +45,20 @@ class LeaseBudget:
             raise ValueError(f"a lease holds for 0 seconds or more, not {ttl_seconds}")
         if not 0 <= requests <= MAX_REQUEST_N:
             raise ValueError(f"a lease allows 0 to {MAX_REQUEST_N} requests, not {requests}")
+        # LEASE Frame: "The last received LEASE frame overrides all previous LEASE frame values."
         self.granted = self._left = requests
         self.expires = now + ttl_seconds
 
     def available(self, now: float) -> int:
         """Return how many requests may be made at this time."""
+        # LEASE Frame: "When a LEASE expires due to time, the value of the Number of Requests that a
+        # Requester may make is implicitly 0."
         return self._left if now < self.expires else 0
 
     def take(self, now: float) -> bool:
         """Use the lease for one request, and say whether it allows it."""
+        # Lease Semantics: "The Requester MUST NOT send more than Number of Requests specified in
+        # the LEASE frame within the Time-To-Live value in the LEASE."
         if not self._left or now >= self.expires:
             return False
         self._left -= 1

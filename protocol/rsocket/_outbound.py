@@ -83,6 +83,8 @@ class Outbound:
         self.state = ConnectionState.AWAIT_SETUP
         self.streams: dict[int, Stream] = {}
         self.counters: Counter[str] = Counter()
+        # Stream Identifiers: "Stream IDs on the client MUST start at 1 and increment by 2
+        # sequentially", and those "on the server MUST start at 2".
         self._next_id = 1 if role is Role.CLIENT else 2
         self._out: bytearray = bytearray()
 
@@ -142,6 +144,9 @@ class Outbound:
 
     def _free_id(self, number: int) -> int:
         """Return the next id that is not in use; there is one, or `open` had refused."""
+        # Stream Identifiers: "The Requester MUST re-use IDs by wrapping and restarting at ID 1 for
+        # client, and ID 2 for server, and incrementing sequentially by 2s as stated above." and
+        # "The Requester MUST skip IDs still in use."
         while number > MAX_STREAM_ID or number in self.streams:
             number = number + 2 if number < MAX_STREAM_ID else 2 - (number & 1)
         return number
@@ -225,6 +230,8 @@ class Outbound:
         out = self._out
         out += frame.buffer[start - 3 : end]
         unknown = frame.word & ~KNOWN_BITS
+        # METADATA_PUSH Frame: "METADATA_PUSH frames MUST always use Stream ID 0 as they pertain to
+        # the Connection."
         word = FrameType.METADATA_PUSH << 10 | METADATA | frame.word & IGNORE | unknown
         _pack_id_and_word(out, start - end, 0, word)
 
@@ -293,6 +300,7 @@ class Outbound:
             PayloadTooBig: As for `send_request`.
         """
         if not next and (not complete or data or metadata is not None):
+            # PAYLOAD Frame: "A PAYLOAD MUST NOT have both (C)complete and (N)ext empty (false)."
             raise LocalProtocolError("a PAYLOAD without next only completes, and carries nothing")
         self._send(
             stream,
@@ -377,6 +385,8 @@ class Outbound:
         """
         if not self.limits.lease:
             raise LocalProtocolError("leases are not enabled on this connection")
+        # LEASE Frame: "A Responder implementation MAY stop all further requests by sending a LEASE
+        # with a value of 0 for Number of Requests or Time-To-Live."
         if not min(time_to_live, number_of_requests) >= 0:
             raise LocalProtocolError("a lease's numbers are 0 to 2**31 - 1")
         if max(time_to_live, number_of_requests) > MAX_REQUEST_N:
@@ -417,7 +427,9 @@ class Outbound:
         return state, actions, word | frame.word & ~KNOWN_BITS
 
     def _grant(self, stream: Stream, n: int) -> None:
-        # Credit is kept at the most one REQUEST_N can say, not above: no number to overflow.
+        # Reactive Streams Semantics: "sending `request(3)` and `request(2)` accumulates to a value
+        # of 5, allowing the Responder to send 5 PAYLOADs."
+        # The sum is kept at the maximum of one REQUEST_N, so that it cannot overflow.
         stream.receive_credit = min(stream.receive_credit + n, MAX_REQUEST_N)
 
     def _forget(self, stream: Stream) -> None:
@@ -431,6 +443,8 @@ class Outbound:
     @staticmethod
     def _check_n(n: int) -> None:
         if not 0 < n <= MAX_REQUEST_N:
+            # REQUEST_N Frame: "Unsigned 31-bit integer representing the number of items to request.
+            # Value MUST be > 0."
             raise LocalProtocolError(f"a request-n is 1 to 2**31 - 1, not {n}")
 
     @staticmethod

@@ -22,7 +22,9 @@ __all__ = ["Reassembler", "RequestGatherer"]
 def _more_follow(frame: Frame) -> bool:
     word = frame.word
     if frame.type == FrameType.PAYLOAD and word & COMPLETE:
-        return False  # "implicitly ignores the F flag"
+        # Handling the Unexpected: "A PAYLOAD with both F and C flags set, implicitly ignores the F
+        # flag."
+        return False
     return bool(word & FOLLOWS)
 
 
@@ -63,6 +65,8 @@ class Reassembler:
         metadata, data = frame.metadata, frame.data
         self._size += len(metadata or b"") + len(data or b"")
         if self._size > self._limit:
+            # Handling the Unexpected: "Reassembly of PAYLOADs and REQUEST_CHANNELs MUST assume the
+            # possibility of an infinite stream."
             self._data.clear()
             self._metadata = None
             raise ReassemblyLimit(self._size, self._limit, stream_id=frame.stream_id)

@@ -77,6 +77,8 @@ def error_frame(stream_id: int, code: int, text: str) -> bytes:
     """
     if not 0 < code < 0xFFFFFFFF:
         raise LocalProtocolError(f"an error code is 1 to 0xfffffffe, not {code:#x}")
+    # ERROR Frame: "Error Data SHOULD be a UTF-8 encoded string. The string MUST NOT be null
+    # terminated."
     data = text.encode("utf-8", "replace")[:0xFFFF].decode("utf-8", "ignore").encode()
     high, low = _split(10 + len(data))
     return _header_u32(high, low, stream_id, FrameType.ERROR << 10, code) + data
@@ -92,12 +94,16 @@ def keepalive_frame(data: Buffer = b"", *, respond: bool, position: int = 0) -> 
     """
     high, low = _split(14 + len(data))
     word = FrameType.KEEPALIVE << 10 | (RESPOND if respond else 0)
+    # KEEPALIVE Frame: "KEEPALIVE frames MUST always use Stream ID 0 as they pertain to the
+    # Connection."
     return _header_u64(high, low, 0, word, position) + data
 
 
 def metadata_push_frame(metadata: Buffer) -> bytes:
     """Return a METADATA_PUSH frame."""
     high, low = _split(HEADER_SIZE + len(metadata))
+    # METADATA_PUSH Frame: "This frame only supports Metadata, so the Metadata Length header MUST
+    # NOT be included."
     return _header(high, low, 0, FrameType.METADATA_PUSH << 10 | METADATA) + metadata
 
 
@@ -113,6 +119,8 @@ def lease_frame(
     """
     high, low = _split(14 + (0 if metadata is None else len(metadata)))
     word = FrameType.LEASE << 10 | (0 if metadata is None else METADATA)
+    # LEASE Frame: "This frame only supports Metadata, so the Metadata Length header MUST NOT be
+    # included, even if the (M)etadata flag is set true."
     frame = _header_u32_u32(high, low, 0, word, time_to_live, number_of_requests)
     return frame if metadata is None else frame + metadata
 
@@ -195,7 +203,8 @@ def _fragments(
     if mtu is None or size <= mtu:
         yield _one(kind << 10 | always | last, stream_id, fixed, data, metadata, size)
         return
-    # "the Metadata MUST be transmitted completely before the Data"
+    # Fragmentation And Reassembly: "When a PAYLOAD is fragmented, the Metadata MUST be transmitted
+    # completely before the Data."
     more_metadata = None if metadata is None else memoryview(metadata)
     more_data = memoryview(data)
     while True:
@@ -214,6 +223,8 @@ def _fragments(
         yield _one(word, stream_id, fixed, part, piece, size)
         if not follows:
             return
+        # Fragmentation And Reassembly: "the first frame is the REQUEST_* frame with the (F)ollows
+        # flag set, followed by a sequence of PAYLOAD frames."
         kind, always, fixed = FrameType.PAYLOAD, NEXT, b""
 
 
@@ -225,6 +236,8 @@ def _one(
         return b"".join((_header(high, low, stream_id, word), fixed, data))
     return b"".join(
         (
+            # Metadata Optional Header: "This metadata header is between the Frame Header and any
+            # payload."
             _header(high, low, stream_id, word | METADATA),
             fixed,
             len(metadata).to_bytes(3),

@@ -79,6 +79,8 @@ class Setup:
         buffer, at = frame.buffer, frame.start + 18
         major, minor, keepalive, lifetime = _FIXED.unpack_from(buffer, frame.start + 6)
         token = None
+        # SETUP Frame: "Token used for client resume identification (Not present if R flag is not
+        # set)".
         if frame.word & RESUME_REQUESTED:
             size = int.from_bytes(buffer[at : at + 2])
             token = buffer[at + 2 : at + 2 + size]
@@ -88,7 +90,7 @@ class Setup:
             size = buffer[at]
             mimes.append(buffer[at + 1 : at + 1 + size].decode("ascii", "surrogateescape"))
             at += 1 + size
-        # "Value MUST be > 0", and the top bit is not part of it.
+        # SETUP Frame: "Value MUST be > 0." The top bit is no part of either number.
         if not 0 < keepalive <= _MAX_TIME or not 0 < lifetime <= _MAX_TIME:
             raise InvalidSetup(f"keepalive {keepalive} ms, lifetime {lifetime} ms: not positive")
         return cls(
@@ -138,6 +140,7 @@ class Setup:
 
 def _mime_bytes(mime: str) -> bytes:
     try:
+        # SETUP Frame: "This SHOULD be a US-ASCII string".
         data = mime.encode("ascii", "surrogateescape")
     except UnicodeEncodeError:
         raise LocalProtocolError(f"a MIME type is ASCII, not {mime!r}") from None

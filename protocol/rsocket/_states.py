@@ -92,8 +92,15 @@ _C, _I = ConnectionState, ConnectionInput
 CONNECTION: Final[dict[tuple[ConnectionState, ConnectionInput], ConnectionState]] = {
     (_C.AWAIT_SETUP, _I.SETUP): _C.OPEN,
     (_C.AWAIT_SETUP, _I.CONNECTION_CLOSE): _C.CLOSED,
+    # Connection Establishment: "If the server does NOT accept the contents of the SETUP frame, the
+    # server MUST send back an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP] and then close the
+    # connection."
     (_C.AWAIT_SETUP, _I.FAIL): _C.CLOSED,
+    # Error Codes, CONNECTION_CLOSE: "Sender or Receiver of this frame MUST wait for outstanding
+    # streams to terminate before closing the connection."
     (_C.OPEN, _I.CONNECTION_CLOSE): _C.DRAINING,
+    # Error Codes, CONNECTION_ERROR: "Sender or Receiver of this frame MAY close the connection
+    # immediately without waiting for outstanding streams to terminate."
     (_C.OPEN, _I.FAIL): _C.CLOSED,
     (_C.DRAINING, _I.CONNECTION_CLOSE): _C.DRAINING,
     (_C.DRAINING, _I.LAST_STREAM): _C.CLOSED,
@@ -134,15 +141,21 @@ class PayloadInput(Enum):
 _D, _P = Direction, PayloadInput
 
 DIRECTION: Final[dict[tuple[Direction, PayloadInput], Direction]] = {
+    # PAYLOAD Frame: "Just (N)ext set meaning PAYLOAD contains data stream is NOT completed."
     (_D.OPEN, _P.NEXT): _D.OPEN,
+    # Fragmentation And Reassembly: "When a PAYLOAD frame needs to be fragmented, a sequence of
+    # PAYLOAD frames is delivered using the (F)ollows flag."
     (_D.OPEN, _P.FOLLOWS): _D.PART,
+    # Request Channel: "A Requester MUST NOT send any additional PAYLOAD frames after sending a
+    # frame with the C bit set."
     (_D.OPEN, _P.COMPLETE): _D.DONE,
-    # A missing C of the one answer MUST be assumed, whatever else is set.
+    # Handling the Unexpected: "If a PAYLOAD for a REQUEST_RESPONSE is received that does not have
+    # a COMPLETE flag set, the implementation MUST assume it is set and act accordingly."
     (_D.ONE, _P.NEXT): _D.DONE,
     (_D.ONE, _P.FOLLOWS): _D.FINAL,
     (_D.ONE, _P.COMPLETE): _D.DONE,
     (_D.ONE, _P.NEITHER): _D.DONE,
-    # Inside a fragmented element N says nothing new, and some peers leave it out.
+    # The first fragment has begun the element. Later ones need no N, and some peers leave it out.
     (_D.PART, _P.NEXT): _D.OPEN,
     (_D.PART, _P.FOLLOWS): _D.PART,
     (_D.PART, _P.COMPLETE): _D.DONE,
@@ -158,8 +171,10 @@ _RR, _FNF = FrameType.REQUEST_RESPONSE, FrameType.REQUEST_FNF
 _STREAM, _CHANNEL = FrameType.REQUEST_STREAM, FrameType.REQUEST_CHANNEL
 
 REQUEST_START: Final[dict[tuple[FrameType, bool, bool], Direction]] = {
-    # C means something in a channel only.
+    # Only a REQUEST_CHANNEL has the flag C.
     (_RR, False, False): _D.DONE,
+    # Fragmentation And Reassembly: "the first frame is the REQUEST_* frame with the (F)ollows flag
+    # set, followed by a sequence of PAYLOAD frames."
     (_RR, True, False): _D.FINAL,
     (_FNF, False, False): _D.DONE,
     (_FNF, True, False): _D.FINAL,
@@ -167,6 +182,7 @@ REQUEST_START: Final[dict[tuple[FrameType, bool, bool], Direction]] = {
     (_STREAM, True, False): _D.FINAL,
     (_CHANNEL, False, False): _D.OPEN,
     (_CHANNEL, True, False): _D.PART,
+    # REQUEST_CHANNEL Frame: "(C)omplete: bit to indicate stream completion."
     (_CHANNEL, False, True): _D.DONE,
     (_CHANNEL, True, True): _D.FINAL,
 }
@@ -181,9 +197,16 @@ RESPONDER_START: Final[dict[FrameType, Direction]] = {
 """The first state of the responder's direction, by the request's frame type."""
 
 ENDS_WITH: Final[dict[FrameType, frozenset[Side]]] = {
+    # Request Response: "Upon sending a response, the stream is terminated on the Responder."
     _RR: frozenset({Side.RESPONDER}),
+    # Request Fire-n-Forget: "Upon reception, the stream is terminated by the Responder."
     _FNF: frozenset({Side.REQUESTER}),
+    # Request Stream: "Upon receiving a COMPLETE or
+    # ERROR[APPLICATION_ERROR|REJECTED|CANCELED|INVALID], the stream is terminated on the
+    # Requester."
     _STREAM: frozenset({Side.RESPONDER}),
+    # Request Channel: "In absence of ERROR or CANCEL, the stream is terminated after both Requester
+    # and Responder have sent and received COMPLETE."
     _CHANNEL: frozenset({Side.REQUESTER, Side.RESPONDER}),
 }
 """The directions that have to be done for a stream to be over, by the request's frame type."""
@@ -198,14 +221,27 @@ class Effect(Enum):
 
 
 CONTROL: Final[dict[tuple[FrameType, Side, FrameType], Effect]] = {
+    # Request Response: "Upon receiving a CANCEL, the stream is terminated on the Responder and the
+    # response SHOULD not be sent."
     (_RR, Side.REQUESTER, FrameType.CANCEL): Effect.END,
     (_RR, Side.RESPONDER, FrameType.ERROR): Effect.END,
+    # Fragmentation And Reassembly: "If the Requester wants to cancel sending a fragmented sequence,
+    # it MAY send a CANCEL frame without finishing delivery of the fragments."
     (_FNF, Side.REQUESTER, FrameType.CANCEL): Effect.END,
+    # Request Stream: "At any time, the Requester may send REQUEST_N frames."
     (_STREAM, Side.REQUESTER, FrameType.REQUEST_N): Effect.GRANT,
     (_STREAM, Side.REQUESTER, FrameType.CANCEL): Effect.END,
+    # Request Stream: "Upon sending a COMPLETE or
+    # ERROR[APPLICATION_ERROR|REJECTED|CANCELED|INVALID], the stream is terminated on the
+    # Responder."
     (_STREAM, Side.RESPONDER, FrameType.ERROR): Effect.END,
+    # Request Channel: "At any time, a Requester, as well as a Responder, may send REQUEST_N
+    # frames."
     (_CHANNEL, Side.REQUESTER, FrameType.REQUEST_N): Effect.GRANT,
+    # Request Channel: "Upon receiving a CANCEL, the stream is terminated on the Responder."
     (_CHANNEL, Side.REQUESTER, FrameType.CANCEL): Effect.END,
+    # Request Channel: "Upon receiving an ERROR[APPLICATION_ERROR|REJECTED|CANCELED|INVALID], the
+    # stream is terminated on both Requester and Responder."
     (_CHANNEL, Side.REQUESTER, FrameType.ERROR): Effect.END,
     (_CHANNEL, Side.RESPONDER, FrameType.REQUEST_N): Effect.GRANT,
     (_CHANNEL, Side.RESPONDER, FrameType.CANCEL): Effect.END_REQUESTER,

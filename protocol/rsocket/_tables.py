@@ -165,7 +165,9 @@ def _words(move: Move, direction: Direction) -> list[tuple[int, int]]:
     for flags in _FLAG_SETS:
         if _payload_input(flags) is not move:
             continue
-        # A C without N is no element; inside fragments the credit was paid by the first.
+        # PAYLOAD Frame: "Just (C)omplete set meaning PAYLOAD contains no data and only signals
+        # stream completion." Fragmentation And Reassembly: "a fragmented PAYLOAD frame counts as a
+        # single request(n) credit".
         element = direction is Direction.OPEN and (
             move is not PayloadInput.COMPLETE or flags & NEXT
         )
@@ -183,20 +185,24 @@ def _mended(word: int, kind: FrameType, direction: Direction) -> int:
         direction: Where the sender's direction was before the frame.
     """
     frame_type = FrameType(word >> 10)
+    # Frame Header Format: "Any Flag bit not specifically indicated in the frame type should be set
+    # to 0 when sent and not interpreted on reception."
     word &= frame_type << 10 | IGNORE | _MEANT[frame_type]
     if frame_type is not FrameType.PAYLOAD:
         return word
     if word & COMPLETE:
-        # "implicitly ignores the F flag"; a peer that does not ignore it waits for ever.
+        # Handling the Unexpected: "A PAYLOAD with both F and C flags set, implicitly ignores the F
+        # flag." A peer that does not ignore it waits for a fragment that never comes.
         word &= ~FOLLOWS
     within = direction in (Direction.PART, Direction.FINAL)
     if within or not word & COMPLETE:
-        # "A PAYLOAD MUST NOT have both (C)complete and (N)ext empty". Inside a fragmented payload
-        # a C alone would have peers drop what came before.
+        # PAYLOAD Frame: "A PAYLOAD MUST NOT have both (C)complete and (N)ext empty (false)." On a
+        # C alone inside a fragmented payload, peers drop the fragments before it.
         word |= NEXT
     if kind is FrameType.REQUEST_CHANNEL and direction is Direction.FINAL and not word & FOLLOWS:
-        # "... by setting the C bit on either the initial REQUEST_CHANNEL frame, or on the last
-        # PAYLOAD frame": it was the first, and peers that put fragments together look at the last.
+        # Request Channel: "A Requester may indicate COMPLETE by setting the C bit on either the
+        # initial REQUEST_CHANNEL frame, or on the last PAYLOAD frame sent." The first fragment had
+        # it; peers that reassemble look for it in the last.
         word |= COMPLETE
     return word
 
