@@ -25,9 +25,8 @@ from ._transport import Listener, Transport
 from ._typed import Rejection, TypedWorker, call, typed
 from ._values import MissingExtra, decode_value, encode_value
 from ._worker import ThreadWorker, Worker
-from .instruments._diagnostics import Diagnostics, DiagnosticsStatistics
+from .diagnostics._diagnostics import Diagnostics, DiagnosticsOptions, DiagnosticsStatistics
 from .instruments._instrument import Instrument, Linked, TracedMessage, Watch
-from .instruments._options import DiagnosticsOptions
 from .instruments._statistics import NodeStatistics, WorkerStatistics
 from .pykka._future import LoopFuture
 from .routing._dead_letters import DeadLetter, DeadLetters

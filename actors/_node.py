@@ -19,13 +19,14 @@ from ..protocol import (
 from ..protocol.options import check_timeout, check_value
 from ._background import BackgroundNode
 from ._parts import Parts
-from ._several import several
 from ._transport import Listener, Transport
 from .access._exposed import Exposed
 from .access._guard import AccessLike
-from .instruments._instrument import Instrument, Instruments, InstrumentT
-from .instruments._options import DiagnosticsOptions
+from .diagnostics._diagnostics import DiagnosticsOptions
+from .instruments._composite import Instruments
+from .instruments._instrument import Instrument, InstrumentT
 from .instruments._statistics import NodeStatistics
+from .routing._given import several
 from .routing._router import from_code
 from .routing._rules import Rule
 from .runtime._cell import Factory

@@ -22,13 +22,13 @@ from ..protocol import (
     check_bytes,
 )
 from ..protocol.payloads import CBOR, Codec, PayloadError
+from ._coroutines import is_coroutine
 from ._errors import YIELDS, BadHandler
 from ._sending import COUNTED
 from ._values import Read, load_msgspec, reader, writer
 from ._worker import Worker
 from .routing._given import check_payload
 from .runtime._lost import reason_text
-from .runtime._thread import is_coroutine
 
 if TYPE_CHECKING:
     from ._node import Node

@@ -24,7 +24,7 @@ from .runtime._cell import Cell, Factory
 from .runtime._host import Host, HostedActor
 from .runtime._policy import MailboxOptions, OnFailure, Supervision
 from .runtime._run_queue import Phase
-from .runtime._state import NEW, RUNNING, STOPPED, STOPPING
+from .runtime._state import NEW, RUNNING, STOPPED
 
 if TYPE_CHECKING:
     from ._node import Node
@@ -132,7 +132,7 @@ class Workers(Host):
             check_value("mailbox", mailbox, MailboxOptions)
         check_value("supervision", supervision, Supervision)
         addresses = self._addresses(address)
-        if parent is not None and parent.state >= STOPPING:
+        if parent is not None and parent.is_stopping:
             raise WorkerStopped(parent.address)
         self._table.check_free(addresses)
         given = mailbox or _MAILBOX

@@ -30,7 +30,10 @@ PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool
     "packages"
 ]
 INTERNAL = {
-    *(f"onward.actors.{each}" for each in ("instruments", "pykka", "routing", "runtime")),
+    *(
+        f"onward.actors.{each}"
+        for each in ("diagnostics", "instruments", "pykka", "routing", "runtime")
+    ),
     *("onward.actors.broker.local", "onward.actors.broker.table"),
     *("onward.actors.eventlog.recording", "onward.actors.eventlog.storage"),
     *("onward.transports.node", "onward.transports.streams"),

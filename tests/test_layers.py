@@ -27,16 +27,8 @@ def layers() -> dict[str, frozenset[str]]:
 CORE, BASE = "core", "base"
 """What the table inside `actors/` calls the modules beside its folders."""
 
-BASES = {"_errors", "_log", "_several"}
+BASES = {"_coroutines", "_errors", "_log"}
 """The modules of the base."""
-
-STILL_THERE = {
-    ("instruments", "core"),
-    ("pykka", "runtime"),
-    ("routing", "instruments"),
-    ("runtime", "instruments"),
-}
-"""Imports inside `actors/` that its table forbids and the code still has; none may be added."""
 
 
 def inside() -> dict[str, frozenset[str]]:
@@ -136,24 +128,7 @@ def test_folders_of_actors_import_only_what_the_table_allows() -> None:
         if module.startswith("onward.actors") and (to := part_of(module))
     }
     wrong = {(part, to) for part, to in found if part != to and to not in allowed[part]}
-    assert wrong == STILL_THERE
-
-
-SEAM = {"_instrument", "_options", "_statistics"}
-"""The modules of `instruments/` that are no instruments: the seam, options and figures."""
-
-
-def test_the_core_knows_the_seam_and_no_instrument() -> None:
-    found = {
-        (str(file.relative_to(ROOT)), module)
-        for file in sources("actors")
-        if part_of(".".join(("onward", *file.relative_to(ROOT).with_suffix("").parts)))
-        in {CORE, "runtime", "routing", "access", "pykka"}
-        and file != ROOT / "actors" / "__init__.py"
-        for _, module in imports_of(file)
-        if part_of(module) == "instruments" and module.rpartition(".")[2] not in SEAM
-    }
-    assert found == set()
+    assert wrong == set()
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

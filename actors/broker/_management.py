@@ -13,7 +13,7 @@ from ...protocol import ProtocolError
 from ...protocol.broker import format_route
 from ...protocol.rsocket import ErrorCode
 from .._errors import LimitReached
-from ..instruments._node_report import LETTERS, WORKERS, node_report
+from .._node_report import LETTERS, WORKERS, node_report
 from .local._handlers import ApplicationError, Handlers, Request
 from .table._table_text import TableText, event_of, row_of
 

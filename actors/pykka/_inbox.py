@@ -12,18 +12,14 @@ import threading
 import uuid
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
+from collections.abc import Sized
+from typing import Any, Final, Literal, Protocol, cast, overload
 
 import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
-from ..runtime._state import STOPPING
 from ._future import LoopFuture, check_may_block
-
-if TYPE_CHECKING:
-    from ..runtime._cell import Cell
-    from ..runtime._host import HostedActor
 
 __all__ = [
     "Identity",
@@ -41,12 +37,49 @@ _logger = logging.getLogger("pykka")
 _lock: Final = threading.RLock()
 
 
+class ActorCell(Protocol):
+    """The cell of a worker, as the parts of its Pykka actor know it."""
+
+    @property
+    def worker(self) -> Any:
+        """The worker."""
+        ...
+
+    @property
+    def queue(self) -> Sized | None:
+        """The queue of its mailbox, once a message was put there."""
+        ...
+
+    @property
+    def registered(self) -> bool:
+        """Whether the worker is in Pykka's registry."""
+        ...
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker is stopping or has stopped."""
+        ...
+
+    def put_envelope(self, envelope: Envelope[Any]) -> None:
+        """Put a message of `tell` or `ask` into the mailbox."""
+        ...
+
+
+class ActorWorker(Protocol):
+    """A worker, with its cell and the parts of its Pykka actor once they are made."""
+
+    _identity: Identity | None
+
+    @property
+    def _cell(self) -> ActorCell | None: ...
+
+
 class Inbox:
     """The inbox of `tell` and `ask`, which puts messages into the mailbox of the worker's cell."""
 
     __slots__ = ("cell", "early")
 
-    def __init__(self, cell: Cell | None) -> None:
+    def __init__(self, cell: ActorCell | None) -> None:
         self.cell = cell
         # Messages that a worker sends to itself in `__init__`, before it has a cell.
         self.early: deque[Envelope[Any]] = deque()
@@ -82,7 +115,7 @@ class WorkerRef(pykka.ActorRef[Any]):
     call without blocking returns can be awaited.
     """
 
-    def __init__(self, worker: HostedActor, identity: Identity) -> None:
+    def __init__(self, worker: ActorWorker, identity: Identity) -> None:
         # Not by the base class, which reads the worker's properties that are being made now.
         self._actor_weakref = weakref.ref(worker)
         self.actor_class = type(worker)
@@ -175,7 +208,7 @@ class Identity:
     ref: WorkerRef
 
 
-def identity(worker: HostedActor) -> Identity:
+def identity(worker: ActorWorker) -> Identity:
     """Return the Pykka attributes of a worker, made on first use."""
     found = worker._identity
     if found is not None:
@@ -188,14 +221,14 @@ def identity(worker: HostedActor) -> Identity:
             found.urn = uuid.uuid4().urn
             found.inbox = Inbox(cell)
             found.stopped = threading.Event()
-            if cell is not None and cell.state >= STOPPING:
+            if cell is not None and cell.is_stopping:
                 found.stopped.set()
             found.ref = WorkerRef(worker, found)
             worker._identity = found
     return found
 
 
-def adopt_identity(old: HostedActor, new: HostedActor) -> None:
+def adopt_identity(old: ActorWorker, new: ActorWorker) -> None:
     """Move the Pykka attributes of a worker's old instance to the new one."""
     with _lock:
         made = new._identity = old._identity
@@ -204,7 +237,7 @@ def adopt_identity(old: HostedActor, new: HostedActor) -> None:
             made.stopped.clear()
 
 
-def join_inbox(worker: HostedActor, cell: Cell) -> None:
+def join_inbox(worker: ActorWorker, cell: ActorCell) -> None:
     """Connect a worker's inbox to its cell, and move its early messages there."""
     with _lock:
         made = worker._identity
@@ -214,7 +247,7 @@ def join_inbox(worker: HostedActor, cell: Cell) -> None:
                 cell.put_envelope(made.inbox.early.popleft())
 
 
-def mark_stopped(cell: Cell) -> None:
+def mark_stopped(cell: ActorCell) -> None:
     """Mark the references to a worker as dead, before `on_stop`. Idempotent."""
     worker = cell.worker
     with _lock:
@@ -228,7 +261,7 @@ def mark_stopped(cell: Cell) -> None:
         _logger.debug("Stopped %s", worker)
 
 
-def leave_behind(worker: HostedActor) -> None:
+def leave_behind(worker: ActorWorker) -> None:
     """Mark the references to a worker as dead in the child of a fork.
 
     No lock is taken, as the thread that held it may not exist.

@@ -1,22 +1,25 @@
-"""Routes and payloads as callers give them."""
+"""Addresses, routes and payloads as callers give them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeGuard, cast
 
 from ...protocol import (
     MAX_ROUTE_LENGTH,
     Address,
+    AddressLike,
     PayloadTooBig,
     Route,
     RouteLike,
+    address as address_of,
     check_bytes,
     route as route_of,
 )
 from ..runtime._policy import NodeLimits
 
-__all__ = ["as_route", "check_payload"]
+__all__ = ["as_route", "check_payload", "several"]
 
 
 def as_route(given: RouteLike) -> Route:
@@ -37,6 +40,23 @@ def check_payload(payload: bytes, limits: NodeLimits) -> None:
         check_bytes(payload)
     if len(payload) > limits.payload:
         raise PayloadTooBig(len(payload), limits.payload)
+
+
+def several(name: str, given: Iterable[AddressLike]) -> tuple[Address, ...]:
+    """Return an argument of several addresses as a tuple.
+
+    Args:
+        name: The name of the argument, for the error.
+        given: The addresses. A single one is refused, as a text is iterable too.
+
+    Raises:
+        TypeError: The argument is one address.
+        AddressError: One of them cannot be read.
+    """
+    if isinstance(given, str | bytes | Address):
+        shown = str(given) if isinstance(given, Address) else given
+        raise TypeError(f"{name} takes several addresses: {name}=[{shown!r}]")
+    return tuple(map(address_of, given))
 
 
 def _is_route(given: RouteLike) -> TypeGuard[Route]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from threading import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...protocol import (
     ERROR_SOURCE,
@@ -19,9 +20,6 @@ from .._errors import GivenUp, Refused
 from ..runtime._mailbox import Target
 from ..runtime._run_queue import RunQueue
 
-if TYPE_CHECKING:
-    from ._undeliverable import Undeliverable
-
 __all__ = ["LATE_ANSWER", "Reply"]
 
 LATE_ANSWER: Final = "late answer"
@@ -33,12 +31,12 @@ _ERRORS: Final = ERROR_SOURCE.value
 class Reply(Target):
     """The mailbox of one request, which accepts one answer."""
 
-    __slots__ = ("_run_queue", "_undeliverable", "future", "onward", "timeout")
+    __slots__ = ("_lose", "_run_queue", "future", "onward", "timeout")
 
     def __init__(
         self,
         run_queue: RunQueue,
-        undeliverable: Undeliverable,
+        lose: Callable[[Message, str], object],
         future: asyncio.Future[Message],
         onward: Route,
         timeout: float,
@@ -49,14 +47,14 @@ class Reply(Target):
         self.onward = onward
         self.timeout = timeout
         self._run_queue = run_queue
-        self._undeliverable = undeliverable
+        self._lose = lose
 
     def put(self, message: Message) -> None:
         """Accept the answer; a second one becomes a dead letter."""
         if get_ident() != self._run_queue.thread_id:
             self._run_queue.call_on_loop(lambda: self.put(message))
         elif self.future.done():
-            self._undeliverable.dead_letter(message, LATE_ANSWER)
+            self._lose(message, LATE_ANSWER)
         else:
             back = message[1]
             # The test of the last address spares most answers the call.

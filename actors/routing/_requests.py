@@ -6,7 +6,7 @@ An answer is matched to its request by that address, so requests need no numbers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from threading import get_ident
 from typing import Any, Final
 
@@ -100,11 +100,11 @@ class Requests:
 
     __slots__ = (
         "_at_once",
+        "_lose",
         "_patience",
         "_router",
         "_run_queue",
         "_table",
-        "_undeliverable",
         "count",
     )
 
@@ -112,7 +112,7 @@ class Requests:
         self._router: Final = router
         self._run_queue: Final = router.run_queue
         self._table: Final = router.addresses
-        self._undeliverable: Final = router.undeliverable
+        self._lose: Final[Callable[[Message, str], object]] = router.undeliverable.dead_letter
         self.count = 0
         self._at_once = 0
         self._patience: dict[float, _Patience] = {}
@@ -176,7 +176,7 @@ class Requests:
         future: asyncio.Future[Message] = loop.create_future()
         run_queue.now = now = loop.time()
         patience = self._patience.get(timeout) or self._patience_of(loop, timeout, now)
-        reply = Reply(run_queue, self._undeliverable, future, onward, timeout)
+        reply = Reply(run_queue, self._lose, future, onward, timeout)
         deadline = now + timeout
         deadlines = patience.deadlines
         deadlines[reply] = deadline

@@ -41,7 +41,7 @@ from ._table import AddressTable
 from ._undeliverable import Undeliverable
 
 if TYPE_CHECKING:
-    from ..instruments._instrument import Instruments
+    from ..instruments._composite import Instruments
 
 __all__ = ["Passage", "Router"]
 

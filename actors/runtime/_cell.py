@@ -12,6 +12,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...protocol import Address, Message, OnwardError, WorkerFailed
+from .._coroutines import coroutine_of, is_coroutine, is_generator
 from .._errors import YIELDS, BadHandler, Expired
 from ..instruments._statistics import WorkerStatistics
 from . import _envelopes as envelopes, _lifecycle as lifecycle
@@ -20,11 +21,10 @@ from ._lost import is_others
 from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Mailbox, is_envelope
 from ._policy import MailboxOptions, OnFailure, Supervision
 from ._room import WorkerLine
-from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
-from ._thread import coroutine_of, is_coroutine, is_generator
+from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED, STOPPING
 
 if TYPE_CHECKING:
-    from ..instruments._instrument import Instruments
+    from ..instruments._composite import Instruments
     from ._restart_wait import RestartWait
     from ._room import Line
     from ._run_queue import RunQueue
@@ -124,6 +124,11 @@ class Cell(Mailbox):
 
     def __str__(self) -> str:
         return f"{type(self.worker).__name__} {self.addresses[0]}"
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker is stopping or has stopped."""
+        return self.state >= STOPPING
 
     def take_mailbox(self, mailbox: MailboxOptions) -> None:
         """Set the limits and the overflow policy of the mailbox."""

@@ -18,13 +18,14 @@ import pykka
 from pykka import messages
 
 from ...protocol import Message, WorkerStopped
+from .._coroutines import coroutine_of
 from ..pykka._inbox import adopt_identity, join_inbox, mark_stopped
 from . import _room_elsewhere as room_elsewhere
 from ._mailbox import is_envelope
 from ._policy import OnFailure
 from ._restart_wait import RestartWait
 from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
-from ._thread import OwnThread, coroutine_of
+from ._thread import OwnThread
 
 if TYPE_CHECKING:
     from ._cell import Cell, Factory

@@ -39,7 +39,7 @@ from ._room import Room
 from ._state import STOPPED
 
 if TYPE_CHECKING:
-    from ..instruments._instrument import Instruments
+    from ..instruments._composite import Instruments
     from ._cell import Cell
     from ._host import Host
     from ._room import Line

@@ -19,7 +19,7 @@ from ._mailbox import Target
 from ._policy import NodeLimits
 
 if TYPE_CHECKING:
-    from ..instruments._instrument import Instruments
+    from ..instruments._composite import Instruments
 
 __all__ = ["Phase", "RunQueue"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...protocol.options import Seconds, check_timeout, check_value
+from .._coroutines import is_generator
 from .._errors import YIELDS, BadHandler, LimitReached
 from ._mailbox import Turn
-from ._thread import is_generator
 
 if TYPE_CHECKING:
     from ._cell import Cell

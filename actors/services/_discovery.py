@@ -25,7 +25,7 @@ from ...protocol.services import (
     encode_services,
 )
 from .._errors import LimitReached
-from .._several import several
+from ..routing._given import several
 from ._options import DiscoveryOptions
 from ._service import Service
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...protocol import Message, OnwardError
+from .._node_report import node_report
 from .._worker import Worker
-from ..instruments._node_report import node_report
 
 __all__ = ["ManagementService"]
 

@@ -22,8 +22,8 @@ from ...protocol import (
 )
 from ...protocol.options import check_value
 from ...protocol.services import ServiceError, decode_subscription, named_address
-from .._several import several
 from .._worker import Worker
+from ..routing._given import several
 from ._options import PubSubOptions
 from ._service import Service
 

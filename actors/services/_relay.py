@@ -41,8 +41,8 @@ from ...protocol.services import (
     named_address,
     relayed,
 )
-from .._several import several
 from .._worker import Worker
+from ..routing._given import several
 from ..runtime._policy import MailboxOptions, Overflow
 from ._options import RelayServiceOptions
 from ._service import Service

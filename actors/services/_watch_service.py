@@ -17,8 +17,8 @@ from ...protocol.services import (
     decode_watch_request,
     encode_watch_notice,
 )
-from .._several import several
 from ..access._exposed import Exposed
+from ..routing._given import several
 from ._options import WatchServiceOptions
 from ._service import Service
 

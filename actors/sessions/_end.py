@@ -39,8 +39,7 @@ from ...protocol.sessions import (
     decode_frame,
     encode_frame,
 )
-from .._several import several
-from ..routing._given import check_payload
+from ..routing._given import check_payload, several
 from ..runtime._policy import MailboxOptions, Overflow
 from ._errors import SessionClosed, SessionDown, SessionLost
 from ._liveness import Hook, LivenessWorker

@@ -24,7 +24,7 @@ from ...protocol.options import Count, Seconds, check_options, check_value
 from .._worker import Worker
 from ..routing._table import AddressTable
 from ..runtime._policy import MailboxOptions, Overflow, Supervision
-from ..runtime._state import RUNNING, STOPPING
+from ..runtime._state import RUNNING
 
 if TYPE_CHECKING:
     from ..runtime._cell import Cell
@@ -176,7 +176,7 @@ class Spawner(Worker):
         if child is None:
             child = self._make(key)
         self._children[key] = child
-        if child.held is None and child.cell.state >= STOPPING:
+        if child.held is None and child.cell.is_stopping:
             self._hold(child)  # it stops by itself
         if child.held is None:
             self.route(message.redirect(child.address))

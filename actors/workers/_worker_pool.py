@@ -13,7 +13,7 @@ from ...protocol import Message, OnwardError, WorkerStopped
 from ...protocol.options import Count, check_value
 from ..runtime._cell import Cell, Factory
 from ..runtime._policy import MailboxOptions, OnFailure, Overflow, Supervision
-from ..runtime._state import RUNNING, STOPPING
+from ..runtime._state import RUNNING
 from ._spreader import Spread, Spreading
 
 __all__ = ["REPLACE_AFTER", "WorkerPool", "WorkerPoolStatistics"]
@@ -175,7 +175,7 @@ class WorkerPool(Spreading):
 
     def _send_by(self, index: int, message: Message, *, waits: bool) -> None:
         child = self._children[index]
-        if child is None or child.state >= STOPPING:
+        if child is None or child.is_stopping:
             raise WorkerStopped(self.address, f"its worker {index + 1} is replaced soon")
         redirected = message.redirect(child.address)
         if waits:
@@ -203,7 +203,7 @@ class WorkerPool(Spreading):
 
     def _replace_later(self, index: int) -> None:
         cell = self._placed
-        if cell.worker is self and cell.state < STOPPING:
+        if cell.worker is self and not cell.is_stopping:
             self.after(REPLACE_AFTER, partial(self._replace, index))
 
     def _replace(self, index: int) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from onward.actors import DeadLetter, DiagnosticsOptions, MailboxOptions, Node, Overflow, Worker
 from onward.actors.access._exposures import Exposures
-from onward.actors.instruments._diagnostics import AwaitDiagnostics, Diagnostics
+from onward.actors.diagnostics._diagnostics import AwaitDiagnostics, Diagnostics
 from onward.actors.routing import (
     _dead_letters as dead_letters_module,
     _undeliverable as losses_module,

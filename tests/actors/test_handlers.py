@@ -18,7 +18,7 @@ from onward.actors import (
     TypedWorker,
     Worker,
 )
-from onward.actors.instruments._diagnostics import Diagnostics
+from onward.actors.diagnostics._diagnostics import Diagnostics
 from onward.protocol import Message, WorkerFailed
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo

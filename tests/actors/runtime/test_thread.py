@@ -14,7 +14,8 @@ from onward.actors import (
     ThreadWorker,
     Worker,
 )
-from onward.actors.runtime._thread import OwnThread, is_coroutine
+from onward.actors._coroutines import is_coroutine
+from onward.actors.runtime._thread import OwnThread
 from onward.protocol import Message
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.workers import Echo

@@ -16,23 +16,83 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from ...protocol import Address, Message, Route, UnknownAddress, format_route
+from ...protocol.options import Count, Seconds, check_options
 from .._log import SeldomLogger, shown, waiting_text
-from .._worker import Worker
+from ..instruments._instrument import Instrument
 from ..runtime._cell import Cell
-from ._instrument import Instrument
-from ._options import DiagnosticsOptions
+from ..runtime._host import HostedActor
 from ._watchdog import WATCHDOG, LoopWatch
 
 if TYPE_CHECKING:
-    from .._node import Node
+    from ..routing._table import AddressTable
+    from ..runtime._run_queue import RunQueue
 
-__all__ = ["AwaitDiagnostics", "Diagnostics", "DiagnosticsStatistics"]
+__all__ = ["AwaitDiagnostics", "Diagnostics", "DiagnosticsOptions", "DiagnosticsStatistics"]
 
 _logger: Final = logging.getLogger("onward.diagnostics")
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosticsOptions:
+    """The limits of diagnostics.
+
+    Attributes:
+        hold: Time a worker may await before it handles its next message, in seconds: in a
+            handler, a timer's action, its start or its end. `None` switches this check off, and
+            that of workers that await one another: both make handlers that await, and requests,
+            slower.
+        block: Time the event loop may be held by code that does not await, in seconds. `None`
+            switches this check off, and its thread.
+        frames: Frames of the code at fault that are shown, the innermost first.
+
+    Raises:
+        ValueError: One of them is 0 or less.
+    """
+
+    hold: Seconds | None = None
+    block: Seconds | None = None
+    frames: Count = 4
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    def instrument(self, node: DiagnosedNode) -> Diagnostics:
+        """Return the diagnostics of a node."""
+        if self.hold is None:
+            return Diagnostics(node, self)
+        return AwaitDiagnostics(node, self, self.hold)
+
+
+class DiagnosedParts(Protocol):
+    """The parts of a node that its diagnostics read."""
+
+    @property
+    def run_queue(self) -> RunQueue:
+        """Its run queue."""
+        ...
+
+    @property
+    def table(self) -> AddressTable:
+        """Its address table."""
+        ...
+
+
+class DiagnosedNode(Protocol):
+    """A node, as its diagnostics know it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def parts(self) -> DiagnosedParts:
+        """Its parts."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +130,7 @@ class Diagnostics(Instrument):
         options: The limits.
     """
 
-    def __init__(self, node: Node, options: DiagnosticsOptions) -> None:
+    def __init__(self, node: DiagnosedNode, options: DiagnosticsOptions) -> None:
         self.node: Final = node
         self.run_queue: Final = node.parts.run_queue
         self.options: Final = options
@@ -98,9 +158,9 @@ class Diagnostics(Instrument):
 
     # --- mailboxes and routes ---------------------------------------------------------
 
-    def mailbox_nearly_full(self, worker: Worker, waiting: int) -> None:
+    def mailbox_nearly_full(self, worker: HostedActor, waiting: int) -> None:
         """Count and log a nearly full mailbox."""
-        cell = worker._placed
+        cell = _cell_of(worker)
         self._nearly_full += 1
         self._seldom.log(
             logging.WARNING,
@@ -173,7 +233,7 @@ class AwaitDiagnostics(Diagnostics):
         hold: `DiagnosticsOptions.hold`.
     """
 
-    def __init__(self, node: Node, options: DiagnosticsOptions, hold: float) -> None:
+    def __init__(self, node: DiagnosedNode, options: DiagnosticsOptions, hold: float) -> None:
         super().__init__(node, options)
         self._hold: Final = hold
         self._asking: dict[Address, Address] = {}  # the requesters, by mailbox
@@ -182,17 +242,17 @@ class AwaitDiagnostics(Diagnostics):
         self._workers: WeakKeyDictionary[asyncio.Task[Any], Cell] = WeakKeyDictionary()
         self._timer: asyncio.TimerHandle | None = None
 
-    def worker_suspended(self, worker: Worker) -> None:
+    def worker_suspended(self, worker: HostedActor) -> None:
         """Record the time at which a worker began to await."""
-        cell = worker._placed
-        self._since[cell] = self.node.loop.time()
+        cell = _cell_of(worker)
+        self._since[cell] = self.run_queue.loop.time()
         self._workers[cast("asyncio.Task[Any]", cell.task)] = cell
         if self._timer is None:
-            self._timer = self.node.loop.call_later(self._hold, self._look)
+            self._timer = self.run_queue.loop.call_later(self._hold, self._look)
 
-    def worker_resumed(self, worker: Worker) -> None:
+    def worker_resumed(self, worker: HostedActor) -> None:
         """Record that a worker no longer awaits."""
-        self._since.pop(worker._placed, None)
+        self._since.pop(_cell_of(worker), None)
         if not self._since and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -200,7 +260,7 @@ class AwaitDiagnostics(Diagnostics):
     def _look(self) -> None:
         """Log the workers that have awaited too long, and set the timer for the next."""
         self._timer = None
-        loop = self.node.loop
+        loop = self.run_queue.loop
         while self._since:
             cell, since = next(iter(self._since.items()))
             if since + self._hold > loop.time():
@@ -281,23 +341,30 @@ class AwaitDiagnostics(Diagnostics):
         return None
 
 
+def _cell_of(worker: HostedActor) -> Cell:
+    cell = worker._cell
+    if cell is None:
+        raise AssertionError(f"unexpected {type(worker).__name__} without a cell")
+    return cell
+
+
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
-def _holder(frames: Iterable[FrameType], node: Node) -> str:
+def _holder(frames: Iterable[FrameType], node: DiagnosedNode) -> str:
     """Return a text for the worker that runs in a thread's frames."""
-    found: Worker | None = None
+    found: HostedActor | None = None
     for frame in frames:
         who: object = frame.f_locals.get("self")
         if isinstance(who, Cell) and who.run_queue is node.parts.run_queue:
             return str(who)
         # A handler that is a coroutine has no cell around it: the outermost worker counts.
-        if isinstance(who, Worker) and who._cell is not None:
+        if isinstance(who, HostedActor) and who._cell is not None:
             found = who
-    return "no worker" if found is None else str(found._placed)
+    return "no worker" if found is None else str(found._cell)
 
 
 def _awaiting(task: asyncio.Task[Any] | None) -> Iterator[FrameType]:

@@ -12,11 +12,11 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...protocol import Address, format_route
+from ..protocol import Address, format_route
 
 if TYPE_CHECKING:
-    from .._node import Node
-    from .._worker import Worker
+    from ._node import Node
+    from ._worker import Worker
 
 __all__ = ["LETTERS", "LINKS", "NODE", "WORKERS", "node_report"]
 

@@ -18,7 +18,7 @@ from onward.actors import (
     ThreadWorker,
     Worker,
 )
-from onward.actors.instruments._diagnostics import AwaitDiagnostics
+from onward.actors.diagnostics._diagnostics import AwaitDiagnostics
 from onward.protocol import MAX_ROUTE_LENGTH, MailboxFull, Message, RequestTimeout, address
 from tests.support.transports import eventually
 from tests.support.virtual import Deadlock, run_virtual, virtual_time

@@ -7,7 +7,7 @@ from types import FrameType
 import pytest
 
 from onward.actors import Diagnostics, DiagnosticsOptions, Node
-from onward.actors.instruments._watchdog import LoopWatch, Watchdog
+from onward.actors.diagnostics._watchdog import LoopWatch, Watchdog
 from tests.support.virtual import virtual_time
 
 
@@ -105,6 +105,6 @@ def test_the_thread_ends_with_the_last_that_is_watched() -> None:
 
 def test_no_thread_where_the_loop_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     watchdog = Watchdog()
-    monkeypatch.setattr("onward.actors.instruments._diagnostics.WATCHDOG", watchdog)
+    monkeypatch.setattr("onward.actors.diagnostics._diagnostics.WATCHDOG", watchdog)
     Diagnostics(Node(), DiagnosticsOptions())
     assert watchdog.thread is None

@@ -20,10 +20,10 @@ from ..runtime._run_queue import Phase
 if TYPE_CHECKING:
     from ..runtime._run_queue import RunQueue
 
-__all__ = ["WATCHDOG", "LoopWatch", "Watchdog", "Watched"]
+__all__ = ["WATCHDOG", "LoopObserver", "LoopWatch", "Watchdog"]
 
 
-class Watched(Protocol):
+class LoopObserver(Protocol):
     """An observer of the event loop of a node."""
 
     @property
@@ -48,7 +48,7 @@ class LoopWatch:
     """
 
     def __init__(
-        self, watched: Watched, patience: float, clock: Callable[[], float] = time.monotonic
+        self, watched: LoopObserver, patience: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._watched = ref(watched)
         self._patience = patience

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from onward.actors import Watch
-from onward.actors.instruments._watched import Watched
+from onward.actors.instruments._composite import WatchedCoroutine
 
 
 class Noted(Watch):
@@ -43,7 +43,7 @@ async def test_each_step_is_inside_and_the_result_comes_out() -> None:
         assert noted.inside
         return "done"
 
-    task = asyncio.create_task(Watched(work(), noted))
+    task = asyncio.create_task(WatchedCoroutine(work(), noted))
     assert not noted.inside
     assert await task == "done"
     assert (noted.steps, noted.ends) == (2, [None])
@@ -56,9 +56,9 @@ async def test_it_can_be_awaited() -> None:
         await asyncio.sleep(0)
         return 7
 
-    assert await Watched(work(), noted) == 7
+    assert await WatchedCoroutine(work(), noted) == 7
     assert (noted.steps, noted.ends) == (2, [None])
-    watched = Watched(work(), noted)
+    watched = WatchedCoroutine(work(), noted)
     assert iter(watched) is watched
     assert asyncio.iscoroutine(watched.cr_await)
     watched.close()
@@ -72,7 +72,7 @@ async def test_an_error_comes_out() -> None:
         raise ValueError("on purpose")
 
     with pytest.raises(ValueError, match="on purpose"):
-        await asyncio.create_task(Watched(work(), noted))
+        await asyncio.create_task(WatchedCoroutine(work(), noted))
     (error,) = noted.ends
     assert isinstance(error, ValueError)
 
@@ -87,7 +87,7 @@ async def test_a_cancellation_may_be_overcome() -> None:
             await asyncio.sleep(0)
         return "all the same"
 
-    task = asyncio.create_task(Watched(work(), noted))
+    task = asyncio.create_task(WatchedCoroutine(work(), noted))
     await asyncio.sleep(0)
     task.cancel()
     assert await task == "all the same"
@@ -100,7 +100,7 @@ async def test_one_that_never_began_is_cancelled_without_a_warning() -> None:
     async def work() -> None:
         raise AssertionError("unexpected start")
 
-    task = asyncio.create_task(Watched(work(), noted))
+    task = asyncio.create_task(WatchedCoroutine(work(), noted))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

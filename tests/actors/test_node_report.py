@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.actors import Node, Worker
-from onward.actors.instruments._node_report import MAX_REPORT, MAX_TEXT, node_report
+from onward.actors._node_report import MAX_REPORT, MAX_TEXT, node_report
 from onward.protocol import Message, route
 from tests.support.workers import Echo
 
