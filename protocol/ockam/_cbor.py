@@ -27,7 +27,7 @@ MAX_SKIPPED_ITEMS: Final = 256
 """Most items of a message that are read only to be skipped: elements a later version of
 the wire may add behind those known. More make the message malformed."""
 
-# Major types, RFC 8949 section 3.1.
+# Major types (RFC 8949, section 3.1).
 _UNSIGNED, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = 0, 2, 3, 4, 5, 6, 7
 _FALSE: Final = 0xF4
 _TRUE: Final = 0xF5
@@ -142,6 +142,8 @@ class CborReader:
         try:
             return text.decode()
         except UnicodeDecodeError:
+            # RFC 8949, section 3.1: "A string containing an invalid UTF-8 sequence is well-formed
+            # but invalid."
             raise MalformedMessage("the tracing context is not UTF-8") from None
 
     def unsigned(self, what: str, limit: int) -> int:
@@ -191,6 +193,8 @@ class CborReader:
             raise too_long(f"{what} has {size} bytes, over the limit of {limit}")
         start, self.position = self.position, self.position + size
         if self.position > len(self._body):
+            # RFC 8949, section 3: "If the encoded sequence of bytes ends before the end of a data
+            # item, that item is not well-formed."
             raise MalformedMessage(f"{what} is cut short")
         return self._body[start : self.position]
 
@@ -225,7 +229,9 @@ class CborReader:
             if self.position > len(self._body):
                 raise MalformedMessage("a string is cut short")
         elif major in {_ARRAY, _MAP}:
-            # An odd number of items in an indefinite map is accepted: the map is only skipped.
+            # RFC 8949, section 3.2.2, of the stop code: if it "appears after a key in a map, in
+            # place of that key's value, the map is not well-formed." It is accepted here: the map
+            # is only skipped.
             return argument if major == _ARRAY or argument == -1 else 2 * argument
         elif major == _TAG:
             return 1
@@ -254,17 +260,27 @@ class CborReader:
         """Read a header: its major type and its argument, -1 for an indefinite length."""
         major, information = divmod(self._peek(), 32)
         self.position += 1
+        # RFC 8949, section 3: "The argument's value is the value of the additional information."
         if information < 24:
             return major, information
+        # RFC 8949, section 3: "If the major type is 0, 1, or 6, the encoded item is not
+        # well-formed. For major types 2 to 5, the item's length is indefinite".
         if information == _INDEFINITE and _BYTES <= major <= _MAP:
             return major, -1
+        # RFC 8949, section 3: "These values are reserved for future additions to the CBOR format.
+        # In the present version of CBOR, the encoded item is not well-formed."
         if information > 27:
             raise MalformedMessage("a header that RFC 8949 does not define")
+        # RFC 8949, section 3: "The argument's value is held in the following 1, 2, 4, or 8 bytes,
+        # respectively, in network byte order."
         width = 1 << (information - 24)
         start, self.position = self.position, self.position + width
         if self.position > len(self._body):
             raise MalformedMessage("the message is cut short")
         argument = int.from_bytes(self._body[start : self.position])
+        # RFC 8949, section 3.3: "An encoder MUST NOT issue two-byte sequences that start with 0xf8
+        # (major type 7, additional information 24) and continue with a byte less than 0x20 (32
+        # decimal). Such sequences are not well-formed."
         if major == _SIMPLE and width == 1 and argument < 32:
             raise MalformedMessage("a header that RFC 8949 does not define")
         return major, argument

@@ -22,7 +22,7 @@ from ._plain import MAX_KEY, check_plain, check_size
 
 __all__ = ["CBOR", "CborCodec"]
 
-# Major types, section 3.1.
+# Major types (RFC 8949, section 3.1).
 _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = 1, 2, 3, 4, 5, 6, 7
 _INDEFINITE: Final = -1
 _BREAK: Final = 0xFF
@@ -81,6 +81,9 @@ class CborCodec:
         """
         reader = _Reader(check_size(data, self.limits), self.limits)
         value = reader.item(self.limits.depth)
+        # RFC 8949, section 3: "depending on the application, the decoder may either treat the
+        # encoding as not well-formed or just identify the start of the remaining bytes to the
+        # application."
         if reader.position != len(data):
             raise PayloadError(f"{counted(len(data) - reader.position, 'byte')} behind the item")
         return value
@@ -130,11 +133,16 @@ class _Reader:
         if major == _BYTES:
             return self._string(_BYTES, argument)
         if major == _SIMPLE:
+            # RFC 8949, section 3.3: "Like the major types for integers, items of this major type do
+            # not carry content data; all the information is in the initial bytes."
             return self._simple(information)
         if major == _TAG:
+            # RFC 8949, section 3.4: "Understanding the semantics of tags is optional for a
+            # decoder".
             raise PayloadError("a tag; only plain data is taken")
         if argument == _INDEFINITE:
             raise PayloadError(_UNDEFINED)
+        # RFC 8949, section 3.1, of major type 1: "The value of the item is -1 minus the argument."
         return -1 - argument if major == _NEGATIVE else argument
 
     def _simple(self, information: int) -> Any:
@@ -153,12 +161,15 @@ class _Reader:
         head = data[position]
         position += 1
         information = head & 31
+        # RFC 8949, section 3: "The argument's value is the value of the additional information."
         if information < 24:
             self.position = position
             return head >> 5, information, information
         if information == 31:
             self.position = position
             return head >> 5, information, _INDEFINITE
+        # RFC 8949, section 3: "These values are reserved for future additions to the CBOR format.
+        # In the present version of CBOR, the encoded item is not well-formed."
         if information > 27:
             raise PayloadError(_UNDEFINED)
         self.position = position + (1 << (information - 24))
@@ -176,7 +187,8 @@ class _Reader:
 
     def _text(self, size: int) -> str:
         if size == _INDEFINITE:
-            # Each chunk is a text by itself (section 3.2.3).
+            # RFC 8949, section 3.2.3: "a new chunk of a text string can only be started at a code
+            # point boundary." So each chunk is a text by itself.
             return "".join(map(self._decoded, self._chunks(_TEXT)))
         return self._decoded(self._string(_TEXT, size))
 
@@ -185,6 +197,8 @@ class _Reader:
         try:
             return text.decode()
         except UnicodeDecodeError:
+            # RFC 8949, section 3.1: "A string containing an invalid UTF-8 sequence is well-formed
+            # but invalid."
             raise PayloadError("a text that is not UTF-8") from None
 
     def _chunks(self, expected: int) -> list[bytes]:
@@ -192,6 +206,10 @@ class _Reader:
         while not self._at_break():
             major, _, size = self._head()
             if major != expected or size == _INDEFINITE:
+                # RFC 8949, section 3.2.3: "If any item between the indefinite-length string
+                # indicator (0b010_11111 or 0b011_11111) and the "break" stop code is not a
+                # definite-length string item of the same major type, the string is not
+                # well-formed."
                 raise PayloadError("a chunk of a string that is none")
             # A chunk of no bytes is an object too.
             self._left -= 1
@@ -219,6 +237,8 @@ class _Reader:
                 raise PayloadError(_BAD_KEY)
             made[key] = self.item(depth)
             number += 1
+            # RFC 8949, section 3.1: "A map that has duplicate keys may be well-formed, but it is
+            # not valid, and thus it causes indeterminate decoding".
             if len(made) != number:
                 raise PayloadError(f"the key {key!r} twice"[:80])
         return made
@@ -235,6 +255,8 @@ class _Reader:
             raise PayloadError("cut short")
 
     def _at_break(self) -> bool:
+        # RFC 8949, section 3.2.1: "It is not itself a data item: it is just a syntactic feature to
+        # close an indefinite-length item."
         if self._data[self.position : self.position + 1] != _BREAK_BYTE:
             return False
         self.position += 1

@@ -39,6 +39,8 @@ class FrameSocket(WebSocketStream):
         limits = connection.core.limits
         # The first message to a server is a SETUP, from an unknown peer.
         first = limits.max_frame if client else limits.max_setup
+        # Max Frame Size: "RSocket Frames (Header + Payload) MUST be limited to 16,777,215 bytes,
+        # regardless of whether the utilized transport protocol requires the Frame Length field."
         reader = FrameReader(masked=not client, limit=limits.max_frame, first_limit=first)
         super().__init__(transport, connection, reader, client=client)
         self._connection = connection
@@ -107,6 +109,8 @@ class FrameSocket(WebSocketStream):
         add = parts.append
         at = 0
         while at < size:
+            # Framing Protocol Usage: "The frame length field MUST be omitted if the transport
+            # protocol preserves message boundaries e.g. provides compatible framing."
             length = data[at] << 16 | data[at + 1] << 8 | data[at + 2]
             at += 3
             if self._client:

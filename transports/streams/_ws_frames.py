@@ -34,6 +34,8 @@ _WHOLE_BINARY: Final = _FIN | Opcode.BINARY
 
 LARGEST_CONTROL: Final = 2 + _MASK_SIZE + _MOST_OF_CONTROL
 """Bytes of the longest control frame."""
+# RFC 6455, section 5.2: "If 127, the following 8 bytes interpreted as a 64-bit unsigned integer
+# (the most significant bit MUST be 0) are the payload length."
 _LONGEST: Final = (1 << 63) - 1
 """Section 5.2: "the most significant bit MUST be 0"."""
 
@@ -210,10 +212,12 @@ class FrameReader:
     def _long(self, data: bytes, at: int, length: int) -> tuple[int, int]:
         """Return the start and length of the content of a frame with an extended length."""
         if length == _LENGTH_16:
+            # RFC 6455, section 5.2: "If 126, the following 2 bytes interpreted as a 16-bit unsigned
+            # integer are the payload length."
             start = at + self._shortest + 2
             return start, _unpack_16(data, at + 2)[0] if start <= len(data) else 0
         if length == _LENGTH_64:
-            # With an incomplete header the frame is longer than the data in any case.
+            # While the header is incomplete, the frame is longer than the data in any case.
             start = at + self._shortest + 8
             return start, _unpack_64(data, at + 2)[0] if start <= len(data) else 0
         self._fail_mask()
@@ -232,17 +236,29 @@ class FrameReader:
             return False
         kind = head & _OPCODE
         if kind == Opcode.TEXT:
+            # RFC 6455, section 7.4.1: "1003 indicates that an endpoint is terminating the
+            # connection because it has received a type of data it cannot accept".
             self._fail(CloseCode.UNSUPPORTED_DATA, "messages have to be binary")
         elif head & _RESERVED or kind not in _KINDS:
+            # RFC 6455, section 5.2, of the reserved bits: "MUST be 0 unless an extension is
+            # negotiated that defines meanings for non-zero values." Of opcodes: "If an unknown
+            # opcode is received, the receiving endpoint MUST _Fail the WebSocket Connection_."
             self._fail(CloseCode.PROTOCOL_ERROR, "reserved bits or an unknown opcode")
         elif kind & _CONTROL:
+            # RFC 6455, section 5.5: "All control frames MUST have a payload length of 125 bytes or
+            # less and MUST NOT be fragmented."
             if length > _MOST_OF_CONTROL or not head & _FIN:
                 self._fail(CloseCode.PROTOCOL_ERROR, "a control frame that is long or in parts")
         elif (kind == Opcode.CONT) is (self._message is None):
+            # RFC 6455, section 5.4: "The fragments of one message MUST NOT be interleaved between
+            # the fragments of another message unless an extension has been negotiated that can
+            # interpret the interleaving."
             text = "a part of no message" if kind == Opcode.CONT else "a message inside another"
             self._fail(CloseCode.PROTOCOL_ERROR, text)
         elif length + len(self._message or b"") > self._limit:
             text = f"a message has more than {self._limit} bytes"
+            # RFC 6455, section 7.4.1: "1009 indicates that an endpoint is terminating the
+            # connection because it has received a message that is too big for it to process."
             self._fail(CloseCode.MESSAGE_TOO_BIG, text)
         return self.error is None
 
@@ -250,13 +266,19 @@ class FrameReader:
         """Handle a frame that is not a whole message."""
         kind = head & _OPCODE
         if kind == Opcode.PING:
-            # Section 5.5.3: of several Pings, only the last need be answered.
+            # RFC 6455, section 5.5.3: "If an endpoint receives a Ping frame and has not yet sent
+            # Pong frame(s) in response to previous Ping frame(s), the endpoint MAY elect to send a
+            # Pong frame for only the most recently processed Ping frame."
             self.ping = content
         elif kind == Opcode.CLOSE:
             self._on_close(content)
         elif kind == Opcode.PONG:
             pass
         elif self._whole:
+            # RFC 6455, section 5.4: "A fragmented message consists of a single frame with the FIN
+            # bit clear and an opcode other than 0, followed by zero or more frames with the FIN bit
+            # clear and the opcode set to 0, and terminated by a single frame with the FIN bit set
+            # and an opcode of 0."
             message = self._message = bytearray() if self._message is None else self._message
             message += content
             if head & _FIN:
@@ -299,11 +321,15 @@ class FrameReader:
             self._fail(CloseCode.PROTOCOL_ERROR, "a Close inside a message")
             return
         try:
+            # RFC 6455, section 5.5.1: "If there is a body, the first two bytes of the body MUST be
+            # a 2-byte unsigned integer (in network byte order) representing a status code".
             self.closed = int(Close.parse(content).code)
         except (ProtocolError, UnicodeDecodeError):
             self._fail(CloseCode.PROTOCOL_ERROR, "a Close with no proper code")
 
     def _fail_mask(self) -> None:
+        # RFC 6455, section 5.1: "The server MUST close the connection upon receiving a frame that
+        # is not masked." and "A client MUST close a connection if it detects a masked frame."
         who = "a client has to" if self._bit else "a server must not"
         self._fail(CloseCode.PROTOCOL_ERROR, f"{who} mask its frames")
 
@@ -333,6 +359,7 @@ def frame(opcode: Opcode, content: bytes, mask: bytes = b"") -> bytes:
         mask: Four unpredictable bytes, for a client; empty for a server.
     """
     size = len(content)
+    # RFC 6455, section 5.2: "the minimal number of bytes MUST be used to encode the length".
     head, bit = _FIN | opcode, _MASKED if mask else 0
     if size < _LENGTH_16:
         header = bytes((head, bit | size))
@@ -357,7 +384,10 @@ def header_of(size: int) -> bytes:
 def close_frame(code: int, text: str = "", mask: bytes = b"") -> bytes:
     """Return a Close frame; a text that is too long is cut, and without a code it is empty."""
     if code == CloseCode.NO_STATUS_RCVD:
+        # RFC 6455, section 7.4.1: "1005 is a reserved value and MUST NOT be set as a status code in
+        # a Close control frame by an endpoint."
         return frame(Opcode.CLOSE, b"", mask)
-    # Section 5.5.1: the reason is UTF-8, so no character is cut in two.
+    # RFC 6455, section 5.5.1: "Following the 2-byte integer, the body MAY contain UTF-8-encoded
+    # data". So no character is cut in two.
     reason = text.encode()[: _MOST_OF_CONTROL - 2].decode(errors="ignore")
     return frame(Opcode.CLOSE, code.to_bytes(2) + reason.encode(), mask)

@@ -124,15 +124,25 @@ class Handshake(asyncio.Protocol):
         request = cast(Request, events[0])
         path = request.path.partition("?")[0]
         if self._path and path != self._path:
+            # RFC 6455, section 4.2.2: "If the requested service is not available, the server MUST
+            # send an appropriate HTTP error code (such as 404 Not Found) and abort the WebSocket
+            # handshake."
             self.detail = f"a client asks for {path} and not for {self._path}"
             self._refuse("path", wire, 404, "there is nothing at this path\n")
             return
         if not self._may_come(request.headers):
+            # RFC 6455, section 4.2.2: "If the server does not wish to accept this connection, it
+            # MUST return an appropriate HTTP error code (e.g., 403 Forbidden) and abort the
+            # WebSocket handshake described in this section."
             self.detail = _refused_origin(request.headers)
             self._refuse("origin", wire, 403, "pages of this origin may not connect\n")
             return
         response = wire.accept(request)
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            # RFC 6455, section 4.2.1: "If the server, while reading the handshake, finds that the
+            # client did not send a handshake that matches the description below", then "the server
+            # MUST stop processing the client's handshake and return an HTTP response with an
+            # appropriate error code (such as 400 Bad Request)."
             self._respond("not a WebSocket", wire, response)
             return
         opener = self._admit()
@@ -150,6 +160,9 @@ class Handshake(asyncio.Protocol):
         ours = self._subprotocol
 
         def select(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+            # RFC 6455, section 4.2.2: "Either a single value representing the subprotocol the
+            # server is ready to use or null." The value "MUST be derived from the client's
+            # handshake".
             return ours if ours in offered else None
 
         return ServerProtocol(select_subprotocol=select, max_size=None, logger=_logger)
@@ -162,6 +175,8 @@ class Handshake(asyncio.Protocol):
         So an IP address is accepted, and a name only if it is one of the listener's own: a rebound
         page has another name.
         """
+        # RFC 6455, section 10.2: "Servers that are not intended to process input from any web page
+        # but only for certain sites SHOULD verify the |Origin| field is an origin they expect."
         allowed = self._web.origins
         if "*" in allowed:
             return True

@@ -70,18 +70,25 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         """Answer the last Ping, unless the peer does not read (RFC 6455 section 5.5.3)."""
         ping = self._reader.ping
         if ping is not None and not self._paused and not self._closing:
+            # RFC 6455, section 5.5.2: "Upon receipt of a Ping frame, an endpoint MUST send a Pong
+            # frame in response, unless it already received a Close frame."
             self._reader.ping = None
             self._transport.write(frame(Opcode.PONG, ping, self._mask()))
 
     def _answer_close(self) -> None:
         if not self._closing:
             self._inner.eof_received()
+            # RFC 6455, section 5.5.1: "If an endpoint receives a Close frame and did not previously
+            # send a Close frame, the endpoint MUST send a Close frame in response."
             self._say_close(*self._last_word())
         self._transport.close()
 
     def _fail(self, code: CloseCode, text: str) -> None:
         """Send Close, close the socket, and tell the inner protocol why."""
         self._say_close(code, text)
+        # RFC 6455, section 7.1.7: "An endpoint MUST NOT continue to attempt to process data
+        # (including a responding Close frame) from the remote endpoint after being instructed to
+        # _Fail the WebSocket Connection_."
         self._broken(text)
         self._transport.close()
 
@@ -116,6 +123,8 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes as one message."""
         if not self._closing:
+            # RFC 6455, section 5.5.1: "The application MUST NOT send any more data frames after
+            # sending a Close frame."
             self._transport.write(frame(Opcode.BINARY, cast(bytes, data), self._mask()))
 
     def close(self) -> None:
@@ -125,6 +134,8 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         """
         if self.is_closing():
             return
+        # RFC 6455, section 5.5.1: "After both sending and receiving a Close message, an endpoint
+        # considers the WebSocket connection closed and MUST close the underlying TCP connection."
         self._reader.discard()
         self._say_close(*self._last_word())
         if self._reader.closed is not None:
@@ -139,7 +150,7 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         if reader.error is not None:
             return reader.error
         if reader.closed is not None:
-            # Section 5.5.1: "the endpoint typically echos the status code it received".
+            # RFC 6455, section 5.5.1: "the endpoint typically echos the status code it received".
             return reader.closed, ""
         return CloseCode.NORMAL_CLOSURE, ""
 
@@ -149,6 +160,8 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
             self._transport.write(close_frame(code, text, self._mask()))
 
     def _mask(self) -> bytes:
+        # RFC 6455, section 5.3: "The masking key needs to be unpredictable; thus, the masking key
+        # MUST be derived from a strong source of entropy".
         return os.urandom(4) if self._client else b""
 
     def abort(self) -> None:
