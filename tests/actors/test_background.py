@@ -27,6 +27,8 @@ from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop
 from tests.support.workers import Echo, Failing, Recorder
 
+pytestmark = pytest.mark.real_time
+
 
 @on_each_loop
 def test_a_node_for_synchronous_code(loop_factory: LoopFactory) -> None:

@@ -24,7 +24,6 @@ from onward.actors import (
 )
 from onward.protocol import AddressInUse, RequestTimeout, route
 from onward.protocol.payloads import JSON
-from tests.support.virtual import virtual_time
 from tests.support.workers import Forwarder
 
 
@@ -134,60 +133,50 @@ MISFITS = [
 
 
 @pytest.mark.parametrize(("before", "after"), FITTING)
-@virtual_time
-async def test_types_that_fit(before: type[Worker], after: type[Worker]) -> None:
-    async with Node() as node:
-        assert await start_chain(node, {"a": before, "b": after}) == route("a => b")
+async def test_types_that_fit(before: type[Worker], after: type[Worker], node: Node) -> None:
+    assert await start_chain(node, {"a": before, "b": after}) == route("a => b")
 
 
 @pytest.mark.parametrize(("before", "after", "words"), MISFITS)
-@virtual_time
-async def test_types_that_do_not_fit(before: type[Worker], after: type[Worker], words: str) -> None:
-    async with Node() as node:
-        with pytest.raises(ChainMismatch, match=words):
-            await start_chain(node, {"first": anything, "a": before, "b": after})
-        assert node.statistics().worker_count == 0
+async def test_types_that_do_not_fit(
+    before: type[Worker], after: type[Worker], words: str, node: Node
+) -> None:
+    with pytest.raises(ChainMismatch, match=words):
+        await start_chain(node, {"first": anything, "a": before, "b": after})
+    assert node.statistics().worker_count == 0
 
 
-@virtual_time
-async def test_a_chain_answers_the_requester() -> None:
-    async with Node() as node:
-        through = await start_chain(
-            node, {"parse": parse, "add": Adding, "more": partial(Adding, "?"), "pay": pay}
-        )
-        assert await call(node, through, "tea", Paid) == Paid("tea!?")
+async def test_a_chain_answers_the_requester(node: Node) -> None:
+    through = await start_chain(
+        node, {"parse": parse, "add": Adding, "more": partial(Adding, "?"), "pay": pay}
+    )
+    assert await call(node, through, "tea", Paid) == Paid("tea!?")
 
 
-@virtual_time
-async def test_a_filter_tells_the_requester_that_the_chain_has_ended() -> None:
-    async with Node() as node:
-        way = await start_chain(node, {"maybe": maybe, "anything": anything})
-        assert await call(node, way, "tea", dict) == {"item": "tea"}
-        with pytest.raises(GivenUp, match=r"0#maybe \(the worker passed no value on\)"):
-            await call(node, way, "", dict)
-        node.send(way, encode_value(""))
-        with pytest.raises(RequestTimeout):  # the last of a route may answer later
-            await call(node, "maybe", "", dict)
-        assert node.dead_letters.total == 0
+async def test_a_filter_tells_the_requester_that_the_chain_has_ended(node: Node) -> None:
+    way = await start_chain(node, {"maybe": maybe, "anything": anything})
+    assert await call(node, way, "tea", dict) == {"item": "tea"}
+    with pytest.raises(GivenUp, match=r"0#maybe \(the worker passed no value on\)"):
+        await call(node, way, "", dict)
+    node.send(way, encode_value(""))
+    with pytest.raises(RequestTimeout):  # the last of a route may answer later
+        await call(node, "maybe", "", dict)
+    assert node.dead_letters.total == 0
 
 
-@virtual_time
-async def test_a_chain_that_cannot_start_leaves_no_worker() -> None:
-    async with Node() as node:
-        await node.start(Forwarder, address="pay")
-        with pytest.raises(AddressInUse):
-            await start_chain(node, {"parse": parse, "add": Adding, "pay": pay})
-        assert node.statistics().worker_count == 1
-        with pytest.raises(ValueError, match="a chain needs a worker"):
-            await start_chain(node, {})
+async def test_a_chain_that_cannot_start_leaves_no_worker(node: Node) -> None:
+    await node.start(Forwarder, address="pay")
+    with pytest.raises(AddressInUse):
+        await start_chain(node, {"parse": parse, "add": Adding, "pay": pay})
+    assert node.statistics().worker_count == 1
+    with pytest.raises(ValueError, match="a chain needs a worker"):
+        await start_chain(node, {})
 
 
 class Nameless(TypedWorker):
     """A worker without a handler."""
 
 
-@virtual_time
-async def test_a_stage_without_a_handler() -> None:
-    async with Node() as node:
-        with pytest.raises(BadHandler, match=r"Nameless\.handle: is not defined"):
-            await start_chain(node, {"parse": parse, "nameless": Nameless})
+async def test_a_stage_without_a_handler(node: Node) -> None:
+    with pytest.raises(BadHandler, match=r"Nameless\.handle: is not defined"):
+        await start_chain(node, {"parse": parse, "nameless": Nameless})

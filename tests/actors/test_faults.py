@@ -33,7 +33,6 @@ from onward.actors.runtime._cell import Cell
 from onward.protocol import Context, Message, OnwardError, PayloadNotBytes, WorkerStopped, address
 from tests.support.compiled import interpreted
 from tests.support.planted import Planted, PlantedError, plant
-from tests.support.virtual import virtual_time
 from tests.support.workers import Gate
 
 pytestmark = interpreted
@@ -111,7 +110,6 @@ TURN: list[Step] = [
 
 
 @pytest.mark.parametrize(("owner", "name"), TURN, ids=names)
-@virtual_time
 async def test_a_fault_in_a_step_of_a_turn_costs_one_message(
     owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +153,6 @@ class Slow(Worker):
     ],
     ids=names,
 )
-@virtual_time
 async def test_a_fault_costs_one_message_while_senders_wait_for_room(
     owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +219,6 @@ UNCOUNTED = {"refuse", "lose", "dead_letter", "mishandled", "add"}
 
 
 @pytest.mark.parametrize(("owner", "name"), FLUSH, ids=names)
-@virtual_time
 async def test_a_fault_in_a_step_of_an_end_costs_one_message(
     owner: Any, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -268,37 +264,33 @@ async def test_a_fault_in_a_step_of_an_end_costs_one_message(
     [(room_elsewhere, "wait_no_more"), (Cell, "flush"), (Cell, "serve_lines")],
     ids=names,
 )
-@virtual_time
 async def test_a_fault_as_a_worker_closes_keeps_nobody_waiting(
-    owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
+    owner: Any, name: str, monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
     class Starting(Worker):
         async def on_start(self) -> None:
             await asyncio.Event().wait()
 
-    async with Node() as node:
-        started = asyncio.ensure_future(node.start(Starting, address="w"))
-        await asyncio.sleep(1)
-        node.send("w", b"waits")
-        cell = node.parts.table.cell(address("w"))
-        fault = plant(monkeypatch, owner, name)
-        fault.arm()
-        lifecycle.close(cell)
-        assert fault.fired
-        with pytest.raises(WorkerStopped):
-            await asyncio.wait_for(started, 1)
-        assert node.dead_letters.total == (0 if name == "flush" else 1)
+    started = asyncio.ensure_future(node.start(Starting, address="w"))
+    await asyncio.sleep(1)
+    node.send("w", b"waits")
+    cell = node.parts.table.cell(address("w"))
+    fault = plant(monkeypatch, owner, name)
+    fault.arm()
+    lifecycle.close(cell)
+    assert fault.fired
+    with pytest.raises(WorkerStopped):
+        await asyncio.wait_for(started, 1)
+    assert node.dead_letters.total == (0 if name == "flush" else 1)
 
 
-@virtual_time
-async def test_a_dead_letter_of_anything_is_kept() -> None:
+async def test_a_dead_letter_of_anything_is_kept(node: Node) -> None:
     wrong: Any = {"a": "dict"}
     message: Any = Message((), (), wrong)
-    async with Node() as node:
-        node.dead_letter(message, "odd")
-        node.dead_letter(Message((), 5, b"x"), "odd")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        node.lose(Message((), 5, b"x"), PayloadNotBytes("str"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        assert node.dead_letters.by_reason == {"odd": 2, "payload not bytes": 1}
-        first = node.dead_letters.recent[0]
-        assert (first.message.payload, first.size) == (b"", 0)
-        assert "dict in place of bytes" in str(message)
+    node.dead_letter(message, "odd")
+    node.dead_letter(Message((), 5, b"x"), "odd")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    node.lose(Message((), 5, b"x"), PayloadNotBytes("str"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert node.dead_letters.by_reason == {"odd": 2, "payload not bytes": 1}
+    first = node.dead_letters.recent[0]
+    assert (first.message.payload, first.size) == (b"", 0)
+    assert "dict in place of bytes" in str(message)

@@ -20,7 +20,6 @@ from onward.actors import (
 )
 from onward.actors.diagnostics._diagnostics import Diagnostics
 from onward.protocol import Message, WorkerFailed
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo
 
 
@@ -90,7 +89,6 @@ def returning_later(result: Any) -> type[Worker]:
         (yields_later(None), "it yields"),
     ],
 )
-@virtual_time
 async def test_a_handler_that_returns_something_fails_and_the_requester_is_told_at_once(
     kind: Callable[[Any], type[Worker]], result: Any, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,26 +109,26 @@ async def test_a_handler_that_returns_something_fails_and_the_requester_is_told_
     assert told in caplog.text
 
 
-async def test_a_handler_on_a_thread_that_returns_something() -> None:
+@pytest.mark.real_time
+async def test_a_handler_on_a_thread_that_returns_something(node: Node) -> None:
     class Returns(ThreadWorker):
         def handle_message(self, message: Message) -> Any:
             return message.payload
 
-    async with Node() as node:
-        node.spawn(Returns, address="worker")
-        with pytest.raises(WorkerFailed):
-            await node.request("worker", b"hi")
+    node.spawn(Returns, address="worker")
+    with pytest.raises(WorkerFailed):
+        await node.request("worker", b"hi")
 
 
-@virtual_time
-async def test_a_handler_that_returns_something_is_restarted_if_that_is_its_policy() -> None:
-    async with Node() as node:
-        policy = Supervision(OnFailure.RESTART)
-        node.spawn(returning(b"answer"), address="worker", supervision=policy)
-        with pytest.raises(WorkerFailed):
-            await node.request("worker", b"hi")
-        assert (await node.request("worker", b"well")).payload == b"well"
-        assert node.statistics().restarts == 1
+async def test_a_handler_that_returns_something_is_restarted_if_that_is_its_policy(
+    node: Node,
+) -> None:
+    policy = Supervision(OnFailure.RESTART)
+    node.spawn(returning(b"answer"), address="worker", supervision=policy)
+    with pytest.raises(WorkerFailed):
+        await node.request("worker", b"hi")
+    assert (await node.request("worker", b"well")).payload == b"well"
+    assert node.statistics().restarts == 1
 
 
 class Deferring(Worker):
@@ -161,7 +159,6 @@ class Deferring(Worker):
         return future
 
 
-@virtual_time
 async def test_whatever_can_be_awaited_is_awaited() -> None:
     async with Node() as node:
         worker = Deferring()
@@ -175,7 +172,6 @@ async def test_whatever_can_be_awaited_is_awaited() -> None:
     assert worker.events == ["start", "1", "2", "stop"]
 
 
-@virtual_time
 async def test_a_timer_whose_action_yields_fails(caplog: pytest.LogCaptureFixture) -> None:
     class Timed(Worker):
         def on_start(self) -> None:
@@ -196,7 +192,6 @@ async def test_a_timer_whose_action_yields_fails(caplog: pytest.LogCaptureFixtur
     assert "a timer of Timed: it yields" in caplog.text
 
 
-@virtual_time
 async def test_an_answer_in_the_middle_of_a_route_is_counted_and_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -216,8 +211,9 @@ async def test_an_answer_in_the_middle_of_a_route_is_counted_and_told(
     assert lines == [f"{told} dropped: 0#further => 1#127.0.0.1:4000"]
 
 
-async def test_an_answer_in_the_middle_of_a_route_is_counted_without_diagnostics() -> None:
-    async with Node() as node:
-        node.spawn(Echo, address="echo")
-        await node.request("echo => further", b"hi")
-        assert node.statistics().routes_cut == 1
+async def test_an_answer_in_the_middle_of_a_route_is_counted_without_diagnostics(
+    node: Node,
+) -> None:
+    node.spawn(Echo, address="echo")
+    await node.request("echo => further", b"hi")
+    assert node.statistics().routes_cut == 1

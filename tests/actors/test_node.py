@@ -9,7 +9,6 @@ from onward.actors import Listener, Node, UnknownScheme, Worker, WouldDeadlock
 from onward.protocol import Address, Message, NodeStopped, UnknownAddressType
 from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop, run_on
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Recorder
 
 
@@ -85,7 +84,6 @@ def test_a_conversation(loop_factory: LoopFactory) -> None:
     run_on(loop_factory, main())
 
 
-@virtual_time
 async def test_stop_is_idempotent() -> None:
     node = Node()
     await node.stop()
@@ -97,7 +95,6 @@ async def test_stop_is_idempotent() -> None:
         await other.stop()
 
 
-@virtual_time
 async def test_a_second_stop_waits_for_the_first() -> None:
     class Slow(Worker):
         async def on_stop(self) -> None:
@@ -115,7 +112,6 @@ async def test_a_second_stop_waits_for_the_first() -> None:
     await first
 
 
-@virtual_time
 async def test_messages_can_still_be_sent_while_the_node_stops() -> None:
     class Leaving(Worker):
         async def on_stop(self) -> None:
@@ -128,8 +124,7 @@ async def test_messages_can_still_be_sent_while_the_node_stops() -> None:
     assert leaving.answer.payload == b"bye"
 
 
-@virtual_time
-async def test_a_handler_cannot_wait_for_its_own_end() -> None:
+async def test_a_handler_cannot_wait_for_its_own_end(node: Node) -> None:
     errors: list[BaseException] = []
 
     class Suicidal(Worker):
@@ -140,15 +135,13 @@ async def test_a_handler_cannot_wait_for_its_own_end() -> None:
                 except WouldDeadlock as error:
                     errors.append(error)
 
-    async with Node() as node:
-        node.spawn(Suicidal, address="w")
-        node.send("w", b"")
-        await asyncio.sleep(1)
-        assert len(errors) == 2
-        assert node.has("w")
+    node.spawn(Suicidal, address="w")
+    node.send("w", b"")
+    await asyncio.sleep(1)
+    assert len(errors) == 2
+    assert node.has("w")
 
 
-@virtual_time
 async def test_transports_are_made_once_and_stopped() -> None:
     async with Node() as node:
         node.add_transport(FakeTransport)
@@ -167,47 +160,38 @@ async def test_transports_are_made_once_and_stopped() -> None:
         await node.listen("fake://here")
 
 
-@virtual_time
-async def test_the_type_of_an_address_loads_its_transport() -> None:
-    async with Node() as node:
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="w")
-        node.add_transport(NoType)
-        node.add_transport(FakeTransport)
-        node.send("201#w", b"1")
-        node.send("201#w", b"2")
-        await asyncio.sleep(0.1)
-        assert recorder.payloads == [b"1", b"2"]
-        assert FakeTransport.calls == [("made",)]
-        with pytest.raises(UnknownAddressType):
-            node.send("202#w", b"")
-        await node.listen("no-type://x")
+async def test_the_type_of_an_address_loads_its_transport(node: Node) -> None:
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="w")
+    node.add_transport(NoType)
+    node.add_transport(FakeTransport)
+    node.send("201#w", b"1")
+    node.send("201#w", b"2")
+    await asyncio.sleep(0.1)
+    assert recorder.payloads == [b"1", b"2"]
+    assert FakeTransport.calls == [("made",)]
+    with pytest.raises(UnknownAddressType):
+        node.send("202#w", b"")
+    await node.listen("no-type://x")
 
 
-@virtual_time
-async def test_one_address_to_expose_is_not_taken_for_its_letters() -> None:
-    async with Node() as node:
-        node.add_transport(FakeTransport)
-        ones: tuple[Any, ...] = ("echo", b"echo", Address(0, b"echo"))
-        for one in ones:
-            with pytest.raises(TypeError, match="several addresses: expose="):
-                await node.listen("fake://here", expose=one)
-            with pytest.raises(TypeError, match="several addresses: expose="):
-                await node.connect("fake://there", expose=one)
+async def test_one_address_to_expose_is_not_taken_for_its_letters(node: Node) -> None:
+    node.add_transport(FakeTransport)
+    ones: tuple[Any, ...] = ("echo", b"echo", Address(0, b"echo"))
+    for one in ones:
+        with pytest.raises(TypeError, match="several addresses: expose="):
+            await node.listen("fake://here", expose=one)
+        with pytest.raises(TypeError, match="several addresses: expose="):
+            await node.connect("fake://there", expose=one)
 
 
-@virtual_time
-async def test_an_unknown_scheme() -> None:
-    async with Node() as node:
-        node.add_transport(FakeTransport)
-        with pytest.raises(UnknownScheme, match=r"no transport for 'x://y'.*fake.*tcp"):
-            await node.listen("x://y")
+async def test_an_unknown_scheme(node: Node) -> None:
+    node.add_transport(FakeTransport)
+    with pytest.raises(UnknownScheme, match=r"no transport for 'x://y'.*fake.*tcp"):
+        await node.listen("x://y")
 
 
-@virtual_time
-async def test_transports_that_do_not_stop_are_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_transports_that_do_not_stop_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with Node() as node:
         for kind in (FakeTransport, BrokenStop, HangingStop):
             node.add_transport(kind)

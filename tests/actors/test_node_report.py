@@ -42,18 +42,18 @@ async def test_workers_come_with_the_most_waiting_first() -> None:
         assert (second["address"], second["waiting"]) == ("0#idle", 0)
 
 
-async def test_a_long_report_is_cut_and_says_how_many_there_are() -> None:
-    async with Node() as node:
-        for _ in range(400):
-            node.spawn(Echo)
-        answer = node_report(node, "workers")
-        assert answer is not None
-        assert MAX_REPORT - 1024 < len(answer) < MAX_REPORT + 1024
-        found = json.loads(answer)
-        assert found["total"] == 400
-        assert 100 < len(found["rows"]) < 400
+async def test_a_long_report_is_cut_and_says_how_many_there_are(node: Node) -> None:
+    for _ in range(400):
+        node.spawn(Echo)
+    answer = node_report(node, "workers")
+    assert answer is not None
+    assert MAX_REPORT - 1024 < len(answer) < MAX_REPORT + 1024
+    found = json.loads(answer)
+    assert found["total"] == 400
+    assert 100 < len(found["rows"]) < 400
 
 
+@pytest.mark.real_time
 async def test_links_are_workers_with_a_peer_or_a_uri(caplog: pytest.LogCaptureFixture) -> None:
     async with Node("far") as far, Node("near") as near:
         far.spawn(Echo, address="echo")
@@ -94,6 +94,5 @@ async def test_the_figures_of_the_node() -> None:
         assert (row["worker_count"], row["handled"], row["dead_letter_reasons"]) == (1, 1, {})
 
 
-async def test_another_question_has_no_report() -> None:
-    async with Node() as node:
-        assert node_report(node, "secrets") is None
+async def test_another_question_has_no_report(node: Node) -> None:
+    assert node_report(node, "secrets") is None

@@ -18,7 +18,6 @@ from onward.protocol import (
     route,
 )
 from tests.support.compiled import COMPILED
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Gate, Recorder
 
 WRONG: Any = ["text", {"a": 1}, bytearray(b"x"), memoryview(b"x"), 5, None, [b"x"]]
@@ -55,55 +54,51 @@ def passed_on_with(worker: Worker, message: Message, payload: Any) -> list[Calla
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
-@virtual_time
-async def test_each_way_to_send_refuses_a_payload_that_is_not_bytes(wrong: Any) -> None:
-    async with Node() as node:
-        recorder, holder = Recorder(), Holder()
-        node.spawn(lambda: recorder, address="recorder")
-        node.spawn(lambda: holder, address="holder")
-        here, there = route("holder => recorder"), route("recorder")
-        in_hand = Message(here, (), wrong)
-        ways: list[Callable[[], Any]] = [
-            lambda: node.send("recorder", wrong),
-            lambda: node.route(Message(there, (), wrong)),
-            lambda: holder.send("recorder", wrong),
-            lambda: holder.forward(in_hand),
-            lambda: holder.step(in_hand),
-            lambda: holder.redirect(in_hand, "recorder"),
-            *passed_on_with(holder, Message(here, (), b""), wrong),
-            lambda: holder.route(Message(there, (), wrong)),
-            lambda: holder.reply(Message(here, there, b""), wrong),
-        ]
-        for way in ways:
-            with pytest.raises(REFUSED, match=not_bytes(wrong)):
-                way()
-        awaited: list[Callable[[], Any]] = [
-            lambda: node.send_wait("recorder", wrong),
-            lambda: node.route_wait(Message(there, (), wrong)),
-            lambda: node.request("recorder", wrong),
-            lambda: holder.send_wait("recorder", wrong),
-            lambda: holder.request("recorder", wrong),
-        ]
-        for way in awaited:
-            with pytest.raises(TypeError, match=not_bytes(wrong)):
-                await way()
-        assert not recorder.messages
-        assert not node.dead_letters.total
-        assert not node.statistics().requests
-        node.send("recorder", b"right")
-        await node.stop()
-        assert not node.statistics().failed
+async def test_each_way_to_send_refuses_a_payload_that_is_not_bytes(wrong: Any, node: Node) -> None:
+    recorder, holder = Recorder(), Holder()
+    node.spawn(lambda: recorder, address="recorder")
+    node.spawn(lambda: holder, address="holder")
+    here, there = route("holder => recorder"), route("recorder")
+    in_hand = Message(here, (), wrong)
+    ways: list[Callable[[], Any]] = [
+        lambda: node.send("recorder", wrong),
+        lambda: node.route(Message(there, (), wrong)),
+        lambda: holder.send("recorder", wrong),
+        lambda: holder.forward(in_hand),
+        lambda: holder.step(in_hand),
+        lambda: holder.redirect(in_hand, "recorder"),
+        *passed_on_with(holder, Message(here, (), b""), wrong),
+        lambda: holder.route(Message(there, (), wrong)),
+        lambda: holder.reply(Message(here, there, b""), wrong),
+    ]
+    for way in ways:
+        with pytest.raises(REFUSED, match=not_bytes(wrong)):
+            way()
+    awaited: list[Callable[[], Any]] = [
+        lambda: node.send_wait("recorder", wrong),
+        lambda: node.route_wait(Message(there, (), wrong)),
+        lambda: node.request("recorder", wrong),
+        lambda: holder.send_wait("recorder", wrong),
+        lambda: holder.request("recorder", wrong),
+    ]
+    for way in awaited:
+        with pytest.raises(TypeError, match=not_bytes(wrong)):
+            await way()
+    assert not recorder.messages
+    assert not node.dead_letters.total
+    assert not node.statistics().requests
+    node.send("recorder", b"right")
+    await node.stop()
+    assert not node.statistics().failed
 
 
 class Subclass(bytes):
     """A kind of bytes."""
 
 
-@virtual_time
-async def test_a_subclass_of_bytes_is_a_payload() -> None:
-    async with Node() as node:
-        node.spawn(Echo, address="echo")
-        assert (await node.request("echo", Subclass(b"x"))).payload == b"x"
+async def test_a_subclass_of_bytes_is_a_payload(node: Node) -> None:
+    node.spawn(Echo, address="echo")
+    assert (await node.request("echo", Subclass(b"x"))).payload == b"x"
 
 
 class AnswersText(Worker):
@@ -117,6 +112,7 @@ class AnswersTextOnAThread(AnswersText, ThreadWorker):
 
 
 @pytest.mark.parametrize("kind", [AnswersText, AnswersTextOnAThread])
+@pytest.mark.real_time
 async def test_a_worker_that_answers_with_text_fails_and_goes_on(
     kind: type[Worker], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,17 +146,15 @@ class Changes(Worker):
         self.forward(message._replace(payload=wrong))
 
 
-@virtual_time
-async def test_a_worker_that_forwards_a_changed_payload_fails_alone() -> None:
-    async with Node() as node:
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="recorder")
-        node.spawn(Changes, address="changes")
-        with pytest.raises(WorkerFailed):
-            await node.request("changes => recorder", b"x")
-        node.send("recorder", b"after")
-        await node.stop_worker("recorder")
-        assert recorder.payloads == [b"after"]
+async def test_a_worker_that_forwards_a_changed_payload_fails_alone(node: Node) -> None:
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="recorder")
+    node.spawn(Changes, address="changes")
+    with pytest.raises(WorkerFailed):
+        await node.request("changes => recorder", b"x")
+    node.send("recorder", b"after")
+    await node.stop_worker("recorder")
+    assert recorder.payloads == [b"after"]
 
 
 class Doubler(Worker):
@@ -170,58 +164,51 @@ class Doubler(Worker):
         self.forward(message, payload=message.payload * 2)
 
 
-@virtual_time
-async def test_a_message_is_passed_on_with_another_payload() -> None:
-    async with Node() as node:
-        holder, recorder = Holder(), Recorder()
-        node.spawn(lambda: holder, address="holder")
-        node.spawn(lambda: recorder, address="recorder")
-        came = Message(route("holder => recorder"), route("back"), b"old", address("source"))
-        for pass_on in passed_on_with(holder, came, b"new"):
+async def test_a_message_is_passed_on_with_another_payload(node: Node) -> None:
+    holder, recorder = Holder(), Recorder()
+    node.spawn(lambda: holder, address="holder")
+    node.spawn(lambda: recorder, address="recorder")
+    came = Message(route("holder => recorder"), route("back"), b"old", address("source"))
+    for pass_on in passed_on_with(holder, came, b"new"):
+        pass_on()
+    holder.forward(came, address("other"), payload=b"new")
+    await node.stop_worker("recorder")
+    forwarded, stepped, redirected, other = recorder.messages
+    assert recorder.payloads == [b"new"] * 4
+    assert {message.source for message in recorder.messages} == {address("holder")}
+    assert forwarded.return_route == route("holder => back")
+    assert stepped.return_route == route("back")
+    assert stepped.context is not None
+    assert stepped.context.hops == 1
+    assert redirected.onward_route == route("recorder => recorder")
+    assert other.return_route == route("other => back")
+    assert came.payload == b"old"
+
+
+async def test_an_answer_returns_through_a_worker_that_changes_payloads(node: Node) -> None:
+    node.spawn(Doubler, address="doubler")
+    node.spawn(Echo, address="echo")
+    assert (await node.request("doubler => echo", b"x")).payload == b"xxxx"
+
+
+async def test_the_bytes_of_a_changed_payload_are_counted(node: Node) -> None:
+    holder, gate = Holder(), Gate()
+    node.spawn(lambda: holder, address="holder")
+    node.spawn(lambda: gate, address="recorder", mailbox=MailboxOptions(max_bytes=HEAVY + 1))
+    came = Message(route("holder => recorder"), (), b"light")
+    node.send("recorder", b"in hand")
+    await asyncio.sleep(1)
+    holder.forward(came, payload=bytes(HEAVY + 1))
+    assert node.parts.run_queue.waiting_bytes == HEAVY + 1
+    for pass_on in passed_on_with(holder, came, bytes(HEAVY + 1)):
+        with pytest.raises(MailboxFull) as caught:
             pass_on()
-        holder.forward(came, address("other"), payload=b"new")
-        await node.stop_worker("recorder")
-        forwarded, stepped, redirected, other = recorder.messages
-        assert recorder.payloads == [b"new"] * 4
-        assert {message.source for message in recorder.messages} == {address("holder")}
-        assert forwarded.return_route == route("holder => back")
-        assert stepped.return_route == route("back")
-        assert stepped.context is not None
-        assert stepped.context.hops == 1
-        assert redirected.onward_route == route("recorder => recorder")
-        assert other.return_route == route("other => back")
-        assert came.payload == b"old"
+        assert caught.value.lost is came
+    gate.opened.set()
+    await node.stop_worker("recorder")
+    assert node.parts.run_queue.waiting_bytes == 0
 
 
-@virtual_time
-async def test_an_answer_returns_through_a_worker_that_changes_payloads() -> None:
-    async with Node() as node:
-        node.spawn(Doubler, address="doubler")
-        node.spawn(Echo, address="echo")
-        assert (await node.request("doubler => echo", b"x")).payload == b"xxxx"
-
-
-@virtual_time
-async def test_the_bytes_of_a_changed_payload_are_counted() -> None:
-    async with Node() as node:
-        holder, gate = Holder(), Gate()
-        node.spawn(lambda: holder, address="holder")
-        node.spawn(lambda: gate, address="recorder", mailbox=MailboxOptions(max_bytes=HEAVY + 1))
-        came = Message(route("holder => recorder"), (), b"light")
-        node.send("recorder", b"in hand")
-        await asyncio.sleep(1)
-        holder.forward(came, payload=bytes(HEAVY + 1))
-        assert node.parts.run_queue.waiting_bytes == HEAVY + 1
-        for pass_on in passed_on_with(holder, came, bytes(HEAVY + 1)):
-            with pytest.raises(MailboxFull) as caught:
-                pass_on()
-            assert caught.value.lost is came
-        gate.opened.set()
-        await node.stop_worker("recorder")
-        assert node.parts.run_queue.waiting_bytes == 0
-
-
-@virtual_time
 async def test_a_changed_payload_over_the_limit_is_lost_and_the_worker_goes_on() -> None:
     async with Node(limits=NodeLimits(payload=5)) as node:
         node.spawn(Doubler, address="doubler")
@@ -233,19 +220,17 @@ async def test_a_changed_payload_over_the_limit_is_lost_and_the_worker_goes_on()
         assert node.statistics().failed == 0
 
 
-@virtual_time
-async def test_a_source_that_is_claimed_is_never_believed() -> None:
-    async with Node() as node:
-        recorder, holder = Recorder(), Holder()
-        node.spawn(lambda: recorder, address="recorder")
-        node.spawn(lambda: holder, address="holder")
-        claimed = Message(route("recorder"), (), b"x", address("trusted"))
-        node.route(claimed)
-        await node.route_wait(claimed)
-        holder.route(claimed)
-        holder.forward(claimed._replace(onward_route=route("holder => recorder")))
-        holder.step(claimed._replace(onward_route=route("holder => recorder")))
-        holder.redirect(claimed._replace(onward_route=route("holder")), "recorder")
-        await node.stop_worker("recorder")
-        sources = [message.source for message in recorder.messages]
-        assert sources == [None] * 2 + [address("holder")] * 4
+async def test_a_source_that_is_claimed_is_never_believed(node: Node) -> None:
+    recorder, holder = Recorder(), Holder()
+    node.spawn(lambda: recorder, address="recorder")
+    node.spawn(lambda: holder, address="holder")
+    claimed = Message(route("recorder"), (), b"x", address("trusted"))
+    node.route(claimed)
+    await node.route_wait(claimed)
+    holder.route(claimed)
+    holder.forward(claimed._replace(onward_route=route("holder => recorder")))
+    holder.step(claimed._replace(onward_route=route("holder => recorder")))
+    holder.redirect(claimed._replace(onward_route=route("holder")), "recorder")
+    await node.stop_worker("recorder")
+    sources = [message.source for message in recorder.messages]
+    assert sources == [None] * 2 + [address("holder")] * 4

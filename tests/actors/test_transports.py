@@ -11,7 +11,6 @@ import pytest
 from onward.actors import Listener, Node, RuleInUse, UnknownScheme, _transports
 from onward.actors._transports import GROUP, TYPES_GROUP
 from onward.protocol import Address, Message, NodeStopped
-from tests.support.virtual import virtual_time
 
 
 class Plugged:
@@ -207,7 +206,6 @@ def test_unknown_scheme() -> None:
     assert raised.value.known == ("broken", "plugged")
 
 
-@virtual_time
 async def test_the_transport_of_a_node() -> None:
     async with Node() as node:
         made = node.transport("memory")

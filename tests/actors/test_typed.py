@@ -179,63 +179,53 @@ KINDS: list[tuple[type[Same], Any, Any, Any]] = [
 
 @pytest.mark.parametrize("codec", [CBOR, JSON], ids=["cbor", "json"])
 @pytest.mark.parametrize(("worker", "value", "kind", "answer"), KINDS)
-@virtual_time
 async def test_what_a_handler_may_declare(
-    worker: type[Same], value: Any, kind: Any, answer: Any, codec: Codec
+    worker: type[Same], value: Any, kind: Any, answer: Any, codec: Codec, node: Node
 ) -> None:
-    async with Node() as node:
-        await node.start(lambda: worker(codec), address="w")
-        assert await call(node, "w", value, kind, codec=codec) == answer
+    await node.start(lambda: worker(codec), address="w")
+    assert await call(node, "w", value, kind, codec=codec) == answer
 
 
 @pytest.mark.parametrize(("worker", "codec"), [(Orders, CBOR), (JsonOrders, JSON)])
-@virtual_time
-async def test_a_dataclass(worker: type[Orders], codec: Codec) -> None:
-    async with Node() as node:
-        await node.start(worker, address="orders")
-        order = Order([Line("tea", 2), Line("milk", 3)], dt.date(2026, 11, 21))
-        assert await call(node, "orders", order, int, codec=codec) == 5
+async def test_a_dataclass(worker: type[Orders], codec: Codec, node: Node) -> None:
+    await node.start(worker, address="orders")
+    order = Order([Line("tea", 2), Line("milk", 3)], dt.date(2026, 11, 21))
+    assert await call(node, "orders", order, int, codec=codec) == 5
 
 
-@virtual_time
-async def test_a_handler_that_awaits_and_wants_the_message() -> None:
-    async with Node() as node:
-        await node.start(Later, address="later")
-        assert await call(node, "later", 2.5, str) == "0#later after 2.5"
+async def test_a_handler_that_awaits_and_wants_the_message(node: Node) -> None:
+    await node.start(Later, address="later")
+    assert await call(node, "later", 2.5, str) == "0#later after 2.5"
 
 
-@virtual_time
-async def test_no_answer_is_none() -> None:
-    async with Node() as node:
-        probe = await Probe.on(node, "probe")
-        await node.start(Later, address="later")
-        await node.start(SameAnything, address="same")
-        for address in ("later", "same"):
-            node.send(address, CBOR.encode(0 if address == "later" else None), return_route="probe")
-        await asyncio.sleep(1)
-        assert probe.messages == []
-        assert node.dead_letters.total == 0
+async def test_no_answer_is_none(node: Node) -> None:
+    probe = await Probe.on(node, "probe")
+    await node.start(Later, address="later")
+    await node.start(SameAnything, address="same")
+    for address in ("later", "same"):
+        node.send(address, CBOR.encode(0 if address == "later" else None), return_route="probe")
+    await asyncio.sleep(1)
+    assert probe.messages == []
+    assert node.dead_letters.total == 0
 
 
-async def test_a_worker_with_a_thread_of_its_own() -> None:
-    async with Node() as node:
-        await node.start(Blocking, address="blocking")
-        assert await call(node, "blocking", ONE, str) == "tea"
-        with pytest.raises(NotDelivered, match="bad payload"):
-            await call(node, "blocking", 1, str)
+@pytest.mark.real_time
+async def test_a_worker_with_a_thread_of_its_own(node: Node) -> None:
+    await node.start(Blocking, address="blocking")
+    assert await call(node, "blocking", ONE, str) == "tea"
+    with pytest.raises(NotDelivered, match="bad payload"):
+        await call(node, "blocking", 1, str)
 
 
-@virtual_time
-async def test_bare_strings_and_bytes() -> None:
-    async with Node() as node:
-        await node.start(lambda: SameText(BARE_STRING), address="text")
-        await node.start(lambda: SameBytes(BYTES), address="bytes")
-        answer = await node.request("text", b"\x03tea")
-        assert answer.payload == b"\x03tea"
-        assert (await node.request("bytes", b"\x00")).payload == b"\x00"
-        assert await call(node, "text", "ten", str, codec=BARE_STRING) == "ten"
-        with pytest.raises(NotDelivered, match="length <= 3"):
-            await call(node, "text", "eleven", str, codec=BARE_STRING)
+async def test_bare_strings_and_bytes(node: Node) -> None:
+    await node.start(lambda: SameText(BARE_STRING), address="text")
+    await node.start(lambda: SameBytes(BYTES), address="bytes")
+    answer = await node.request("text", b"\x03tea")
+    assert answer.payload == b"\x03tea"
+    assert (await node.request("bytes", b"\x00")).payload == b"\x00"
+    assert await call(node, "text", "ten", str, codec=BARE_STRING) == "ten"
+    with pytest.raises(NotDelivered, match="length <= 3"):
+        await call(node, "text", "eleven", str, codec=BARE_STRING)
 
 
 class Money:
@@ -262,24 +252,20 @@ class Till(TypedWorker):
         return Money(money.cents + 1)
 
 
-@virtual_time
-async def test_a_codec_of_ones_own() -> None:
-    async with Node() as node:
-        await node.start(Till, address="till")
-        assert (await call(node, "till", Money(1), Money, codec=MoneyCodec())).cents == 2
-        with pytest.raises(NotDelivered, match="Expected Money, got str"):
-            await node.request("till", b"much")
+async def test_a_codec_of_ones_own(node: Node) -> None:
+    await node.start(Till, address="till")
+    assert (await call(node, "till", Money(1), Money, codec=MoneyCodec())).cents == 2
+    with pytest.raises(NotDelivered, match="Expected Money, got str"):
+        await node.request("till", b"much")
 
 
 class Unhashable(MoneyCodec):
     __hash__ = None  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
 
 
-@virtual_time
-async def test_a_codec_that_cannot_be_remembered() -> None:
-    async with Node() as node:
-        await node.start(Till, address="till")
-        assert (await call(node, "till", Money(1), Money, codec=Unhashable())).cents == 2
+async def test_a_codec_that_cannot_be_remembered(node: Node) -> None:
+    await node.start(Till, address="till")
+    assert (await call(node, "till", Money(1), Money, codec=Unhashable())).cents == 2
 
 
 # --- bad payloads ---------------------------------------------------------------------
@@ -298,42 +284,36 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "words"), BAD)
-@virtual_time
-async def test_who_sent_a_bad_payload_is_told_which_field(value: Any, words: str) -> None:
-    async with Node() as node:
-        await node.start(Orders, address="orders")
-        with pytest.raises(NotDelivered) as caught:
-            await node.request("orders", CBOR.encode(value))
-        assert f"bad payload: {words}" in str(caught.value)
-        assert node.dead_letters.by_reason == {"bad payload": 1}
-        [worker] = node.statistics().workers
-        assert (worker.handled, worker.failed) == (1, 0)
-        assert await call(node, "orders", ONE, int) == 2
+async def test_who_sent_a_bad_payload_is_told_which_field(
+    value: Any, words: str, node: Node
+) -> None:
+    await node.start(Orders, address="orders")
+    with pytest.raises(NotDelivered) as caught:
+        await node.request("orders", CBOR.encode(value))
+    assert f"bad payload: {words}" in str(caught.value)
+    assert node.dead_letters.by_reason == {"bad payload": 1}
+    [worker] = node.statistics().workers
+    assert (worker.handled, worker.failed) == (1, 0)
+    assert await call(node, "orders", ONE, int) == 2
 
 
-@virtual_time
-async def test_a_bad_key() -> None:
-    async with Node() as node:
-        await node.start(SameNumbers, address="numbers")
-        with pytest.raises(NotDelivered, match="bad payload: a key: Expected int, got str"):
-            await node.request("numbers", CBOR.encode({"x": "red"}))
+async def test_a_bad_key(node: Node) -> None:
+    await node.start(SameNumbers, address="numbers")
+    with pytest.raises(NotDelivered, match="bad payload: a key: Expected int, got str"):
+        await node.request("numbers", CBOR.encode({"x": "red"}))
 
 
-@virtual_time
-async def test_a_payload_that_is_not_of_the_codec() -> None:
-    async with Node() as node:
-        await node.start(Orders, address="orders")
-        with pytest.raises(NotDelivered, match="bad payload: cut short"):
-            await node.request("orders", b"")
+async def test_a_payload_that_is_not_of_the_codec(node: Node) -> None:
+    await node.start(Orders, address="orders")
+    with pytest.raises(NotDelivered, match="bad payload: cut short"):
+        await node.request("orders", b"")
 
 
-@virtual_time
-async def test_a_bad_payload_with_no_way_back_is_a_dead_letter() -> None:
-    async with Node() as node:
-        await node.start(Orders, address="orders")
-        node.send("orders", b"\xff")
-        await asyncio.sleep(1)
-        assert node.dead_letters.by_reason == {"bad payload": 1}
+async def test_a_bad_payload_with_no_way_back_is_a_dead_letter(node: Node) -> None:
+    await node.start(Orders, address="orders")
+    node.send("orders", b"\xff")
+    await asyncio.sleep(1)
+    assert node.dead_letters.by_reason == {"bad payload": 1}
 
 
 @typed
@@ -350,18 +330,16 @@ async def positive_later(value: int) -> int:
 
 
 @pytest.mark.parametrize("kind", [positive, positive_later])
-@virtual_time
-async def test_a_handler_may_reject_a_value(kind: type[TypedWorker]) -> None:
-    async with Node() as node:
-        await node.start(add_one, address="one")
-        await node.start(kind, address="positive")
-        with pytest.raises(Refused, match=r"0#positive \(rejected: -1 is not positive\)"):
-            await call(node, "positive", -1, int)
-        with pytest.raises(GivenUp, match=r"0#positive \(rejected: 0 is not positive\)"):
-            await call(node, "one => positive", -1, int)
-        assert await call(node, "one => positive", 0, int) == 1
-        assert node.dead_letters.by_reason == {"rejected": 2}
-        assert node.statistics().failed == 0
+async def test_a_handler_may_reject_a_value(kind: type[TypedWorker], node: Node) -> None:
+    await node.start(add_one, address="one")
+    await node.start(kind, address="positive")
+    with pytest.raises(Refused, match=r"0#positive \(rejected: -1 is not positive\)"):
+        await call(node, "positive", -1, int)
+    with pytest.raises(GivenUp, match=r"0#positive \(rejected: 0 is not positive\)"):
+        await call(node, "one => positive", -1, int)
+    assert await call(node, "one => positive", 0, int) == 1
+    assert node.dead_letters.by_reason == {"rejected": 2}
+    assert node.statistics().failed == 0
 
 
 # --- acknowledgements -----------------------------------------------------------------
@@ -392,46 +370,38 @@ class UnannotatedSink(Sink):
 
 
 @pytest.mark.parametrize("kind", [Sink, LateSink])
-@virtual_time
-async def test_a_handler_that_returns_nothing_acknowledges(kind: type[Sink]) -> None:
-    async with Node() as node:
-        sink = kind()
-        await node.start(lambda: sink, address="sink")
-        await call(node, "sink", 3, None)
-        assert sink.values == [3]
-        assert (await node.request("sink", CBOR.encode(4))).payload == b""
+async def test_a_handler_that_returns_nothing_acknowledges(kind: type[Sink], node: Node) -> None:
+    sink = kind()
+    await node.start(lambda: sink, address="sink")
+    await call(node, "sink", 3, None)
+    assert sink.values == [3]
+    assert (await node.request("sink", CBOR.encode(4))).payload == b""
 
 
 @pytest.mark.parametrize("kind", [SilentSink, UnannotatedSink])
-@virtual_time
-async def test_no_acknowledgement_unless_it_is_declared(kind: type[Sink]) -> None:
-    async with Node() as node:
-        await node.start(kind, address="sink")
-        with pytest.raises(RequestTimeout):
-            await call(node, "sink", 3, None)
+async def test_no_acknowledgement_unless_it_is_declared(kind: type[Sink], node: Node) -> None:
+    await node.start(kind, address="sink")
+    with pytest.raises(RequestTimeout):
+        await call(node, "sink", 3, None)
 
 
-@virtual_time
-async def test_a_message_that_waits_for_no_answer_is_not_acknowledged() -> None:
-    async with Node() as node:
-        sink, probe = Sink(), await Probe.on(node, "probe")
-        await node.start(lambda: sink, address="sink")
-        node.send("sink", CBOR.encode(1))
-        probe.send("sink", CBOR.encode(2))
-        probe.send("sink", CBOR.encode(3), return_route="elsewhere => probe")
-        await asyncio.sleep(1)
-        assert sink.values == [1, 2, 3]
-        assert probe.messages == []
-        # Only the third names another return route than the sender's own address.
-        assert node.dead_letters.by_reason == {"no such worker": 1}
+async def test_a_message_that_waits_for_no_answer_is_not_acknowledged(node: Node) -> None:
+    sink, probe = Sink(), await Probe.on(node, "probe")
+    await node.start(lambda: sink, address="sink")
+    node.send("sink", CBOR.encode(1))
+    probe.send("sink", CBOR.encode(2))
+    probe.send("sink", CBOR.encode(3), return_route="elsewhere => probe")
+    await asyncio.sleep(1)
+    assert sink.values == [1, 2, 3]
+    assert probe.messages == []
+    # Only the third names another return route than the sender's own address.
+    assert node.dead_letters.by_reason == {"no such worker": 1}
 
 
-@virtual_time
-async def test_an_answer_is_no_acknowledgement() -> None:
-    async with Node() as node:
-        await node.start(Orders, address="orders")
-        with pytest.raises(PayloadError, match="not empty"):
-            await call(node, "orders", ONE, None)
+async def test_an_answer_is_no_acknowledgement(node: Node) -> None:
+    await node.start(Orders, address="orders")
+    with pytest.raises(PayloadError, match="not empty"):
+        await call(node, "orders", ONE, None)
 
 
 # --- chains ---------------------------------------------------------------------------
@@ -450,45 +420,38 @@ async def halve(value: int, message: Message) -> int | None:
     return None if value % 2 else value // 2
 
 
-@virtual_time
-async def test_a_result_is_passed_on_to_the_next_worker() -> None:
-    async with Node() as node:
-        for name, stage in {"one": add_one, "halve": halve, "two": add_one}.items():
-            await node.start(stage, address=name)
-        assert await call(node, "one => halve => two", 3, int) == 3
-        with pytest.raises(GivenUp, match="0#halve"):
-            await call(node, "one => halve => two", 2, int)
-        assert node.dead_letters.total == 0
-        assert add_one.handle(1) == 2
-        assert add_one.__doc__ == "Return the next number."
+async def test_a_result_is_passed_on_to_the_next_worker(node: Node) -> None:
+    for name, stage in {"one": add_one, "halve": halve, "two": add_one}.items():
+        await node.start(stage, address=name)
+    assert await call(node, "one => halve => two", 3, int) == 3
+    with pytest.raises(GivenUp, match="0#halve"):
+        await call(node, "one => halve => two", 2, int)
+    assert node.dead_letters.total == 0
+    assert add_one.handle(1) == 2
+    assert add_one.__doc__ == "Return the next number."
 
 
-@virtual_time
-async def test_the_last_worker_of_a_chain_may_acknowledge() -> None:
-    async with Node() as node:
-        sink = Sink()
-        await node.start(add_one, address="one")
-        await node.start(lambda: sink, address="sink")
-        await call(node, "one => sink", 3, None)
-        assert sink.values == [4]
+async def test_the_last_worker_of_a_chain_may_acknowledge(node: Node) -> None:
+    sink = Sink()
+    await node.start(add_one, address="one")
+    await node.start(lambda: sink, address="sink")
+    await call(node, "one => sink", 3, None)
+    assert sink.values == [4]
 
 
-@virtual_time
-async def test_a_refusal_behind_another_worker_is_in_doubt() -> None:
-    async with Node() as node:
-        await node.start(add_one, address="one")
-        await node.start(Orders, address="orders")
-        with pytest.raises(GivenUp, match=r"0#orders \(bad payload: Expected object, got int\)"):
-            await call(node, "one => orders", 3, int)
-        with pytest.raises(GivenUp, match=r"0#one \(no such worker\)"):
-            await call(node, "one => gone", 3, int)
-        with pytest.raises(Refused, match="0#orders"):
-            await call(node, "orders => one", 3, int)
-        assert node.dead_letters.by_reason == {"bad payload": 2, "no such worker": 1}
-        assert node.statistics().failed == 0
+async def test_a_refusal_behind_another_worker_is_in_doubt(node: Node) -> None:
+    await node.start(add_one, address="one")
+    await node.start(Orders, address="orders")
+    with pytest.raises(GivenUp, match=r"0#orders \(bad payload: Expected object, got int\)"):
+        await call(node, "one => orders", 3, int)
+    with pytest.raises(GivenUp, match=r"0#one \(no such worker\)"):
+        await call(node, "one => gone", 3, int)
+    with pytest.raises(Refused, match="0#orders"):
+        await call(node, "orders => one", 3, int)
+    assert node.dead_letters.by_reason == {"bad payload": 2, "no such worker": 1}
+    assert node.statistics().failed == 0
 
 
-@virtual_time
 async def test_a_value_lost_behind_another_worker_is_in_doubt() -> None:
     async with Node(limits=NodeLimits(room_timeout=1.0)) as node:
         await node.start(add_one, address="one")
@@ -507,32 +470,27 @@ async def test_a_value_lost_behind_another_worker_is_in_doubt() -> None:
         gate.opened.set()
 
 
-@virtual_time
-async def test_a_value_that_waits_in_a_mailbox_at_its_end_is_in_doubt() -> None:
-    async with Node() as node:
-        await node.start(add_one, address="one")
-        gate = Gate()
-        await node.start(lambda: gate, address="g")
-        node.send("g", b"in hand")
-        await asyncio.sleep(0.1)
-        asked = asyncio.create_task(call(node, "one => g", 3, int))
-        await asyncio.sleep(0.1)
-        await node.stop_worker("g", timeout=1.0)
-        with pytest.raises(GivenUp, match="worker stopped"):
-            await asked
+async def test_a_value_that_waits_in_a_mailbox_at_its_end_is_in_doubt(node: Node) -> None:
+    await node.start(add_one, address="one")
+    gate = Gate()
+    await node.start(lambda: gate, address="g")
+    node.send("g", b"in hand")
+    await asyncio.sleep(0.1)
+    asked = asyncio.create_task(call(node, "one => g", 3, int))
+    await asyncio.sleep(0.1)
+    await node.stop_worker("g", timeout=1.0)
+    with pytest.raises(GivenUp, match="worker stopped"):
+        await asked
 
 
-@virtual_time
-async def test_a_worker_of_bytes_may_answer_at_the_end_of_a_chain() -> None:
-    async with Node() as node:
-        await node.start(add_one, address="one")
-        await node.start(Echo, address="echo")
-        assert await call(node, "one => echo", 3, int) == 4
-        answer = await node.request("one => one", encode_value(3))
-        assert (decode_value(answer.payload, int), answer.onward_route[1:]) == (5, ())
+async def test_a_worker_of_bytes_may_answer_at_the_end_of_a_chain(node: Node) -> None:
+    await node.start(add_one, address="one")
+    await node.start(Echo, address="echo")
+    assert await call(node, "one => echo", 3, int) == 4
+    answer = await node.request("one => one", encode_value(3))
+    assert (decode_value(answer.payload, int), answer.onward_route[1:]) == (5, ())
 
 
-@virtual_time
 async def test_an_answer_of_a_chain_that_is_too_big_is_told() -> None:
     async with Node(limits=NodeLimits(payload=100)) as node:
         await node.start(add_one, address="one")
@@ -547,7 +505,6 @@ def _long(value: int) -> str:
 
 
 @pytest.mark.parametrize("way", ["one => {link} => orders", "one => f => {link} => orders"])
-@virtual_time
 async def test_a_refusal_on_another_node_is_in_doubt_behind_a_worker(way: str) -> None:
     async with Node("here") as here, Node("there", error_replies=True) as there:
         await here.start(add_one, address="one")
@@ -579,18 +536,16 @@ class Wrong:
         return kind(data)
 
 
-@virtual_time
-async def test_a_codec_that_writes_no_bytes_is_a_failure_of_the_worker() -> None:
+async def test_a_codec_that_writes_no_bytes_is_a_failure_of_the_worker(node: Node) -> None:
     @typed(codec=Wrong())
     def same(value: bytearray) -> bytearray:
         return value
 
-    async with Node() as node:
-        await node.start(same, address="same")
-        for route in ("same", "same => same"):
-            with pytest.raises(WorkerFailed):
-                await node.request(route, b"x")
-        assert node.statistics().failed == 2
+    await node.start(same, address="same")
+    for route in ("same", "same => same"):
+        with pytest.raises(WorkerFailed):
+            await node.request(route, b"x")
+    assert node.statistics().failed == 2
 
 
 def test_values_without_workers() -> None:
@@ -607,74 +562,62 @@ def test_a_function_must_declare_its_value() -> None:
 # --- answers --------------------------------------------------------------------------
 
 
-@virtual_time
-async def test_an_answer_with_no_way_back_is_a_dead_letter() -> None:
-    async with Node() as node:
-        await node.start(Orders, address="orders")
-        node.send("orders", CBOR.encode({"lines": [{"item": "tea", "count": 1}]}))
-        await asyncio.sleep(1)
-        assert node.dead_letters.by_reason == {"empty route": 1}
-        assert node.statistics().failed == 0
+async def test_an_answer_with_no_way_back_is_a_dead_letter(node: Node) -> None:
+    await node.start(Orders, address="orders")
+    node.send("orders", CBOR.encode({"lines": [{"item": "tea", "count": 1}]}))
+    await asyncio.sleep(1)
+    assert node.dead_letters.by_reason == {"empty route": 1}
+    assert node.statistics().failed == 0
 
 
-@virtual_time
-async def test_an_answer_to_somebody_who_has_gone_is_a_dead_letter() -> None:
-    async with Node() as node:
-        await node.start(Orders, address="orders")
-        node.send("orders", CBOR.encode(dataclasses.asdict(ONE)), return_route="gone")
-        await asyncio.sleep(1)
-        [letter] = node.dead_letters.recent
-        assert letter.reason == "no such worker"
-        assert letter.message[:3] == (
-            (Address(LOCAL, b"gone"),),
-            (Address(LOCAL, b"orders"),),
-            CBOR.encode(2),
-        )
-        assert node.statistics().failed == 0
+async def test_an_answer_to_somebody_who_has_gone_is_a_dead_letter(node: Node) -> None:
+    await node.start(Orders, address="orders")
+    node.send("orders", CBOR.encode(dataclasses.asdict(ONE)), return_route="gone")
+    await asyncio.sleep(1)
+    [letter] = node.dead_letters.recent
+    assert letter.reason == "no such worker"
+    assert letter.message[:3] == (
+        (Address(LOCAL, b"gone"),),
+        (Address(LOCAL, b"orders"),),
+        CBOR.encode(2),
+    )
+    assert node.statistics().failed == 0
 
 
-@virtual_time
-async def test_an_answer_that_cannot_be_encoded_is_a_failure_of_the_worker() -> None:
-    async with Node() as node:
-        await node.start(lambda: SameAnything(CborCodec(PayloadLimits(items=1))), address="same")
+async def test_an_answer_that_cannot_be_encoded_is_a_failure_of_the_worker(node: Node) -> None:
+    await node.start(lambda: SameAnything(CborCodec(PayloadLimits(items=1))), address="same")
 
-        class Wide(SameAnything):
-            def handle(self, value: Any) -> Any:
-                return [value] * 2
+    class Wide(SameAnything):
+        def handle(self, value: Any) -> Any:
+            return [value] * 2
 
-        await node.start(lambda: Wide(CborCodec(PayloadLimits(items=1))), address="wide")
-        with pytest.raises(Exception, match="worker failed"):
-            await node.request("wide", CBOR.encode(1))
-        assert node.statistics().failed == 1
+    await node.start(lambda: Wide(CborCodec(PayloadLimits(items=1))), address="wide")
+    with pytest.raises(Exception, match="worker failed"):
+        await node.request("wide", CBOR.encode(1))
+    assert node.statistics().failed == 1
 
 
-@virtual_time
-async def test_an_answer_of_another_type_is_the_callers_to_see() -> None:
-    async with Node() as node:
-        await node.start(SameAnything, address="same")
-        with pytest.raises(PayloadError, match="Expected int, got str"):
-            await call(node, "same", "text", int)
+async def test_an_answer_of_another_type_is_the_callers_to_see(node: Node) -> None:
+    await node.start(SameAnything, address="same")
+    with pytest.raises(PayloadError, match="Expected int, got str"):
+        await call(node, "same", "text", int)
 
 
-@virtual_time
-async def test_what_cannot_be_encoded_is_not_sent() -> None:
-    async with Node() as node:
-        await node.start(SameAnything, address="same")
-        with pytest.raises(PayloadError, match="64 bits"):
-            await call(node, "same", 1 << 64, int)
-        assert node.statistics().handled == 0
+async def test_what_cannot_be_encoded_is_not_sent(node: Node) -> None:
+    await node.start(SameAnything, address="same")
+    with pytest.raises(PayloadError, match="64 bits"):
+        await call(node, "same", 1 << 64, int)
+    assert node.statistics().handled == 0
 
 
-@virtual_time
-async def test_a_worker_calls_another() -> None:
+async def test_a_worker_calls_another(node: Node) -> None:
     class Asking(TypedWorker):
         async def handle(self, count: int) -> int:
             return await call(self, "orders", Order([Line("tea", count)]), int) * 10
 
-    async with Node() as node:
-        await node.start(Orders, address="orders")
-        await node.start(Asking, address="asking")
-        assert await call(node, "asking", 4, int) == 40
+    await node.start(Orders, address="orders")
+    await node.start(Asking, address="asking")
+    assert await call(node, "asking", 4, int) == 40
 
 
 # --- what is wrong with a handler -----------------------------------------------------
@@ -751,11 +694,7 @@ class Prices(TypedWorker):
 
 @pytest.mark.parametrize(
     ("worker", "payload"),
-    [
-        (Sets, b"[[1]]"),
-        (CarelessWorker, b'{"counts":{}}'),
-        (Prices, b'["sNaN"]'),
-    ],
+    [(Sets, b"[[1]]"), (CarelessWorker, b'{"counts":{}}'), (Prices, b'["sNaN"]')],
 )
 def test_a_payload_that_makes_a_type_raise_is_no_failure(
     worker: type[TypedWorker], payload: bytes
@@ -799,17 +738,15 @@ class Without(TypedWorker):
     """Has no handler at all."""
 
 
-@virtual_time
-async def test_a_type_that_is_defined_later() -> None:
-    async with Node() as node:
-        await node.start(Early, address="early")
-        assert await call(node, "early", Defined("text"), str) == "text"
-        await node.start(Early, address="again")
-        with pytest.raises(BadHandler, match=r"Lost.handle: name 'Undefined' is not defined"):
-            node.spawn(Lost, address="lost")
-        with pytest.raises(BadHandler, match=r"Without.handle: is not defined"):
-            node.spawn(Without, address="without")
-        assert not node.has("lost")
+async def test_a_type_that_is_defined_later(node: Node) -> None:
+    await node.start(Early, address="early")
+    assert await call(node, "early", Defined("text"), str) == "text"
+    await node.start(Early, address="again")
+    with pytest.raises(BadHandler, match=r"Lost.handle: name 'Undefined' is not defined"):
+        node.spawn(Lost, address="lost")
+    with pytest.raises(BadHandler, match=r"Without.handle: is not defined"):
+        node.spawn(Without, address="without")
+    assert not node.has("lost")
 
 
 def test_without_the_extra_a_class_cannot_be_defined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -824,7 +761,6 @@ def test_without_the_extra_a_class_cannot_be_defined(monkeypatch: pytest.MonkeyP
     assert isinstance(caught.value, ImportError)
 
 
-@virtual_time
 async def test_who_sent_a_bad_payload_from_elsewhere_is_told_too() -> None:
     async with Node("here") as here, Node("there", error_replies=True) as there:
         await there.start(Orders, address="orders")

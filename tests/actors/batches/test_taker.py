@@ -109,9 +109,7 @@ async def test_who_gives_up_does_not_stop_what_was_begun() -> None:
     assert kept.rows == [b"a"]
 
 
-async def test_rows_on_which_the_handler_fails_come_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_rows_on_which_the_handler_fails_come_again(caplog: pytest.LogCaptureFixture) -> None:
     kept = Kept()
     taker = BatchTaker(kept)
     kept.fail = True

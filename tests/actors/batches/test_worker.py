@@ -91,6 +91,7 @@ async def test_rows_without_a_way_back_are_taken_and_the_answer_is_a_dead_letter
         assert node.statistics().dead_letters == 1
 
 
+@pytest.mark.real_time
 async def test_two_services_behind_a_broker_take_what_sticks_to_them() -> None:
     kept: dict[str, list[bytes]] = {"a": [], "b": []}
 
@@ -126,6 +127,7 @@ async def test_two_services_behind_a_broker_take_what_sticks_to_them() -> None:
     assert everything == [b"%d/%d" % (at, number) for at in range(4) for number in range(3)]
 
 
+@pytest.mark.real_time
 async def test_what_one_service_had_taken_the_other_does_not_know() -> None:
     # When a destination goes in the middle, the other asks for the rows from the first on.
     kept: dict[str, list[bytes]] = {"a": [], "b": []}

@@ -155,80 +155,75 @@ async def edge_of(node: Node) -> tuple[Broker, Edge]:
     return broker, edge
 
 
-async def test_handlers_answer_in_elements() -> None:
-    async with Node() as node:
-        broker, edge = await edge_of(node)
-        asked = Elements(edge, Interaction.RESPONSE, b"ab")
-        edge.ask(asked, "service=maths")
-        await eventually(lambda: asked.ended)
-        assert asked.got == [(b"abab", b"doubled")]
-        assert asked.outcomes == [DELIVER]
-        row = broker.routes()[-1]
-        assert (row.requests, row.outstanding) == (1, 0)
+async def test_handlers_answer_in_elements(node: Node) -> None:
+    broker, edge = await edge_of(node)
+    asked = Elements(edge, Interaction.RESPONSE, b"ab")
+    edge.ask(asked, "service=maths")
+    await eventually(lambda: asked.ended)
+    assert asked.got == [(b"abab", b"doubled")]
+    assert asked.outcomes == [DELIVER]
+    row = broker.routes()[-1]
+    assert (row.requests, row.outstanding) == (1, 0)
 
 
-async def test_a_worker_answers_a_message() -> None:
-    async with Node() as node:
-        broker, edge = await edge_of(node)
-        await node.start(Echo, address="echo")
-        broker.register("echo", service="echo")
-        asked = Elements(edge, Interaction.RESPONSE, b"hi")
-        edge.ask(asked, "service=echo")
-        await eventually(lambda: asked.ended)
-        assert asked.got == [b"hi"]
-        refused = Elements(edge, Interaction.STREAM, b"hi")
-        edge.ask(refused, "service=echo")
-        await eventually(lambda: refused.ended)
-        assert "request/response and fire-and-forget only" in str(refused.got)
-        assert broker.routes()[-1].outstanding == 0
+async def test_a_worker_answers_a_message(node: Node) -> None:
+    broker, edge = await edge_of(node)
+    await node.start(Echo, address="echo")
+    broker.register("echo", service="echo")
+    asked = Elements(edge, Interaction.RESPONSE, b"hi")
+    edge.ask(asked, "service=echo")
+    await eventually(lambda: asked.ended)
+    assert asked.got == [b"hi"]
+    refused = Elements(edge, Interaction.STREAM, b"hi")
+    edge.ask(refused, "service=echo")
+    await eventually(lambda: refused.ended)
+    assert "request/response and fire-and-forget only" in str(refused.got)
+    assert broker.routes()[-1].outstanding == 0
 
 
-async def test_a_stream_sends_what_there_is_credit_for() -> None:
-    async with Node() as node:
-        _, edge = await edge_of(node)
-        asked = Elements(edge, Interaction.STREAM, b"4")
-        edge.ask(asked, "service=maths")
-        await eventually(lambda: asked.there is not None)
-        there = asked.there
-        assert there is not None
-        there.credit(2)
-        await eventually(lambda: len(asked.got) == 2)
-        assert not there.over
-        there.credit(9)
-        await eventually(lambda: asked.ended)
-        assert asked.got == [b"0", b"1", b"2", b"3", "complete"]
+async def test_a_stream_sends_what_there_is_credit_for(node: Node) -> None:
+    _, edge = await edge_of(node)
+    asked = Elements(edge, Interaction.STREAM, b"4")
+    edge.ask(asked, "service=maths")
+    await eventually(lambda: asked.there is not None)
+    there = asked.there
+    assert there is not None
+    there.credit(2)
+    await eventually(lambda: len(asked.got) == 2)
+    assert not there.over
+    there.credit(9)
+    await eventually(lambda: asked.ended)
+    assert asked.got == [b"0", b"1", b"2", b"3", "complete"]
 
 
-async def test_a_channel_has_elements_and_credit_both_ways() -> None:
-    async with Node() as node:
-        _, edge = await edge_of(node)
-        asked = Elements(edge, Interaction.CHANNEL, b"a")
-        edge.ask(asked, "service=maths")
-        await eventually(lambda: asked.there is not None)
-        there = asked.there
-        assert there is not None
-        there.credit(9)
-        await eventually(lambda: asked.got == [b"A", 2])
-        there.element(b"b", None)
-        there.input_complete()
-        await eventually(lambda: asked.ended)
-        assert asked.got == [b"A", 2, b"B", "complete"]
-        assert there.held == 0
+async def test_a_channel_has_elements_and_credit_both_ways(node: Node) -> None:
+    _, edge = await edge_of(node)
+    asked = Elements(edge, Interaction.CHANNEL, b"a")
+    edge.ask(asked, "service=maths")
+    await eventually(lambda: asked.there is not None)
+    there = asked.there
+    assert there is not None
+    there.credit(9)
+    await eventually(lambda: asked.got == [b"A", 2])
+    there.element(b"b", None)
+    there.input_complete()
+    await eventually(lambda: asked.ended)
+    assert asked.got == [b"A", 2, b"B", "complete"]
+    assert there.held == 0
 
 
 @pytest.mark.parametrize("by", ["requester", "nothing"])
-async def test_how_an_exchange_ends_early(by: str) -> None:
-    async with Node() as node:
-        broker, edge = await edge_of(node)
-        asked = Elements(edge, Interaction.STREAM, b"4")
-        edge.ask(asked, "service=maths" if by == "requester" else "service=none")
-        if by == "requester":
-            await eventually(lambda: asked.there is not None)
-            asked.end(0.0, CANCELED)  # as when its connection is lost
-            assert asked.there is not None
-            assert asked.there.over
-            assert (asked.got, asked.outcomes) == ([], [CANCELED])
-        else:
-            await eventually(lambda: asked.ended)
-            assert asked.got == ["no route: service=none"]
-        assert broker.routes()[-1].outstanding == 0
+async def test_how_an_exchange_ends_early(by: str, node: Node) -> None:
+    broker, edge = await edge_of(node)
+    asked = Elements(edge, Interaction.STREAM, b"4")
+    edge.ask(asked, "service=maths" if by == "requester" else "service=none")
+    if by == "requester":
+        await eventually(lambda: asked.there is not None)
+        asked.end(0.0, CANCELED)  # as when its connection is lost
+        assert asked.there is not None
+        assert asked.there.over
+        assert (asked.got, asked.outcomes) == ([], [CANCELED])
+    else:
+        await eventually(lambda: asked.ended)
+        assert asked.got == ["no route: service=none"]
+    assert broker.routes()[-1].outstanding == 0

@@ -40,14 +40,7 @@ def whole(exchange: Exchange) -> object:
 
 @pytest.mark.parametrize(
     "call",
-    [
-        Exchange.wait,
-        Exchange.data,
-        Exchange.return_route,
-        Exchange.answered_once,
-        fail,
-        whole,
-    ],
+    [Exchange.wait, Exchange.data, Exchange.return_route, Exchange.answered_once, fail, whole],
 )
 def test_connections_say_how(call: Callable[[Exchange], object]) -> None:
     with pytest.raises(NotImplementedError):

@@ -21,7 +21,7 @@ from onward.actors import (
 from onward.actors.diagnostics._diagnostics import AwaitDiagnostics
 from onward.protocol import MAX_ROUTE_LENGTH, MailboxFull, Message, RequestTimeout, address
 from tests.support.transports import eventually
-from tests.support.virtual import Deadlock, run_virtual, virtual_time
+from tests.support.virtual import Deadlock, run_virtual
 from tests.support.workers import Echo, Forwarder, Gate, Recorder
 
 QUIET = DiagnosticsOptions(hold=5.0)
@@ -59,7 +59,6 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 # --- awaiting ---------------------------------------------------------------------------
 
 
-@virtual_time
 async def test_a_handler_that_awaits_too_long_is_told_of_once(lines: list[str]) -> None:
     async with Node("here", diagnostics=None) as node:
         diagnostics = watched(node)
@@ -80,7 +79,6 @@ async def test_a_handler_that_awaits_too_long_is_told_of_once(lines: list[str]) 
         assert diagnostics.statistics().held == 1
 
 
-@virtual_time
 async def test_each_worker_has_its_own_time(lines: list[str]) -> None:
     async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
@@ -97,7 +95,6 @@ async def test_each_worker_has_its_own_time(lines: list[str]) -> None:
         assert diagnostics.statistics().held == 2
 
 
-@virtual_time
 async def test_a_timer_s_action_and_a_start_are_watched_as_well(lines: list[str]) -> None:
     class Slow(Worker):
         async def on_start(self) -> None:
@@ -117,6 +114,7 @@ async def test_a_timer_s_action_and_a_start_are_watched_as_well(lines: list[str]
         await asyncio.sleep(6)
 
 
+@pytest.mark.real_time
 async def test_a_thread_that_blocks_holds_its_worker(lines: list[str]) -> None:
     release = threading.Event()
 
@@ -134,7 +132,6 @@ async def test_a_thread_that_blocks_holds_its_worker(lines: list[str]) -> None:
         release.set()
 
 
-@virtual_time
 async def test_a_worker_that_is_given_up_is_forgotten() -> None:
     class Stuck(Worker):
         async def handle_message(self, message: Message) -> None:
@@ -195,10 +192,7 @@ class Asks(Worker):
         ({"a": "a"}, "Asks 0#a awaits Asks 0#a"),
         ({"a": "b", "b": "a"}, "Asks 0#a awaits Asks 0#b awaits Asks 0#a"),
         ({"a": "hop => b", "b": "hop => hop => a"}, "Asks 0#a awaits Asks 0#b awaits Asks 0#a"),
-        (
-            {"a": "b", "b": "c", "c": "b"},
-            "Asks 0#b awaits Asks 0#c awaits Asks 0#b",
-        ),
+        ({"a": "b", "b": "c", "c": "b"}, "Asks 0#b awaits Asks 0#c awaits Asks 0#b"),
     ],
 )
 def test_workers_that_await_one_another(
@@ -265,7 +259,6 @@ def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
 # --- mailboxes and routes -------------------------------------------------------------------
 
 
-@virtual_time
 async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
     async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
@@ -282,7 +275,6 @@ async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
         assert diagnostics.statistics().nearly_full == 2
 
 
-@virtual_time
 async def test_a_mailbox_that_fills_behind_a_worker_that_hangs(lines: list[str]) -> None:
     async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
@@ -317,7 +309,6 @@ def test_a_sender_on_another_thread_that_finds_no_room() -> None:
     asyncio.run(main())
 
 
-@virtual_time
 async def test_one_message_is_nothing_to_tell_of() -> None:
     async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
@@ -332,7 +323,6 @@ async def test_one_message_is_nothing_to_tell_of() -> None:
         assert diagnostics.statistics().nearly_full == 1
 
 
-@virtual_time
 async def test_a_relay_chain_that_grows(lines: list[str]) -> None:
     async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
@@ -412,18 +402,16 @@ def test_a_node_is_given_them_when_it_is_made() -> None:
         assert background.node.find_instrument(Diagnostics)
 
 
-@virtual_time
-async def test_a_node_has_those_that_cost_nothing(lines: list[str]) -> None:
-    async with Node() as node:
-        diagnostics = node.find_instrument(Diagnostics)
-        assert type(diagnostics) is Diagnostics
-        assert node.instruments is not None
-        # No hook is called for a handler that awaits, or for a request.
-        assert not node.instruments.asks
-        assert "worker_suspended" not in vars(node.instruments)
-        node.spawn(Recorder, address="worker", mailbox=MailboxOptions(5))
-        for _ in range(4):
-            node.send("worker", b"")
-        await asyncio.sleep(1)
-        assert diagnostics.statistics().nearly_full == 1
-        assert lines == ["node 'node': 4 messages wait for Recorder 0#worker (limit 5)"]
+async def test_a_node_has_those_that_cost_nothing(lines: list[str], node: Node) -> None:
+    diagnostics = node.find_instrument(Diagnostics)
+    assert type(diagnostics) is Diagnostics
+    assert node.instruments is not None
+    # No hook is called for a handler that awaits, or for a request.
+    assert not node.instruments.asks
+    assert "worker_suspended" not in vars(node.instruments)
+    node.spawn(Recorder, address="worker", mailbox=MailboxOptions(5))
+    for _ in range(4):
+        node.send("worker", b"")
+    await asyncio.sleep(1)
+    assert diagnostics.statistics().nearly_full == 1
+    assert lines == ["node 'node': 4 messages wait for Recorder 0#worker (limit 5)"]

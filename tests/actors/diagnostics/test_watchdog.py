@@ -8,7 +8,6 @@ import pytest
 
 from onward.actors import Diagnostics, DiagnosticsOptions, Node
 from onward.actors.diagnostics._watchdog import LoopWatch, Watchdog
-from tests.support.virtual import virtual_time
 
 
 class Loop:
@@ -23,34 +22,30 @@ class Loop:
         assert frame.f_code.co_name == "look"
 
 
-@virtual_time
-async def test_a_loop_that_gives_a_sign_is_not_held() -> None:
+async def test_a_loop_that_gives_a_sign_is_not_held(node: Node) -> None:
     now = [0.0]
-    async with Node() as node:
-        loop = Loop(node)
-        watch = LoopWatch(loop, 2.0, lambda: now[0])
-        for _ in range(5):
-            assert watch.look() == 2.0  # it asks
-            now[0] += 1.5
-            assert watch.look() == 0.5
-            await asyncio.sleep(0)
-            now[0] += 1.5
-        assert loop.held == 0
+    loop = Loop(node)
+    watch = LoopWatch(loop, 2.0, lambda: now[0])
+    for _ in range(5):
+        assert watch.look() == 2.0  # it asks
+        now[0] += 1.5
+        assert watch.look() == 0.5
+        await asyncio.sleep(0)
+        now[0] += 1.5
+    assert loop.held == 0
 
 
-@virtual_time
-async def test_a_loop_that_gives_none_is_told_of_once_for_each_time() -> None:
+async def test_a_loop_that_gives_none_is_told_of_once_for_each_time(node: Node) -> None:
     now = [0.0]
-    async with Node() as node:
-        loop = Loop(node)
-        watch = LoopWatch(loop, 2.0, lambda: now[0])
-        for times in (1, 2):
-            watch.look()
-            for _ in range(3):
-                now[0] += 2.0
-                assert watch.look() == 2.0
-            assert loop.held == times
-            await asyncio.sleep(0)
+    loop = Loop(node)
+    watch = LoopWatch(loop, 2.0, lambda: now[0])
+    for times in (1, 2):
+        watch.look()
+        for _ in range(3):
+            now[0] += 2.0
+            assert watch.look() == 2.0
+        assert loop.held == times
+        await asyncio.sleep(0)
 
 
 async def test_a_node_is_watched_from_its_start_to_its_stop() -> None:

@@ -11,7 +11,6 @@ import pytest
 from onward.actors import Instrument, Node, ThreadWorker, TracedMessage, Watch, Worker
 from onward.actors.routing._given import as_route
 from onward.protocol import Address, Context, Message
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Gate, Recorder
 
 TRACED = Context(trace='{"a":"b"}')
@@ -37,7 +36,6 @@ class Slow(ThreadWorker):
         """Take the message on the thread."""
 
 
-@virtual_time
 async def test_each_handled_and_each_lost_message_is_observed() -> None:
     handled = Handled()
     gate = Gate()
@@ -72,14 +70,14 @@ async def test_each_handled_and_each_lost_message_is_observed() -> None:
         assert len(handled.seen) == 3
 
 
-async def test_a_message_of_a_thread_worker_is_observed_at_its_end() -> None:
+@pytest.mark.real_time
+async def test_a_message_of_a_thread_worker_is_observed_at_its_end(node: Node) -> None:
     handled = Handled()
-    async with Node() as node:
-        node.add_instrument(handled)
-        await node.start(Slow, address="slow")
-        node.send("slow", b"x")
-        await node.stop_worker("slow")
-        assert handled.seen == [("0#slow", b"x", "NoneType")]
+    node.add_instrument(handled)
+    await node.start(Slow, address="slow")
+    node.send("slow", b"x")
+    await node.stop_worker("slow")
+    assert handled.seen == [("0#slow", b"x", "NoneType")]
 
 
 def test_an_instrument_is_one() -> None:
@@ -126,9 +124,8 @@ class Around(Watch):
         self.notes.append(f"{self.name} ended")
 
 
-@virtual_time
 async def test_the_instrument_added_first_encloses_the_others(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
     from onward.actors.instruments import _instrument
 
@@ -140,30 +137,29 @@ async def test_the_instrument_added_first_encloses_the_others(
 
     monkeypatch.setattr(_instrument, "read_tracing", read)
     notes: list[str] = []
-    async with Node() as node:
-        node.add_instrument(Looks("one", notes))
-        node.add_instrument(Looks("two", notes))
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="recorder")
-        node.send("recorder", b"", context=TRACED)
-        node.send("recorder", b"")
-        await asyncio.sleep(1)
-        assert notes == ["one in", "two in", "two out", "one out", "two ended", "one ended"]
-        assert texts == [TRACED.trace]  # parsed once
-        assert recorder.messages[0].context == Context(trace='{"a":"b","one":"x","two":"x"}')
-        notes.clear()
-        node.send("recorder", b"", context=Context(trace="broken"))
-        await asyncio.sleep(1)
-        assert notes == ["one none", "two none"]
-        notes.clear()
-        gate = Gate()
-        node.spawn(lambda: gate, address="gate")
-        node.send("gate", b"", context=TRACED)
-        await asyncio.sleep(1)
-        assert notes[4:6] == ["one suspended", "two suspended"]
-        gate.opened.set()
-        await asyncio.sleep(1)
-        assert notes[-2:] == ["two ended", "one ended"]
+    node.add_instrument(Looks("one", notes))
+    node.add_instrument(Looks("two", notes))
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="recorder")
+    node.send("recorder", b"", context=TRACED)
+    node.send("recorder", b"")
+    await asyncio.sleep(1)
+    assert notes == ["one in", "two in", "two out", "one out", "two ended", "one ended"]
+    assert texts == [TRACED.trace]  # parsed once
+    assert recorder.messages[0].context == Context(trace='{"a":"b","one":"x","two":"x"}')
+    notes.clear()
+    node.send("recorder", b"", context=Context(trace="broken"))
+    await asyncio.sleep(1)
+    assert notes == ["one none", "two none"]
+    notes.clear()
+    gate = Gate()
+    node.spawn(lambda: gate, address="gate")
+    node.send("gate", b"", context=TRACED)
+    await asyncio.sleep(1)
+    assert notes[4:6] == ["one suspended", "two suspended"]
+    gate.opened.set()
+    await asyncio.sleep(1)
+    assert notes[-2:] == ["two ended", "one ended"]
 
 
 async def test_a_text_that_cannot_be_written_is_not_replaced() -> None:
@@ -180,19 +176,17 @@ class Takes(Instrument):
         traced.taken = True
 
 
-@virtual_time
-async def test_an_instrument_can_take_a_message() -> None:
+async def test_an_instrument_can_take_a_message(node: Node) -> None:
     notes: list[str] = []
-    async with Node() as node:
-        node.add_instrument(Looks("one", notes))
-        node.add_instrument(Takes())
-        node.add_instrument(Looks("two", notes))
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="recorder")
-        node.send("recorder", b"", context=TRACED)
-        await asyncio.sleep(1)
-        assert recorder.messages == []
-        assert notes == ["one ended"]
+    node.add_instrument(Looks("one", notes))
+    node.add_instrument(Takes())
+    node.add_instrument(Looks("two", notes))
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="recorder")
+    node.send("recorder", b"", context=TRACED)
+    await asyncio.sleep(1)
+    assert recorder.messages == []
+    assert notes == ["one ended"]
 
 
 # --- sampling -------------------------------------------------------------------------------
@@ -213,22 +207,22 @@ class Every(Instrument):
         return Context(trace=before + self.mark)
 
 
-async def test_instruments_sample_independently() -> None:
-    async with Node() as node:
-        node.add_instrument(Every(2, "a"))
-        node.add_instrument(Every(3, "b"))
-        node.add_instrument(Every(0, "never"))
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="recorder")
-        for _ in range(4):
-            node.send("recorder", b"")
-        await node.send_wait("recorder", b"")
-        await asyncio.to_thread(node.send, "recorder", b"")  # counted, and not marked
-        for _ in range(2):
-            node.send("recorder", b"")
-        await node.stop_worker("recorder")
-        marks = [message.context and message.context.trace for message in recorder.messages]
-        assert marks == [None, "a", "b", "a", None, None, None, "a"]
+@pytest.mark.real_time
+async def test_instruments_sample_independently(node: Node) -> None:
+    node.add_instrument(Every(2, "a"))
+    node.add_instrument(Every(3, "b"))
+    node.add_instrument(Every(0, "never"))
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="recorder")
+    for _ in range(4):
+        node.send("recorder", b"")
+    await node.send_wait("recorder", b"")
+    await asyncio.to_thread(node.send, "recorder", b"")  # counted, and not marked
+    for _ in range(2):
+        node.send("recorder", b"")
+    await node.stop_worker("recorder")
+    marks = [message.context and message.context.trace for message in recorder.messages]
+    assert marks == [None, "a", "b", "a", None, None, None, "a"]
 
 
 # --- faults ---------------------------------------------------------------------------------
@@ -300,6 +294,7 @@ class BrokenWatch(Watch):
         "ended",
     ],
 )
+@pytest.mark.real_time
 async def test_an_instrument_that_raises_is_logged_and_removed(
     hook: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -359,6 +354,7 @@ class Wrong(Instrument):
         ("figures", None),
     ],
 )
+@pytest.mark.real_time
 async def test_an_instrument_that_returns_another_type_is_logged_and_removed(
     hook: str, wrong: object, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from onward.actors import Node, Worker
 from onward.actors.pipes import PipeChannel, PipeChannelOptions, PipeChannelService
-from onward.actors.testing import Probe, virtual_time
+from onward.actors.testing import Probe
 from onward.protocol import Address, Message
 from onward.protocol.pipes import (
     Broken,
@@ -112,64 +112,58 @@ def test_an_end_that_stops_takes_the_other_with_it() -> None:
     simulate(scenario)
 
 
-@virtual_time
-async def test_nobody_answers() -> None:
-    async with Node() as node:
-        channel = PipeChannel("nobody", QUICK)
-        with pytest.raises(PipeClosed, match="no answer in 5 s"):
-            await node.start(lambda: channel, address="channel")
-        await asyncio.sleep(1)
-        assert not node.has("channel")
-
-
-@virtual_time
-async def test_a_service_answers_once_more_and_keeps_its_limit() -> None:
-    async with Node() as node:
-        back = await Probe.on(node, "back")
-        made: list[Address] = []
-        service = PipeChannelService(PipeChannelOptions(channels=1), on_channel=made.append)
-        await node.start(lambda: service, address="channels")
-        hello = encode_frame(Hello(bytes(16), 1000))
-        node.send("channels", hello, return_route="back")
-        await asyncio.sleep(0.1)
-        node.send("channels", hello, return_route="back")
-        node.send("channels", encode_frame(Hello(b"x" * 16, 1000)), return_route="back")
-        node.send("channels", hello)
-        node.send("channels", encode_frame(Welcome(bytes(16), 1000)), return_route="back")
-        node.send("channels", b"hm", return_route="back")
-        await back.count(3)
-        assert back.payloads == [
-            *[encode_frame(Welcome(bytes(16), 300_000))] * 2,
-            encode_frame(PipeRefused(b"x" * 16, PipeRefusal.FULL)),
-        ]
-        assert made == list(service.channels)
-        await asyncio.sleep(1)
-        assert dict(node.dead_letters.by_reason) == {
-            "limit reached": 1,
-            "no channel": 2,
-            "pipe frame error": 1,
-        }
-
-
-@virtual_time
-async def test_a_full_channel_lets_its_senders_wait() -> None:
-    async with Node() as node:
-        probe = await Probe.on(node, "probe")
-        await node.start(lambda: PipeChannelService(QUICK), address="channels")
-        channel = PipeChannel("channels", QUICK)
+async def test_nobody_answers(node: Node) -> None:
+    channel = PipeChannel("nobody", QUICK)
+    with pytest.raises(PipeClosed, match="no answer in 5 s"):
         await node.start(lambda: channel, address="channel")
-        for number in range(100):
-            node.send("channel => probe", b"%d" % number)
-        node.send("channel", b"nowhere")
-        await probe.count(100)
-        assert probe.payloads == [b"%d" % number for number in range(100)]
-        await asyncio.sleep(1)
-        assert dict(node.dead_letters.by_reason) == {"empty route": 1}
-        node.send(channel._pipes.sending.back, encode_frame(Welcome(bytes(16), 1000)))
-        node.send(channel._pipes.sending.back, b"hm")
-        await asyncio.sleep(1)
-        assert dict(node.dead_letters.by_reason) == {"empty route": 1, "pipe frame error": 1}
-        channel.on_failure(ValueError, ValueError(), None)
+    await asyncio.sleep(1)
+    assert not node.has("channel")
+
+
+async def test_a_service_answers_once_more_and_keeps_its_limit(node: Node) -> None:
+    back = await Probe.on(node, "back")
+    made: list[Address] = []
+    service = PipeChannelService(PipeChannelOptions(channels=1), on_channel=made.append)
+    await node.start(lambda: service, address="channels")
+    hello = encode_frame(Hello(bytes(16), 1000))
+    node.send("channels", hello, return_route="back")
+    await asyncio.sleep(0.1)
+    node.send("channels", hello, return_route="back")
+    node.send("channels", encode_frame(Hello(b"x" * 16, 1000)), return_route="back")
+    node.send("channels", hello)
+    node.send("channels", encode_frame(Welcome(bytes(16), 1000)), return_route="back")
+    node.send("channels", b"hm", return_route="back")
+    await back.count(3)
+    assert back.payloads == [
+        *[encode_frame(Welcome(bytes(16), 300_000))] * 2,
+        encode_frame(PipeRefused(b"x" * 16, PipeRefusal.FULL)),
+    ]
+    assert made == list(service.channels)
+    await asyncio.sleep(1)
+    assert dict(node.dead_letters.by_reason) == {
+        "limit reached": 1,
+        "no channel": 2,
+        "pipe frame error": 1,
+    }
+
+
+async def test_a_full_channel_lets_its_senders_wait(node: Node) -> None:
+    probe = await Probe.on(node, "probe")
+    await node.start(lambda: PipeChannelService(QUICK), address="channels")
+    channel = PipeChannel("channels", QUICK)
+    await node.start(lambda: channel, address="channel")
+    for number in range(100):
+        node.send("channel => probe", b"%d" % number)
+    node.send("channel", b"nowhere")
+    await probe.count(100)
+    assert probe.payloads == [b"%d" % number for number in range(100)]
+    await asyncio.sleep(1)
+    assert dict(node.dead_letters.by_reason) == {"empty route": 1}
+    node.send(channel._pipes.sending.back, encode_frame(Welcome(bytes(16), 1000)))
+    node.send(channel._pipes.sending.back, b"hm")
+    await asyncio.sleep(1)
+    assert dict(node.dead_letters.by_reason) == {"empty route": 1, "pipe frame error": 1}
+    channel.on_failure(ValueError, ValueError(), None)
 
 
 def test_before_it_has_started_a_channel_has_nothing() -> None:

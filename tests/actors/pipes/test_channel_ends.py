@@ -10,7 +10,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.pipes import PipeChannel, PipeChannelOptions, PipeChannelService
 from onward.actors.routing._given import as_route
-from onward.actors.testing import Probe, virtual_time
+from onward.actors.testing import Probe
 from onward.protocol.pipes import (
     Hello,
     PipeBroken,
@@ -132,28 +132,26 @@ def test_an_end_whose_other_end_is_gone_in_silence_stops(gone: str) -> None:
     simulate(scenario)
 
 
-@virtual_time
-async def test_who_asks_for_a_channel_and_does_not_come_frees_its_place() -> None:
-    async with Node() as node:
-        service = PipeChannelService(PipeChannelOptions(channels=3, channels_per_peer=2, retired=1))
-        await node.start(lambda: service, address="channels")
-        back = await Probe.on(node, "back")
-        for number in range(3):
-            hello = encode_frame(Hello(bytes([number]) * 16, 300_000))
-            node.send("channels", hello, return_route="back")
-        await asyncio.sleep(1)
-        assert len(service.channels) == 2
-        assert dict(node.dead_letters.by_reason) == {"limit reached": 1}
-        await asyncio.sleep(61)
-        assert not service.channels
-        assert len(service._retired) == 1
-        # What asked for a channel that is over, and comes late, makes none again.
-        late = encode_frame(Hello(next(iter(service._retired)), 300_000))
-        node.send("channels", late, return_route="back")
-        await asyncio.sleep(1)
-        assert not service.channels
-        assert sum(isinstance(decode_frame(each), Welcome) for each in back.payloads) == 2
-        await node.start(lambda: PipeChannel("channels"), address="channel")
+async def test_who_asks_for_a_channel_and_does_not_come_frees_its_place(node: Node) -> None:
+    service = PipeChannelService(PipeChannelOptions(channels=3, channels_per_peer=2, retired=1))
+    await node.start(lambda: service, address="channels")
+    back = await Probe.on(node, "back")
+    for number in range(3):
+        hello = encode_frame(Hello(bytes([number]) * 16, 300_000))
+        node.send("channels", hello, return_route="back")
+    await asyncio.sleep(1)
+    assert len(service.channels) == 2
+    assert dict(node.dead_letters.by_reason) == {"limit reached": 1}
+    await asyncio.sleep(61)
+    assert not service.channels
+    assert len(service._retired) == 1
+    # What asked for a channel that is over, and comes late, makes none again.
+    late = encode_frame(Hello(next(iter(service._retired)), 300_000))
+    node.send("channels", late, return_route="back")
+    await asyncio.sleep(1)
+    assert not service.channels
+    assert sum(isinstance(decode_frame(each), Welcome) for each in back.payloads) == 2
+    await node.start(lambda: PipeChannel("channels"), address="channel")
 
 
 def test_copies_of_what_asks_for_a_channel_take_no_places() -> None:
@@ -176,30 +174,26 @@ def test_copies_of_what_asks_for_a_channel_take_no_places() -> None:
     simulate(scenario, seed=3, faults=faults)
 
 
-@virtual_time
-async def test_who_asks_a_full_service_hears_it_at_once() -> None:
-    async with Node() as node:
-        service = PipeChannelService(PipeChannelOptions(channels=1))
-        await node.start(lambda: service, address="channels")
-        await node.start(lambda: PipeChannel("channels"), address="one")
-        before = node.loop.time()
-        with pytest.raises(PipeClosed, match="refused: full"):
-            await node.start(lambda: PipeChannel("channels"), address="two")
-        assert node.loop.time() - before < 1
+async def test_who_asks_a_full_service_hears_it_at_once(node: Node) -> None:
+    service = PipeChannelService(PipeChannelOptions(channels=1))
+    await node.start(lambda: service, address="channels")
+    await node.start(lambda: PipeChannel("channels"), address="one")
+    before = node.loop.time()
+    with pytest.raises(PipeClosed, match="refused: full"):
+        await node.start(lambda: PipeChannel("channels"), address="two")
+    assert node.loop.time() - before < 1
 
 
-@virtual_time
-async def test_a_full_channel_stops_at_once() -> None:
-    async with Node() as node:
-        options = PipeChannelOptions(pipe=PipeOptions(window=2, queue=2))
-        await node.start(lambda: PipeChannelService(options), address="channels")
-        channel = PipeChannel("channels", options)
-        await node.start(lambda: channel, address="channel")
-        channel._pipes.sending.route = as_route("nobody")
-        for number in range(10):
-            node.send("channel => probe", b"%d" % number)
-        await asyncio.sleep(1)
-        before = node.loop.time()
-        await node.stop_worker("channel")
-        assert node.loop.time() - before < 0.5
-        assert dict(node.dead_letters.by_reason)["pipe closed"] == 10
+async def test_a_full_channel_stops_at_once(node: Node) -> None:
+    options = PipeChannelOptions(pipe=PipeOptions(window=2, queue=2))
+    await node.start(lambda: PipeChannelService(options), address="channels")
+    channel = PipeChannel("channels", options)
+    await node.start(lambda: channel, address="channel")
+    channel._pipes.sending.route = as_route("nobody")
+    for number in range(10):
+        node.send("channel => probe", b"%d" % number)
+    await asyncio.sleep(1)
+    before = node.loop.time()
+    await node.stop_worker("channel")
+    assert node.loop.time() - before < 0.5
+    assert dict(node.dead_letters.by_reason)["pipe closed"] == 10

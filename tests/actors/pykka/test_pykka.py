@@ -17,7 +17,6 @@ from pykka import messages
 from onward.actors import LoopFuture, Node, ThreadWorker, Worker, WouldDeadlock
 from onward.actors.pykka import _inbox as _pykka
 from onward.protocol import Message, UnknownAddress
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Recorder
 
 
@@ -78,9 +77,7 @@ def test_a_stopped_worker_is_freed() -> None:
     assert worker() is None
 
 
-def test_actors_on_threads_and_workers_ask_each_other(
-    stopped: list[pykka.ActorRef[Any]],
-) -> None:
+def test_actors_on_threads_and_workers_ask_each_other(stopped: list[pykka.ActorRef[Any]]) -> None:
     class Asking(pykka.ThreadingActor):
         def on_receive(self, message: int) -> Any:
             return loop_worker.ask(message)
@@ -137,9 +134,7 @@ def test_a_thread_worker_may_block(stopped: list[pykka.ActorRef[Any]]) -> None:
     assert blocking.ask(other) == 42
 
 
-def test_what_a_worker_tells_itself_before_it_starts(
-    stopped: list[pykka.ActorRef[Any]],
-) -> None:
+def test_what_a_worker_tells_itself_before_it_starts(stopped: list[pykka.ActorRef[Any]]) -> None:
     class Early(Worker):
         def __init__(self) -> None:
             super().__init__()
@@ -192,20 +187,17 @@ def test_system_exit_stops_all_and_the_loop_goes_on() -> None:
     again.stop()
 
 
-@virtual_time
-async def test_workers_of_a_node_are_not_in_the_registry() -> None:
-    async with Node() as node:
-        node.spawn(Doubling, address="w")
-        ref = node.ref("w")
-        assert await ref.ask(4, block=False) == 8
-        assert ref not in pykka.ActorRegistry.get_all()
-        assert await ref.stop(block=False) is True
-        assert not ref.is_alive()
-        with pytest.raises(UnknownAddress):
-            node.ref("w")
+async def test_workers_of_a_node_are_not_in_the_registry(node: Node) -> None:
+    node.spawn(Doubling, address="w")
+    ref = node.ref("w")
+    assert await ref.ask(4, block=False) == 8
+    assert ref not in pykka.ActorRegistry.get_all()
+    assert await ref.stop(block=False) is True
+    assert not ref.is_alive()
+    with pytest.raises(UnknownAddress):
+        node.ref("w")
 
 
-@virtual_time
 async def test_on_node_stop_those_who_asked_are_answered() -> None:
     class Waiting(Worker):
         async def handle_message(self, message: Message) -> None:
@@ -225,18 +217,16 @@ async def test_on_node_stop_those_who_asked_are_answered() -> None:
     assert node.dead_letters.by_reason == {"worker failed": 1, "worker stopped": 1}
 
 
-@virtual_time
-async def test_the_parts_of_an_actor_come_into_being_together_and_late() -> None:
-    async with Node() as node:
-        recorder = Recorder()
-        await node.start(lambda: recorder, address="w")
-        assert recorder._identity is None
-        await node.stop_worker("w")
-        assert recorder._identity is None
-        # Asked for only after the end: then it says so.
-        assert recorder.actor_stopped.is_set()
-        assert recorder.actor_ref.actor_urn == recorder.actor_urn
-        assert str(recorder) == f"Recorder ({recorder.actor_urn})"
+async def test_the_parts_of_an_actor_come_into_being_together_and_late(node: Node) -> None:
+    recorder = Recorder()
+    await node.start(lambda: recorder, address="w")
+    assert recorder._identity is None
+    await node.stop_worker("w")
+    assert recorder._identity is None
+    # Asked for only after the end: then it says so.
+    assert recorder.actor_stopped.is_set()
+    assert recorder.actor_ref.actor_urn == recorder.actor_urn
+    assert str(recorder) == f"Recorder ({recorder.actor_urn})"
 
 
 def test_many_threads_get_the_same_ref() -> None:

@@ -32,7 +32,6 @@ from onward.protocol import (
     read_error_reply,
     route,
 )
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Forwarder, Gate, Recorder
 
 
@@ -54,7 +53,6 @@ def certain(reason: str, at: str) -> ErrorReply:
     return ErrorReply(reason, address(at), certain=True)
 
 
-@virtual_time
 async def test_each_reason_comes_back_along_the_return_route() -> None:
     async with node_with() as node:
         asking = await asker(node)
@@ -80,7 +78,6 @@ async def test_each_reason_comes_back_along_the_return_route() -> None:
         assert node.statistics().error_replies == 4
 
 
-@virtual_time
 async def test_what_expired_stopped_or_failed() -> None:
     async with node_with() as node:
         asking = await asker(node)
@@ -111,7 +108,6 @@ async def test_what_expired_stopped_or_failed() -> None:
         }
 
 
-@virtual_time
 async def test_a_worker_of_the_way_back_passes_them_on() -> None:
     async with node_with() as node:
         asking = await asker(node)
@@ -123,19 +119,16 @@ async def test_a_worker_of_the_way_back_passes_them_on() -> None:
         assert asking.messages[0].return_route == (address("and-back"), ERROR_SOURCE)
 
 
-@virtual_time
-async def test_off_by_default() -> None:
-    async with Node() as node:
-        asking = await asker(node)
-        node.spawn(Forwarder, address="relay")
-        asking.send("relay => nobody", b"")
-        await asyncio.sleep(0)
-        assert asking.messages == []
-        assert node.dead_letters.by_reason == {"no such worker": 1}
-        assert not node.answer_error(Message(route("relay"), route("asker"), b""), "bad payload")
+async def test_off_by_default(node: Node) -> None:
+    asking = await asker(node)
+    node.spawn(Forwarder, address="relay")
+    asking.send("relay => nobody", b"")
+    await asyncio.sleep(0)
+    assert asking.messages == []
+    assert node.dead_letters.by_reason == {"no such worker": 1}
+    assert not node.answer_error(Message(route("relay"), route("asker"), b""), "bad payload")
 
 
-@virtual_time
 async def test_never_for_an_error_reply_nor_without_a_return_route() -> None:
     async with node_with() as node:
         node.spawn(Forwarder, address="relay")
@@ -153,7 +146,6 @@ async def test_never_for_an_error_reply_nor_without_a_return_route() -> None:
         assert node.statistics().failed == 0
 
 
-@virtual_time
 async def test_so_many_a_second() -> None:
     async with node_with(limits=NodeLimits(error_replies=3)) as node:
         asking = await asker(node)
@@ -170,8 +162,9 @@ async def test_so_many_a_second() -> None:
 @pytest.mark.parametrize(
     ("is_certain", "expected"), [(True, Refused), (False, GivenUp)], ids=["certain", "in doubt"]
 )
-@virtual_time
-async def test_a_request_that_gets_one_raises(is_certain: bool, expected: type[Exception]) -> None:
+async def test_a_request_that_gets_one_raises(
+    is_certain: bool, expected: type[Exception], node: Node
+) -> None:
     class Elsewhere(Worker):
         """As a link would: what comes back says that it was not delivered there."""
 
@@ -180,57 +173,51 @@ async def test_a_request_that_gets_one_raises(is_certain: bool, expected: type[E
             payload = encode_error_reply(reply)
             self.route(Message(message.return_route, (self.address, ERROR_SOURCE), payload))
 
-    async with Node() as node:
-        node.spawn(Elsewhere, address="link")
-        with pytest.raises(expected, match=r"0#far \(mailbox full\)"):
-            await node.request("link => far", b"")
+    node.spawn(Elsewhere, address="link")
+    with pytest.raises(expected, match=r"0#far \(mailbox full\)"):
+        await node.request("link => far", b"")
 
 
-@virtual_time
-async def test_what_only_looks_like_one_is_an_answer() -> None:
+async def test_what_only_looks_like_one_is_an_answer(node: Node) -> None:
     class Odd(Worker):
         def handle_message(self, message: Message) -> None:
             self.reply(message, b"odd", ERROR_SOURCE)
 
-    async with Node() as node:
-        node.spawn(Odd, address="odd")
-        assert (await node.request("odd", b"")).payload == b"odd"
+    node.spawn(Odd, address="odd")
+    assert (await node.request("odd", b"")).payload == b"odd"
 
 
-@virtual_time
-async def test_requests_of_the_node_are_told_without_any() -> None:
+async def test_requests_of_the_node_are_told_without_any(node: Node) -> None:
     class Picky(Worker):
         def handle_message(self, message: Message) -> None:
             self.node.answer_error(message, "bad payload", certain=message.payload != b"late")
 
-    async with Node() as node:
-        node.spawn(Forwarder, address="relay")
-        node.spawn(Picky, address="picky")
-        with pytest.raises(UnknownAddress):
-            await node.request("relay => nobody", b"")
-        with pytest.raises(Refused, match=r"refused: 0#picky \(bad payload\)"):
-            await node.request("relay => picky", b"")
-        with pytest.raises(GivenUp, match=r"given up: 0#picky \(bad payload\)"):
-            await node.request("relay => picky", b"late")
-        assert node.dead_letters.by_reason == {"no such worker": 1}
+    node.spawn(Forwarder, address="relay")
+    node.spawn(Picky, address="picky")
+    with pytest.raises(UnknownAddress):
+        await node.request("relay => nobody", b"")
+    with pytest.raises(Refused, match=r"refused: 0#picky \(bad payload\)"):
+        await node.request("relay => picky", b"")
+    with pytest.raises(GivenUp, match=r"given up: 0#picky \(bad payload\)"):
+        await node.request("relay => picky", b"late")
+    assert node.dead_letters.by_reason == {"no such worker": 1}
 
 
-async def test_a_request_is_told_from_another_thread_too() -> None:
-    async with Node() as node:
-        gate = Gate()
-        node.spawn(lambda: gate, address="gate")
-        asked = asyncio.ensure_future(node.request("gate", b""))
-        await asyncio.sleep(0)
-        back = next(each for each in node.parts.table.targets if node.parts.table.is_request(each))
-        message = Message(route("gate"), (back,), b"")
-        assert await asyncio.to_thread(node.answer_error, message, "not from here")
-        with pytest.raises(Refused, match="not from here"):
-            await asked
-        gate.opened.set()
+@pytest.mark.real_time
+async def test_a_request_is_told_from_another_thread_too(node: Node) -> None:
+    gate = Gate()
+    node.spawn(lambda: gate, address="gate")
+    asked = asyncio.ensure_future(node.request("gate", b""))
+    await asyncio.sleep(0)
+    back = next(each for each in node.parts.table.targets if node.parts.table.is_request(each))
+    message = Message(route("gate"), (back,), b"")
+    assert await asyncio.to_thread(node.answer_error, message, "not from here")
+    with pytest.raises(Refused, match="not from here"):
+        await asked
+    gate.opened.set()
 
 
-@virtual_time
-async def test_a_handlers_own_errors_are_failures() -> None:
+async def test_a_handlers_own_errors_are_failures(node: Node) -> None:
     class Sending(Worker):
         def handle_message(self, message: Message) -> None:
             if message.payload == b"send":
@@ -239,13 +226,12 @@ async def test_a_handlers_own_errors_are_failures() -> None:
                 self.route(Message(route("nobody"), route("x"), b"another payload"))
             raise UnknownAddress("somewhere")
 
-    async with Node() as node:
-        node.spawn(Sending, address="sending")
-        for payload in (b"send", b"another", b"raise"):
-            with pytest.raises(WorkerFailed):
-                await node.request("sending", payload)
-        assert node.statistics().failed == 3
-        assert node.dead_letters.by_reason == {"worker failed": 3, "no such worker": 1}
+    node.spawn(Sending, address="sending")
+    for payload in (b"send", b"another", b"raise"):
+        with pytest.raises(WorkerFailed):
+            await node.request("sending", payload)
+    assert node.statistics().failed == 3
+    assert node.dead_letters.by_reason == {"worker failed": 3, "no such worker": 1}
 
 
 class Later(Worker):
@@ -295,52 +281,45 @@ STOPS = Supervision(OnFailure.STOP)
 
 @pytest.mark.parametrize("way", PASSES_ON)
 @pytest.mark.parametrize("payload", [b"timer", b"coroutine"])
-@virtual_time
-async def test_what_is_passed_on_later_and_lost(way: str, payload: bytes) -> None:
-    async with Node() as node:
-        node.spawn(lambda: Later(PASSES_ON[way]), address="later", supervision=STOPS)
-        with pytest.raises(UnknownAddress):
-            await node.request("later => gone", payload)
-        assert node.dead_letters.by_reason == {"no such worker": 1}
-        assert node.statistics().failed == 0
+async def test_what_is_passed_on_later_and_lost(way: str, payload: bytes, node: Node) -> None:
+    node.spawn(lambda: Later(PASSES_ON[way]), address="later", supervision=STOPS)
+    with pytest.raises(UnknownAddress):
+        await node.request("later => gone", payload)
+    assert node.dead_letters.by_reason == {"no such worker": 1}
+    assert node.statistics().failed == 0
 
 
 @pytest.mark.parametrize("way", PASSES_ON)
-@virtual_time
-async def test_what_is_passed_on_with_another_in_hand_and_lost(way: str) -> None:
-    async with Node() as node:
-        node.spawn(lambda: Later(PASSES_ON[way]), address="later", supervision=STOPS)
-        first = asyncio.ensure_future(node.request("later => gone", b"1"))
-        await asyncio.sleep(1)
-        with pytest.raises(WorkerFailed):  # the worker has not got round to it
-            await node.request("later => gone", b"2")
-        with pytest.raises(UnknownAddress):
-            await first
-        assert node.dead_letters.by_reason == {"no such worker": 1, "worker failed": 1}
-        assert node.statistics().failed == 0
+async def test_what_is_passed_on_with_another_in_hand_and_lost(way: str, node: Node) -> None:
+    node.spawn(lambda: Later(PASSES_ON[way]), address="later", supervision=STOPS)
+    first = asyncio.ensure_future(node.request("later => gone", b"1"))
+    await asyncio.sleep(1)
+    with pytest.raises(WorkerFailed):  # the worker has not got round to it
+        await node.request("later => gone", b"2")
+    with pytest.raises(UnknownAddress):
+        await first
+    assert node.dead_letters.by_reason == {"no such worker": 1, "worker failed": 1}
+    assert node.statistics().failed == 0
 
 
-@virtual_time
-async def test_what_is_lost_as_a_worker_ends_and_for_who_asks_it() -> None:
-    async with Node() as node:
-        node.spawn(lambda: Later(PASSES_ON["forward"]), address="later")
-        first = asyncio.ensure_future(node.request("later => gone", b"1"))
-        await asyncio.sleep(1)
-        future = node.ref("later").ask({}, block=False)
-        with pytest.raises(UnknownAddress):
-            await first
-        with pytest.raises(UnknownAddress) as told:
-            await future
-        assert told.value.lost is None
-        second = asyncio.ensure_future(node.request("later => gone", b"2"))
-        await asyncio.sleep(1)
-        node.send("later", b"stop")
-        with pytest.raises(UnknownAddress):
-            await second
-        assert not node.has("later")
+async def test_what_is_lost_as_a_worker_ends_and_for_who_asks_it(node: Node) -> None:
+    node.spawn(lambda: Later(PASSES_ON["forward"]), address="later")
+    first = asyncio.ensure_future(node.request("later => gone", b"1"))
+    await asyncio.sleep(1)
+    future = node.ref("later").ask({}, block=False)
+    with pytest.raises(UnknownAddress):
+        await first
+    with pytest.raises(UnknownAddress) as told:
+        await future
+    assert told.value.lost is None
+    second = asyncio.ensure_future(node.request("later => gone", b"2"))
+    await asyncio.sleep(1)
+    node.send("later", b"stop")
+    with pytest.raises(UnknownAddress):
+        await second
+    assert not node.has("later")
 
 
-@virtual_time
 async def test_what_is_lost_by_a_start() -> None:
     class Starts(Worker):
         def on_start(self) -> None:
@@ -355,8 +334,7 @@ async def test_what_is_lost_by_a_start() -> None:
         assert replies(asking) == [certain("no such worker", "gone")]
 
 
-@virtual_time
-async def test_what_a_restart_loses_is_no_excuse_for_it() -> None:
+async def test_what_a_restart_loses_is_no_excuse_for_it(node: Node) -> None:
     class Starts(Failing):
         restarted = False
 
@@ -365,18 +343,16 @@ async def test_what_a_restart_loses_is_no_excuse_for_it() -> None:
                 self.forward(Message(route("starts => gone"), (), b""))
             Starts.restarted = True
 
-    async with Node() as node:
-        restart = Supervision(OnFailure.RESTART, max_restarts=1)
-        await node.start(Starts, address="starts", supervision=restart)
-        node.send("starts", b"!")
-        await asyncio.sleep(1)
-        assert node.dead_letters.by_reason == {"worker failed": 1, "no such worker": 1}
-        assert node.statistics().failed == 2
-        assert not node.has("starts")
+    restart = Supervision(OnFailure.RESTART, max_restarts=1)
+    await node.start(Starts, address="starts", supervision=restart)
+    node.send("starts", b"!")
+    await asyncio.sleep(1)
+    assert node.dead_letters.by_reason == {"worker failed": 1, "no such worker": 1}
+    assert node.statistics().failed == 2
+    assert not node.has("starts")
 
 
 @pytest.mark.parametrize("payload", [b"timer", b"1"])
-@virtual_time
 async def test_an_answer_that_goes_later_and_is_lost(payload: bytes) -> None:
     async with node_with() as node:
         asking = await asker(node)
@@ -394,7 +370,6 @@ async def test_an_answer_that_goes_later_and_is_lost(payload: bytes) -> None:
         assert node.statistics().failed == 0
 
 
-@virtual_time
 async def test_an_answer_over_the_limit_is_lost_and_in_doubt() -> None:
     async with node_with(limits=NodeLimits(payload=1000)) as node:
         asking = await asker(node)
@@ -409,8 +384,9 @@ async def test_an_answer_over_the_limit_is_lost_and_in_doubt() -> None:
 
 
 @pytest.mark.parametrize("catches", [False, True])
-@virtual_time
-async def test_the_loss_of_another_worker_is_the_failure_of_one_that_asks_it(catches: bool) -> None:
+async def test_the_loss_of_another_worker_is_the_failure_of_one_that_asks_it(
+    catches: bool, node: Node
+) -> None:
     class Asks(Worker):
         async def handle_message(self, message: Message) -> None:
             await self.request("far", message.payload)
@@ -424,16 +400,14 @@ async def test_the_loss_of_another_worker_is_the_failure_of_one_that_asks_it(cat
                     raise
                 self.node.lose(message, error)
 
-    async with Node() as node:
-        node.spawn(Far, address="far")
-        node.spawn(Asks, address="asks")
-        with pytest.raises(WorkerFailed):
-            await node.request("asks", b"hello")
-        assert node.dead_letters.by_reason == {"empty route": 1, "worker failed": 1}
-        assert node.statistics().failed == 1
+    node.spawn(Far, address="far")
+    node.spawn(Asks, address="asks")
+    with pytest.raises(WorkerFailed):
+        await node.request("asks", b"hello")
+    assert node.dead_letters.by_reason == {"empty route": 1, "worker failed": 1}
+    assert node.statistics().failed == 1
 
 
-@virtual_time
 async def test_an_answer_that_cannot_go_is_a_dead_letter_and_no_failure() -> None:
     async with node_with() as node:
         node.spawn(Echo, address="echo")
@@ -446,7 +420,6 @@ async def test_an_answer_that_cannot_go_is_a_dead_letter_and_no_failure() -> Non
         assert node.statistics().error_replies == 0  # the echo itself was told
 
 
-@virtual_time
 async def test_who_is_at_one_link_cannot_have_the_others_hear_nothing() -> None:
     class Outside(Recorder):
         leaves_node = True
@@ -487,7 +460,6 @@ async def test_who_is_at_one_link_cannot_have_the_others_hear_nothing() -> None:
         assert [len(link.messages) for link in links.values()] == [5, 2, 2]
 
 
-@virtual_time
 async def test_in_the_background() -> None:
     assert Node.in_background(error_replies=True).node.parts.undeliverable.error_replies.on
     assert not Node.in_background().node.parts.undeliverable.error_replies.on

@@ -23,7 +23,6 @@ from onward.protocol import (
     UnknownAddressType,
     WorkerStopped,
 )
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Recorder
 
 TYPE = 200
@@ -35,35 +34,30 @@ async def recorder_of(node: Node, name: str = "w") -> Recorder:
     return recorder
 
 
-@virtual_time
-async def test_what_arrives_is_what_was_sent() -> None:
-    async with Node() as node:
-        recorder = await recorder_of(node)
-        node.send("w => further", b"payload", return_route=("back", "home"))
-        await asyncio.sleep(0.1)
-        [message] = recorder.messages
-        assert str(message) == "[0#w => 0#further] <- [0#back => 0#home] 7 bytes"
-        assert message.payload == b"payload"
-        assert message.source is None
-        assert message.context is None
+async def test_what_arrives_is_what_was_sent(node: Node) -> None:
+    recorder = await recorder_of(node)
+    node.send("w => further", b"payload", return_route=("back", "home"))
+    await asyncio.sleep(0.1)
+    [message] = recorder.messages
+    assert str(message) == "[0#w => 0#further] <- [0#back => 0#home] 7 bytes"
+    assert message.payload == b"payload"
+    assert message.source is None
+    assert message.context is None
 
 
-@virtual_time
-async def test_ways_to_write_a_route() -> None:
-    async with Node() as node:
-        recorder = await recorder_of(node)
-        address = Address(0, b"w")
-        for route in ("w", "0#w", address, (address,), ["w"], [b"w"], (address, "x")):
-            node.send(route, b"")
-        await asyncio.sleep(0.1)
-        assert len(recorder.messages) == 7
-        with pytest.raises(AddressError):
-            node.send("999#w", b"")
-        with pytest.raises(RouteTooLong):
-            node.send((address,) * (MAX_ROUTE_LENGTH + 1), b"")
+async def test_ways_to_write_a_route(node: Node) -> None:
+    recorder = await recorder_of(node)
+    address = Address(0, b"w")
+    for route in ("w", "0#w", address, (address,), ["w"], [b"w"], (address, "x")):
+        node.send(route, b"")
+    await asyncio.sleep(0.1)
+    assert len(recorder.messages) == 7
+    with pytest.raises(AddressError):
+        node.send("999#w", b"")
+    with pytest.raises(RouteTooLong):
+        node.send((address,) * (MAX_ROUTE_LENGTH + 1), b"")
 
 
-@virtual_time
 async def test_errors_of_the_sender() -> None:
     async with Node(limits=NodeLimits(payload=3)) as node:
         with pytest.raises(EmptyRoute):
@@ -90,7 +84,6 @@ def test_a_node_that_has_not_started() -> None:
         asyncio.run(node.request("w", b""))
 
 
-@virtual_time
 async def test_a_node_that_has_stopped() -> None:
     async with Node() as node:
         await recorder_of(node)
@@ -100,65 +93,59 @@ async def test_a_node_that_has_stopped() -> None:
         node.spawn(Echo)
 
 
-@virtual_time
-async def test_rules_rewrite() -> None:
-    async with Node() as node:
-        recorder = await recorder_of(node)
-        node.add_rule(TYPE, lambda message: message.redirect(Address(0, message.to.value)))
-        node.send("200#w => x", b"")
-        await asyncio.sleep(0.1)
-        assert str(recorder.messages[0]) == "[0#w => 0#x] <- [] 0 bytes"
-        with pytest.raises(UnknownAddress, match="0#nobody"):
-            node.send("200#nobody", b"")
-        assert node.remove_rule(TYPE)
-        assert not node.remove_rule(TYPE)
-        with pytest.raises(UnknownAddressType):
-            node.send("200#w", b"")
+async def test_rules_rewrite(node: Node) -> None:
+    recorder = await recorder_of(node)
+    node.add_rule(TYPE, lambda message: message.redirect(Address(0, message.to.value)))
+    node.send("200#w => x", b"")
+    await asyncio.sleep(0.1)
+    assert str(recorder.messages[0]) == "[0#w => 0#x] <- [] 0 bytes"
+    with pytest.raises(UnknownAddress, match="0#nobody"):
+        node.send("200#nobody", b"")
+    assert node.remove_rule(TYPE)
+    assert not node.remove_rule(TYPE)
+    with pytest.raises(UnknownAddressType):
+        node.send("200#w", b"")
 
 
-@virtual_time
-async def test_rules_may_take_a_message_over_or_raise() -> None:
-    async with Node() as node:
-        taken: list[Message] = []
+async def test_rules_may_take_a_message_over_or_raise(node: Node) -> None:
+    taken: list[Message] = []
 
-        def rule(message: Message) -> None:
-            if message.to.value == b"nowhere":
-                raise NoRoute(message.to)
-            taken.append(message)
+    def rule(message: Message) -> None:
+        if message.to.value == b"nowhere":
+            raise NoRoute(message.to)
+        taken.append(message)
 
-        node.add_rule(TYPE, rule)
+    node.add_rule(TYPE, rule)
+    node.send("200#x", b"")
+    assert len(taken) == 1
+    with pytest.raises(NoRoute):
+        node.send("200#nowhere", b"")
+
+
+async def test_rules_that_go_in_circles(node: Node) -> None:
+    calls: list[Message] = []
+
+    def rule(message: Message) -> Message:
+        calls.append(message)
+        return message
+
+    node.add_rule(TYPE, rule)
+    with pytest.raises(RoutingLoop, match="more than 8 times"):
         node.send("200#x", b"")
-        assert len(taken) == 1
-        with pytest.raises(NoRoute):
-            node.send("200#nowhere", b"")
+    assert len(calls) == 9
 
+    def countdown(message: Message) -> Message:
+        left = int(message.to.value)
+        return message.redirect(Address(TYPE, b"%d" % (left - 1)) if left else Address(0, b"w"))
 
-@virtual_time
-async def test_rules_that_go_in_circles() -> None:
-    async with Node() as node:
-        calls: list[Message] = []
-
-        def rule(message: Message) -> Message:
-            calls.append(message)
-            return message
-
-        node.add_rule(TYPE, rule)
-        with pytest.raises(RoutingLoop, match="more than 8 times"):
-            node.send("200#x", b"")
-        assert len(calls) == 9
-
-        def countdown(message: Message) -> Message:
-            left = int(message.to.value)
-            return message.redirect(Address(TYPE, b"%d" % (left - 1)) if left else Address(0, b"w"))
-
-        recorder = await recorder_of(node)
-        assert node.remove_rule(TYPE)
-        node.add_rule(TYPE, countdown)
-        node.send("200#7", b"")
-        with pytest.raises(RoutingLoop):
-            node.send("200#8", b"")
-        await asyncio.sleep(0.1)
-        assert len(recorder.messages) == 1
+    recorder = await recorder_of(node)
+    assert node.remove_rule(TYPE)
+    node.add_rule(TYPE, countdown)
+    node.send("200#7", b"")
+    with pytest.raises(RoutingLoop):
+        node.send("200#8", b"")
+    await asyncio.sleep(0.1)
+    assert len(recorder.messages) == 1
 
 
 class Directory:
@@ -209,12 +196,10 @@ def test_a_rule_without_an_owner_belongs_to_itself() -> None:
         node.add_rule(TYPE + 1, shop)
 
 
-@virtual_time
-async def test_a_rule_that_leaves_nothing() -> None:
-    async with Node() as node:
-        node.add_rule(TYPE, lambda message: message._replace(onward_route=()))
-        with pytest.raises(EmptyRoute):
-            node.send("200#x", b"")
+async def test_a_rule_that_leaves_nothing(node: Node) -> None:
+    node.add_rule(TYPE, lambda message: message._replace(onward_route=()))
+    with pytest.raises(EmptyRoute):
+        node.send("200#x", b"")
 
 
 @pytest.mark.parametrize("address_type", [-1, 0, 256])
@@ -223,36 +208,32 @@ def test_types_no_rule_can_be_for(address_type: int) -> None:
         Node().add_rule(address_type, lambda message: message)
 
 
-@virtual_time
-async def test_a_worker_with_the_very_address_comes_before_the_rule() -> None:
-    async with Node() as node:
-        recorder = await recorder_of(node, "200#mine")
-        node.add_rule(TYPE, lambda message: message.redirect(Address(0, b"nobody")))
-        node.send("200#mine", b"")
-        await asyncio.sleep(0.1)
-        assert len(recorder.messages) == 1
+async def test_a_worker_with_the_very_address_comes_before_the_rule(node: Node) -> None:
+    recorder = await recorder_of(node, "200#mine")
+    node.add_rule(TYPE, lambda message: message.redirect(Address(0, b"nobody")))
+    node.send("200#mine", b"")
+    await asyncio.sleep(0.1)
+    assert len(recorder.messages) == 1
 
 
-@virtual_time
-async def test_deliver() -> None:
-    async with Node() as node:
-        recorder = await recorder_of(node)
-        to = recorder.address
-        long = (to,) * (MAX_ROUTE_LENGTH + 1)
-        assert node.parts.router.dispatch_or_lose(Message((to,), (), b""))
-        assert not node.parts.router.dispatch_or_lose(Message((), (), b""))
-        assert not node.parts.router.dispatch_or_lose(Message((Address(0, b"x"),), (), b""))
-        assert not node.parts.router.dispatch_or_lose(Message((Address(TYPE, b"x"),), (), b""))
-        assert not node.parts.router.dispatch_or_lose(Message(long, (), b""))
-        assert not node.parts.router.dispatch_or_lose(Message((to,), long, b""))
-        await asyncio.sleep(0.1)
-        assert len(recorder.messages) == 1
-        assert node.dead_letters.by_reason == {
-            "empty route": 1,
-            "no such worker": 1,
-            "no rule for this type of address": 1,
-            "route too long": 2,
-        }
+async def test_deliver(node: Node) -> None:
+    recorder = await recorder_of(node)
+    to = recorder.address
+    long = (to,) * (MAX_ROUTE_LENGTH + 1)
+    assert node.parts.router.dispatch_or_lose(Message((to,), (), b""))
+    assert not node.parts.router.dispatch_or_lose(Message((), (), b""))
+    assert not node.parts.router.dispatch_or_lose(Message((Address(0, b"x"),), (), b""))
+    assert not node.parts.router.dispatch_or_lose(Message((Address(TYPE, b"x"),), (), b""))
+    assert not node.parts.router.dispatch_or_lose(Message(long, (), b""))
+    assert not node.parts.router.dispatch_or_lose(Message((to,), long, b""))
+    await asyncio.sleep(0.1)
+    assert len(recorder.messages) == 1
+    assert node.dead_letters.by_reason == {
+        "empty route": 1,
+        "no such worker": 1,
+        "no rule for this type of address": 1,
+        "route too long": 2,
+    }
 
 
 @pytest.mark.parametrize(
@@ -268,7 +249,6 @@ def test_words_for(error: OnwardError, words: str) -> None:
     assert reason_text(error) == words
 
 
-@virtual_time
 async def test_dead_letters_are_stamped_by_the_clock() -> None:
     async with Node(clock=lambda: 12.5) as node:
         message = Message((Address(0, b"x"),), (), b"")

@@ -23,7 +23,6 @@ from onward.protocol import (
     UnknownAddressType,
 )
 from tests.support.compiled import interpreted
-from tests.support.virtual import virtual_time
 
 A, B = Address(0, b"a"), Address(0, b"b")
 TYPE = 200
@@ -119,7 +118,6 @@ def test_a_rule_is_loaded_when_it_is_first_needed() -> None:
 
 
 @interpreted
-@virtual_time
 async def test_a_router_alone_dispatches_by_table_and_rules() -> None:
     here = Bin()
     router = router_with({A: here})
@@ -139,7 +137,6 @@ async def test_a_router_alone_dispatches_by_table_and_rules() -> None:
 
 
 @interpreted
-@virtual_time
 async def test_a_rule_of_several_receivers_needs_one() -> None:
     here = Bin()
     router = router_with({A: here})
@@ -154,7 +151,6 @@ async def test_a_rule_of_several_receivers_needs_one() -> None:
 
 
 @interpreted
-@virtual_time
 async def test_a_run_queue_alone_gives_turns_and_ends_with_its_loop() -> None:
     run_queue = RunQueue("alone", NodeLimits())
     here = Bin()

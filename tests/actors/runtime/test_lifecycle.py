@@ -10,13 +10,11 @@ import pytest
 from onward.actors import Node, OnFailure, Supervision, Worker
 from onward.protocol import WorkerStopped
 from tests.support.storied import storied
-from tests.support.virtual import virtual_time
 from tests.support.workers import Failing, Recorder
 
 # --- start ----------------------------------------------------------------------------
 
 
-@virtual_time
 async def test_messages_wait_until_the_worker_has_started() -> None:
     story: list[str] = []
     async with Node() as node:
@@ -27,12 +25,10 @@ async def test_messages_wait_until_the_worker_has_started() -> None:
     assert story[-1] == "w stops"
 
 
-@virtual_time
-async def test_start_waits_for_on_start() -> None:
+async def test_start_waits_for_on_start(node: Node) -> None:
     story: list[str] = []
-    async with Node() as node:
-        await node.start(storied("w", story), address="w")
-        assert story == ["w starts"]
+    await node.start(storied("w", story), address="w")
+    assert story == ["w starts"]
 
 
 class NoStart(Recorder):
@@ -49,7 +45,6 @@ class NoStartLater(Worker):
         raise AssertionError("it never started")
 
 
-@virtual_time
 async def test_start_raises_what_on_start_raises(caplog: pytest.LogCaptureFixture) -> None:
     async with Node() as node:
         for kind in (NoStart, NoStartLater):
@@ -59,52 +54,45 @@ async def test_start_raises_what_on_start_raises(caplog: pytest.LogCaptureFixtur
     assert caplog.records == []
 
 
-@virtual_time
 async def test_a_spawned_worker_that_does_not_start_is_logged(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, node: Node
 ) -> None:
-    async with Node() as node:
-        for kind in (NoStart, NoStartLater):
-            node.spawn(kind, address="w")
-            node.send("w", b"lost")
-            await asyncio.sleep(1)
-            assert not node.has("w")
-        assert [record.getMessage() for record in caplog.records] == [
-            "NoStart 0#w did not start",
-            "NoStartLater 0#w did not start",
-        ]
-        assert all(record.exc_info for record in caplog.records)
-        assert node.dead_letters.by_reason == {"worker stopped": 2}
-        assert node.statistics().failed == 2
-
-
-@virtual_time
-async def test_stopping_a_worker_before_its_start_skips_both() -> None:
-    async with Node() as node:
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="w")
+    for kind in (NoStart, NoStartLater):
+        node.spawn(kind, address="w")
         node.send("w", b"lost")
-        await node.stop()
-        assert recorder.events == []
-        assert node.dead_letters.by_reason == {"worker stopped": 1}
+        await asyncio.sleep(1)
+        assert not node.has("w")
+    assert [record.getMessage() for record in caplog.records] == [
+        "NoStart 0#w did not start",
+        "NoStartLater 0#w did not start",
+    ]
+    assert all(record.exc_info for record in caplog.records)
+    assert node.dead_letters.by_reason == {"worker stopped": 2}
+    assert node.statistics().failed == 2
 
 
-@virtual_time
-async def test_a_start_that_is_interrupted() -> None:
+async def test_stopping_a_worker_before_its_start_skips_both(node: Node) -> None:
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="w")
+    node.send("w", b"lost")
+    await node.stop()
+    assert recorder.events == []
+    assert node.dead_letters.by_reason == {"worker stopped": 1}
+
+
+async def test_a_start_that_is_interrupted(node: Node) -> None:
     class Forever(Worker):
         async def on_start(self) -> None:
             await asyncio.Event().wait()
 
-    async with Node() as node:
-        starting = asyncio.create_task(node.start(Forever, address="w"))
-        await asyncio.sleep(0.1)
-        await node.stop(timeout=1)
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-        assert node.statistics().abandoned == 0
+    starting = asyncio.create_task(node.start(Forever, address="w"))
+    await asyncio.sleep(0.1)
+    await node.stop(timeout=1)
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert node.statistics().abandoned == 0
 
 
-@virtual_time
 async def test_a_start_that_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     class Stubborn(Worker):
         async def on_start(self) -> None:
@@ -130,92 +118,75 @@ async def test_a_start_that_is_given_up(caplog: pytest.LogCaptureFixture) -> Non
 # --- failure --------------------------------------------------------------------------
 
 
-@virtual_time
-async def test_resume_logs_once_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    async with Node() as node:
-        failing = Failing()
-        node.spawn(lambda: failing, address="w")
-        node.send("w", b"!1")
-        node.send("w", b"2")
-        await asyncio.sleep(1)
-        assert failing.payloads == [b"!1", b"2"]
-        [record] = caplog.records
-        assert record.getMessage() == "Failing 0#w failed"
-        assert record.exc_info is not None
-        assert str(record.exc_info[1]) == "!1"
+async def test_resume_logs_once_and_goes_on(caplog: pytest.LogCaptureFixture, node: Node) -> None:
+    failing = Failing()
+    node.spawn(lambda: failing, address="w")
+    node.send("w", b"!1")
+    node.send("w", b"2")
+    await asyncio.sleep(1)
+    assert failing.payloads == [b"!1", b"2"]
+    [record] = caplog.records
+    assert record.getMessage() == "Failing 0#w failed"
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "!1"
 
 
-@virtual_time
-async def test_stop_policy() -> None:
+async def test_stop_policy(node: Node) -> None:
     story: list[str] = []
-    async with Node() as node:
-        node.spawn(storied("w", story), address="w", supervision=Supervision(OnFailure.STOP))
-        node.send("w", b"!1")
-        node.send("w", b"2")
-        await asyncio.sleep(1)
-        assert story == ["w starts", "w handles !1", "w fails with !1"]
-        assert not node.has("w")
-        assert node.dead_letters.by_reason == {"worker failed": 1, "worker stopped": 1}
+    node.spawn(storied("w", story), address="w", supervision=Supervision(OnFailure.STOP))
+    node.send("w", b"!1")
+    node.send("w", b"2")
+    await asyncio.sleep(1)
+    assert story == ["w starts", "w handles !1", "w fails with !1"]
+    assert not node.has("w")
+    assert node.dead_letters.by_reason == {"worker failed": 1, "worker stopped": 1}
 
 
-@virtual_time
-async def test_restart_keeps_address_mailbox_and_ref() -> None:
+async def test_restart_keeps_address_mailbox_and_ref(node: Node) -> None:
     story: list[str] = []
-    async with Node() as node:
-        node.spawn(storied("w", story), address="w", supervision=Supervision(OnFailure.RESTART))
-        ref = node.ref("w")
-        node.send("w", b"!1")
-        node.send("w", b"2")
-        await asyncio.sleep(1)
-        assert story == [
-            "w starts",
-            "w handles !1",
-            "w fails with !1",
-            "w starts",
-            "w handles 2",
-        ]
-        assert ref.is_alive()
-        assert await ref.proxy().name == "w"
-        statistics = node.statistics()
-        assert (statistics.restarts, statistics.failed) == (1, 1)
+    node.spawn(storied("w", story), address="w", supervision=Supervision(OnFailure.RESTART))
+    ref = node.ref("w")
+    node.send("w", b"!1")
+    node.send("w", b"2")
+    await asyncio.sleep(1)
+    assert story == ["w starts", "w handles !1", "w fails with !1", "w starts", "w handles 2"]
+    assert ref.is_alive()
+    assert await ref.proxy().name == "w"
+    statistics = node.statistics()
+    assert (statistics.restarts, statistics.failed) == (1, 1)
 
 
-@virtual_time
-async def test_restart_of_plain_functions() -> None:
+async def test_restart_of_plain_functions(node: Node) -> None:
     made: list[Failing] = []
 
     def make() -> Failing:
         made.append(Failing())
         return made[-1]
 
-    async with Node() as node:
-        node.spawn(make, address="w", supervision=Supervision(OnFailure.RESTART))
-        node.send("w", b"!1")
-        node.send("w", b"2")
-        await asyncio.sleep(1)
-        assert [worker.payloads for worker in made] == [[b"!1"], [b"2"]]
-        assert [worker.events for worker in made] == [["start"], ["start"]]
+    node.spawn(make, address="w", supervision=Supervision(OnFailure.RESTART))
+    node.send("w", b"!1")
+    node.send("w", b"2")
+    await asyncio.sleep(1)
+    assert [worker.payloads for worker in made] == [[b"!1"], [b"2"]]
+    assert [worker.events for worker in made] == [["start"], ["start"]]
 
 
-@virtual_time
-async def test_restarts_are_limited_within_a_window() -> None:
-    async with Node() as node:
-        supervision = Supervision(OnFailure.RESTART, max_restarts=2, within=10.0)
-        node.spawn(Failing, address="w", supervision=supervision)
-        for _ in range(4):
-            node.send("w", b"!")
-            await asyncio.sleep(6)
-        assert node.has("w")
+async def test_restarts_are_limited_within_a_window(node: Node) -> None:
+    supervision = Supervision(OnFailure.RESTART, max_restarts=2, within=10.0)
+    node.spawn(Failing, address="w", supervision=supervision)
+    for _ in range(4):
         node.send("w", b"!")
-        await asyncio.sleep(1)
-        node.send("w", b"!")
-        await asyncio.sleep(1)
-        assert not node.has("w")
-        assert node.statistics().restarts == 5
+        await asyncio.sleep(6)
+    assert node.has("w")
+    node.send("w", b"!")
+    await asyncio.sleep(1)
+    node.send("w", b"!")
+    await asyncio.sleep(1)
+    assert not node.has("w")
+    assert node.statistics().restarts == 5
 
 
-@virtual_time
-async def test_an_instance_that_does_not_start_counts_as_a_restart() -> None:
+async def test_an_instance_that_does_not_start_counts_as_a_restart(node: Node) -> None:
     attempts: list[int] = []
 
     class Fickle(Failing):
@@ -224,18 +195,16 @@ async def test_an_instance_that_does_not_start_counts_as_a_restart() -> None:
             if len(attempts) > 1:
                 raise ValueError("not again")
 
-    async with Node() as node:
-        supervision = Supervision(OnFailure.RESTART, max_restarts=3)
-        node.spawn(Fickle, address="w", supervision=supervision)
-        node.send("w", b"!")
-        await asyncio.sleep(1)
-        assert len(attempts) == 4
-        assert not node.has("w")
-        assert node.statistics().failed == 4
+    supervision = Supervision(OnFailure.RESTART, max_restarts=3)
+    node.spawn(Fickle, address="w", supervision=supervision)
+    node.send("w", b"!")
+    await asyncio.sleep(1)
+    assert len(attempts) == 4
+    assert not node.has("w")
+    assert node.statistics().failed == 4
 
 
-@virtual_time
-async def test_escalation_reaches_the_parent_as_its_own_failure() -> None:
+async def test_escalation_reaches_the_parent_as_its_own_failure(node: Node) -> None:
     children: list[Failing] = []
 
     class Parent(Failing):
@@ -251,41 +220,36 @@ async def test_escalation_reaches_the_parent_as_its_own_failure() -> None:
         parents.append(Parent())
         return parents[-1]
 
-    async with Node() as node:
-        node.spawn(make, address="parent", supervision=Supervision(OnFailure.RESTART))
-        await asyncio.sleep(1)
-        node.send("child", b"!")
-        await asyncio.sleep(1)
-        assert len(parents) == len(children) == 2
-        assert node.has("child")
-        assert node.statistics().restarts == 1
+    node.spawn(make, address="parent", supervision=Supervision(OnFailure.RESTART))
+    await asyncio.sleep(1)
+    node.send("child", b"!")
+    await asyncio.sleep(1)
+    assert len(parents) == len(children) == 2
+    assert node.has("child")
+    assert node.statistics().restarts == 1
 
 
-@virtual_time
-async def test_escalation_to_a_parent_that_resumes_ends_the_child_only() -> None:
+async def test_escalation_to_a_parent_that_resumes_ends_the_child_only(node: Node) -> None:
     class Parent(Recorder):
         def on_start(self) -> None:
             self.spawn(Failing, address="child", supervision=Supervision(OnFailure.ESCALATE))
 
-    async with Node() as node:
-        await node.start(Parent, address="parent")
-        node.send("child", b"!")
-        await asyncio.sleep(1)
-        assert not node.has("child")
-        assert node.has("parent")
-        assert node.statistics().failed == 2
+    await node.start(Parent, address="parent")
+    node.send("child", b"!")
+    await asyncio.sleep(1)
+    assert not node.has("child")
+    assert node.has("parent")
+    assert node.statistics().failed == 2
 
 
-@virtual_time
 async def test_escalation_without_a_parent_stops_the_worker(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, node: Node
 ) -> None:
-    async with Node() as node:
-        node.spawn(Failing, address="w", supervision=Supervision(OnFailure.ESCALATE))
-        node.send("w", b"!")
-        await asyncio.sleep(1)
-        assert not node.has("w")
-        assert len(caplog.records) == 1
+    node.spawn(Failing, address="w", supervision=Supervision(OnFailure.ESCALATE))
+    node.send("w", b"!")
+    await asyncio.sleep(1)
+    assert not node.has("w")
+    assert len(caplog.records) == 1
 
 
 class Unlucky(Failing):
@@ -303,7 +267,6 @@ class Unlucky(Failing):
         raise ValueError("on_stop")
 
 
-@virtual_time
 async def test_failing_last_words_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     class UnluckyLater(Worker):
         async def on_stop(self) -> None:

@@ -13,7 +13,6 @@ from pykka._envelope import Envelope
 from onward.actors import MailboxOptions, Node, NodeLimits, Overflow, Worker
 from onward.actors.runtime._mailbox import Mailbox, Target, Turn
 from onward.protocol import Address, MailboxFull, Message, UnknownAddress
-from tests.support.virtual import virtual_time
 from tests.support.workers import Gate, Recorder
 
 
@@ -32,94 +31,82 @@ def payloads(gate: Gate) -> list[bytes]:
     return [message.payload for message in gate.messages]
 
 
-@virtual_time
-async def test_fail_gives_the_message_back() -> None:
-    async with Node() as node:
-        gate = await busy(node, Overflow.FAIL)
-        with pytest.raises(MailboxFull, match=r"mailbox full: 0#gate \(2 messages wait\)"):
-            node.send("gate", b"2")
-        gate.opened.set()
-        await asyncio.sleep(0.1)
-        assert payloads(gate) == [b"in hand", b"0", b"1"]
-        statistics = node.statistics()
-        assert (statistics.refused, statistics.dropped, statistics.dead_letters) == (1, 0, 0)
-
-
-@virtual_time
-async def test_drop_newest() -> None:
-    async with Node() as node:
-        gate = await busy(node, Overflow.DROP_NEWEST)
+async def test_fail_gives_the_message_back(node: Node) -> None:
+    gate = await busy(node, Overflow.FAIL)
+    with pytest.raises(MailboxFull, match=r"mailbox full: 0#gate \(2 messages wait\)"):
         node.send("gate", b"2")
-        gate.opened.set()
-        await asyncio.sleep(0.1)
-        assert payloads(gate) == [b"in hand", b"0", b"1"]
-        assert [letter.message.payload for letter in node.dead_letters.recent] == [b"2"]
-        assert node.dead_letters.by_reason == {"mailbox full": 1}
-        assert node.statistics().dropped == 1
+    gate.opened.set()
+    await asyncio.sleep(0.1)
+    assert payloads(gate) == [b"in hand", b"0", b"1"]
+    statistics = node.statistics()
+    assert (statistics.refused, statistics.dropped, statistics.dead_letters) == (1, 0, 0)
 
 
-@virtual_time
-async def test_drop_oldest() -> None:
-    async with Node() as node:
-        gate = await busy(node, Overflow.DROP_OLDEST)
-        node.send("gate", b"2")
-        gate.opened.set()
-        await asyncio.sleep(0.1)
-        assert payloads(gate) == [b"in hand", b"1", b"2"]
-        assert [letter.message.payload for letter in node.dead_letters.recent] == [b"0"]
+async def test_drop_newest(node: Node) -> None:
+    gate = await busy(node, Overflow.DROP_NEWEST)
+    node.send("gate", b"2")
+    gate.opened.set()
+    await asyncio.sleep(0.1)
+    assert payloads(gate) == [b"in hand", b"0", b"1"]
+    assert [letter.message.payload for letter in node.dead_letters.recent] == [b"2"]
+    assert node.dead_letters.by_reason == {"mailbox full": 1}
+    assert node.statistics().dropped == 1
 
 
-@virtual_time
-async def test_drop_oldest_leaves_timers_and_the_stop_in_their_places() -> None:
-    async with Node() as node:
-        gate = await busy(node, Overflow.DROP_OLDEST, limit=3)
-        ran: list[str] = []
-        for number in range(3):
-            gate.after(0.1, lambda number=number: ran.append(f"timer {number}"))  # type: ignore[misc]
-        await asyncio.sleep(0.2)
-        for number in range(3, 6):
-            node.send("gate", b"%d" % number)
-        gate.stop()
-        node.send("gate", b"6")
-        node.send("gate", b"7")
-        node.send("gate", b"8")
-        node.send("gate", b"9")
-        assert node.statistics().dropped == 7
-        gate.opened.set()
-        await asyncio.sleep(0.1)
-        assert ran == ["timer 0", "timer 1", "timer 2"]
-        assert payloads(gate) == [b"in hand"]
-        assert not node.has("gate")
-        # With nothing left to drop, the newest is taken all the same and then dead-lettered.
-        assert node.dead_letters.by_reason == {"mailbox full": 7, "worker stopped": 3}
+async def test_drop_oldest(node: Node) -> None:
+    gate = await busy(node, Overflow.DROP_OLDEST)
+    node.send("gate", b"2")
+    gate.opened.set()
+    await asyncio.sleep(0.1)
+    assert payloads(gate) == [b"in hand", b"1", b"2"]
+    assert [letter.message.payload for letter in node.dead_letters.recent] == [b"0"]
 
 
-@virtual_time
-async def test_envelopes_of_pykka_are_dropped_with_an_answer() -> None:
-    async with Node() as node:
-        await busy(node, Overflow.DROP_OLDEST, limit=1)
-        ref = node.ref("gate")
-        letters: list[Message] = []
-        node.dead_letters.subscribe(lambda letter: letters.append(letter.message))
-        asked = ref.ask("question", block=False)
-        ref.tell("statement")
-        with pytest.raises(MailboxFull):
-            await asked
-        node.send("gate", b"last")
-        dropped = letters[-1]
-        assert dropped.context is not None
-        assert dropped.context.meta == "statement"
+async def test_drop_oldest_leaves_timers_and_the_stop_in_their_places(node: Node) -> None:
+    gate = await busy(node, Overflow.DROP_OLDEST, limit=3)
+    ran: list[str] = []
+    for number in range(3):
+        gate.after(0.1, lambda number=number: ran.append(f"timer {number}"))  # type: ignore[misc]
+    await asyncio.sleep(0.2)
+    for number in range(3, 6):
+        node.send("gate", b"%d" % number)
+    gate.stop()
+    node.send("gate", b"6")
+    node.send("gate", b"7")
+    node.send("gate", b"8")
+    node.send("gate", b"9")
+    assert node.statistics().dropped == 7
+    gate.opened.set()
+    await asyncio.sleep(0.1)
+    assert ran == ["timer 0", "timer 1", "timer 2"]
+    assert payloads(gate) == [b"in hand"]
+    assert not node.has("gate")
+    # With nothing left to drop, the newest is taken all the same and then dead-lettered.
+    assert node.dead_letters.by_reason == {"mailbox full": 7, "worker stopped": 3}
 
 
-@virtual_time
-async def test_envelopes_of_pykka_are_refused() -> None:
-    async with Node() as node:
-        await busy(node, Overflow.FAIL)
-        with pytest.raises(MailboxFull):
-            node.ref("gate").tell("statement")
-        await busy_wait(node)
-        with pytest.raises(MailboxFull):
-            node.ref("other").tell("statement")
+async def test_envelopes_of_pykka_are_dropped_with_an_answer(node: Node) -> None:
+    await busy(node, Overflow.DROP_OLDEST, limit=1)
+    ref = node.ref("gate")
+    letters: list[Message] = []
+    node.dead_letters.subscribe(lambda letter: letters.append(letter.message))
+    asked = ref.ask("question", block=False)
+    ref.tell("statement")
+    with pytest.raises(MailboxFull):
+        await asked
+    node.send("gate", b"last")
+    dropped = letters[-1]
+    assert dropped.context is not None
+    assert dropped.context.meta == "statement"
+
+
+async def test_envelopes_of_pykka_are_refused(node: Node) -> None:
+    await busy(node, Overflow.FAIL)
+    with pytest.raises(MailboxFull):
+        node.ref("gate").tell("statement")
+    await busy_wait(node)
+    with pytest.raises(MailboxFull):
+        node.ref("other").tell("statement")
 
 
 async def busy_wait(node: Node) -> None:
@@ -130,45 +117,37 @@ async def busy_wait(node: Node) -> None:
     node.send("other", b"1")
 
 
-@virtual_time
-async def test_wait_gives_a_sender_that_does_not_await_an_error() -> None:
-    async with Node() as node:
-        await busy(node, Overflow.WAIT)
-        with pytest.raises(MailboxFull):
-            node.send("gate", b"2")
+async def test_wait_gives_a_sender_that_does_not_await_an_error(node: Node) -> None:
+    await busy(node, Overflow.WAIT)
+    with pytest.raises(MailboxFull):
+        node.send("gate", b"2")
 
 
-@virtual_time
-async def test_wait_lets_senders_wait_in_order() -> None:
-    async with Node() as node:
-        gate = await busy(node, Overflow.WAIT)
-        senders = [
-            asyncio.create_task(node.send_wait("gate", b"%d" % number)) for number in (2, 3, 4)
-        ]
-        await asyncio.sleep(1)
-        assert not any(sender.done() for sender in senders)
-        gate.opened.set()
-        await asyncio.gather(*senders)
-        await asyncio.sleep(0.1)
-        assert payloads(gate) == [b"in hand", b"0", b"1", b"2", b"3", b"4"]
+async def test_wait_lets_senders_wait_in_order(node: Node) -> None:
+    gate = await busy(node, Overflow.WAIT)
+    senders = [asyncio.create_task(node.send_wait("gate", b"%d" % number)) for number in (2, 3, 4)]
+    await asyncio.sleep(1)
+    assert not any(sender.done() for sender in senders)
+    gate.opened.set()
+    await asyncio.gather(*senders)
+    await asyncio.sleep(0.1)
+    assert payloads(gate) == [b"in hand", b"0", b"1", b"2", b"3", b"4"]
 
 
-@virtual_time
-async def test_send_wait_sends_at_once_where_there_is_room() -> None:
-    async with Node() as node:
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="recorder", mailbox=MailboxOptions(2, Overflow.WAIT))
-        await node.send_wait("recorder", b"1")
-        await recorder.send_wait("recorder", b"2", return_route="back")
-        await recorder.send_wait("recorder", b"3")
-        await asyncio.sleep(0.1)
-        assert recorder.payloads == [b"1", b"2", b"3"]
-        assert [message.source for message in recorder.messages] == [
-            None,
-            recorder.address,
-            recorder.address,
-        ]
-        assert str(recorder.messages[1].return_route[0]) == "0#back"
+async def test_send_wait_sends_at_once_where_there_is_room(node: Node) -> None:
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="recorder", mailbox=MailboxOptions(2, Overflow.WAIT))
+    await node.send_wait("recorder", b"1")
+    await recorder.send_wait("recorder", b"2", return_route="back")
+    await recorder.send_wait("recorder", b"3")
+    await asyncio.sleep(0.1)
+    assert recorder.payloads == [b"1", b"2", b"3"]
+    assert [message.source for message in recorder.messages] == [
+        None,
+        recorder.address,
+        recorder.address,
+    ]
+    assert str(recorder.messages[1].return_route[0]) == "0#back"
 
 
 class Interfering(Gate):
@@ -192,26 +171,23 @@ async def interfering(node: Node) -> Interfering:
     return gate
 
 
-@virtual_time
-async def test_no_sender_passes_one_that_waits() -> None:
-    async with Node() as node:
-        gate = await interfering(node)
-        sender = asyncio.create_task(node.send_wait("gate", b"waited"))
-        await asyncio.sleep(0.1)
+async def test_no_sender_passes_one_that_waits(node: Node) -> None:
+    gate = await interfering(node)
+    sender = asyncio.create_task(node.send_wait("gate", b"waited"))
+    await asyncio.sleep(0.1)
 
-        def barge_in() -> None:
-            with pytest.raises(MailboxFull):
-                node.send("gate", b"barged in")
+    def barge_in() -> None:
+        with pytest.raises(MailboxFull):
+            node.send("gate", b"barged in")
 
-        gate.interfere = barge_in
-        gate.opened.set()
-        await sender
-        await asyncio.sleep(0.1)
-        assert gate.interfere is None
-        assert payloads(gate) == [b"in hand", b"0", b"waited"]
+    gate.interfere = barge_in
+    gate.opened.set()
+    await sender
+    await asyncio.sleep(0.1)
+    assert gate.interfere is None
+    assert payloads(gate) == [b"in hand", b"0", b"waited"]
 
 
-@virtual_time
 async def test_the_number_of_waiting_senders_is_limited() -> None:
     async with Node(limits=NodeLimits(waiting_senders=1)) as node:
         gate = await busy(node, Overflow.WAIT)
@@ -223,38 +199,35 @@ async def test_the_number_of_waiting_senders_is_limited() -> None:
         await waiting
 
 
-@virtual_time
-async def test_a_cancelled_sender_leaves_the_line() -> None:
-    async with Node() as node:
-        gate = await busy(node, Overflow.WAIT)
-        first = asyncio.create_task(node.send_wait("gate", b"first"))
-        second = asyncio.create_task(node.send_wait("gate", b"second"))
-        await asyncio.sleep(0.1)
-        first.cancel()
-        await asyncio.sleep(0.1)
-        assert first.cancelled()
-        gate.opened.set()
-        await second
-        await asyncio.sleep(0.1)
-        assert payloads(gate)[-1] == b"second"
+async def test_a_cancelled_sender_leaves_the_line(node: Node) -> None:
+    gate = await busy(node, Overflow.WAIT)
+    first = asyncio.create_task(node.send_wait("gate", b"first"))
+    second = asyncio.create_task(node.send_wait("gate", b"second"))
+    await asyncio.sleep(0.1)
+    first.cancel()
+    await asyncio.sleep(0.1)
+    assert first.cancelled()
+    gate.opened.set()
+    await second
+    await asyncio.sleep(0.1)
+    assert payloads(gate)[-1] == b"second"
 
 
-@virtual_time
-async def test_a_sender_that_is_cancelled_after_its_message_got_room_has_sent_it() -> None:
-    async with Node() as node:
-        gate = await interfering(node)
-        first = asyncio.create_task(node.send_wait("gate", b"first"))
-        second = asyncio.create_task(node.send_wait("gate", b"second"))
-        await asyncio.sleep(0.1)
-        gate.interfere = first.cancel
-        gate.opened.set()
-        await asyncio.sleep(0.1)
-        assert first.cancelled()
-        assert second.done()
-        assert payloads(gate) == [b"in hand", b"0", b"first", b"second"]
+async def test_a_sender_that_is_cancelled_after_its_message_got_room_has_sent_it(
+    node: Node,
+) -> None:
+    gate = await interfering(node)
+    first = asyncio.create_task(node.send_wait("gate", b"first"))
+    second = asyncio.create_task(node.send_wait("gate", b"second"))
+    await asyncio.sleep(0.1)
+    gate.interfere = first.cancel
+    gate.opened.set()
+    await asyncio.sleep(0.1)
+    assert first.cancelled()
+    assert second.done()
+    assert payloads(gate) == [b"in hand", b"0", b"first", b"second"]
 
 
-@virtual_time
 async def test_senders_waiting_for_a_worker_that_stops_get_an_error() -> None:
     async with Node() as node:
         gate = await busy(node, Overflow.WAIT)
@@ -277,31 +250,29 @@ async def test_senders_waiting_for_a_worker_that_stops_get_an_error() -> None:
         await late
 
 
-@virtual_time
-async def test_what_reaches_a_stopped_worker_by_an_old_way_is_not_lost() -> None:
-    async with Node() as node:
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="recorder")
-        ref = node.ref("recorder")
-        await node.stop_worker("recorder")
-        cell = recorder._cell
-        assert cell is not None
-        inbox = ref.actor_inbox
+async def test_what_reaches_a_stopped_worker_by_an_old_way_is_not_lost(node: Node) -> None:
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="recorder")
+    ref = node.ref("recorder")
+    await node.stop_worker("recorder")
+    cell = recorder._cell
+    assert cell is not None
+    inbox = ref.actor_inbox
 
-        # A sender on another thread may have looked the worker up before it stopped.
-        with pytest.raises(UnknownAddress):
-            cell.put(Message((Address(0, b"recorder"),), (), b"1"))
-        cell.post(Message((Address(0, b"recorder"),), (), b"2"))
-        await asyncio.sleep(0.1)
-        assert node.dead_letters.by_reason == {"worker stopped": 1}
+    # A sender on another thread may have looked the worker up before it stopped.
+    with pytest.raises(UnknownAddress):
+        cell.put(Message((Address(0, b"recorder"),), (), b"1"))
+    cell.post(Message((Address(0, b"recorder"),), (), b"2"))
+    await asyncio.sleep(0.1)
+    assert node.dead_letters.by_reason == {"worker stopped": 1}
 
-        answer = pykka.ThreadingFuture[object]()
-        inbox.put(Envelope("question", reply_to=answer))
-        with pytest.raises(pykka.ActorDeadError):
-            answer.get(timeout=0)
-        inbox.put(Envelope("statement"))
-        inbox.put(Envelope(messages._ActorStop()))
-        assert node.dead_letters.by_reason == {"worker stopped": 2}
+    answer = pykka.ThreadingFuture[object]()
+    inbox.put(Envelope("question", reply_to=answer))
+    with pytest.raises(pykka.ActorDeadError):
+        answer.get(timeout=0)
+    inbox.put(Envelope("statement"))
+    inbox.put(Envelope(messages._ActorStop()))
+    assert node.dead_letters.by_reason == {"worker stopped": 2}
 
 
 def test_many_threads_lose_nothing() -> None:
@@ -339,23 +310,20 @@ def test_what_only_a_worker_has() -> None:
         Turn().perform(Mailbox())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-@virtual_time
-async def test_with_nothing_to_drop_the_newest_is_taken() -> None:
-    async with Node() as node:
-        gate = Gate()
-        node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.DROP_OLDEST))
-        node.send("gate", b"in hand")
-        gate.after(0, lambda: None)
-        await asyncio.sleep(0.1)
-        node.send("gate", b"1")
-        assert node.statistics().workers[0].waiting == 2
-        gate.opened.set()
-        await asyncio.sleep(0.1)
-        assert payloads(gate) == [b"in hand", b"1"]
+async def test_with_nothing_to_drop_the_newest_is_taken(node: Node) -> None:
+    gate = Gate()
+    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.DROP_OLDEST))
+    node.send("gate", b"in hand")
+    gate.after(0, lambda: None)
+    await asyncio.sleep(0.1)
+    node.send("gate", b"1")
+    assert node.statistics().workers[0].waiting == 2
+    gate.opened.set()
+    await asyncio.sleep(0.1)
+    assert payloads(gate) == [b"in hand", b"1"]
 
 
-@virtual_time
-async def test_two_threads_make_one_queue() -> None:
+async def test_two_threads_make_one_queue(node: Node) -> None:
     class Racing:
         """A lock that another thread had before."""
 
@@ -364,32 +332,28 @@ async def test_two_threads_make_one_queue() -> None:
 
         def __exit__(self, *_exc_info: object) -> None: ...
 
-    async with Node() as node:
-        recorder = Recorder()
-        await node.start(lambda: recorder, address="w")
-        assert recorder._cell is not None
-        cell, queue = recorder._cell, deque([Message((recorder.address,), (), b"1")])
-        run_queue = node.parts.run_queue
-        lock, run_queue.lock = run_queue.lock, Racing()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
-        node.send("w", b"2")
-        run_queue.lock = lock
-        await asyncio.sleep(0.1)
-        assert recorder.payloads == [b"1", b"2"]
+    recorder = Recorder()
+    await node.start(lambda: recorder, address="w")
+    assert recorder._cell is not None
+    cell, queue = recorder._cell, deque([Message((recorder.address,), (), b"1")])
+    run_queue = node.parts.run_queue
+    lock, run_queue.lock = run_queue.lock, Racing()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    node.send("w", b"2")
+    run_queue.lock = lock
+    await asyncio.sleep(0.1)
+    assert recorder.payloads == [b"1", b"2"]
 
 
-@virtual_time
-async def test_a_stop_is_not_dropped() -> None:
-    async with Node() as node:
-        gate = await busy(node, Overflow.DROP_OLDEST, limit=1)
-        stopping = node.ref("gate").stop(block=False)
-        for number in range(5):
-            node.send("gate", b"%d" % number)
-        gate.opened.set()
-        assert await stopping is True
+async def test_a_stop_is_not_dropped(node: Node) -> None:
+    gate = await busy(node, Overflow.DROP_OLDEST, limit=1)
+    stopping = node.ref("gate").stop(block=False)
+    for number in range(5):
+        node.send("gate", b"%d" % number)
+    gate.opened.set()
+    assert await stopping is True
 
 
-@virtual_time
-async def test_a_sender_cancelled_just_before_there_is_room() -> None:
+async def test_a_sender_cancelled_just_before_there_is_room(node: Node) -> None:
     class Cancelling(Worker):
         def handle_message(self, message: Message) -> Awaitable[None] | None:
             if message.payload == b"in hand":
@@ -401,16 +365,15 @@ async def test_a_sender_cancelled_just_before_there_is_room() -> None:
             await opened.wait()
 
     opened = asyncio.Event()
-    async with Node() as node:
-        node.spawn(Cancelling, address="w", mailbox=MailboxOptions(1, Overflow.WAIT))
-        node.send("w", b"in hand")
-        await asyncio.sleep(0.1)
-        node.send("w", b"cancels")
-        first = asyncio.create_task(node.send_wait("w", b"first"))
-        second = asyncio.create_task(node.send_wait("w", b"second"))
-        await asyncio.sleep(0.1)
-        opened.set()
-        await asyncio.sleep(0.1)
-        assert first.cancelled()
-        assert second.done()
-        assert node.statistics().handled == 3
+    node.spawn(Cancelling, address="w", mailbox=MailboxOptions(1, Overflow.WAIT))
+    node.send("w", b"in hand")
+    await asyncio.sleep(0.1)
+    node.send("w", b"cancels")
+    first = asyncio.create_task(node.send_wait("w", b"first"))
+    second = asyncio.create_task(node.send_wait("w", b"second"))
+    await asyncio.sleep(0.1)
+    opened.set()
+    await asyncio.sleep(0.1)
+    assert first.cancelled()
+    assert second.done()
+    assert node.statistics().handled == 3

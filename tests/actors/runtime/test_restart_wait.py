@@ -10,7 +10,6 @@ import pytest
 
 from onward.actors import MailboxOptions, Node, OnFailure, RestartBackoff, Supervision, Worker
 from onward.protocol import MailboxFull, Message, WorkerStopped
-from tests.support.virtual import virtual_time
 
 Story: TypeAlias = list[tuple[float, str]]
 
@@ -68,7 +67,6 @@ def test_a_wait_grows_up_to_its_limit() -> None:
     assert RestartBackoff(first=9.0, longest=2.0, jitter=0.0).wait(0) == 2.0
 
 
-@virtual_time
 async def test_waits_grow_until_the_worker_starts_and_messages_wait_meanwhile(story: Story) -> None:
     async with Node() as node:
         node.spawn(lambda: Database(story), address="db", supervision=SUPERVISION)
@@ -88,7 +86,6 @@ async def test_waits_grow_until_the_worker_starts_and_messages_wait_meanwhile(st
     assert [event for _, event in story].count("failed") == 5
 
 
-@virtual_time
 async def test_the_waits_begin_anew_after_a_time_without_failures(story: Story) -> None:
     async with Node() as node:
         node.spawn(lambda: Database(story), address="db", supervision=SUPERVISION)
@@ -99,7 +96,6 @@ async def test_the_waits_begin_anew_after_a_time_without_failures(story: Story) 
     assert started(story) == [0, 1, 12, 24, 91]
 
 
-@virtual_time
 async def test_waits_do_not_change_the_limit_of_restarts(story: Story) -> None:
     Database.up = True
     supervision = Supervision(OnFailure.RESTART, max_restarts=2, backoff=STEADY)
@@ -113,7 +109,6 @@ async def test_waits_do_not_change_the_limit_of_restarts(story: Story) -> None:
     assert started(story) == [0, 2, 4]
 
 
-@virtual_time
 async def test_a_mailbox_stays_bounded_and_a_stop_handles_it_first(story: Story) -> None:
     async with Node() as node:
         box = MailboxOptions(limit=2)
@@ -127,16 +122,9 @@ async def test_a_mailbox_stays_bounded_and_a_stop_handles_it_first(story: Story)
             node.send("db", b"3")
         # A stop after the waiting messages restarts the worker at once.
         await node.stop_worker("db")
-    assert story[2:] == [
-        (1, "failed"),
-        (1.5, "start"),
-        (1.5, "1"),
-        (1.5, "2"),
-        (1.5, "stop"),
-    ]
+    assert story[2:] == [(1, "failed"), (1.5, "start"), (1.5, "1"), (1.5, "2"), (1.5, "stop")]
 
 
-@virtual_time
 async def test_a_stop_ends_the_wait_at_once(story: Story) -> None:
     async with Node() as node:
         node.spawn(lambda: Database(story), address="db", supervision=SUPERVISION)
@@ -163,7 +151,6 @@ class Slow(Database):
         self._tell("failed")
 
 
-@virtual_time
 async def test_a_stop_while_the_failed_instance_ends(story: Story) -> None:
     async with Node() as node:
         node.spawn(lambda: Slow(story), address="db", supervision=SUPERVISION)
@@ -176,14 +163,7 @@ async def test_a_stop_while_the_failed_instance_ends(story: Story) -> None:
         node.send("cut", b"!")
         await asyncio.sleep(1)
         await node.stop(timeout=1)
-    assert story[2:] == [
-        (1, "!"),
-        (3, "failed"),
-        (3, "start"),
-        (3, "1"),
-        (3, "stop"),
-        (3, "!"),
-    ]
+    assert story[2:] == [(1, "!"), (3, "failed"), (3, "start"), (3, "1"), (3, "stop"), (3, "!")]
 
 
 class Reminded(Database):
@@ -193,7 +173,6 @@ class Reminded(Database):
         self.after(0.5, lambda: self._tell("reminded"))
 
 
-@virtual_time
 async def test_a_timer_of_the_failed_instance_ends_with_it(story: Story) -> None:
     async with Node() as node:
         node.spawn(lambda: Reminded(story), address="db", supervision=SUPERVISION)
@@ -205,7 +184,6 @@ async def test_a_timer_of_the_failed_instance_ends_with_it(story: Story) -> None
 
 @pytest.mark.parametrize("waiting", [False, True])
 @pytest.mark.parametrize("by_pykka", [False, True])
-@virtual_time
 async def test_a_worker_that_waits_is_stopped_at_once(
     story: Story, by_pykka: bool, waiting: bool
 ) -> None:
@@ -228,7 +206,6 @@ async def test_a_worker_that_waits_is_stopped_at_once(
 
 
 @pytest.mark.parametrize("waiting", [False, True])
-@virtual_time
 async def test_a_stop_ahead_of_a_failure_saves_the_wait(story: Story, waiting: bool) -> None:
     async with Node() as node:
         node.spawn(lambda: Database(story), address="db", supervision=SUPERVISION)

@@ -11,7 +11,6 @@ from onward.actors.runtime._mailbox import Target
 from onward.protocol import Message, NodeStopped, route
 from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop, run_on
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Recorder
 
 
@@ -25,7 +24,6 @@ def test_a_node_has_no_loop_before_it_starts() -> None:
         node.spawn(Echo)
 
 
-@virtual_time
 async def test_a_node_starts_once() -> None:
     node = Node()
     async with node:
@@ -116,12 +114,10 @@ def test_what_is_routed_after_the_loop_was_closed_becomes_dead_letters(
         node.route(Message(route("w"), (), b""))
 
 
-@virtual_time
-async def test_call_on_loop() -> None:
-    async with Node() as node:
-        called = asyncio.Event()
-        node.parts.run_queue.call_on_loop(called.set)
-        await called.wait()
+async def test_call_on_loop(node: Node) -> None:
+    called = asyncio.Event()
+    node.parts.run_queue.call_on_loop(called.set)
+    await called.wait()
 
 
 def test_coroutine_functions_from_another_loop() -> None:
@@ -156,21 +152,19 @@ class Racing(deque[Target]):
 
 
 @interpreted
-@virtual_time
-async def test_what_is_scheduled_while_the_queue_falls_asleep_has_its_turn() -> None:
-    async with Node() as node:
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="w")
-        node.spawn(Recorder, address="other")
-        await asyncio.sleep(0.1)
-        cell = recorder._cell
-        assert cell is not None
-        cell.queue = deque([Message((recorder.address,), (), b"late")])
-        cell.scheduled = True
-        racing: Any = Racing()
-        parts: Any = node.parts
-        parts.run_queue.ready = parts.router._ready = racing
-        racing.late = cell
-        node.send("other", b"")
-        await asyncio.sleep(0.1)
-        assert recorder.payloads == [b"late"]
+async def test_what_is_scheduled_while_the_queue_falls_asleep_has_its_turn(node: Node) -> None:
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="w")
+    node.spawn(Recorder, address="other")
+    await asyncio.sleep(0.1)
+    cell = recorder._cell
+    assert cell is not None
+    cell.queue = deque([Message((recorder.address,), (), b"late")])
+    cell.scheduled = True
+    racing: Any = Racing()
+    parts: Any = node.parts
+    parts.run_queue.ready = parts.router._ready = racing
+    racing.late = cell
+    node.send("other", b"")
+    await asyncio.sleep(0.1)
+    assert recorder.payloads == [b"late"]

@@ -11,44 +11,38 @@ from onward.actors import MailboxOptions, Node, NodeLimits, OnFailure, Supervisi
 from onward.actors.runtime import _lifecycle as lifecycle
 from onward.protocol import Message, NotDelivered, UnknownAddress, WorkerFailed, WorkerStopped
 from tests.support.storied import Storied, storied
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Gate, Recorder
 
 
-@virtual_time
-async def test_stop_handles_what_waits_first() -> None:
+async def test_stop_handles_what_waits_first(node: Node) -> None:
     story: list[str] = []
-    async with Node() as node:
-        worker = Storied("w", story)
-        await node.start(lambda: worker, address="w")
-        node.send("w", b"1")
+    worker = Storied("w", story)
+    await node.start(lambda: worker, address="w")
+    node.send("w", b"1")
+    node.send("w", b"2")
+    worker.stop()
+    node.send("w", b"3")
+    worker.stop()
+    await asyncio.sleep(2)
+    assert story == ["w starts", "w handles 1", "w handles 2", "w stops"]
+    assert not node.has("w")
+    assert node.dead_letters.by_reason == {"worker stopped": 1}
+
+
+async def test_stop_worker_waits_for_the_end(node: Node) -> None:
+    story: list[str] = []
+    await node.start(storied("w", story), address=["w", "also"])
+    node.send("w", b"1")
+    await node.stop_worker("also")
+    assert story == ["w starts", "w handles 1", "w stops"]
+    assert not node.has("w")
+    assert not node.has("also")
+    with pytest.raises(UnknownAddress):
+        await node.stop_worker("w")
+    with pytest.raises(NotDelivered):
         node.send("w", b"2")
-        worker.stop()
-        node.send("w", b"3")
-        worker.stop()
-        await asyncio.sleep(2)
-        assert story == ["w starts", "w handles 1", "w handles 2", "w stops"]
-        assert not node.has("w")
-        assert node.dead_letters.by_reason == {"worker stopped": 1}
 
 
-@virtual_time
-async def test_stop_worker_waits_for_the_end() -> None:
-    story: list[str] = []
-    async with Node() as node:
-        await node.start(storied("w", story), address=["w", "also"])
-        node.send("w", b"1")
-        await node.stop_worker("also")
-        assert story == ["w starts", "w handles 1", "w stops"]
-        assert not node.has("w")
-        assert not node.has("also")
-        with pytest.raises(UnknownAddress):
-            await node.stop_worker("w")
-        with pytest.raises(NotDelivered):
-            node.send("w", b"2")
-
-
-@virtual_time
 async def test_two_stops_at_the_same_time() -> None:
     story: list[str] = []
     async with Node() as node:
@@ -57,7 +51,6 @@ async def test_two_stops_at_the_same_time() -> None:
     assert story == ["w starts", "w stops"]
 
 
-@virtual_time
 async def test_children_stop_before_their_parents_and_the_youngest_first() -> None:
     story: list[str] = []
 
@@ -80,55 +73,48 @@ async def test_children_stop_before_their_parents_and_the_youngest_first() -> No
     ]
 
 
-@virtual_time
-async def test_children_of_a_worker_that_stops_by_itself() -> None:
+async def test_children_of_a_worker_that_stops_by_itself(node: Node) -> None:
     story: list[str] = []
 
     class Parent(Storied):
         async def on_start(self) -> None:
             self.spawn(storied("child", story), address="child")
 
-    async with Node() as node:
-        parent = Parent("parent", story)
-        await node.start(lambda: parent, address="parent")
-        await asyncio.sleep(1)
-        parent.stop()
-        await asyncio.sleep(1)
-        assert story == ["child starts", "child stops", "parent stops"]
+    parent = Parent("parent", story)
+    await node.start(lambda: parent, address="parent")
+    await asyncio.sleep(1)
+    parent.stop()
+    await asyncio.sleep(1)
+    assert story == ["child starts", "child stops", "parent stops"]
 
 
-@virtual_time
-async def test_nothing_can_be_spawned_by_a_worker_that_stops() -> None:
+async def test_nothing_can_be_spawned_by_a_worker_that_stops(node: Node) -> None:
     class Parent(Worker):
         def on_stop(self) -> None:
             with pytest.raises(WorkerStopped):
                 self.spawn(Echo)
             self.checked = True
 
-    async with Node() as node:
-        parent = Parent()
-        await node.start(lambda: parent, address="parent")
-        await node.stop_worker("parent")
-        assert parent.checked
+    parent = Parent()
+    await node.start(lambda: parent, address="parent")
+    await node.stop_worker("parent")
+    assert parent.checked
 
 
-@virtual_time
-async def test_node_stop_turns_waiting_messages_into_dead_letters() -> None:
-    async with Node() as node:
-        gate = Gate()
-        node.spawn(lambda: gate, address="gate")
-        for number in range(3):
-            node.send("gate", b"%d" % number)
-        await asyncio.sleep(0.1)
-        node.loop.call_later(1, gate.opened.set)
-        await node.stop(timeout=5)
-        assert [message.payload for message in gate.messages] == [b"0"]
-        assert [letter.message.payload for letter in node.dead_letters.recent] == [b"1", b"2"]
-        assert node.dead_letters.by_reason == {"worker stopped": 2}
-        assert node.statistics().handled == 1
+async def test_node_stop_turns_waiting_messages_into_dead_letters(node: Node) -> None:
+    gate = Gate()
+    node.spawn(lambda: gate, address="gate")
+    for number in range(3):
+        node.send("gate", b"%d" % number)
+    await asyncio.sleep(0.1)
+    node.loop.call_later(1, gate.opened.set)
+    await node.stop(timeout=5)
+    assert [message.payload for message in gate.messages] == [b"0"]
+    assert [letter.message.payload for letter in node.dead_letters.recent] == [b"1", b"2"]
+    assert node.dead_letters.by_reason == {"worker stopped": 2}
+    assert node.statistics().handled == 1
 
 
-@virtual_time
 async def test_a_handler_that_hangs_is_cancelled_and_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -151,20 +137,17 @@ async def test_a_handler_that_hangs_is_cancelled_and_reported(
     assert "does not stop in time and is cancelled" in caplog.text
 
 
-@virtual_time
-async def test_last_words_that_hang_are_cancelled() -> None:
+async def test_last_words_that_hang_are_cancelled(node: Node) -> None:
     class Hanging(Worker):
         async def on_stop(self) -> None:
             await asyncio.Event().wait()
 
-    async with Node() as node:
-        await node.start(Hanging, address="hanging")
-        await node.stop(timeout=4)
-        assert not node.has("hanging")
-        assert node.statistics().abandoned == 0
+    await node.start(Hanging, address="hanging")
+    await node.stop(timeout=4)
+    assert not node.has("hanging")
+    assert node.statistics().abandoned == 0
 
 
-@virtual_time
 async def test_a_worker_that_cannot_be_stopped_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -200,8 +183,7 @@ async def test_a_worker_that_cannot_be_stopped_is_given_up(
     assert "cannot be stopped and is given up" in caplog.text
 
 
-@virtual_time
-async def test_a_restart_that_hangs_is_ended_by_a_stop() -> None:
+async def test_a_restart_that_hangs_is_ended_by_a_stop(node: Node) -> None:
     class Hanging(Failing):
         async def on_failure(
             self,
@@ -211,31 +193,27 @@ async def test_a_restart_that_hangs_is_ended_by_a_stop() -> None:
         ) -> None:
             await asyncio.Event().wait()
 
-    async with Node() as node:
-        node.spawn(Hanging, address="w", supervision=Supervision(OnFailure.RESTART))
-        node.send("w", b"!")
-        await asyncio.sleep(1)
-        await node.stop(timeout=4)
-        assert not node.has("w")
+    node.spawn(Hanging, address="w", supervision=Supervision(OnFailure.RESTART))
+    node.send("w", b"!")
+    await asyncio.sleep(1)
+    await node.stop(timeout=4)
+    assert not node.has("w")
 
 
-@virtual_time
-async def test_a_worker_that_keeps_itself_busy_can_be_stopped() -> None:
+async def test_a_worker_that_keeps_itself_busy_can_be_stopped(node: Node) -> None:
     class Busy(Worker):
         async def handle_message(self, message: Message) -> None:
             await asyncio.sleep(0.01)
             self.send((self.address,), b"again")
 
-    async with Node() as node:
-        await node.start(Busy, address="busy")
-        node.send("busy", b"")
-        await asyncio.sleep(1)
-        await node.stop_worker("busy", timeout=4)
-        assert not node.has("busy")
+    await node.start(Busy, address="busy")
+    node.send("busy", b"")
+    await asyncio.sleep(1)
+    await node.stop_worker("busy", timeout=4)
+    assert not node.has("busy")
 
 
-@virtual_time
-async def test_a_child_that_hangs_leaves_time_for_its_parent() -> None:
+async def test_a_child_that_hangs_leaves_time_for_its_parent(node: Node) -> None:
     story: list[str] = []
 
     class Hanging(Worker):
@@ -246,16 +224,14 @@ async def test_a_child_that_hangs_leaves_time_for_its_parent() -> None:
         async def on_start(self) -> None:
             self.spawn(Hanging, address="child")
 
-    async with Node() as node:
-        await node.start(lambda: Parent("parent", story), address="parent")
-        node.send("child", b"")
-        await asyncio.sleep(1)
-        await node.stop(timeout=4)
-        assert story == ["parent stops"]
-        assert node.statistics().abandoned == 0
+    await node.start(lambda: Parent("parent", story), address="parent")
+    node.send("child", b"")
+    await asyncio.sleep(1)
+    await node.stop(timeout=4)
+    assert story == ["parent stops"]
+    assert node.statistics().abandoned == 0
 
 
-@virtual_time
 async def test_many_workers_stop_in_order() -> None:
     order: list[int] = []
 
@@ -273,20 +249,17 @@ async def test_many_workers_stop_in_order() -> None:
     assert order == list(reversed(range(1500)))
 
 
-@virtual_time
-async def test_a_mailbox_of_one_and_a_restart() -> None:
-    async with Node() as node:
-        supervision = Supervision(OnFailure.RESTART)
-        node.spawn(Failing, address="w", mailbox=MailboxOptions(1), supervision=supervision)
-        node.send("w", b"!")
-        await asyncio.sleep(1)
-        node.send("w", b"1")
-        await asyncio.sleep(1)
-        assert node.statistics().handled == 2
+async def test_a_mailbox_of_one_and_a_restart(node: Node) -> None:
+    supervision = Supervision(OnFailure.RESTART)
+    node.spawn(Failing, address="w", mailbox=MailboxOptions(1), supervision=supervision)
+    node.send("w", b"!")
+    await asyncio.sleep(1)
+    node.send("w", b"1")
+    await asyncio.sleep(1)
+    assert node.statistics().handled == 2
 
 
-@virtual_time
-async def test_a_restart_that_is_given_up() -> None:
+async def test_a_restart_that_is_given_up(node: Node) -> None:
     released = asyncio.Event()
 
     class Stubborn(Failing):
@@ -302,18 +275,16 @@ async def test_a_restart_that_is_given_up() -> None:
                 except asyncio.CancelledError:
                     continue
 
-    async with Node() as node:
-        node.spawn(Stubborn, address="w", supervision=Supervision(OnFailure.RESTART))
-        node.send("w", b"!")
-        await asyncio.sleep(1)
-        await node.stop(timeout=1)
-        assert node.statistics().abandoned == 1
-        released.set()
-        await asyncio.sleep(0.1)
-        assert not node.has("w")
+    node.spawn(Stubborn, address="w", supervision=Supervision(OnFailure.RESTART))
+    node.send("w", b"!")
+    await asyncio.sleep(1)
+    await node.stop(timeout=1)
+    assert node.statistics().abandoned == 1
+    released.set()
+    await asyncio.sleep(0.1)
+    assert not node.has("w")
 
 
-@virtual_time
 async def test_no_time_at_all() -> None:
     async with Node(limits=NodeLimits(batch=1, drain=1)) as node:
         recorder = Recorder()
@@ -326,20 +297,17 @@ async def test_no_time_at_all() -> None:
         assert node.dead_letters.total > 0
 
 
-@virtual_time
-async def test_closing_a_worker_that_is_closed_does_nothing() -> None:
-    async with Node() as node:
-        recorder = Recorder()
-        await node.start(lambda: recorder, address="w")
-        cell = recorder._cell
-        assert cell is not None
-        await node.stop_worker("w")
-        cell.give_up()
-        await lifecycle.stop_within(cell, node.loop.time() + 1, drain=True)
-        assert node.statistics().worker_count == 0
+async def test_closing_a_worker_that_is_closed_does_nothing(node: Node) -> None:
+    recorder = Recorder()
+    await node.start(lambda: recorder, address="w")
+    cell = recorder._cell
+    assert cell is not None
+    await node.stop_worker("w")
+    cell.give_up()
+    await lifecycle.stop_within(cell, node.loop.time() + 1, drain=True)
+    assert node.statistics().worker_count == 0
 
 
-@virtual_time
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_who_asked_a_worker_that_fails_hears_of_it_at_once(
     asynchronous: bool, caplog: pytest.LogCaptureFixture
@@ -363,26 +331,24 @@ async def test_who_asked_a_worker_that_fails_hears_of_it_at_once(
     assert "secret" in caplog.text
 
 
-@virtual_time
-async def test_who_asked_a_worker_that_is_stopped_hears_whether_it_was_begun() -> None:
+async def test_who_asked_a_worker_that_is_stopped_hears_whether_it_was_begun(node: Node) -> None:
     class Hanging(Worker):
         async def handle_message(self, message: Message) -> None:
             await asyncio.Event().wait()
 
     ended: list[str] = []
-    async with Node() as node:
-        node.spawn(Hanging, address="w")
-        node.watch("w", lambda: ended.append("w"))
-        node.watch("w", lambda: ended.append("not"))()
-        begun = asyncio.ensure_future(node.request("w", b"", timeout=60))
-        await asyncio.sleep(0.1)
-        waiting = asyncio.ensure_future(node.request("w", b"", timeout=60))
-        await asyncio.sleep(0.1)
-        await node.stop_worker("w", timeout=1)
-        with pytest.raises(WorkerFailed):
-            await begun
-        with pytest.raises(WorkerStopped):
-            await waiting
-        assert ended == ["w"]
-        with pytest.raises(UnknownAddress):
-            node.watch("w", list)
+    node.spawn(Hanging, address="w")
+    node.watch("w", lambda: ended.append("w"))
+    node.watch("w", lambda: ended.append("not"))()
+    begun = asyncio.ensure_future(node.request("w", b"", timeout=60))
+    await asyncio.sleep(0.1)
+    waiting = asyncio.ensure_future(node.request("w", b"", timeout=60))
+    await asyncio.sleep(0.1)
+    await node.stop_worker("w", timeout=1)
+    with pytest.raises(WorkerFailed):
+        await begun
+    with pytest.raises(WorkerStopped):
+        await waiting
+    assert ended == ["w"]
+    with pytest.raises(UnknownAddress):
+        node.watch("w", list)

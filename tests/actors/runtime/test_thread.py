@@ -7,13 +7,7 @@ from typing import Any
 import pykka
 import pytest
 
-from onward.actors import (
-    Node,
-    OnFailure,
-    Supervision,
-    ThreadWorker,
-    Worker,
-)
+from onward.actors import Node, OnFailure, Supervision, ThreadWorker, Worker
 from onward.actors._coroutines import is_coroutine
 from onward.actors.runtime._thread import OwnThread
 from onward.protocol import Message

@@ -26,7 +26,6 @@ from onward.protocol.services import (
     encode_response,
 )
 from onward.transports.simulated import SimulatedNetwork
-from tests.support.virtual import virtual_time
 
 
 async def served(node: Node, options: DiscoveryOptions | None = None) -> DiscoveryService:
@@ -40,7 +39,6 @@ async def ask(node: Node, method: Method, path: str, body: bytes = b"") -> ApiRe
     return decode_response((await node.request("discovery", payload)).payload)
 
 
-@virtual_time
 async def test_a_service_is_found_and_used_from_another_node() -> None:
     async with SimulatedNetwork() as network:
         hub, device, phone = [await network.node(name) for name in ("hub", "device", "phone")]
@@ -76,7 +74,6 @@ async def test_a_service_is_found_and_used_from_another_node() -> None:
         assert await client.list() == ()
 
 
-@virtual_time
 async def test_a_service_is_used_through_the_discovery_services_node() -> None:
     async with SimulatedNetwork() as network:
         hub, device, phone = [await network.node(name) for name in ("hub", "device", "phone")]
@@ -144,7 +141,6 @@ async def test_what_cannot_be_exposed_everywhere_is_exposed_nowhere() -> None:
 
 
 @pytest.mark.parametrize("takeover", [False, True])
-@virtual_time
 async def test_whose_a_name_is(takeover: bool) -> None:
     async with SimulatedNetwork() as network:
         hub, first, second = [await network.node(name) for name in ("hub", "first", "second")]
@@ -177,80 +173,74 @@ async def test_whose_a_name_is(takeover: bool) -> None:
         assert other.announced
 
 
-@virtual_time
-async def test_what_is_not_announced_again_is_forgotten() -> None:
-    async with Node() as node:
-        service = await served(node, DiscoveryOptions(max_services=2, max_listed=1))
-        client = DiscoveryClient(node, "discovery")
-        for name in ("a", "b", "a"):
-            assert (await ask(node, Method.PUT, name)).status is ResponseStatus.OK
-            await sleep(10)
-        assert (await ask(node, Method.PUT, "c")).status is ResponseStatus.CONFLICT
-        assert [each.name for each in await client.list()] == ["b"]
-        await sleep(15)
-        assert [each.name for each in await client.list()] == ["a"]
-        await sleep(30)
-        assert await client.list() == ()
-        assert service.expired == 2
+async def test_what_is_not_announced_again_is_forgotten(node: Node) -> None:
+    service = await served(node, DiscoveryOptions(max_services=2, max_listed=1))
+    client = DiscoveryClient(node, "discovery")
+    for name in ("a", "b", "a"):
+        assert (await ask(node, Method.PUT, name)).status is ResponseStatus.OK
+        await sleep(10)
+    assert (await ask(node, Method.PUT, "c")).status is ResponseStatus.CONFLICT
+    assert [each.name for each in await client.list()] == ["b"]
+    await sleep(15)
+    assert [each.name for each in await client.list()] == ["a"]
+    await sleep(30)
+    assert await client.list() == ()
+    assert service.expired == 2
 
 
-async def test_what_cannot_be_done() -> None:
-    async with Node() as node:
-        service = await served(node)
-        assert (await ask(node, Method.POST, "a")).status is ResponseStatus.METHOD_NOT_ALLOWED
-        assert (await ask(node, Method.PUT, "")).status is ResponseStatus.BAD_REQUEST
-        assert (await ask(node, Method.PUT, "a", b"\xff")).status is ResponseStatus.BAD_REQUEST
-        assert (await ask(node, Method.DELETE, "a")).status is ResponseStatus.NOT_FOUND
-        payload = encode_request(ApiRequest(1, "a", Method.PUT))
-        node.send("discovery", payload, return_route="other => end")
-        assert (await ask(node, Method.DELETE, "a")).status is ResponseStatus.FORBIDDEN
-        with pytest.raises(NotDelivered, match="a header"):
-            await node.request("discovery", b"")
-        assert list(service.services) == ["a"]
+async def test_what_cannot_be_done(node: Node) -> None:
+    service = await served(node)
+    assert (await ask(node, Method.POST, "a")).status is ResponseStatus.METHOD_NOT_ALLOWED
+    assert (await ask(node, Method.PUT, "")).status is ResponseStatus.BAD_REQUEST
+    assert (await ask(node, Method.PUT, "a", b"\xff")).status is ResponseStatus.BAD_REQUEST
+    assert (await ask(node, Method.DELETE, "a")).status is ResponseStatus.NOT_FOUND
+    payload = encode_request(ApiRequest(1, "a", Method.PUT))
+    node.send("discovery", payload, return_route="other => end")
+    assert (await ask(node, Method.DELETE, "a")).status is ResponseStatus.FORBIDDEN
+    with pytest.raises(NotDelivered, match="a header"):
+        await node.request("discovery", b"")
+    assert list(service.services) == ["a"]
 
 
-async def test_answers_that_the_client_does_not_take() -> None:
+async def test_answers_that_the_client_does_not_take(node: Node) -> None:
     status, number = ResponseStatus.FORBIDDEN, 0
 
     def answer(message: Message) -> bytes:
         to = decode_request(message.payload).number + number
         return encode_response(ApiResponse(1, to, status))
 
-    async with Node() as node:
-        await Probe.on(node, "discovery", answer=answer)
-        client = DiscoveryClient(node, "discovery")
-        with pytest.raises(RequestRefused, match="403 forbidden") as caught:
-            await client.list()
-        assert caught.value.status is ResponseStatus.FORBIDDEN
-        with pytest.raises(RequestRefused):
-            await client.get("a")
-        number = 1
-        with pytest.raises(ServiceError, match="an answer to request 4, not 3"):
-            await client.list()
+    await Probe.on(node, "discovery", answer=answer)
+    client = DiscoveryClient(node, "discovery")
+    with pytest.raises(RequestRefused, match="403 forbidden") as caught:
+        await client.list()
+    assert caught.value.status is ResponseStatus.FORBIDDEN
+    with pytest.raises(RequestRefused):
+        await client.get("a")
+    number = 1
+    with pytest.raises(ServiceError, match="an answer to request 4, not 3"):
+        await client.list()
 
 
-@virtual_time
-async def test_an_announcer_counts_and_hands_on_what_is_no_answer() -> None:
-    async with Node() as node:
-        probe = await Probe.on(node, "service")
-        announcer = await Announcer.on(
-            node, "discovery", "a", ["service"], address="announcer", refresh=5
-        )
-        assert announcer.failed == 1  # there is no discovery yet
-        with pytest.raises(TimeoutError):
-            await announcer.until_announced(1)
-        no = DiscoveryOptions(max_services=1)
-        await served(node, no)
-        assert (await ask(node, Method.PUT, "other")).status is ResponseStatus.OK
-        await sleep(5)
-        assert (announcer.announced, announcer.failed) == (0, 2)
-        node.send("announcer => further", b"1", return_route="discovery")
-        node.send("announcer", b"2")
-        late = encode_response(ApiResponse(1, 99, ResponseStatus.OK))
-        node.send("announcer", late, return_route="discovery")
-        assert [each.payload for each in await probe.count(3)] == [b"1", b"2", late]
-        assert probe.messages[0].onward_route == route("service => further")
-        await node.stop_worker("service")
-        node.send("announcer", b"3")
-        await sleep(0.1)
-        assert (announcer.passed, node.dead_letters.by_reason["no such worker"]) == (3, 1)
+async def test_an_announcer_counts_and_hands_on_what_is_no_answer(node: Node) -> None:
+    probe = await Probe.on(node, "service")
+    announcer = await Announcer.on(
+        node, "discovery", "a", ["service"], address="announcer", refresh=5
+    )
+    assert announcer.failed == 1  # there is no discovery yet
+    with pytest.raises(TimeoutError):
+        await announcer.until_announced(1)
+    no = DiscoveryOptions(max_services=1)
+    await served(node, no)
+    assert (await ask(node, Method.PUT, "other")).status is ResponseStatus.OK
+    await sleep(5)
+    assert (announcer.announced, announcer.failed) == (0, 2)
+    node.send("announcer => further", b"1", return_route="discovery")
+    node.send("announcer", b"2")
+    late = encode_response(ApiResponse(1, 99, ResponseStatus.OK))
+    node.send("announcer", late, return_route="discovery")
+    assert [each.payload for each in await probe.count(3)] == [b"1", b"2", late]
+    assert probe.messages[0].onward_route == route("service => further")
+    await node.stop_worker("service")
+    node.send("announcer", b"3")
+    await sleep(0.1)
+    assert (announcer.passed, node.dead_letters.by_reason["no such worker"]) == (3, 1)

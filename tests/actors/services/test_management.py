@@ -13,6 +13,7 @@ from onward.protocol import Message, RequestTimeout, route
 from tests.support.workers import Echo
 
 
+@pytest.mark.real_time
 async def test_it_answers_those_it_is_exposed_to(tmp_path: Path) -> None:
     async with Node("far") as far, Node("near") as near:
         await far.start(Echo, address="echo")
@@ -30,16 +31,14 @@ async def test_it_answers_those_it_is_exposed_to(tmp_path: Path) -> None:
         assert letter.reason == "not exposed"
 
 
-async def test_an_unknown_question_is_told_of() -> None:
-    async with Node() as node:
-        await node.start(ManagementService, address="management")
-        answer = json.loads((await node.request("management", b"\xff")).payload)
-        assert answer == {"error": "ask for workers, links, dead-letters or node"}
+async def test_an_unknown_question_is_told_of(node: Node) -> None:
+    await node.start(ManagementService, address="management")
+    answer = json.loads((await node.request("management", b"\xff")).payload)
+    assert answer == {"error": "ask for workers, links, dead-letters or node"}
 
 
-async def test_a_question_without_a_return_route_is_a_dead_letter() -> None:
-    async with Node() as node:
-        await node.start(ManagementService, address="management")
-        node.parts.router.dispatch_or_lose(Message(route("management"), (), b"workers"))
-        await node.request("management", b"node")
-        assert node.dead_letters.total == 1
+async def test_a_question_without_a_return_route_is_a_dead_letter(node: Node) -> None:
+    await node.start(ManagementService, address="management")
+    node.parts.router.dispatch_or_lose(Message(route("management"), (), b"workers"))
+    await node.request("management", b"node")
+    assert node.dead_letters.total == 1

@@ -23,7 +23,6 @@ from onward.protocol.services import (
 )
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.transports import eventually
-from tests.support.virtual import virtual_time
 
 REGISTER = bytes.fromhex("087265676973746572")  # the payload of vector a10
 
@@ -42,28 +41,26 @@ async def ask(node: Node, method: Method, path: str = "") -> tuple[ResponseStatu
     return response.status, response.body
 
 
-async def test_a_relay_on_one_node() -> None:
-    async with Node() as node:
-        service = RelayService()
-        await node.start(lambda: service, address="forwarding_service")
-        client, echo = await Probe.on(node, "py"), await Probe.on(node, "echo")
-        client.send("forwarding_service", REGISTER)
-        answer = await client.next()
-        name = decode_text(answer.payload, "a relay")
-        assert answer.return_route == (Address(0, name.encode()),)
-        assert service.registered == 1
+async def test_a_relay_on_one_node(node: Node) -> None:
+    service = RelayService()
+    await node.start(lambda: service, address="forwarding_service")
+    client, echo = await Probe.on(node, "py"), await Probe.on(node, "echo")
+    client.send("forwarding_service", REGISTER)
+    answer = await client.next()
+    name = decode_text(answer.payload, "a relay")
+    assert answer.return_route == (Address(0, name.encode()),)
+    assert service.registered == 1
 
-        sender = await Probe.on(node, "app")
-        sender.send([answer.return_route[0], "echo", "more"], b"hi")
-        passed = await echo.next()
-        assert passed.onward_route == route("echo => more")
-        assert passed.return_route == route("app")
-        assert passed.source == answer.return_route[0]
-        relay = service.relays[answer.return_route[0]]
-        assert relay.passed == 1
+    sender = await Probe.on(node, "app")
+    sender.send([answer.return_route[0], "echo", "more"], b"hi")
+    passed = await echo.next()
+    assert passed.onward_route == route("echo => more")
+    assert passed.return_route == route("app")
+    assert passed.source == answer.return_route[0]
+    relay = service.relays[answer.return_route[0]]
+    assert relay.passed == 1
 
 
-@virtual_time
 async def test_a_dynamic_relay_between_nodes() -> None:
     async with SimulatedNetwork() as network:
         a, b, c = [await network.node(name) for name in "abc"]
@@ -90,7 +87,6 @@ async def test_a_dynamic_relay_between_nodes() -> None:
             b.send([relay, "echo"], b"hi")
 
 
-@virtual_time
 async def test_a_static_relay_is_taken_over() -> None:
     async with SimulatedNetwork() as network:
         a, b, c = [await network.node(name) for name in "abc"]
@@ -111,134 +107,122 @@ async def test_a_static_relay_is_taken_over() -> None:
         ).payload == b"c"
 
 
-async def test_an_alias_that_is_taken_and_may_not_be_taken_over() -> None:
-    async with Node() as node:
-        service = StaticRelayService(options=RelayServiceOptions(takeover=False))
-        await node.start(lambda: service, address="relays")
-        first = await Probe.on(node, "first")
-        for _ in range(2):  # again by the same way is no takeover
-            first.send("relays", encode_string("orders"), return_route=["first", "end"])
-        await first.count(2)
-        with pytest.raises(NotDelivered, match="the alias is taken"):
-            await node.request("relays", encode_string("orders"))
-        assert (service.registered, service.refused) == (2, 1)
+async def test_an_alias_that_is_taken_and_may_not_be_taken_over(node: Node) -> None:
+    service = StaticRelayService(options=RelayServiceOptions(takeover=False))
+    await node.start(lambda: service, address="relays")
+    first = await Probe.on(node, "first")
+    for _ in range(2):  # again by the same way is no takeover
+        first.send("relays", encode_string("orders"), return_route=["first", "end"])
+    await first.count(2)
+    with pytest.raises(NotDelivered, match="the alias is taken"):
+        await node.request("relays", encode_string("orders"))
+    assert (service.registered, service.refused) == (2, 1)
 
 
 @pytest.mark.parametrize(
     ("payload", "text"),
     [(b"register", "BARE"), (encode_string("unregister"), "the text 'register'")],
 )
-async def test_what_is_no_registration_is_refused(payload: bytes, text: str) -> None:
-    async with Node() as node:
-        service = RelayService()
-        await node.start(lambda: service, address="relays")
-        with pytest.raises(NotDelivered, match=text):
-            await node.request("relays", payload)
-        node.send("relays", REGISTER)  # nobody to relay to
-        await node.request("forwarding_api", encode_request(ApiRequest(1, "", Method.GET)))
-        assert (service.refused, service.relays) == (2, {})
+async def test_what_is_no_registration_is_refused(payload: bytes, text: str, node: Node) -> None:
+    service = RelayService()
+    await node.start(lambda: service, address="relays")
+    with pytest.raises(NotDelivered, match=text):
+        await node.request("relays", payload)
+    node.send("relays", REGISTER)  # nobody to relay to
+    await node.request("forwarding_api", encode_request(ApiRequest(1, "", Method.GET)))
+    assert (service.refused, service.relays) == (2, {})
 
 
-async def test_an_alias_that_cannot_be_one() -> None:
-    async with Node() as node:
-        await node.start(StaticRelayService, address="relays")
-        with pytest.raises(NotDelivered, match="an alias of 0 bytes"):
-            await node.request("relays", encode_string(""))
-        await Probe.on(node, "forward_to_probe")
-        with pytest.raises(NotDelivered, match="the address is in use"):
-            await node.request("relays", encode_string("probe"))
+async def test_an_alias_that_cannot_be_one(node: Node) -> None:
+    await node.start(StaticRelayService, address="relays")
+    with pytest.raises(NotDelivered, match="an alias of 0 bytes"):
+        await node.request("relays", encode_string(""))
+    await Probe.on(node, "forward_to_probe")
+    with pytest.raises(NotDelivered, match="the address is in use"):
+        await node.request("relays", encode_string("probe"))
 
 
-async def test_who_may_not_register_and_how_many_may() -> None:
+async def test_who_may_not_register_and_how_many_may(node: Node) -> None:
     def allow(message: Message) -> bool:
         if message.return_route[0] == Address(0, b"broken"):
             raise RuntimeError
         return message.return_route[0] != Address(0, b"stranger")
 
-    async with Node() as node:
-        service = RelayService(allow=allow, options=RelayServiceOptions(max_relays=1))
-        await node.start(lambda: service, address="relays")
-        for name, reason in (("stranger", "denied"), ("broken", "denied"), ("friend", "")):
-            probe = await Probe.on(node, name)
-            probe.send("relays", REGISTER)
-            if not reason:
-                await probe.next()
-        assert (service.refused, service.registered) == (2, 1)
-        with pytest.raises(NotDelivered, match="too many relays"):
-            await node.request("relays", REGISTER)
+    service = RelayService(allow=allow, options=RelayServiceOptions(max_relays=1))
+    await node.start(lambda: service, address="relays")
+    for name, reason in (("stranger", "denied"), ("broken", "denied"), ("friend", "")):
+        probe = await Probe.on(node, name)
+        probe.send("relays", REGISTER)
+        if not reason:
+            await probe.next()
+    assert (service.refused, service.registered) == (2, 1)
+    with pytest.raises(NotDelivered, match="too many relays"):
+        await node.request("relays", REGISTER)
 
 
-async def test_a_relay_does_not_lead_to_a_relay_of_the_same_service() -> None:
-    async with Node() as node:
-        service = RelayService()
-        await node.start(lambda: service, address="relays")
-        relay = (await node.request("relays", REGISTER)).return_route[0]
-        probe = await Probe.on(node, "probe")
-        probe.send("relays", REGISTER, return_route=[relay, "probe"])
-        await node.request("forwarding_api", encode_request(ApiRequest(1, "", Method.GET)))
-        assert (len(service.relays), service.refused) == (1, 1)
+async def test_a_relay_does_not_lead_to_a_relay_of_the_same_service(node: Node) -> None:
+    service = RelayService()
+    await node.start(lambda: service, address="relays")
+    relay = (await node.request("relays", REGISTER)).return_route[0]
+    probe = await Probe.on(node, "probe")
+    probe.send("relays", REGISTER, return_route=[relay, "probe"])
+    await node.request("forwarding_api", encode_request(ApiRequest(1, "", Method.GET)))
+    assert (len(service.relays), service.refused) == (1, 1)
 
 
-@virtual_time
-async def test_a_relay_that_nobody_uses_expires() -> None:
-    async with Node() as node:
-        service = RelayService(options=RelayServiceOptions(expire_after=100))
-        await node.start(lambda: service, address="relays")
-        await Probe.on(node, "echo", answer=lambda message: message.payload)
-        relay = (await node.request("relays", REGISTER)).return_route[0]
-        for _ in range(5):
-            await sleep(90)
-            await node.request([relay, "echo"], b"hi")
-        await sleep(125)
-        assert (service.relays, service.expired) == ({}, 1)
-        with pytest.raises(UnknownAddress):
-            node.send([relay, "echo"], b"hi")
+async def test_a_relay_that_nobody_uses_expires(node: Node) -> None:
+    service = RelayService(options=RelayServiceOptions(expire_after=100))
+    await node.start(lambda: service, address="relays")
+    await Probe.on(node, "echo", answer=lambda message: message.payload)
+    relay = (await node.request("relays", REGISTER)).return_route[0]
+    for _ in range(5):
+        await sleep(90)
+        await node.request([relay, "echo"], b"hi")
+    await sleep(125)
+    assert (service.relays, service.expired) == ({}, 1)
+    with pytest.raises(UnknownAddress):
+        node.send([relay, "echo"], b"hi")
 
 
-async def test_relays_are_listed_and_taken_away_by_whose_they_are() -> None:
-    async with Node() as node:
-        service = StaticRelayService(api="api")
-        await node.start(lambda: service, address="relays")
-        probe = await Probe.on(node, "probe")
-        probe.send("relays", encode_string("mine"))
-        probe.send("relays", encode_string("yours"), return_route="probe => other => end")
-        await probe.count(2)
-        status, body = await ask(node, Method.GET)
-        assert (status, CBOR.decode(body)) == (
-            ResponseStatus.OK,
-            ["forward_to_mine", "forward_to_yours"],
-        )
-        assert (await ask(node, Method.PUT))[0] is ResponseStatus.METHOD_NOT_ALLOWED
-        assert (await ask(node, Method.DELETE, "forward_to_none"))[0] is ResponseStatus.NOT_FOUND
-        assert (await ask(node, Method.DELETE, "forward_to_yours"))[0] is ResponseStatus.FORBIDDEN
-        assert (await ask(node, Method.DELETE, "forward_to_mine"))[0] is ResponseStatus.OK
-        assert list(service.relays) == [Address(0, b"forward_to_yours")]
-        with pytest.raises(NotDelivered, match="a header"):
-            await node.request("api", b"")
+async def test_relays_are_listed_and_taken_away_by_whose_they_are(node: Node) -> None:
+    service = StaticRelayService(api="api")
+    await node.start(lambda: service, address="relays")
+    probe = await Probe.on(node, "probe")
+    probe.send("relays", encode_string("mine"))
+    probe.send("relays", encode_string("yours"), return_route="probe => other => end")
+    await probe.count(2)
+    status, body = await ask(node, Method.GET)
+    assert (status, CBOR.decode(body)) == (
+        ResponseStatus.OK,
+        ["forward_to_mine", "forward_to_yours"],
+    )
+    assert (await ask(node, Method.PUT))[0] is ResponseStatus.METHOD_NOT_ALLOWED
+    assert (await ask(node, Method.DELETE, "forward_to_none"))[0] is ResponseStatus.NOT_FOUND
+    assert (await ask(node, Method.DELETE, "forward_to_yours"))[0] is ResponseStatus.FORBIDDEN
+    assert (await ask(node, Method.DELETE, "forward_to_mine"))[0] is ResponseStatus.OK
+    assert list(service.relays) == [Address(0, b"forward_to_yours")]
+    with pytest.raises(NotDelivered, match="a header"):
+        await node.request("api", b"")
 
 
-async def test_without_an_api_and_with_a_place_that_is_gone() -> None:
-    async with Node() as node:
-        service = RelayService(api=None, expose_at=["gone"])
-        await node.start(lambda: service, address="relays")
-        with pytest.raises(NotDelivered, match="no relay can be exposed"):
-            await node.request("relays", REGISTER)
-        assert service.relays == {}
-        assert not node.has("forwarding_api")
+async def test_without_an_api_and_with_a_place_that_is_gone(node: Node) -> None:
+    service = RelayService(api=None, expose_at=["gone"])
+    await node.start(lambda: service, address="relays")
+    with pytest.raises(NotDelivered, match="no relay can be exposed"):
+        await node.request("relays", REGISTER)
+    assert service.relays == {}
+    assert not node.has("forwarding_api")
 
 
-async def test_an_answer_nobody_can_be_given_is_a_dead_letter() -> None:
-    async with Node() as node:
-        await node.start(RelayService, address="relays")
-        node.send("relays", REGISTER, return_route="gone")
-        status = await node.request("forwarding_api", encode_request(ApiRequest(1, "", Method.GET)))
-        assert len(CBOR.decode(decode_response(status.payload).body)) == 1
-        assert node.dead_letters.by_reason == {"no such worker": 1}
-        node.send(
-            "forwarding_api", encode_request(ApiRequest(1, "", Method.GET)), return_route="gone"
-        )
-        await node.request("forwarding_api", encode_request(ApiRequest(1, "", Method.GET)))
-        assert node.dead_letters.by_reason == {"no such worker": 2}
+async def test_an_answer_nobody_can_be_given_is_a_dead_letter(node: Node) -> None:
+    await node.start(RelayService, address="relays")
+    node.send("relays", REGISTER, return_route="gone")
+    status = await node.request("forwarding_api", encode_request(ApiRequest(1, "", Method.GET)))
+    assert len(CBOR.decode(decode_response(status.payload).body)) == 1
+    assert node.dead_letters.by_reason == {"no such worker": 1}
+    node.send("forwarding_api", encode_request(ApiRequest(1, "", Method.GET)), return_route="gone")
+    await node.request("forwarding_api", encode_request(ApiRequest(1, "", Method.GET)))
+    assert node.dead_letters.by_reason == {"no such worker": 2}
 
 
 @pytest.mark.parametrize("options", [{"max_relays": 0}, {"expire_after": 0}])
@@ -283,29 +267,29 @@ A10 = bytes.fromhex(
 )
 
 
-async def test_the_bytes_of_another_implementation_register_a_relay() -> None:
-    async with Node() as node:
-        listener = await node.listen("tcp://127.0.0.1:0", expose=["forwarding_service"])
-        service = RelayService(expose_at=[listener.address])
-        await node.start(lambda: service, address="forwarding_service")
-        device, phone = await Peer.at(listener.uri), await Peer.at(listener.uri)
-        try:
-            device.writer.write(A10)
-            answer = await device.next()
-            (relay,) = answer.return_route
-            assert answer.onward_route == route("py")
-            assert answer.payload == encode_string(relay.value.decode())
+@pytest.mark.real_time
+async def test_the_bytes_of_another_implementation_register_a_relay(node: Node) -> None:
+    listener = await node.listen("tcp://127.0.0.1:0", expose=["forwarding_service"])
+    service = RelayService(expose_at=[listener.address])
+    await node.start(lambda: service, address="forwarding_service")
+    device, phone = await Peer.at(listener.uri), await Peer.at(listener.uri)
+    try:
+        device.writer.write(A10)
+        answer = await device.next()
+        (relay,) = answer.return_route
+        assert answer.onward_route == route("py")
+        assert answer.payload == encode_string(relay.value.decode())
 
-            phone.send(Message((relay, *route("echoer => more")), route("app"), b"hi"))
-            passed = await device.next()
-            assert (passed.onward_route, passed.payload) == (route("echoer => more"), b"hi")
-            # The phone's connection and the phone's worker; not the relay.
-            assert passed.return_route[1:] == route("app")
-            device.send(Message(passed.return_route, route("echoer"), b"HI"))
-            back = await phone.next()
-            assert (back.onward_route, back.payload) == (route("app"), b"HI")
-            assert back.return_route[1:] == route("echoer")
-        finally:
-            await device.close()
-            await phone.close()
-        await eventually(lambda: not service.relays)
+        phone.send(Message((relay, *route("echoer => more")), route("app"), b"hi"))
+        passed = await device.next()
+        assert (passed.onward_route, passed.payload) == (route("echoer => more"), b"hi")
+        # The phone's connection and the phone's worker; not the relay.
+        assert passed.return_route[1:] == route("app")
+        device.send(Message(passed.return_route, route("echoer"), b"HI"))
+        back = await phone.next()
+        assert (back.onward_route, back.payload) == (route("app"), b"HI")
+        assert back.return_route[1:] == route("echoer")
+    finally:
+        await device.close()
+        await phone.close()
+    await eventually(lambda: not service.relays)

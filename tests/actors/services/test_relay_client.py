@@ -18,7 +18,6 @@ from onward.protocol import Address, ErrorReply, LinkDown, Message, RouteLike, e
 from onward.protocol.bare import encode_data, encode_string
 from onward.protocol.sessions import LivenessOptions, SessionState
 from onward.transports.simulated import SimulatedNetwork
-from tests.support.virtual import virtual_time
 
 TIMES = LivenessOptions(ping_interval=1, open_timeout=1, retry=0.5, longest_retry=2)
 
@@ -42,7 +41,6 @@ def way(node: Node, *expose: str) -> Any:
     return find
 
 
-@virtual_time
 async def test_it_registers_watches_and_registers_again() -> None:
     log: list[str] = []
 
@@ -103,7 +101,6 @@ async def test_it_registers_watches_and_registers_again() -> None:
             await relay.until_up()
 
 
-@virtual_time
 async def test_a_service_that_forgot_it_is_noticed_by_pings() -> None:
     async with SimulatedNetwork() as network:
         node, _ = await hub(network)
@@ -118,59 +115,52 @@ async def test_a_service_that_forgot_it_is_noticed_by_pings() -> None:
         assert relay.downs == 1
 
 
-async def test_on_one_node_with_a_dynamic_service() -> None:
-    async with Node() as node:
-        service = RelayService()
-        await node.start(lambda: service, address="forwarding_service")
-        relay = await RelayClient.on(node, "forwarding_service")
-        await relay.until_up(5)
-        assert relay.relay == tuple(service.relays)
-        assert relay.name == relay.relay[0].value.decode()
-        await node.stop_worker(relay.address)
-        assert service.relays == {}
-        assert await relay.until_closed() == "stopped"
+async def test_on_one_node_with_a_dynamic_service(node: Node) -> None:
+    service = RelayService()
+    await node.start(lambda: service, address="forwarding_service")
+    relay = await RelayClient.on(node, "forwarding_service")
+    await relay.until_up(5)
+    assert relay.relay == tuple(service.relays)
+    assert relay.name == relay.relay[0].value.decode()
+    await node.stop_worker(relay.address)
+    assert service.relays == {}
+    assert await relay.until_closed() == "stopped"
 
 
-@virtual_time
-async def test_without_a_service_it_is_down_and_tries_again() -> None:
-    async with Node() as node:
-        relay = await RelayClient.on(node, "relays", times=TIMES, api=None, address="client")
-        assert relay.state is SessionState.DOWN
-        assert "no such worker" in relay.cause
-        with pytest.raises(RelayDown, match="not up in 2 s"):
-            await relay.until_up(2)
-        await node.start(RelayService, address="relays")
-        await relay.until_up(5)
-        assert relay.address == Address(0, b"client")
+async def test_without_a_service_it_is_down_and_tries_again(node: Node) -> None:
+    relay = await RelayClient.on(node, "relays", times=TIMES, api=None, address="client")
+    assert relay.state is SessionState.DOWN
+    assert "no such worker" in relay.cause
+    with pytest.raises(RelayDown, match="not up in 2 s"):
+        await relay.until_up(2)
+    await node.start(RelayService, address="relays")
+    await relay.until_up(5)
+    assert relay.address == Address(0, b"client")
 
 
-@virtual_time
-async def test_answers_that_are_none() -> None:
-    async with Node() as node:
-        probe = await Probe.on(node, "relays")
-        causes: list[str] = []
+async def test_answers_that_are_none(node: Node) -> None:
+    probe = await Probe.on(node, "relays")
+    causes: list[str] = []
 
-        def went_down(client: RelayClient) -> None:
-            causes.append(client.cause)
+    def went_down(client: RelayClient) -> None:
+        causes.append(client.cause)
 
-        relay = await RelayClient.on(
-            node, "relays", alias="printer", times=TIMES, on_down=went_down
-        )
-        ask = await probe.next()
-        probe.reply(ask, b"\xff")
-        probe.reply(ask, encode_string("forward_to_another"))
-        probe.send(ask.return_route, encode_string("forward_to_printer"), return_route=())
-        await sleep(0.1)
-        assert relay.state is SessionState.ESTABLISHING
-        probe.reply(ask, encode_string("forward_to_printer"))
-        probe.reply(ask, encode_string("forward_to_printer"))
-        await relay.until_up(1)
-        await sleep(0.1)
-        assert node.dead_letters.by_reason == {"unhandled": 3, "late answer": 1}
-        # What was taken for a relay sends nothing back, and an old ping is no answer.
-        node.send(relay.address, encode_data(relay._secret) + bytes(2))
-        await sleep(10)
-        assert causes == ["3 pings went unanswered"]
+    relay = await RelayClient.on(node, "relays", alias="printer", times=TIMES, on_down=went_down)
+    ask = await probe.next()
+    probe.reply(ask, b"\xff")
+    probe.reply(ask, encode_string("forward_to_another"))
+    probe.send(ask.return_route, encode_string("forward_to_printer"), return_route=())
+    await sleep(0.1)
+    assert relay.state is SessionState.ESTABLISHING
+    probe.reply(ask, encode_string("forward_to_printer"))
+    probe.reply(ask, encode_string("forward_to_printer"))
+    await relay.until_up(1)
+    await sleep(0.1)
+    assert node.dead_letters.by_reason == {"unhandled": 3, "late answer": 1}
+    # What was taken for a relay sends nothing back, and an old ping is no answer.
+    node.send(relay.address, encode_data(relay._secret) + bytes(2))
+    await sleep(10)
+    assert causes == ["3 pings went unanswered"]
 
 
 def error(target: Address, to: Message, reason: str) -> Message:
@@ -178,50 +168,45 @@ def error(target: Address, to: Message, reason: str) -> Message:
     return Message(to.return_route, (Address(0, b"onward.error"),), payload)
 
 
-@virtual_time
-async def test_the_word_of_a_node_on_the_way_is_taken() -> None:
-    async with Node() as node:
-        probe = await Probe.on(node, "relays")
-        relay = await RelayClient.on(node, "relays", alias="printer", times=TIMES)
-        asked = await probe.next()
-        node.route(error(probe.address, asked, "denied"))
-        await sleep(0.1)
-        assert (relay.state, relay.cause) == (SessionState.DOWN, "denied")
-        asked = await probe.next()
-        probe.reply(asked, encode_string("forward_to_printer"))
-        await relay.until_up(1)
-        node.route(error(Address(0, b"somebody"), asked, "denied"))
-        node.route(error(probe.address, asked, "no such worker")._replace(payload=b""))
-        await sleep(0.1)
-        assert relay.state is SessionState.UP
-        node.route(error(probe.address, asked, "no such worker"))
-        await sleep(0.1)
-        assert (relay.downs, relay.cause) == (2, "no such worker")
+async def test_the_word_of_a_node_on_the_way_is_taken(node: Node) -> None:
+    probe = await Probe.on(node, "relays")
+    relay = await RelayClient.on(node, "relays", alias="printer", times=TIMES)
+    asked = await probe.next()
+    node.route(error(probe.address, asked, "denied"))
+    await sleep(0.1)
+    assert (relay.state, relay.cause) == (SessionState.DOWN, "denied")
+    asked = await probe.next()
+    probe.reply(asked, encode_string("forward_to_printer"))
+    await relay.until_up(1)
+    node.route(error(Address(0, b"somebody"), asked, "denied"))
+    node.route(error(probe.address, asked, "no such worker")._replace(payload=b""))
+    await sleep(0.1)
+    assert relay.state is SessionState.UP
+    node.route(error(probe.address, asked, "no such worker"))
+    await sleep(0.1)
+    assert (relay.downs, relay.cause) == (2, "no such worker")
 
 
-@virtual_time
-async def test_a_ping_that_cannot_be_sent_says_that_the_way_is_lost() -> None:
-    async with Node() as node:
-        node.add_rule(77, lambda message: message.redirect(Address(0, b"relays")))
-        probe = await Probe.on(node, "relays")
-        relay = await RelayClient.on(node, "77#x => relays", times=TIMES)
-        asked = await probe.next()
-        probe.reply(asked, encode_string("random"))
-        await relay.until_up(1)
-        node.remove_rule(77)
-        await sleep(1.5)
-        assert "no rule" in relay.cause
+async def test_a_ping_that_cannot_be_sent_says_that_the_way_is_lost(node: Node) -> None:
+    node.add_rule(77, lambda message: message.redirect(Address(0, b"relays")))
+    probe = await Probe.on(node, "relays")
+    relay = await RelayClient.on(node, "77#x => relays", times=TIMES)
+    asked = await probe.next()
+    probe.reply(asked, encode_string("random"))
+    await relay.until_up(1)
+    node.remove_rule(77)
+    await sleep(1.5)
+    assert "no rule" in relay.cause
 
 
-async def test_a_way_that_cannot_be_found() -> None:
+async def test_a_way_that_cannot_be_found(node: Node) -> None:
     async def find() -> RouteLike:
         raise LinkDown("hub")
 
     def broken() -> RouteLike:
         raise RuntimeError("a bug")
 
-    async with Node() as node:
-        for given, cause in ((find, "link down: hub"), (broken, "no route: RuntimeError")):
-            relay = await RelayClient.on(node, given)
-            assert await relay.until_down() == cause
-            await relay.close()
+    for given, cause in ((find, "link down: hub"), (broken, "no route: RuntimeError")):
+        relay = await RelayClient.on(node, given)
+        assert await relay.until_down() == cause
+        await relay.close()

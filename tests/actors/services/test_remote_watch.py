@@ -30,7 +30,6 @@ from onward.protocol.services import (
     encode_watch_request,
 )
 from onward.transports.simulated import SimulatedNetwork
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing
 
 ORDERS = address("orders")
@@ -75,7 +74,6 @@ async def pair(options: WatchServiceOptions | None = None) -> AsyncGenerator[Pai
         yield made
 
 
-@virtual_time
 async def test_the_end_of_a_worker_is_told_once_and_at_once() -> None:
     async with pair() as both:
         watch = await both.watch()
@@ -93,7 +91,6 @@ async def test_the_end_of_a_worker_is_told_once_and_at_once() -> None:
         assert both.service.expired == 1
 
 
-@virtual_time
 async def test_a_restart_is_no_end() -> None:
     async with pair() as both:
         await both.b.start(Failing, address="order-1", supervision=Supervision(OnFailure.RESTART))
@@ -104,7 +101,6 @@ async def test_a_restart_is_no_end() -> None:
 
 
 @pytest.mark.parametrize("watched", ["gone", "order-9", "watch"])
-@virtual_time
 async def test_a_worker_that_is_not_there_or_not_watchable(watched: str) -> None:
     async with pair() as both:
         watch = await both.watch(watched)
@@ -112,7 +108,6 @@ async def test_a_worker_that_is_not_there_or_not_watchable(watched: str) -> None
         assert both.ends == [watch.end]
 
 
-@virtual_time
 async def test_the_number_of_watches_is_limited() -> None:
     async with pair(WatchServiceOptions(max_watches=1)) as both:
         first = await both.watch()
@@ -122,7 +117,6 @@ async def test_the_number_of_watches_is_limited() -> None:
         assert both.service.refused == 3  # it asks again every 5 seconds
 
 
-@virtual_time
 async def test_a_watch_for_which_there_is_no_room_begins_when_there_is() -> None:
     async with pair(WatchServiceOptions(max_watches=1, expire_after=4)) as both:
         first = await both.watch(interval=1.0)
@@ -133,7 +127,6 @@ async def test_a_watch_for_which_there_is_no_room_begins_when_there_is() -> None
         assert (await second.until_ended()).outcome is WatchOutcome.NO_ANSWER
 
 
-@virtual_time
 async def test_one_peer_cannot_have_all_watches() -> None:
     async with pair(WatchServiceOptions(max_watches=50, expire_after=60)) as both:
         evil = await both.network.node("evil")
@@ -152,7 +145,6 @@ async def test_one_peer_cannot_have_all_watches() -> None:
         assert all(watch.end is None for watch in many)
 
 
-@virtual_time
 async def test_the_stop_of_the_link_ends_a_watch() -> None:
     async with pair() as both:
         watch = await both.watch()
@@ -162,7 +154,6 @@ async def test_the_stop_of_the_link_ends_a_watch() -> None:
         assert (await late.until_ended()).outcome is WatchOutcome.LINK_LOST
 
 
-@virtual_time
 async def test_silence_ends_a_watch_after_its_timeout() -> None:
     async with pair() as both:
         watch = await both.watch()
@@ -173,7 +164,6 @@ async def test_silence_ends_a_watch_after_its_timeout() -> None:
         assert str(end) == "0#orders: no answer (for 15 s)"
 
 
-@virtual_time
 async def test_a_short_silence_does_not_end_a_watch_and_an_end_meanwhile_is_told() -> None:
     async with pair() as both:
         watch = await both.watch()
@@ -185,7 +175,6 @@ async def test_a_short_silence_does_not_end_a_watch_and_an_end_meanwhile_is_told
         assert (await wait_for(watch.until_ended(), 6)).outcome is WatchOutcome.STOPPED
 
 
-@virtual_time
 async def test_a_watch_that_has_expired_is_forgotten() -> None:
     async with pair(WatchServiceOptions(expire_after=4)) as both:
         watch = await both.watch(interval=10.0, timeout=60.0)
@@ -195,7 +184,6 @@ async def test_a_watch_that_has_expired_is_forgotten() -> None:
         assert (await watch.until_ended()).outcome is WatchOutcome.FORGOTTEN
 
 
-@virtual_time
 async def test_a_service_that_stops_says_so() -> None:
     async with pair() as both:
         watch, stopped = await both.watch(), await both.watch("orders")
@@ -212,32 +200,27 @@ async def test_a_service_that_stops_says_so() -> None:
         assert stopped.end is not None
 
 
-@virtual_time
-async def test_a_service_that_was_started_anew_does_not_know_the_watch() -> None:
-    async with Node() as node:
-        await node.start(Echo, address="orders")
-        options = RemoteWatchOptions()
-        supervision = Supervision(OnFailure.RESTART)
+async def test_a_service_that_was_started_anew_does_not_know_the_watch(node: Node) -> None:
+    await node.start(Echo, address="orders")
+    options = RemoteWatchOptions()
+    supervision = Supervision(OnFailure.RESTART)
 
-        class Fickle(WatchService):
-            def _sweep(self) -> None:
-                raise ValueError("a fault")
+    class Fickle(WatchService):
+        def _sweep(self) -> None:
+            raise ValueError("a fault")
 
-        await node.start(lambda: Fickle(["orders"]), address="watch", supervision=supervision)
-        local = await RemoteWatch.on(node, "watch", "orders", options=options)
-        assert await local.until_known() is None
-        assert (await local.until_ended()).outcome is WatchOutcome.FORGOTTEN
-        assert not node.parts.workers.is_watched("orders")
+    await node.start(lambda: Fickle(["orders"]), address="watch", supervision=supervision)
+    local = await RemoteWatch.on(node, "watch", "orders", options=options)
+    assert await local.until_known() is None
+    assert (await local.until_ended()).outcome is WatchOutcome.FORGOTTEN
+    assert not node.parts.workers.is_watched("orders")
 
 
-@virtual_time
-async def test_a_route_that_leads_nowhere() -> None:
-    async with Node() as node:
-        watch = await RemoteWatch.on(node, [], "orders")
-        assert (await watch.until_ended()).outcome is WatchOutcome.NO_ANSWER
+async def test_a_route_that_leads_nowhere(node: Node) -> None:
+    watch = await RemoteWatch.on(node, [], "orders")
+    assert (await watch.until_ended()).outcome is WatchOutcome.NO_ANSWER
 
 
-@virtual_time
 async def test_a_closed_watch_calls_no_function() -> None:
     async with pair() as both:
         watch = await both.watch()
@@ -250,18 +233,17 @@ async def test_a_closed_watch_calls_no_function() -> None:
         assert both.ends == []
 
 
-@virtual_time
-async def test_a_function_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_function_that_raises_is_logged(
+    caplog: pytest.LogCaptureFixture, node: Node
+) -> None:
     def ended(_end: WatchEnd) -> None:
         raise ValueError("in the function")
 
-    async with Node() as node:
-        watch = await RemoteWatch.on(node, "gone", "orders", ended)
-        await watch.until_ended()
-        assert "the function of a watch of 0#orders failed" in caplog.text
+    watch = await RemoteWatch.on(node, "gone", "orders", ended)
+    await watch.until_ended()
+    assert "the function of a watch of 0#orders failed" in caplog.text
 
 
-@virtual_time
 async def test_other_messages_to_a_watch_are_dead_letters() -> None:
     async with pair() as both:
         watch = await both.watch()
@@ -273,7 +255,6 @@ async def test_other_messages_to_a_watch_are_dead_letters() -> None:
         assert both.a.dead_letters.by_reason == {"not of this watch": 2}
 
 
-@virtual_time
 async def test_an_error_reply_is_no_answer() -> None:
     async with Node(error_replies=True) as node:
         service = WatchService(["orders"], allow=deny_all)
@@ -284,7 +265,6 @@ async def test_an_error_reply_is_no_answer() -> None:
         assert service.refused == 4
 
 
-@virtual_time
 async def test_a_stopped_worker_is_reported_until_the_watch_expires() -> None:
     async with pair() as both:
         probe = await Probe.on(both.b, "probe")

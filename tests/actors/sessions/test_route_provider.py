@@ -23,7 +23,6 @@ from onward.actors.testing import Probe
 from onward.protocol import LinkDown, Route, RouteLike
 from onward.protocol.sessions import LivenessOptions, SessionState
 from onward.transports.simulated import SimulatedNetwork
-from tests.support.virtual import virtual_time
 
 TIMES = LivenessOptions(ping_interval=1, open_timeout=1, retry=0.5, longest_retry=2)
 OPTIONS = SessionOptions(liveness=TIMES)
@@ -68,102 +67,94 @@ class ReturnRoutes:
         return log
 
 
-@virtual_time
-async def test_a_way_is_left_when_another_has_taken_its_place() -> None:
-    async with Node() as node:
-        ways = ReturnRoutes()
-        finder = ways.finder(node)
-        finder.attempt(1)
-        await sleep(0.1)
-        finder.taken()
-        finder.stop()  # it is used: it stays
-        finder.attempt(2)
-        await sleep(0.1)
-        assert ways.take() == ["found way1 1", "found way2 2"]
-        finder.attempt(3)  # the second had no answer; the first may still bring some
-        await sleep(0.1)
-        assert sorted(ways.take()) == ["found way3 3", "left 2"]
-        finder.taken()
-        await sleep(0.1)
-        assert ways.take() == ["left 1"]
-        finder.taken()  # nothing is tried
-        await finder.close()
-        assert ways.take() == ["left 3"]
-        await finder.close()
+async def test_a_way_is_left_when_another_has_taken_its_place(node: Node) -> None:
+    ways = ReturnRoutes()
+    finder = ways.finder(node)
+    finder.attempt(1)
+    await sleep(0.1)
+    finder.taken()
+    finder.stop()  # it is used: it stays
+    finder.attempt(2)
+    await sleep(0.1)
+    assert ways.take() == ["found way1 1", "found way2 2"]
+    finder.attempt(3)  # the second had no answer; the first may still bring some
+    await sleep(0.1)
+    assert sorted(ways.take()) == ["found way3 3", "left 2"]
+    finder.taken()
+    await sleep(0.1)
+    assert ways.take() == ["left 1"]
+    finder.taken()  # nothing is tried
+    await finder.close()
+    assert ways.take() == ["left 3"]
+    await finder.close()
 
 
-@virtual_time
-async def test_a_way_that_is_being_made_is_given_up() -> None:
-    async with Node() as node:
-        ways = ReturnRoutes()
-        ways.slow_in = 10.0
-        finder = ways.finder(node)
-        finder.attempt(1)
-        await sleep(1)
-        finder.attempt(2)
-        await sleep(1)
-        assert ways.take() == ["left 1"]
-        finder.taken()  # an answer to an attempt before
-        await sleep(1)
-        finder.attempt(3)
-        await sleep(1)
-        finder.stop()
-        finder.stop()
-        await sleep(1)
-        finder.attempt(4)
-        await sleep(1)
-        await finder.close()
-        assert ways.take() == ["left 2", "left 3", "left 4"]
+async def test_a_way_that_is_being_made_is_given_up(node: Node) -> None:
+    ways = ReturnRoutes()
+    ways.slow_in = 10.0
+    finder = ways.finder(node)
+    finder.attempt(1)
+    await sleep(1)
+    finder.attempt(2)
+    await sleep(1)
+    assert ways.take() == ["left 1"]
+    finder.taken()  # an answer to an attempt before
+    await sleep(1)
+    finder.attempt(3)
+    await sleep(1)
+    finder.stop()
+    finder.stop()
+    await sleep(1)
+    finder.attempt(4)
+    await sleep(1)
+    await finder.close()
+    assert ways.take() == ["left 2", "left 3", "left 4"]
 
 
-async def test_a_failure_may_be_followed_by_the_next_attempt_at_once() -> None:
-    async with Node() as node:
-        tries: list[int] = []
-        done = asyncio.Event()
+async def test_a_failure_may_be_followed_by_the_next_attempt_at_once(node: Node) -> None:
+    tries: list[int] = []
+    done = asyncio.Event()
 
-        def way() -> RouteLike:
-            raise LinkDown("hub")
+    def way() -> RouteLike:
+        raise LinkDown("hub")
 
-        def failed(epoch: int, _: str) -> None:
-            tries.append(epoch)
-            if epoch < 3:
-                finder.attempt(epoch + 1)
-            else:
-                done.set()
+    def failed(epoch: int, _: str) -> None:
+        tries.append(epoch)
+        if epoch < 3:
+            finder.attempt(epoch + 1)
+        else:
+            done.set()
 
-        def found(way: Route, epoch: int) -> None:
-            raise AssertionError(f"{way} in {epoch}")
+    def found(way: Route, epoch: int) -> None:
+        raise AssertionError(f"{way} in {epoch}")
 
-        finder = RouteProvider(node, way, found, failed)
-        finder.attempt(1)
-        await done.wait()
-        await finder.close()
-        assert tries == [1, 2, 3]
+    finder = RouteProvider(node, way, found, failed)
+    finder.attempt(1)
+    await done.wait()
+    await finder.close()
+    assert tries == [1, 2, 3]
 
 
-@virtual_time
 async def test_a_way_that_is_not_left_in_time_is_cancelled(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, node: Node
 ) -> None:
-    async with Node() as node:
-        ways = ReturnRoutes()
-        ways.slow_out = 1000.0
-        finder = ways.finder(node)
-        finder.attempt(1)
-        await sleep(1)
-        began = node.loop.time()
-        await finder.close()
-        assert node.loop.time() - began == pytest.approx(MAX_LEAVE_TIME)
-        ways.slow_out, ways.bad_out = 0.0, OSError("a bug")
-        finder.attempt(2)
-        await sleep(1)
-        await finder.close()
-        assert ways.take() == ["found way1 1", "found way2 2", "left 2"]
-        assert "could not be left" in caplog.text
-        caplog.clear()
+    ways = ReturnRoutes()
+    ways.slow_out = 1000.0
+    finder = ways.finder(node)
+    finder.attempt(1)
+    await sleep(1)
+    began = node.loop.time()
+    await finder.close()
+    assert node.loop.time() - began == pytest.approx(MAX_LEAVE_TIME)
+    ways.slow_out, ways.bad_out = 0.0, OSError("a bug")
+    finder.attempt(2)
+    await sleep(1)
+    await finder.close()
+    assert ways.take() == ["found way1 1", "found way2 2", "left 2"]
+    assert "could not be left" in caplog.text
+    caplog.clear()
 
 
-@virtual_time
 async def test_no_connection_is_left_behind_by_sessions_and_relays() -> None:
     async with SimulatedNetwork() as network:
         here, there = await network.node("here"), await network.node("there")
@@ -206,16 +197,15 @@ async def test_no_connection_is_left_behind_by_sessions_and_relays() -> None:
         assert workers() == empty
 
 
-async def test_a_way_over_nothing_that_can_be_reached_is_a_failed_attempt() -> None:
-    async with Node() as node:
-        for uris in ((), ["memory://nobody-is-here"]):
-            session = await SessionClient.on(node, None, way_over(node, uris, "sessions"))
-            assert (await session.until_down()).startswith("link down")
-            assert session.state is SessionState.DOWN
-            await session.close()
-        with pytest.raises(LinkDown):
-            async with way_over(node, (), "sessions")():
-                pass
+async def test_a_way_over_nothing_that_can_be_reached_is_a_failed_attempt(node: Node) -> None:
+    for uris in ((), ["memory://nobody-is-here"]):
+        session = await SessionClient.on(node, None, way_over(node, uris, "sessions"))
+        assert (await session.until_down()).startswith("link down")
+        assert session.state is SessionState.DOWN
+        await session.close()
+    with pytest.raises(LinkDown):
+        async with way_over(node, (), "sessions")():
+            pass
 
 
 async def test_a_way_whose_connection_is_gone_is_left_all_the_same(

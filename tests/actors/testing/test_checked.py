@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onward.actors import OnFailure, Supervision, Worker
-from onward.actors.testing import Probe, checked_node, run_virtual, virtual_time
+from onward.actors.testing import Probe, checked_node, run_virtual
 from onward.protocol import Message, counted, route
 
 STOP = Supervision(on_failure=OnFailure.STOP)
@@ -18,7 +18,6 @@ class Faulty(Worker):
         raise ValueError(message.payload)
 
 
-@virtual_time
 async def test_all_is_well() -> None:
     async with checked_node("good") as node:
         probe = await Probe.on(node, "probe")
@@ -27,7 +26,6 @@ async def test_all_is_well() -> None:
         assert node.name == "good"
 
 
-@virtual_time
 async def test_a_dead_letter_is_a_fault() -> None:
     async def body() -> None:
         async with checked_node("bad") as node:
@@ -43,13 +41,11 @@ async def test_a_dead_letter_is_a_fault() -> None:
     assert "gone" in text
 
 
-@virtual_time
 async def test_a_dead_letter_that_is_expected() -> None:
     async with checked_node(allow=["expired"]) as node:
         node.dead_letter(GONE, "expired")
 
 
-@virtual_time
 async def test_a_failure_is_a_fault() -> None:
     async def body() -> None:
         async with checked_node() as node:
@@ -61,7 +57,6 @@ async def test_a_failure_is_a_fault() -> None:
         await body()
 
 
-@virtual_time
 async def test_a_failure_that_is_expected() -> None:
     async with checked_node(allow=["worker failed"], allow_failures=True) as node:
         await node.start(Faulty, address="faulty")
@@ -110,7 +105,6 @@ def test_how_long_they_are_let_finish() -> None:
     run_virtual(late(30, 4))  # cut off by the stop
 
 
-@virtual_time
 async def test_messages_are_followed_to_their_end() -> None:
     async def body() -> None:
         async with checked_node() as node:
@@ -122,7 +116,6 @@ async def test_messages_are_followed_to_their_end() -> None:
         await body()
 
 
-@virtual_time
 async def test_a_worker_that_fails_to_stop() -> None:
     class Clinging(Worker):
         def on_stop(self) -> None:
@@ -136,7 +129,6 @@ async def test_a_worker_that_fails_to_stop() -> None:
         await body()
 
 
-@virtual_time
 async def test_a_worker_that_failed_and_has_gone() -> None:
     async def body() -> None:
         async with checked_node(allow=["worker failed"]) as node:
@@ -147,7 +139,6 @@ async def test_a_worker_that_failed_and_has_gone() -> None:
         await body()
 
 
-@virtual_time
 async def test_what_the_body_raises_is_raised() -> None:
     async def body() -> None:
         async with checked_node() as node:
@@ -158,7 +149,6 @@ async def test_what_the_body_raises_is_raised() -> None:
         await body()
 
 
-@virtual_time
 async def test_what_the_stop_leaves_undone_is_no_fault() -> None:
     class Stuck(Worker):
         async def handle_message(self, message: Message) -> None:

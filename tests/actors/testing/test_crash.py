@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onward.actors import Node, Worker
-from onward.actors.testing import Probe, crash, virtual_time
+from onward.actors.testing import Probe, crash
 from onward.protocol import Message, NodeStopped
 
 
@@ -29,7 +29,6 @@ class Recorded(Worker):
         self.log.append("stopped")
 
 
-@virtual_time
 async def test_nobody_is_asked() -> None:
     log: list[str] = []
     node = Node("a")
@@ -51,7 +50,6 @@ async def test_nobody_is_asked() -> None:
     crash(node)  # again is nothing
 
 
-@virtual_time
 async def test_a_worker_that_tries_to_say_something() -> None:
     class Chatty(Worker):
         async def handle_message(self, message: Message) -> None:
@@ -71,7 +69,6 @@ async def test_a_worker_that_tries_to_say_something() -> None:
     assert probe.payloads == []
 
 
-@virtual_time
 async def test_a_node_that_has_not_started() -> None:
     node = Node("a")
     crash(node)
@@ -80,7 +77,6 @@ async def test_a_node_that_has_not_started() -> None:
             pass
 
 
-@virtual_time
 async def test_while_it_starts() -> None:
     class Slow(Worker):
         async def on_start(self) -> None:

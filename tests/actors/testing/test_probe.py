@@ -5,11 +5,10 @@ import asyncio
 import pytest
 
 from onward.actors import Node
-from onward.actors.testing import Probe, checked_node, virtual_time
+from onward.actors.testing import Probe, checked_node
 from onward.protocol import AddressInUse, route
 
 
-@virtual_time
 async def test_what_came_in_order_each_once() -> None:
     async with checked_node() as node:
         probe = await Probe.on(node, "probe")
@@ -20,7 +19,6 @@ async def test_what_came_in_order_each_once() -> None:
         assert probe.messages[0].onward_route == route("probe")
 
 
-@virtual_time
 async def test_a_message_that_is_yet_to_come() -> None:
     async with checked_node() as node:
         probe = await Probe.on(node, "probe")
@@ -28,7 +26,6 @@ async def test_a_message_that_is_yet_to_come() -> None:
         assert (await probe.next()).payload == b"late"
 
 
-@virtual_time
 async def test_it_is_its_own_way_back_and_may_answer() -> None:
     async with checked_node() as node:
         asker = await Probe.on(node)
@@ -40,7 +37,6 @@ async def test_it_is_its_own_way_back_and_may_answer() -> None:
         assert asker.payloads == [b"HI"]
 
 
-@virtual_time
 async def test_counting_them() -> None:
     async with checked_node() as node:
         probe = await Probe.on(node, "probe")
@@ -53,7 +49,6 @@ async def test_counting_them() -> None:
         assert (await probe.next()).payload == b"d"
 
 
-@virtual_time
 async def test_nothing_came() -> None:
     async with checked_node() as node:
         probe = await Probe.on(node, "probe")
@@ -66,23 +61,20 @@ async def test_nothing_came() -> None:
         assert len(await probe.count(2)) == 2
 
 
-@virtual_time
-async def test_it_keeps_so_many() -> None:
-    async with Node() as node:
-        probe = await Probe.on(node, "probe", limit=2)
-        for _ in range(3):
-            node.send("probe", b"")
-        await probe.count(2)
-        with pytest.raises(ValueError, match="3 messages are more than the 2"):
-            await probe.count(3)
-        await asyncio.sleep(0)
-        assert node.dead_letters.by_reason == {"probe full": 1}
-        probe.clear()
-        node.send("probe", b"again")
-        assert (await probe.next()).payload == b"again"
+async def test_it_keeps_so_many(node: Node) -> None:
+    probe = await Probe.on(node, "probe", limit=2)
+    for _ in range(3):
+        node.send("probe", b"")
+    await probe.count(2)
+    with pytest.raises(ValueError, match="3 messages are more than the 2"):
+        await probe.count(3)
+    await asyncio.sleep(0)
+    assert node.dead_letters.by_reason == {"probe full": 1}
+    probe.clear()
+    node.send("probe", b"again")
+    assert (await probe.next()).payload == b"again"
 
 
-@virtual_time
 async def test_an_address_that_is_taken() -> None:
     async with checked_node() as node:
         await Probe.on(node, "probe")

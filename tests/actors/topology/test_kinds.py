@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from onward.actors.services import DiscoveryClient
-from onward.actors.testing import virtual_time
 from onward.actors.topology import KINDS, Topology, read
 from onward.protocol import address
 from onward.transports.simulated import SimulatedNetwork
@@ -82,7 +81,6 @@ within = 5
 """
 
 
-@virtual_time
 async def test_services_and_who_uses_them() -> None:
     async with (
         SimulatedNetwork(1) as network,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors.testing import virtual_time
 from onward.actors.topology import Outcome, RunningNode, Topology, TopologyFailed, factories, read
 from onward.actors.tracing import trace
 from onward.protocol import LinkDown, NodeStopped, UnknownAddress
@@ -56,11 +55,7 @@ async def test_nodes_are_joined_as_the_file_says() -> None:
         ('route = "far => echo"\npayload = "x"', True, "'x'"),
         ('route = "far => echo"\npayload = "x"\nexpect = "y"', False, "'x' instead of 'y'"),
         ('route = "far => echo"\npayload = "x"\nerror = "z"', False, "'x' instead of 'z'"),
-        (
-            'route = "nobody"\nerror = "no such worker"',
-            True,
-            "no such worker: 0#nobody",
-        ),
+        ('route = "nobody"\nerror = "no such worker"', True, "no such worker: 0#nobody"),
         ('route = "nobody"\nerror = "late"', False, "no such worker: 0#nobody"),
         ('route = "far"\nerror = "late"\ntimeout = 0.01', False, "the onward route is empty"),
     ],
@@ -85,11 +80,9 @@ def test_how_long_a_request_took_is_said_in_whole_milliseconds() -> None:
     assert str(Outcome(request, True, "x", 0.0123)).endswith("x  12 ms")
 
 
-@virtual_time
 async def test_a_request_is_made_again_for_as_long_as_it_may() -> None:
     text = requests(
-        'route = "nobody"\nerror = "never"\nwithin = 0.12',
-        'route = "far => echo"\nwithin = 100',
+        'route = "nobody"\nerror = "never"\nwithin = 0.12', 'route = "far => echo"\nwithin = 100'
     )
     late, early = await outcomes(text)
     assert (late.ok, early.ok) == (False, True)
@@ -97,6 +90,7 @@ async def test_a_request_is_made_again_for_as_long_as_it_may() -> None:
     assert early.seconds < 0.01
 
 
+@pytest.mark.real_time
 async def test_workers_start_when_those_they_may_ask_have_started() -> None:
     # The file has them the other way round.
     text = f"""
@@ -210,6 +204,7 @@ async def test_classes_are_looked_for_before_anything_starts() -> None:
     assert Tells.events == []
 
 
+@pytest.mark.real_time
 async def test_the_folder_of_a_run_may_have_any_name(tmp_path: Path) -> None:
     folder = tmp_path / "50% of #1?"
     folder.mkdir()
@@ -234,7 +229,6 @@ async def test_nobody_knows_where_a_listener_will_be() -> None:
     await running.stop()
 
 
-@virtual_time
 async def test_a_link_waits_for_who_does_not_listen_yet() -> None:
     plan = read(TWO, "t.toml")
     near = RunningNode(plan, "near", factories(plan))
@@ -297,7 +291,6 @@ error = "not exposed"
 """
 
 
-@virtual_time
 async def test_a_simulated_network_has_the_faults_of_the_links() -> None:
     async with (
         SimulatedNetwork(1, faults=Faults(latency=(3.0, 3.0))) as network,
@@ -323,7 +316,6 @@ as = "usual"
 """
 
 
-@virtual_time
 async def test_two_links_between_the_same_nodes_have_each_its_own_faults() -> None:
     async with (
         SimulatedNetwork(1, faults=Faults(latency=(3.0, 3.0))) as network,
@@ -350,7 +342,6 @@ def test_a_simulated_run_with_a_traced_message_is_the_same_each_time() -> None:
     assert simulate(traced) == simulate(traced)
 
 
-@virtual_time
 async def test_what_is_outside_cannot_be_simulated() -> None:
     text = '[nodes.a]\n[[links]]\nfrom = "a"\nto = "tcp://h:1"\nas = "x"'
     async with SimulatedNetwork(1) as network:
@@ -358,7 +349,6 @@ async def test_what_is_outside_cannot_be_simulated() -> None:
             await Topology.start(read(text), network=network)
 
 
-@virtual_time
 async def test_nodes_of_a_simulation_are_found_by_name() -> None:
     async with (
         SimulatedNetwork(1) as network,
@@ -370,7 +360,6 @@ async def test_nodes_of_a_simulation_are_found_by_name() -> None:
             topology.node("nobody")
 
 
-@virtual_time
 async def test_a_network_that_cannot_make_a_node() -> None:
     async with SimulatedNetwork(1) as network:
         await network.node("far")
@@ -379,7 +368,6 @@ async def test_a_network_that_cannot_make_a_node() -> None:
         assert await network.node("near")
 
 
-@virtual_time
 async def test_no_worker_that_starts_late_is_taken_for_a_misspelt_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -103,6 +103,7 @@ def test_what_a_transport_does_not_understand(scheme: str, written: str, problem
     assert told.startswith(f"topology:8: nodes.b.listeners.main.options.{problem}")
 
 
+@pytest.mark.real_time
 async def test_a_topology_can_have_certificates(tmp_path: Path) -> None:
     certificates = Certificates.make(tmp_path)
     text = LISTENER.format(

@@ -8,12 +8,11 @@ from onward.actors import Node
 from onward.actors.topology import Print, Record
 
 
-async def test_a_record_keeps_what_comes_and_says_it_elsewhere() -> None:
-    async with Node() as node:
-        await node.start(lambda: Record(limit=2), address=["seen", "seen.list"])
-        for payload in (b"a", b"b", b"c"):
-            node.send("seen", payload)
-        assert (await node.request("seen.list", b"")).payload == b"b\nc"
+async def test_a_record_keeps_what_comes_and_says_it_elsewhere(node: Node) -> None:
+    await node.start(lambda: Record(limit=2), address=["seen", "seen.list"])
+    for payload in (b"a", b"b", b"c"):
+        node.send("seen", payload)
+    assert (await node.request("seen.list", b"")).payload == b"b\nc"
 
 
 async def test_print_prints(capsys: pytest.CaptureFixture[str]) -> None:

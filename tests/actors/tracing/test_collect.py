@@ -17,7 +17,6 @@ from onward.protocol import (
     encode_hop_report,
     format_route,
 )
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Forwarder, Gate, Recorder
 
 
@@ -43,7 +42,6 @@ def kinds(given: Trace) -> list[str]:
     return [hop.report.kind for hop in given.hops]
 
 
-@virtual_time
 async def test_a_message_and_its_answer_are_followed() -> None:
     async with Node("here") as node:
         traces(node)
@@ -62,64 +60,55 @@ async def test_a_message_and_its_answer_are_followed() -> None:
         assert node.dead_letters.total == 0
 
 
-@virtual_time
-async def test_a_handler_is_waited_for_to_its_end() -> None:
+async def test_a_handler_is_waited_for_to_its_end(node: Node) -> None:
     class AnswersFirst(Worker):
         async def handle_message(self, message: Message) -> None:
             self.reply(message, b"early")
             await asyncio.sleep(0.2)
 
-    async with Node() as node:
-        traces(node)
-        node.spawn(AnswersFirst, address="early")
-        result = await traced(node, "early")
-        assert result.took == 0.0
-        assert result.hops[0].handled == pytest.approx(0.2)
-        # But no longer than reports take to settle.
-        result = await traced(node, "early", settle=0.1)
-        assert result.hops[0].handled is None
+    traces(node)
+    node.spawn(AnswersFirst, address="early")
+    result = await traced(node, "early")
+    assert result.took == 0.0
+    assert result.hops[0].handled == pytest.approx(0.2)
+    # But no longer than reports take to settle.
+    result = await traced(node, "early", settle=0.1)
+    assert result.hops[0].handled is None
 
 
-@virtual_time
-async def test_without_an_answer_it_ends_in_time() -> None:
-    async with Node() as node:
-        traces(node)
-        node.spawn(Forwarder, address="relay")
-        node.spawn(Gate, address="gate")
-        began = node.loop.time()
-        result = await traced(node, "relay => gate", timeout=2.0)
-        assert node.loop.time() - began == pytest.approx(2.0)
-        assert result.answer is None
-        assert result.took == pytest.approx(2.0)
-        assert kinds(result) == ["Forwarder", "Gate"]
+async def test_without_an_answer_it_ends_in_time(node: Node) -> None:
+    traces(node)
+    node.spawn(Forwarder, address="relay")
+    node.spawn(Gate, address="gate")
+    began = node.loop.time()
+    result = await traced(node, "relay => gate", timeout=2.0)
+    assert node.loop.time() - began == pytest.approx(2.0)
+    assert result.answer is None
+    assert result.took == pytest.approx(2.0)
+    assert kinds(result) == ["Forwarder", "Gate"]
 
 
-@virtual_time
-async def test_a_node_that_does_not_trace_reports_nothing() -> None:
-    async with Node() as node:
-        node.spawn(Echo, address="echo")
-        result = await traced(node, "echo")
-        assert (result.hops, result.clocks) == ((), ())
-        assert result.answer is not None
+async def test_a_node_that_does_not_trace_reports_nothing(node: Node) -> None:
+    node.spawn(Echo, address="echo")
+    result = await traced(node, "echo")
+    assert (result.hops, result.clocks) == ((), ())
+    assert result.answer is not None
 
 
-@virtual_time
-async def test_an_answer_may_have_lost_its_mark() -> None:
+async def test_an_answer_may_have_lost_its_mark(node: Node) -> None:
     class Forgets(Worker):
         def handle_message(self, message: Message) -> None:
             self.send(message.return_route, b"answer")
 
-    async with Node() as node:
-        traces(node)
-        node.spawn(Forgets, address="forgets")
-        result = await traced(node, "forgets")
-        assert result.answer is not None
-        assert result.answer.payload == b"answer"
-        assert result.answered_after == result.hops[0].report.hop
+    traces(node)
+    node.spawn(Forgets, address="forgets")
+    result = await traced(node, "forgets")
+    assert result.answer is not None
+    assert result.answer.payload == b"answer"
+    assert result.answered_after == result.hops[0].report.hop
 
 
-@virtual_time
-async def test_the_first_answer_counts() -> None:
+async def test_the_first_answer_counts(node: Node) -> None:
     class AnswersTwice(Worker):
         async def handle_message(self, message: Message) -> None:
             self.reply(message, b"first")
@@ -127,24 +116,20 @@ async def test_the_first_answer_counts() -> None:
             self.node.send(message.return_route, b"", context=Context(trace="no json"))
             await asyncio.sleep(0.1)
 
-    async with Node() as node:
-        traces(node)
-        node.spawn(AnswersTwice, address="twice")
-        result = await traced(node, "twice")
-        assert result.answer is not None
-        assert result.answer.payload == b"first"
+    traces(node)
+    node.spawn(AnswersTwice, address="twice")
+    result = await traced(node, "twice")
+    assert result.answer is not None
+    assert result.answer.payload == b"first"
 
 
-@virtual_time
-async def test_what_cannot_be_sent_raises_and_leaves_nothing() -> None:
-    async with Node() as node:
-        with pytest.raises(UnknownAddress):
-            await traced(node, "nobody")
-        assert node.statistics().worker_count == 0
+async def test_what_cannot_be_sent_raises_and_leaves_nothing(node: Node) -> None:
+    with pytest.raises(UnknownAddress):
+        await traced(node, "nobody")
+    assert node.statistics().worker_count == 0
 
 
-@virtual_time
-async def test_what_this_node_drops_is_said() -> None:
+async def test_what_this_node_drops_is_said(node: Node) -> None:
     class Drops(Worker):
         def handle_message(self, message: Message) -> None:
             self.node.dead_letter(message, "not wanted")
@@ -152,13 +137,11 @@ async def test_what_this_node_drops_is_said() -> None:
             broken = Context(trace="no json")
             self.node.dead_letter(Message(message.onward_route, (), b"", None, broken), "third")
 
-    async with Node() as node:
-        node.spawn(Drops, address="drops")
-        assert (await traced(node, "drops", timeout=1.0)).lost == "not wanted"
+    node.spawn(Drops, address="drops")
+    assert (await traced(node, "drops", timeout=1.0)).lost == "not wanted"
 
 
-@virtual_time
-async def test_ends_that_come_after_the_answer_are_waited_for() -> None:
+async def test_ends_that_come_after_the_answer_are_waited_for(node: Node) -> None:
     class Lingers(Worker):
         async def handle_message(self, message: Message) -> None:
             if len(message.onward_route) > 1:
@@ -168,18 +151,16 @@ async def test_ends_that_come_after_the_answer_are_waited_for() -> None:
                 self.reply(message, b"done")
                 await asyncio.sleep(0.2)
 
-    async with Node() as node:
-        traces(node)
-        node.spawn(Lingers, address="first")
-        node.spawn(Lingers, address="last")
-        began = node.loop.time()
-        result = await traced(node, "first => last")
-        assert [hop.handled for hop in result.hops] == pytest.approx([0.1, 0.2])
-        assert node.loop.time() - began == pytest.approx(0.2)
+    traces(node)
+    node.spawn(Lingers, address="first")
+    node.spawn(Lingers, address="last")
+    began = node.loop.time()
+    result = await traced(node, "first => last")
+    assert [hop.handled for hop in result.hops] == pytest.approx([0.1, 0.2])
+    assert node.loop.time() - began == pytest.approx(0.2)
 
 
-@virtual_time
-async def test_only_reports_of_this_trace_are_reports() -> None:
+async def test_only_reports_of_this_trace_are_reports(node: Node) -> None:
     class Pretends(Recorder):
         """Answers with reports: of other traces, and too many of this one."""
 
@@ -210,12 +191,11 @@ async def test_only_reports_of_this_trace_are_reports() -> None:
                     back = message.return_route
                     self.node.route(Message(back, (), encode_hop_report(report)))
 
-    async with Node() as node:
-        node.spawn(Pretends, address="pretends")
-        result = await traced(node, "pretends", reports=3, timeout=1.0)
-        assert result.answer is not None
-        assert len(result.hops) == 1
-        assert node.dead_letters.by_reason["too many reports"] == 2
+    node.spawn(Pretends, address="pretends")
+    result = await traced(node, "pretends", reports=3, timeout=1.0)
+    assert result.answer is not None
+    assert len(result.hops) == 1
+    assert node.dead_letters.by_reason["too many reports"] == 2
 
 
 @pytest.mark.parametrize("wrong", [{"timeout": -1}, {"settle": -1}, {"reports": 0}])

@@ -91,7 +91,6 @@ class Traced:
         await asyncio.sleep(1)
 
 
-@virtual_time
 async def test_each_hop_there_and_back_is_reported() -> None:
     async with Node("here") as node:
         traced = Traced(node)
@@ -129,37 +128,33 @@ async def test_each_hop_there_and_back_is_reported() -> None:
         assert traced.tracer.statistics() == HopTracerStatistics(3, 0, 0, 0, 1)
 
 
-@virtual_time
-async def test_a_handler_that_awaits_is_reported_twice() -> None:
-    async with Node() as node:
-        traced = Traced(node)
-        gate = Gate()
-        node.spawn(lambda: gate, address="gate")
-        await traced.send("gate")
-        gate.opened.set()
-        await asyncio.sleep(1)
-        begun, ended = traced.reports
-        assert (begun.outcome, begun.handled) == (HopOutcome.AWAITS, None)
-        assert (ended.outcome, ended.handled) == (HopOutcome.HANDLED, 1000)
-        assert (begun.hop, begun.taken) == (ended.hop, ended.taken)
+async def test_a_handler_that_awaits_is_reported_twice(node: Node) -> None:
+    traced = Traced(node)
+    gate = Gate()
+    node.spawn(lambda: gate, address="gate")
+    await traced.send("gate")
+    gate.opened.set()
+    await asyncio.sleep(1)
+    begun, ended = traced.reports
+    assert (begun.outcome, begun.handled) == (HopOutcome.AWAITS, None)
+    assert (ended.outcome, ended.handled) == (HopOutcome.HANDLED, 1000)
+    assert (begun.hop, begun.taken) == (ended.hop, ended.taken)
 
 
-@virtual_time
-async def test_a_handler_that_fails_is_reported_as_failed() -> None:
+async def test_a_handler_that_fails_is_reported_as_failed(node: Node) -> None:
     class FailsLater(Worker):
         async def handle_message(self, message: Message) -> None:
             await asyncio.sleep(0.1)
             raise ValueError("on purpose")
 
-    async with Node() as node:
-        traced = Traced(node)
-        node.spawn(Failing, address="failing")
-        node.spawn(FailsLater, address="later")
-        await traced.send("failing", b"!")
-        await traced.send("later")
-        outcomes = [report.outcome for report in traced.reports]
-        assert outcomes == [HopOutcome.FAILED, HopOutcome.AWAITS, HopOutcome.FAILED]
-        assert node.statistics().failed == 2
+    traced = Traced(node)
+    node.spawn(Failing, address="failing")
+    node.spawn(FailsLater, address="later")
+    await traced.send("failing", b"!")
+    await traced.send("later")
+    outcomes = [report.outcome for report in traced.reports]
+    assert outcomes == [HopOutcome.FAILED, HopOutcome.AWAITS, HopOutcome.FAILED]
+    assert node.statistics().failed == 2
 
 
 class Leaves(Recorder):
@@ -168,35 +163,31 @@ class Leaves(Recorder):
     leaves_node = True
 
 
-@virtual_time
-async def test_the_report_of_an_answer_follows_it_over_a_link() -> None:
-    async with Node() as node:
-        traced = Traced(node)
-        link = Leaves()
-        node.spawn(lambda: link, address="link")
-        node.spawn(Forwarder, address="relay")
-        node.spawn(Echo, address="echo")
-        node.send("relay => echo", b"", return_route="link => far => tracer", context=marked())
-        await asyncio.sleep(1)
-        # The reports go where the answer goes, and no other way.
-        routes = [format_route(message.onward_route) for message in link.messages]
-        assert routes == ["0#link => 0#far => 0#tracer"] * 5
-        assert traced.recorder.messages == []
-        kinds = sorted(report.kind for report in reports_among(link.messages))
-        assert kinds == ["Echo", "Forwarder", "Forwarder", "Leaves"]
-        assert {str(message.source) for message in link.messages} == {"0#relay", "0#link"}
+async def test_the_report_of_an_answer_follows_it_over_a_link(node: Node) -> None:
+    traced = Traced(node)
+    link = Leaves()
+    node.spawn(lambda: link, address="link")
+    node.spawn(Forwarder, address="relay")
+    node.spawn(Echo, address="echo")
+    node.send("relay => echo", b"", return_route="link => far => tracer", context=marked())
+    await asyncio.sleep(1)
+    # The reports go where the answer goes, and no other way.
+    routes = [format_route(message.onward_route) for message in link.messages]
+    assert routes == ["0#link => 0#far => 0#tracer"] * 5
+    assert traced.recorder.messages == []
+    kinds = sorted(report.kind for report in reports_among(link.messages))
+    assert kinds == ["Echo", "Forwarder", "Forwarder", "Leaves"]
+    assert {str(message.source) for message in link.messages} == {"0#relay", "0#link"}
 
 
-@virtual_time
-async def test_a_message_that_never_leads_to_its_tracer_is_not_reported() -> None:
-    async with Node() as node:
-        traced = Traced(node)
-        node.spawn(Recorder, address="worker")
-        node.send("worker", b"", context=marked())
-        node.send("worker", b"", return_route="tracer => other", context=marked())
-        await asyncio.sleep(1)
-        assert traced.recorder.messages == []
-        assert traced.tracer.statistics() == HopTracerStatistics(0, 0, 0, 2, 0)
+async def test_a_message_that_never_leads_to_its_tracer_is_not_reported(node: Node) -> None:
+    traced = Traced(node)
+    node.spawn(Recorder, address="worker")
+    node.send("worker", b"", context=marked())
+    node.send("worker", b"", return_route="tracer => other", context=marked())
+    await asyncio.sleep(1)
+    assert traced.recorder.messages == []
+    assert traced.tracer.statistics() == HopTracerStatistics(0, 0, 0, 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -225,32 +216,27 @@ def test_what_cannot_be_read_is_handled_all_the_same(text: str, ignored: int) ->
     send()
 
 
-@virtual_time
-async def test_no_more_than_so_many_hops_a_second() -> None:
-    async with Node() as node:
-        traced = Traced(node, HopTracerOptions(per_second=3))
-        node.spawn(Recorder, address="worker")
-        for _ in range(2):
-            for _ in range(5):
-                node.send("worker", b"", return_route=TRACER, context=marked())
-            await asyncio.sleep(1)
-        assert len(traced.reports) == 6
-        assert traced.tracer.statistics() == HopTracerStatistics(6, 0, 4, 0, 0)
+async def test_no_more_than_so_many_hops_a_second(node: Node) -> None:
+    traced = Traced(node, HopTracerOptions(per_second=3))
+    node.spawn(Recorder, address="worker")
+    for _ in range(2):
+        for _ in range(5):
+            node.send("worker", b"", return_route=TRACER, context=marked())
+        await asyncio.sleep(1)
+    assert len(traced.reports) == 6
+    assert traced.tracer.statistics() == HopTracerStatistics(6, 0, 4, 0, 0)
 
 
-@virtual_time
-async def test_no_more_than_so_many_hops_of_a_message() -> None:
-    async with Node() as node:
-        traced = Traced(node, HopTracerOptions(per_message=2))
-        for name in "abcd":
-            node.spawn(Forwarder, address=name)
-        node.spawn(Recorder, address="end")
-        await traced.send("a => b => c => d => end")
-        assert [str(report.worker) for report in traced.reports] == ["0#a", "0#b"]
-        assert traced.tracer.statistics().suppressed == 3
+async def test_no_more_than_so_many_hops_of_a_message(node: Node) -> None:
+    traced = Traced(node, HopTracerOptions(per_message=2))
+    for name in "abcd":
+        node.spawn(Forwarder, address=name)
+    node.spawn(Recorder, address="end")
+    await traced.send("a => b => c => d => end")
+    assert [str(report.worker) for report in traced.reports] == ["0#a", "0#b"]
+    assert traced.tracer.statistics().suppressed == 3
 
 
-@virtual_time
 async def test_a_report_goes_nowhere_on_the_word_of_who_sent_the_message() -> None:
     """One that may send to `echo` alone names a way from there on that `echo` never goes."""
     async with Node("here") as here, Node("there") as there:
@@ -271,27 +257,23 @@ async def test_a_report_goes_nowhere_on_the_word_of_who_sent_the_message() -> No
         assert traced.tracer.statistics() == HopTracerStatistics(0, 0, 0, 2, 0)
 
 
-@virtual_time
-async def test_a_report_is_sent_as_by_the_worker_s_primary_address() -> None:
-    async with Node() as node:
-        traced = Traced(node)
-        node.spawn(Echo, address=("echo", "alias"))
-        await traced.send("alias")
-        assert [str(each.source) for each in traced.recorder.messages] == ["0#echo"] * 2
+async def test_a_report_is_sent_as_by_the_worker_s_primary_address(node: Node) -> None:
+    traced = Traced(node)
+    node.spawn(Echo, address=("echo", "alias"))
+    await traced.send("alias")
+    assert [str(each.source) for each in traced.recorder.messages] == ["0#echo"] * 2
 
 
-@virtual_time
-async def test_a_worker_that_may_not_send_to_the_tracer_does_not_report_to_it() -> None:
-    async with Node() as node:
-        traced = Traced(node)
-        access = {"alias": Access(outgoing=deny_all)}
-        node.spawn(Recorder, address=("worker", "alias"), access=access)
-        await traced.send("alias")
-        assert traced.recorder.messages == []
-        assert node.dead_letters.by_reason == {"denied": 1}
-        assert node.statistics().failed == 0
-        await traced.send("worker")
-        assert len(traced.reports) == 1
+async def test_a_worker_that_may_not_send_to_the_tracer_does_not_report_to_it(node: Node) -> None:
+    traced = Traced(node)
+    access = {"alias": Access(outgoing=deny_all)}
+    node.spawn(Recorder, address=("worker", "alias"), access=access)
+    await traced.send("alias")
+    assert traced.recorder.messages == []
+    assert node.dead_letters.by_reason == {"denied": 1}
+    assert node.statistics().failed == 0
+    await traced.send("worker")
+    assert len(traced.reports) == 1
 
 
 class Counting(TwoSidedWorker):
@@ -309,20 +291,17 @@ class Counting(TwoSidedWorker):
         self.forward(message, self.outer)
 
 
-@virtual_time
-async def test_handlers_on_the_way_back_see_no_reports() -> None:
-    async with Node() as node:
-        traced = Traced(node)
-        worker = Counting()
-        node.spawn(lambda: worker, address="counting")
-        node.spawn(Echo, address="echo")
-        await traced.send("counting", b"hi")
-        assert [message.payload for message in worker.back] == [b"hi"]
-        assert len(traced.reports) == 3
-        assert traced.tracer.statistics().passed == 1
+async def test_handlers_on_the_way_back_see_no_reports(node: Node) -> None:
+    traced = Traced(node)
+    worker = Counting()
+    node.spawn(lambda: worker, address="counting")
+    node.spawn(Echo, address="echo")
+    await traced.send("counting", b"hi")
+    assert [message.payload for message in worker.back] == [b"hi"]
+    assert len(traced.reports) == 3
+    assert traced.tracer.statistics().passed == 1
 
 
-@virtual_time
 async def test_reports_from_another_node_pass_handlers_by_too() -> None:
     async with Node("near") as near, Node("far") as far:
         traced = Traced(near)
@@ -404,75 +383,65 @@ class Asks(Worker):
         self.reply(message, answer.payload)
 
 
-@virtual_time
-async def test_what_a_worker_asks_on_behalf_of_a_message_is_reported_too() -> None:
-    async with Node() as node:
-        traced = Traced(node)
-        node.spawn(Asks, address="asks")
-        node.spawn(Forwarder, address="relay")
-        node.spawn(Echo, address="echo")
-        await traced.send("asks")
-        reports = sorted(traced.reports, key=lambda report: (report.depth, report.outcome))
-        assert [report.kind for report in reports] == [
-            *("Asks", "Asks", "Forwarder", "Echo", "Forwarder"),
-        ]
-        assert reports[2].before == reports[0].hop
-        assert {str(each.source) for each in traced.recorder.messages} == {"0#asks"}
-        assert traced.tracer.statistics().unreachable == 0
+async def test_what_a_worker_asks_on_behalf_of_a_message_is_reported_too(node: Node) -> None:
+    traced = Traced(node)
+    node.spawn(Asks, address="asks")
+    node.spawn(Forwarder, address="relay")
+    node.spawn(Echo, address="echo")
+    await traced.send("asks")
+    reports = sorted(traced.reports, key=lambda report: (report.depth, report.outcome))
+    assert [report.kind for report in reports] == [
+        *("Asks", "Asks", "Forwarder", "Echo", "Forwarder")
+    ]
+    assert reports[2].before == reports[0].hop
+    assert {str(each.source) for each in traced.recorder.messages} == {"0#asks"}
+    assert traced.tracer.statistics().unreachable == 0
 
 
-@virtual_time
-async def test_what_is_asked_on_behalf_of_nobody_any_more_is_not_reported() -> None:
-    async with Node() as node:
-        traced = Traced(node)
-        passed = Recorder()
-        node.spawn(lambda: passed, address="worker")
-        await traced.send("worker")
-        (context,) = (message.context for message in passed.messages)
-        node.spawn(Recorder, address="other")
-        node.send("other", b"", return_route="nobody", context=context)
-        await asyncio.sleep(1)
-        assert len(traced.reports) == 2
-        await node.stop_worker("worker")
-        node.send("other", b"", return_route="nobody", context=context)
-        await asyncio.sleep(1)
-        assert len(traced.reports) == 2
-        assert traced.tracer.statistics().unreachable == 1
+async def test_what_is_asked_on_behalf_of_nobody_any_more_is_not_reported(node: Node) -> None:
+    traced = Traced(node)
+    passed = Recorder()
+    node.spawn(lambda: passed, address="worker")
+    await traced.send("worker")
+    (context,) = (message.context for message in passed.messages)
+    node.spawn(Recorder, address="other")
+    node.send("other", b"", return_route="nobody", context=context)
+    await asyncio.sleep(1)
+    assert len(traced.reports) == 2
+    await node.stop_worker("worker")
+    node.send("other", b"", return_route="nobody", context=context)
+    await asyncio.sleep(1)
+    assert len(traced.reports) == 2
+    assert traced.tracer.statistics().unreachable == 1
 
 
-@virtual_time
-async def test_a_rule_that_breaks_a_report_is_no_failure_of_the_worker() -> None:
+async def test_a_rule_that_breaks_a_report_is_no_failure_of_the_worker(node: Node) -> None:
     def broken(message: Message) -> Message:
         raise ZeroDivisionError
 
-    async with Node() as node:
-        node.add_instrument(HopTracer(node))
-        node.add_rule(200, broken)
-        node.spawn(Recorder, address="worker")
-        node.send("worker", b"", return_route="200#x => tracer", context=marked())
-        await asyncio.sleep(1)
-        assert node.dead_letters.by_reason == {"report failed": 1}
-        assert node.statistics().failed == 0
+    node.add_instrument(HopTracer(node))
+    node.add_rule(200, broken)
+    node.spawn(Recorder, address="worker")
+    node.send("worker", b"", return_route="200#x => tracer", context=marked())
+    await asyncio.sleep(1)
+    assert node.dead_letters.by_reason == {"report failed": 1}
+    assert node.statistics().failed == 0
 
 
-@virtual_time
-async def test_a_report_that_cannot_be_delivered_is_a_dead_letter() -> None:
-    async with Node() as node:
-        node.add_instrument(HopTracer(node))
-        node.spawn(Recorder, address="worker")
-        node.send("worker", b"", return_route="gone => tracer", context=marked())
-        await asyncio.sleep(1)
-        assert node.dead_letters.by_reason == {"no such worker": 1}
+async def test_a_report_that_cannot_be_delivered_is_a_dead_letter(node: Node) -> None:
+    node.add_instrument(HopTracer(node))
+    node.spawn(Recorder, address="worker")
+    node.send("worker", b"", return_route="gone => tracer", context=marked())
+    await asyncio.sleep(1)
+    assert node.dead_letters.by_reason == {"no such worker": 1}
 
 
-@virtual_time
-async def test_nothing_is_said_without_a_tracer() -> None:
-    async with Node() as node:
-        traced = Traced(node)
-        node.remove_instrument(traced.tracer)
-        node.spawn(Echo, address="echo")
-        await traced.send("echo")
-        assert [message.payload for message in traced.recorder.messages] == [b"hi"]
+async def test_nothing_is_said_without_a_tracer(node: Node) -> None:
+    traced = Traced(node)
+    node.remove_instrument(traced.tracer)
+    node.spawn(Echo, address="echo")
+    await traced.send("echo")
+    assert [message.payload for message in traced.recorder.messages] == [b"hi"]
 
 
 @pytest.mark.parametrize("options", [(0, 1, 1), (1, 0, 1), (1, 257, 1), (1, 1, 0)])

@@ -13,12 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from onward.actors import MissingExtra, Node, ThreadWorker, Worker
 from onward.actors.access import Access, to_next
-from onward.actors.tracing import (
-    HopTracer,
-    OpenTelemetryTracer,
-    TraceOptions,
-    trace as follow,
-)
+from onward.actors.tracing import HopTracer, OpenTelemetryTracer, TraceOptions, trace as follow
 from onward.protocol import Context, Message, WorkerFailed, address, read_tracing
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Forwarder, Recorder
@@ -61,7 +56,6 @@ def spans() -> Spans:
     return Spans()
 
 
-@virtual_time
 async def test_each_hop_is_a_span_below_the_one_before() -> None:
     spans = Spans()
     async with Node("here") as node:
@@ -105,7 +99,6 @@ class Asks(Worker):
         self.reply(message, answer.payload)
 
 
-@virtual_time
 async def test_a_handler_that_awaits_is_within_its_span() -> None:
     spans = Spans()
     async with Node() as node:
@@ -169,26 +162,25 @@ def test_what_a_worker_sends_within_its_span_is_part_of_the_trace(access: Access
     send()
 
 
-@virtual_time
-async def test_several_tracers() -> None:
+async def test_several_tracers(node: Node) -> None:
     spans = Spans()
-    async with Node() as node:
-        hops = HopTracer(node)
-        node.add_instrument(spans.tracer)
-        node.add_instrument(hops)
-        node.spawn(Asks, address="asks")
-        node.spawn(Echo, address="echo")
-        traced = await follow(node, "asks", b"")
-        assert [hop.report.kind for hop in traced.hops] == ["Asks"]
-        assert {clock.error for clock in traced.clocks} == {0.0}
-        assert spans.finished == ()
-        await node.request("asks", b"", context=Context(trace=PARENT))
-        assert spans.names == ["process 0#echo", "process 0#asks"]
-        node.remove_instrument(hops)
-        traced = await follow(node, "echo", b"", options=TraceOptions(settle=0))
-        assert traced.hops == ()
+    hops = HopTracer(node)
+    node.add_instrument(spans.tracer)
+    node.add_instrument(hops)
+    node.spawn(Asks, address="asks")
+    node.spawn(Echo, address="echo")
+    traced = await follow(node, "asks", b"")
+    assert [hop.report.kind for hop in traced.hops] == ["Asks"]
+    assert {clock.error for clock in traced.clocks} == {0.0}
+    assert spans.finished == ()
+    await node.request("asks", b"", context=Context(trace=PARENT))
+    assert spans.names == ["process 0#echo", "process 0#asks"]
+    node.remove_instrument(hops)
+    traced = await follow(node, "echo", b"", options=TraceOptions(settle=0))
+    assert traced.hops == ()
 
 
+@pytest.mark.real_time
 async def test_a_thread_s_handler_has_a_span() -> None:
     class Blocks(ThreadWorker):
         def handle_message(self, message: Message) -> None:
@@ -235,8 +227,7 @@ def test_a_failure_is_recorded(awaits: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [None, "", "{}", "no json", '{"tracestate":"a=b"}', '{"traceparent":"00-0-0-00"}'],
+    "text", [None, "", "{}", "no json", '{"tracestate":"a=b"}', '{"traceparent":"00-0-0-00"}']
 )
 def test_what_names_no_span_has_none(text: str | None) -> None:
     spans = Spans()
@@ -257,15 +248,13 @@ def test_what_names_no_span_has_none(text: str | None) -> None:
     assert spans.finished == ()
 
 
-@virtual_time
-async def test_without_an_sdk_messages_stay_as_they_are() -> None:
-    async with Node() as node:
-        node.add_instrument(OpenTelemetryTracer(trace.NoOpTracerProvider()))
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="recorder")
-        node.send("recorder", b"", context=Context(trace=PARENT))
-        await asyncio.sleep(1)
-        assert recorder.messages[0].context == Context(trace=PARENT)
+async def test_without_an_sdk_messages_stay_as_they_are(node: Node) -> None:
+    node.add_instrument(OpenTelemetryTracer(trace.NoOpTracerProvider()))
+    recorder = Recorder()
+    node.spawn(lambda: recorder, address="recorder")
+    node.send("recorder", b"", context=Context(trace=PARENT))
+    await asyncio.sleep(1)
+    assert recorder.messages[0].context == Context(trace=PARENT)
 
 
 def test_the_current_span_goes_into_a_context(spans: Spans) -> None:

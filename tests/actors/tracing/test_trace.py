@@ -57,10 +57,7 @@ ANSWER = Message(route("tracer"), route("link => relay => out => echo"), b"hi")
 
 
 def traced(
-    *reports: HopReport,
-    answer: Message | None = ANSWER,
-    after: int | None = 7,
-    ended: float = 8.0,
+    *reports: HopReport, answer: Message | None = ANSWER, after: int | None = 7, ended: float = 8.0
 ) -> Trace:
     return analyse(
         TRACE,
@@ -151,10 +148,7 @@ def test_a_node_that_is_silent_at_the_end() -> None:
 def test_nodes_that_are_silent_at_the_start() -> None:
     first, *others = THERE_AND_BACK[3:5]
     trace = traced(replace(first, before=ROOT), *others, after=5)
-    assert gaps(trace) == [
-        (0, 4, "0#arrival => 0#relay", ""),
-        (5, None, "0#out => 0#relay", ""),
-    ]
+    assert gaps(trace) == [(0, 4, "0#arrival => 0#relay", ""), (5, None, "0#out => 0#relay", "")]
 
 
 def test_a_hop_that_was_not_reported_on_a_node_that_reports() -> None:
@@ -275,9 +269,6 @@ def test_nodes_of_one_name_are_told_apart() -> None:
 
 def test_reports_that_point_at_each_other_end() -> None:
     # Anyone can send a report; a circle of them is no reason to go on for ever.
-    circle = (
-        hop(1, "far", "a", "tracer", before=2),
-        hop(2, "far", "b", "tracer", before=1),
-    )
+    circle = (hop(1, "far", "a", "tracer", before=2), hop(2, "far", "b", "tracer", before=1))
     trace = traced(*circle, after=2)
     assert trace.hops == ()

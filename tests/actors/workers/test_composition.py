@@ -11,7 +11,6 @@ from onward.actors import Node, Worker
 from onward.actors.workers import Echo, Forwarder, Proxy, Spread, Spreader, Tap
 from onward.protocol import MAX_ROUTE_LENGTH, format_route
 from tests.support.counts import times
-from tests.support.virtual import virtual_time
 
 
 def any_worker(pick: random.Random, following: str) -> tuple[Worker, str]:
@@ -34,27 +33,25 @@ def any_worker(pick: random.Random, following: str) -> tuple[Worker, str]:
 
 
 @pytest.mark.parametrize("seed", range(times(20, 100)))
-@virtual_time
-async def test_a_chain_of_any_workers(seed: int) -> None:
+async def test_a_chain_of_any_workers(seed: int, node: Node) -> None:
     pick = random.Random(seed)
-    async with Node() as node:
-        await node.start(Forwarder, address="road")
-        await node.start(Echo, address="observer")
-        await node.start(Echo, address="echo")
-        route = "echo"
-        for number in range(pick.randrange(1, 10)):
-            worker, following = any_worker(pick, route)
-            await node.start(partial(_same, worker), address=f"w{number}")
-            route = " => ".join(filter(None, (f"w{number}", following)))
-        back = route
-        for payload in (b"1", b"2", b"3"):
-            # Who goes on with the conversation does so along the way the answer shows.
-            answer = await node.request(back, payload, timeout=5)
-            assert answer.payload == payload, route
-            assert len(answer.return_route) < MAX_ROUTE_LENGTH
-            back = format_route(answer.return_route)
-        assert set(node.dead_letters.by_reason) <= {"no such worker"}  # the observer's answers
-        assert node.statistics().failed == 0
+    await node.start(Forwarder, address="road")
+    await node.start(Echo, address="observer")
+    await node.start(Echo, address="echo")
+    route = "echo"
+    for number in range(pick.randrange(1, 10)):
+        worker, following = any_worker(pick, route)
+        await node.start(partial(_same, worker), address=f"w{number}")
+        route = " => ".join(filter(None, (f"w{number}", following)))
+    back = route
+    for payload in (b"1", b"2", b"3"):
+        # Who goes on with the conversation does so along the way the answer shows.
+        answer = await node.request(back, payload, timeout=5)
+        assert answer.payload == payload, route
+        assert len(answer.return_route) < MAX_ROUTE_LENGTH
+        back = format_route(answer.return_route)
+    assert set(node.dead_letters.by_reason) <= {"no such worker"}  # the observer's answers
+    assert node.statistics().failed == 0
 
 
 def _same(worker: Worker) -> Worker:

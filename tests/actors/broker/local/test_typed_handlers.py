@@ -92,6 +92,7 @@ async def client() -> AsyncGenerator[Client]:
             yield client
 
 
+@pytest.mark.real_time
 async def test_a_value_comes_in_and_one_goes_out(client: Client) -> None:
     receipt = await client.request_value(SHOP, Order("tea", 2), Receipt, codec=JSON)
     assert receipt == Receipt("tea", 7.0)
@@ -99,16 +100,19 @@ async def test_a_value_comes_in_and_one_goes_out(client: Client) -> None:
     assert json.loads(answer.data) == {"item": "tea", "total": 3.5}
 
 
+@pytest.mark.real_time
 async def test_what_is_returned_is_encoded_unless_it_is_an_answer(client: Client) -> None:
     assert await client.request_value(SHOP, 1, Any, codec=JSON, route="nothing") is None
     assert await client.request(SHOP, b"2", route="as it is") == Answer(b"22", b"meta")
 
 
+@pytest.mark.real_time
 async def test_values_of_a_stream(client: Client) -> None:
     values = client.stream_values(SHOP, 3, Any, codec=JSON, route="all")
     assert [value async for value in values] == [0, 1, 2, "all"]
 
 
+@pytest.mark.real_time
 async def test_an_element_of_another_type_ends_a_stream(client: Client) -> None:
     values = client.stream_values(SHOP, 2, int, codec=JSON, route="all")
     assert [await anext(values), await anext(values)] == [0, 1]
@@ -124,6 +128,7 @@ async def test_an_element_of_another_type_ends_a_stream(client: Client) -> None:
         (b"\xff", "bad payload: "),
     ],
 )
+@pytest.mark.real_time
 async def test_data_of_another_type_are_invalid(client: Client, data: bytes, text: str) -> None:
     before = handlers.statistics().failed
     with pytest.raises(DestinationError) as caught:
@@ -136,11 +141,13 @@ async def test_data_of_another_type_are_invalid(client: Client, data: bytes, tex
     assert handlers.statistics().failed == before
 
 
+@pytest.mark.real_time
 async def test_a_handler_that_fails_tells_no_details(client: Client) -> None:
     with pytest.raises(DestinationError, match="the handler failed"):
         await client.request_value(SHOP, 0, int, codec=JSON, route="fails")
 
 
+@pytest.mark.real_time
 async def test_without_an_answer_data_of_another_type_are_counted(client: Client) -> None:
     told.clear()
     before = handlers.statistics().dropped
@@ -150,6 +157,7 @@ async def test_without_an_answer_data_of_another_type_are_counted(client: Client
     assert handlers.statistics().dropped == before + 1
 
 
+@pytest.mark.real_time
 async def test_a_channel_is_of_bytes(client: Client) -> None:
     async def source() -> AsyncGenerator[bytes]:
         yield b"a"

@@ -8,7 +8,6 @@ import pytest
 
 from onward.actors import LimitReached
 from onward.actors.broker import BrokerEvent, Events, Subscription
-from tests.support.virtual import virtual_time
 
 
 def events(count: int) -> list[BrokerEvent]:
@@ -20,7 +19,6 @@ async def taken(subscription: Subscription, count: int) -> list[tuple[float, int
     return [(event.at, event.missed) for event in got]
 
 
-@virtual_time
 async def test_each_subscription_gets_each_event_from_its_start_on() -> None:
     hub = Events(10, 10)
     assert not hub.watched
@@ -37,7 +35,6 @@ async def test_each_subscription_gets_each_event_from_its_start_on() -> None:
     assert len(hub) == 0
 
 
-@virtual_time
 async def test_who_does_not_keep_up_loses_the_oldest_and_is_told_how_many() -> None:
     hub = Events(10, 3)
     with hub.subscribe() as watching:
@@ -49,7 +46,6 @@ async def test_who_does_not_keep_up_loses_the_oldest_and_is_told_how_many() -> N
         assert await taken(watching, 3) == [(1.0, 2), (2.0, 0), (3.0, 0)]
 
 
-@virtual_time
 async def test_an_event_wakes_who_waits_for_it() -> None:
     hub = Events(10, 3)
     with hub.subscribe() as watching:
@@ -61,7 +57,6 @@ async def test_an_event_wakes_who_waits_for_it() -> None:
         assert await taken(watching, 1) == [(1.0, 0)]
 
 
-@virtual_time
 async def test_one_that_waits_can_be_given_up() -> None:
     hub = Events(10, 3)
     with hub.subscribe() as watching:
@@ -74,7 +69,6 @@ async def test_one_that_waits_can_be_given_up() -> None:
         assert await taken(watching, 1) == [(0.0, 0)]
 
 
-@virtual_time
 async def test_the_end_comes_after_what_is_kept() -> None:
     hub = Events(10, 3)
     watching, waiting = hub.subscribe(), hub.subscribe()
@@ -89,7 +83,6 @@ async def test_the_end_comes_after_what_is_kept() -> None:
     watching.close()
 
 
-@virtual_time
 async def test_what_is_closed_gives_nothing_more() -> None:
     hub = Events(10, 3)
     watching = hub.subscribe()

@@ -14,15 +14,7 @@ from onward.actors.broker import MANAGEMENT_SERVICE, BrokerOptions, WaitingOptio
 from onward.actors.broker.table import _expected
 from onward.protocol import NoRoute, NotDelivered
 from onward.protocol.broker import SnapshotRoute, WellKnownKey, parse_routes
-from tests.support.rsocket_peer import (
-    STREAM,
-    World,
-    asked_for,
-    elements,
-    in_memory,
-    request,
-    world,
-)
+from tests.support.rsocket_peer import STREAM, World, asked_for, elements, in_memory, request, world
 from tests.support.workers import Echo
 
 ZONE = int(WellKnownKey.ZONE)

@@ -346,22 +346,22 @@ async def test_the_broker_stops_while_requests_wait() -> None:
         await w.settled()
 
 
-async def test_another_thread_sends_by_tags() -> None:
-    async with Node() as node:
-        broker = await Broker.attach(node)
-        await node.start(Echo, address="echo")
-        broker.register("echo", service="a")
-        inbox = Recorder()
-        await node.start(lambda: inbox, address="inbox")
+@pytest.mark.real_time
+async def test_another_thread_sends_by_tags(node: Node) -> None:
+    broker = await Broker.attach(node)
+    await node.start(Echo, address="echo")
+    broker.register("echo", service="a")
+    inbox = Recorder()
+    await node.start(lambda: inbox, address="inbox")
 
-        def send() -> None:
-            node.send("32#service=a", b"from a thread", return_route="inbox")
+    def send() -> None:
+        node.send("32#service=a", b"from a thread", return_route="inbox")
 
-        thread = threading.Thread(target=send)
-        thread.start()
-        await eventually(lambda: inbox.messages)
-        thread.join()
-        assert inbox.payloads == [b"from a thread"]
+    thread = threading.Thread(target=send)
+    thread.start()
+    await eventually(lambda: inbox.messages)
+    thread.join()
+    assert inbox.payloads == [b"from a thread"]
 
 
 @in_memory

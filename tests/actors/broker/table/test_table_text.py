@@ -149,18 +149,16 @@ async def test_a_table_that_is_too_long_for_an_answer(monkeypatch: pytest.Monkey
         await w.settled()
 
 
-async def test_what_is_expected_is_in_it_too() -> None:
-    async with Node() as node:
-        broker = await Broker.attach(node)
-        broker.expect([SnapshotRoute(UUID(int=5).bytes, "later")])
-        answer = await node.request(f"32#service={MANAGEMENT_SERVICE}", b"routes")
-        rows = json.loads(answer.payload)
-        assert [row["service"] for row in rows if row["expected"]] == ["later"]
+async def test_what_is_expected_is_in_it_too(node: Node) -> None:
+    broker = await Broker.attach(node)
+    broker.expect([SnapshotRoute(UUID(int=5).bytes, "later")])
+    answer = await node.request(f"32#service={MANAGEMENT_SERVICE}", b"routes")
+    rows = json.loads(answer.payload)
+    assert [row["service"] for row in rows if row["expected"]] == ["later"]
 
 
-async def test_no_text_is_kept_once_all_have_it() -> None:
-    async with Node() as node:
-        table = module.TableText(await Broker.attach(node))
-        first, second = await asyncio.gather(table.written(), table.written())
-        assert json.loads(first) == json.loads(second)
-        assert not table._text
+async def test_no_text_is_kept_once_all_have_it(node: Node) -> None:
+    table = module.TableText(await Broker.attach(node))
+    first, second = await asyncio.gather(table.written(), table.written())
+    assert json.loads(first) == json.loads(second)
+    assert not table._text

@@ -13,12 +13,7 @@ from onward.actors.eventlog.recording._requests import MAX_ORIGINS
 from onward.actors.eventlog.storage._dictionary import MAX_KNOWN, PIECE
 from onward.protocol import Message
 from onward.protocol.eventlog import HOP, Asked, EventName, Kind, LogMark, Outcome
-from tests.actors.eventlog.recorded import (
-    A_BLOCK,
-    Flowed,
-    a_hop,
-    recording,
-)
+from tests.actors.eventlog.recorded import A_BLOCK, Flowed, a_hop, recording
 
 RECEIVED, DELIVER = int(Outcome.RECEIVED), int(Outcome.DELIVER)
 MESSAGE = int(Kind.MESSAGE)

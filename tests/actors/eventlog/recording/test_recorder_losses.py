@@ -10,14 +10,7 @@ from onward.actors.eventlog.recording._messages import codes_of
 from onward.actors.eventlog.storage._dictionary import MAX_BYTES, PIECE
 from onward.actors.eventlog.storage._output import BEHIND, BROKEN
 from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
-from tests.actors.eventlog.recorded import (
-    A_BLOCK,
-    Recording,
-    a_hop,
-    an_event,
-    lost,
-    recording,
-)
+from tests.actors.eventlog.recorded import A_BLOCK, Recording, a_hop, an_event, lost, recording
 
 RECEIVED, DELIVER = int(Outcome.RECEIVED), int(Outcome.DELIVER)
 MESSAGE = int(Kind.MESSAGE)

@@ -8,12 +8,7 @@ import pytest
 
 from onward.actors.eventlog import Recorder
 from onward.protocol.eventlog import EventName, Kind, Outcome
-from tests.actors.eventlog.recorded import (
-    A_BLOCK,
-    a_hop,
-    an_event,
-    recording,
-)
+from tests.actors.eventlog.recorded import A_BLOCK, a_hop, an_event, recording
 
 DELIVER = int(Outcome.DELIVER)
 MESSAGE = int(Kind.MESSAGE)

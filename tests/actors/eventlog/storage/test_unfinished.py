@@ -7,13 +7,7 @@ from pathlib import Path
 
 from onward.actors import Node
 from onward.actors.eventlog import EventLog, LogOptions, LogWriter
-from onward.protocol.eventlog import (
-    EventName,
-    Segment,
-    SegmentHeader,
-    block,
-    read_segment,
-)
+from onward.protocol.eventlog import EventName, Segment, SegmentHeader, block, read_segment
 from tests.actors.eventlog.logs import FOLDER, PER_SEGMENT, STARTED, blocks_of, options_of
 from tests.support.log_disk import SimulatedDisk, disk_full
 
