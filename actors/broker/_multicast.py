@@ -49,9 +49,13 @@ class Multicast(Worker):
             self.node.parts.router.dispatch_or_lose(message.step())
         elif exchange is None:
             for entry in found:
+                # Multicast Routing: "a broker must forward a request to all routes in the list of
+                # routes."
                 to = (entry.target.choose(None), *onward[2:])
                 self.node.parts.router.dispatch_or_lose(Message(to, back, payload, source, context))
         else:
+            # Multicast Routing: "The manner with which it forwards the routes depends on the
+            # request's RSocket interaction model."
             legs = exchange.divide(self.rules)
             trace = None if context is None else context.trace
             for entry in found:

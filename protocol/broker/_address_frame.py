@@ -108,6 +108,8 @@ class AddressFrame:
         tags, _ = parse_tags(data, spans.tags, dialect, to_end=to_end)
         _expect_tags(tags)
         origin = data[HEADER_SIZE : HEADER_SIZE + ID_SIZE]
+        # ADDRESS: "The wrapped metadata field has no length and consists of the ADDRESS frame's
+        # remain bytes".
         return cls(origin, spans.routing, tags, spans.encrypted, metadata, data[spans.wrapped :])
 
     def serialize(self, dialect: Dialect) -> bytes:
@@ -144,11 +146,15 @@ def locate_address(buffer: Buffer, dialect: Dialect) -> AddressSpans:
     flags = check_header(buffer, FrameType.ADDRESS, dialect)
     routing = _ROUTING.get(flags & _ROUTING_MASK)
     if routing is None:
+        # ADDRESS: "The flags U, M, S are exclusive. A request that has more than one of these flags
+        # set is considered invalid, and the request MUST be rejected."
         raise BadRoutingFlags(flags)
     first = tags = HEADER_SIZE + ID_SIZE
     if len(buffer) < first:
         raise FrameTruncated("origin route id", ID_SIZE, len(buffer) - HEADER_SIZE)
     if dialect is Dialect.SPECIFICATION:
+        # Section ADDRESS: "Metadata is distinct from tags in that metadata is not used for
+        # routing."
         tags = list_end(buffer, first, dialect, "metadata")
     if tags == len(buffer):
         raise BrokerFrameError("tags", "an ADDRESS needs at least one")
@@ -159,5 +165,6 @@ def locate_address(buffer: Buffer, dialect: Dialect) -> AddressSpans:
 
 
 def _expect_tags(tags: TagList) -> None:
+    # Section ADDRESS: "All tags included in the ADDRESS are used for routing a request."
     if not tag_set(tags):
         raise BrokerFrameError("tags", "an ADDRESS needs at least one")

@@ -21,6 +21,7 @@ __all__ = [
     "Dialect",
 ]
 
+# Metadata: "The frames will all share the same mime-type message/x.rsocket.forwarding".
 MIME_FORWARDING: Final = b"message/x.rsocket.forwarding"
 """The specification's MIME type."""
 

@@ -95,7 +95,11 @@ def check_header(buffer: Buffer, expected: FrameType, dialect: Dialect) -> int:
         raise UnexpectedFrameType(rest >> 10, expected)
     # The JavaScript client writes 0.7169, and the reference reads any version.
     if major != MAJOR_VERSION and dialect is Dialect.SPECIFICATION:
+        # Cross version compatibility: "RSocket Routing and Forwarding spec does not assume backward
+        # compatibility between major versions, but it is encouraged. Versions with the same major
+        # version are compatible."
         raise UnsupportedVersion(major, minor)
+    # Framing Header Format: "Flags (10 bits) Reserved for future use".
     return rest & 0x3FF
 
 
@@ -115,6 +119,8 @@ def header(kind: FrameType, flags: int = 0) -> bytes:
 
 def expect_end(buffer: Buffer, at: int, frame: str) -> None:
     """Refuse bytes after a frame's last field."""
+    # Frame Length: "Routing and Forwarding frames do not have a length. They defer the frame's
+    # length to the encapsulate RSocket Extension frame."
     if at != len(buffer):
         raise TrailingBytes(frame, len(buffer) - at)
 
@@ -149,6 +155,7 @@ def write_timestamp(timestamp: int) -> bytes:
 
 
 def _checked_timestamp(timestamp: int) -> int:
+    # ROUTE_REMOVE: "GMT UNIX epoch time stamp when the frame was created".
     if not 0 < timestamp <= MAX_TIMESTAMP:
         raise BrokerFrameError("timestamp", "not between 1 and 2^63 - 1")
     return timestamp
@@ -163,6 +170,7 @@ def read_name(data: bytes, at: int) -> tuple[str, int]:
     if end > len(data):
         raise FrameTruncated("service name", end - start, len(data) - start)
     try:
+        # Section ROUTE_SETUP: "UTF-8 encoded string representing the routable service name."
         return data[start:end].decode(), end
     except UnicodeDecodeError:
         raise BadText("service name") from None

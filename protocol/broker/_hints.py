@@ -146,13 +146,19 @@ def _ask(
     if not metadata:
         # Nearly all requests: no hints.
         if routing is RoutingType.SHARD:
+            # Shard Routing: "The one or more instances of the metadata io.rsocket.routing.ShardKey
+            # MUST be present."
             raise _no_shard_key()
         return AddressQuery(routing, encrypted, frozenset(tags))
     method, names = "", list[Key]()
     if routing is RoutingType.UNICAST:
+        # Unicast Routing: "The client can supply the io.rsocket.routing.LBMethod metadata to
+        # provide a hint to the broker which algorithm they would prefer."
         method = _method(metadata, _LB_METHOD)
         names = _sticky_names(metadata, tags)
     elif routing is RoutingType.SHARD:
+        # Shard Routing: "Optionally, the client can supply the io.rsocket.routing.ShardMethod
+        # metadata to provide the broker a hint of which algorithm the broker would like."
         method = _method(metadata, _SHARD_METHOD)
         names = _shard_names(metadata, tags)
     query, keys = divide(tags, names)
@@ -172,6 +178,7 @@ def divide(tags: Iterable[tuple[Key, str | None]], names: Sequence[Key]) -> tupl
     keys: list[tuple[Key, str | None]] = []
     for name in dict.fromkeys(names):
         keys += sorted((tag for tag in tags if tag[0] == name), key=tag_order)
+    # Well-known Types, ShardKey: "Contains a key to a tag to shard the request on".
     leaving = frozenset(names) - _STAY
     return frozenset(tag for tag in tags if tag[0] not in leaving), tuple(keys)
 
@@ -193,6 +200,7 @@ def _text(value: bytes) -> str | None:
 
 def _method(metadata: Metadata, key: Key) -> str:
     values = _values(metadata, key)
+    # Unicast Routing: "This is optional and the broker does not need to use the hint."
     # A name that is not text is an unknown one, and thus selects the default.
     return method_name(_text(values[0]) or "") if values else ""
 
@@ -205,8 +213,8 @@ def _shard_names(metadata: Metadata, tags: TagList) -> list[Key]:
             raise BadText("ShardKey")
         name = _named(text, tags)
         if name is None:
-            # "If the value in the io.rsocket.routing.ShardKey metadata is not to a tag that
-            # is present, the request is invalid and MUST be rejected."
+            # Shard Routing: "If the value in the io.rsocket.routing.ShardKey metadata is not to a
+            # tag that is present, the request is invalid and MUST be rejected."
             raise BrokerFrameError("ShardKey", "it names no tag of the request")
         names.append(name)
     if not names:
@@ -219,6 +227,7 @@ def _no_shard_key() -> BrokerFrameError:
 
 
 def _sticky_names(metadata: Metadata, tags: TagList) -> list[Key]:
+    # Well-known Types, StickyRouteKey: "Contains a key to a tag used to create a sticky route."
     texts = map(_text, _values(metadata, _STICKY))
     names = (_named(text, tags) for text in texts if text is not None)
     return [name for name in names if name is not None]

@@ -283,6 +283,9 @@ class TagIndex:
         for tag in query:
             posting = self._postings.get(tag)
             if posting is None:
+                # Creating list of Routable Destinations: "All tags must have a valid index. If a
+                # tag does not contain an index, then there are no routable destinations available
+                # for the provided tags".
                 return BitMap(), tag
             if isinstance(posting, int):
                 single = (posting, tag)
@@ -297,12 +300,18 @@ class TagIndex:
         if len(bitmaps) == 1:
             return matches.copy(), watch
         for _, _, bitmap in bitmaps[1:]:
+            # Creating list of Routable Destinations: "to combine the found tag indexes to determine
+            # a valid index of routable destinations".
             matches = matches & bitmap
+            # Creating list of Routable Destinations: "If the index is empty, there are no valid
+            # routable destinations."
             if not matches:
                 break
         return matches, watch
 
     def _single(self, query: Query, number: int, watch: Tag) -> tuple[Matches, Tag]:
+        # Creating list of Routable Destinations: "Only tags provided in the ADDRESS are
+        # considered."
         matches = BitMap((number,)) if query.issubset(self.tags(number)) else BitMap()
         return matches, watch
 

@@ -206,12 +206,17 @@ class RoutingTable(Generic[Target]):
         self.expire(now)
         previous = self._routes.get(route_id)
         if timestamp <= self._known_timestamp(route_id):
+            # Emitting ROUTE_ADD Frames: "Frames will be ignored if the information in the routing
+            # table has a newer timestamp than the ROUTE_ADD frame."
             self._stale += 1
             return Update(applied=False, entry=previous, previous=None)
+        # Default Tags: "These tags will be automatically added so that each tag can be routed to
+        # via ServiceName or RouteId."
         tags = with_default_tags(tags, service_name, route_id)
         if previous is None:
             number = self._place(route_id, tags)
         else:
+            # Routing Table: "The route table MUST not allow duplicate Route Id entries."
             number = previous.number
             self._index.replace(number, tags)
         entry = Entry(
@@ -252,6 +257,9 @@ class RoutingTable(Generic[Target]):
         self.expire(now)
         previous = self._routes.get(route_id)
         if timestamp <= self._known_timestamp(route_id):
+            # Emitting ROUTE_REMOVE Frames: "Brokers that receive this frame MUST remove the
+            # indicated front from their Route table if ROUTE_REMOVE frame's timestamp is newer than
+            # the route table's timestamp."
             self._stale += 1
             return Update(applied=False, entry=previous, previous=None)
         if previous is not None:

@@ -178,6 +178,9 @@ def _scan(
         key = at
         head = buffer[at]
         at += 1
+        # ROUTE_SETUP, Key Length: "If the first bit is set to 0, assume this is a length tag key,
+        # and the tag key field will follow. If the first bit is set to 1, this is a well-known tag
+        # type".
         if head < 0x80:
             at += head
             if not head:
@@ -187,6 +190,8 @@ def _scan(
         if at >= size:
             if at > size:
                 raise FrameTruncated(f"{what} key", at - key - 1, size - key - 1)
+            # ROUTE_SETUP, Value Length: "If there is no value length present, assume the value is
+            # null."
             spans.append((key, _NULL, _NULL))
             break
         head = buffer[at]
@@ -195,6 +200,8 @@ def _scan(
         if at > size:
             raise FrameTruncated(f"{what} value", at - value, size - value)
         spans.append((key, value, at))
+        # ROUTE_SETUP, Value Length: "If the first bit is set to 1, there are more tags. If it is
+        # set to 0, there are no more tags."
         more = head >= 0x80 or (to_end and at < size)
     return spans, at
 
@@ -213,6 +220,8 @@ def _key(buffer: bytes, at: int, dialect: Dialect, what: str) -> Key:
         return _text(buffer[at + 1 : at + 1 + head], f"{what} key")
     number = head & 0x7F
     if dialect is Dialect.SPECIFICATION and number in EXTENSION_SPACES:
+        # Well-known Types: "When this tag is sent, the key length is 16-bits allowing 65, extension
+        # tags."
         return number << 16 | buffer[at + 1] << 8 | buffer[at + 2]
     return number
 
@@ -271,6 +280,7 @@ def _serialize(entries: Metadata, dialect: Dialect, last: bool, what: str) -> by
                     raise NullNotLast(f"{what} value")
                 break
             value = b""
+        # ROUTE_SETUP, Value Length: "(7 bits = max 128)". Seven bits hold at most 127.
         if len(value) > MAX_VALUE_SIZE:
             raise FieldTooLong(f"{what} value", len(value), MAX_VALUE_SIZE)
         out.append(len(value) | (0x80 if position != final else 0))
@@ -319,6 +329,7 @@ def normal_form(tags: Iterable[Tag]) -> TagList:
         key, value = tag
         if key == _ROUTE_ID and value is not None:
             tag = (_ROUTE_ID, canonical_id(value))
+        # Well-known Types, No Tag Present: "Used to indicate there is no tag".
         if key != _NO_TAG:
             kept[tag] = None
     return tuple(kept)
@@ -335,6 +346,8 @@ def with_default_tags(tags: TagList, service_name: str, route_id: bytes) -> TagL
     Section Default Tags: "if they are not already present".
     """
     present = {key for key, _ in tags}
+    # Default Tags: "Each routable destination MUST have two tags automatically added its ROUTE_ADD
+    # frame by the Broker if they are not already present."
     if _SERVICE_NAME not in present:
         tags = (*tags, (_SERVICE_NAME, service_name))
     if _ROUTE_ID not in present:

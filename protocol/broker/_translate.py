@@ -51,6 +51,8 @@ def translate_address(frame: bytes, source: Dialect, target: Dialect) -> bytes:
     if not tag_set(tags):
         raise BrokerFrameError("tags", "the other dialect has no place for any of them")
     flags = check_header(frame, FrameType.ADDRESS, source)
+    # Forwarding the Request: a broker "MUST not mutate the wrapped metadata, or data of the
+    # request."
     wrapped = frame[spans.wrapped :]
     return b"".join(
         (
@@ -124,6 +126,8 @@ def unwrap_metadata(metadata: bytes, metadata_mime: str) -> Unwrapped:
             broken = data, dialect
     if found is not None:
         del others[place]
+        # Forwarding the Request: "once the routable destination receives the request, it will
+        # unwrap the metadata and discard the ADDRESS frame."
         return _unwrapped(*found, tuple(others))
     if broken is not None:
         return _unwrapped(*broken, ())  # says what is wrong with it
@@ -180,6 +184,7 @@ def wrap_metadata(
     frame = _written(address, dialect)
     if composite:
         pairs = ((_entry_type(name), content) for name, content in entries)
+        # Forwarding Protocol: "It is RECOMMENDED that this is used with composite metadata."
         return build_composite([(mime.decode("ascii"), frame), *pairs])
     if tuple(entries):
         raise ValueError("entries need composite metadata")

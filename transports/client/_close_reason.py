@@ -46,6 +46,8 @@ def last_word(error: Exception, lifetime: float, *, ready: bool) -> CloseReason:
         return CloseReason(f"the broker was silent for {lifetime:g} s")
     if not isinstance(error, PeerError):
         return CloseReason(shown(f"the broker broke the protocol: {error}"))
+    # Negotiation: "The ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP] error code indicates
+    # the reason for the rejection."
     refused = not ready and error.code in _SETUP_CODES
     reason = shown(f"the broker says: {error}")
     if refused and _NO_ROUTE_SETUP in error.text:

@@ -121,6 +121,9 @@ class HandlerStream:
         elif kind == FrameType.ERROR:
             self._gatherer.drop()
             if handling is not None:
+                # Request Channel: "Upon receiving an
+                # ERROR[APPLICATION_ERROR|REJECTED|CANCELED|INVALID], the stream is terminated on
+                # both Requester and Responder."
                 handling.input_error(frame.error_code, frame.error_text)
         else:
             self._on_payload(frame)
@@ -140,6 +143,8 @@ class HandlerStream:
         elif payload.next:
             handling.element(payload.data, payload.metadata)
         if payload.ends:
+            # Request Channel: "A Requester MUST NOT send any additional PAYLOAD frames after
+            # sending a frame with the C bit set."
             handling.input_complete()
 
     def _start(self, payload: Reassembler) -> Handling:
@@ -157,6 +162,8 @@ class HandlerStream:
         if self._link.full:
             self._link.blocked_on_write.add(self)
             return
+        # Reactive Streams Semantics: "the Requester grants the Responder credit for the number of
+        # PAYLOADs it can send."
         more = min(self.stream.send_credit, CREDIT_WINDOW) - self._ahead
         if more > 0:
             self._ahead += more

@@ -133,6 +133,9 @@ class ClientLink(RSocketConnection):
         if self.core.closed:
             return
         # The package's client sends the KEEPALIVE frames.
+        # Connection Establishment: "A client assumes a SETUP is accepted if it receives a response
+        # to a request, a LEASE frame, or if it sees a REQUEST type." An answered KEEPALIVE shows it
+        # as well.
         self.core.send_setup(setup, keepalive=False)
         self.core.send_keepalive()
         lease = self._lease
@@ -240,7 +243,8 @@ class ClientLink(RSocketConnection):
             if self.leases is not None:
                 self.leases.on_frame(frame)
             self._news()
-        elif frame.type == FrameType.ERROR:  # CONNECTION_CLOSE: "New requests MAY not be accepted."
+        elif frame.type == FrameType.ERROR:
+            # Error Codes, CONNECTION_CLOSE: "New requests MAY not be accepted."
             self._news()
 
     def _on_stream_failed(self, event: StreamFailed) -> None:
@@ -256,6 +260,8 @@ class ClientLink(RSocketConnection):
             if stream.peer is not None:
                 stream.peer.on_gone(LinkLost(self.name, self.closed_reason))
         if isinstance(event.error, KeepaliveTimeout) and self._transport is not None:
+            # SETUP Frame, Max Lifetime: "Time (in milliseconds) that a client will allow a server
+            # to not respond to a KEEPALIVE before it is assumed to be dead."
             self._transport.abort()  # it is dead: what is left to write would never be read
 
     # --- requests -------------------------------------------------------------------------------
@@ -366,6 +372,8 @@ class ClientLink(RSocketConnection):
         self.closing = True
         if self._transport is not None:
             self._leave_streams()
+            # Error Codes, CONNECTION_CLOSE: "Sender or Receiver of this frame MUST wait for
+            # outstanding streams to terminate before closing the connection."
             self.close("closed", "the client closes", ErrorCode.CONNECTION_CLOSE)
             try:
                 async with asyncio.timeout(timeout):

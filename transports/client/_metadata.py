@@ -114,6 +114,7 @@ def address_metadata(
         name = route.encode()
         if len(name) > _LONGEST_ROUTE:
             raise ValueError(f"a route has at most {_LONGEST_ROUTE} bytes, not {len(name)}")
+        # Routing Metadata Extension: "Unsigned 8-bit integer of Tag Length in bytes."
         entries = [(ROUTING_MIME, bytes((len(name),)) + name), *entries]
     if named is not None:
         return build_composite([(MIME_ROUTE, named), *entries])
@@ -121,6 +122,8 @@ def address_metadata(
     if frame.origin_route_id == bytes(ID_SIZE):
         frame = replace(frame, origin_route_id=origin)
     if metadata is not None:
+        # Wrapping and Unwrapping Metadata in an ADDRESS: "The origin can wrap the existing metadata
+        # into an ADDRESS frame, and then un-wrap the metadata at the destination."
         frame = replace(frame, wrapped=as_bytes(metadata, "metadata"))
     if frame.wrapped and options.dialect is Dialect.REFERENCE:
         raise BrokerFrameError("wrapped metadata", "not in the reference dialect")
@@ -173,6 +176,8 @@ def setup_metadata(setup: RouteSetup, options: ClientOptions) -> bytes:
     Raises:
         BrokerFrameError: A field is out of range.
     """
+    # ROUTE_SETUP: "Route setup frames are sent from a routable destination to a broker when it
+    # wants to make a service available for routing."
     return build_composite([(options.mime, setup.serialize(options.dialect))])
 
 

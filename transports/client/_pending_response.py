@@ -41,6 +41,9 @@ class PendingResponse:
     def on_frame(self, frame: Frame) -> None:
         """Handle a PAYLOAD or ERROR."""
         if frame.type == FrameType.ERROR:
+            # Request Response: "Upon receiving a COMPLETE or
+            # ERROR[APPLICATION_ERROR|REJECTED|CANCELED|INVALID], the stream is terminated on the
+            # Requester."
             self.on_gone(failure(frame.error_code, frame.error_text))
             return
         try:
@@ -61,6 +64,7 @@ class PendingResponse:
     def cancel(self) -> None:
         """Cancel the request."""
         self._gatherer.drop()
+        # Request Response: "Upon sending a CANCEL, the stream is terminated on the Requester."
         self._link.end_stream(self.stream, ErrorCode.CANCELED, "")
 
 
@@ -173,6 +177,7 @@ class AskedElements:
         missing = self._window - self._due - len(self._held)
         if not self._ended and 2 * missing >= self._window:
             self._due += missing
+            # Request Stream: "At any time, the Requester may send REQUEST_N frames."
             self._link.core.send_request_n(self.stream, missing)
             self._link.flush_soon()
         return element
@@ -216,6 +221,8 @@ class AskedElements:
     def end_with(self, error: Exception, code: int, text: str) -> None:
         """End the channel with an error of the requester, which `take` raises."""
         if not self.stream.closed:
+            # Request Channel: "Upon sending an ERROR[APPLICATION_ERROR|REJECTED|CANCELED|INVALID],
+            # the stream is terminated on both the Requester and Responder."
             self._link.core.send_error(self.stream, code, text)
             self._link.flush_soon()
         self.on_gone(error)

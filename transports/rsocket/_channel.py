@@ -164,6 +164,8 @@ class ChannelInput:
         high = self._wants.most()
         goal = min(high, low + multicast.rules.window)
         if goal > self._granted and stream.state != CLOSED:
+            # Request Channel: "a Responder MUST respond to an initial REQUEST_CHANNEL frame with a
+            # REQUEST_N frame."
             multicast.link.core.send_request_n(stream, min(goal - self._granted, MAX_REQUEST_N))
             multicast.link.flush_soon()
             self._granted = goal
@@ -190,6 +192,9 @@ class ChannelInput:
         low = self._low  # changes as destinations are dropped
         for leg in tuple(multicast.legs):
             if leg.input_open and leg.wanted == low:
+                # Multicast Routing: "While multi-cast streaming a routable destination could no
+                # long be valid. The broker implementation can either emit an error closing the
+                # stream, or quietly handle its removal."
                 multicast.on_left(leg)
 
     def wait_for_socket(self, leg: Leg) -> None:

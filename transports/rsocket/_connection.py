@@ -205,6 +205,8 @@ class RSocketConnection(asyncio.Protocol, ABC):
     def _on_timer(self) -> None:
         self._timer = None
         if self.blocked:
+            # Handling the Unexpected: "The decision to close a connection due to inactivity is the
+            # applications choice."
             # It is not read by our choice: its silence means nothing.
             self._timer = self._loop.call_later(BLOCKED_RECHECK, self._on_timer)
             return

@@ -142,6 +142,8 @@ class StreamExchange(FrameExchange):
             # credit is the limit.
             stream.reserve = credit - initial
         else:
+            # Forwarding the Request: a broker "MUST not mutate the wrapped metadata, or data of the
+            # request."
             core.relay(stream, frames[0])
         for frame in frames[1:]:
             core.relay(stream, frame)
@@ -212,6 +214,8 @@ class StreamExchange(FrameExchange):
             link.session.on_early(self, frame)
             return
         if frame.type == _REQUEST_N:
+            # Reactive Streams Semantics: "Credits are cumulative. Once credits are granted from
+            # Requester to Responder, they cannot be revoked."
             target.reserve = min(target.reserve + frame.request_n, MAX_REQUEST_N)
             self.replenish()
             return
@@ -232,6 +236,8 @@ class StreamExchange(FrameExchange):
     @staticmethod
     def _end_also(link: Link, stream: Stream) -> None:
         """End a stream after the stream joined to it has ended."""
+        # Error Codes, CANCELED: "The Responder canceled the request but may have started processing
+        # it (similar to REJECTED but doesn't guarantee lack of side-effects)."
         link.core.terminate(stream, ErrorCode.CANCELED, "the other side of the stream is over")
         link.flush_soon()
 
@@ -361,6 +367,8 @@ class StreamExchange(FrameExchange):
         if stream is None or not self.kept:
             raise UnknownAddress(Address(LOCAL, self.token), "no request waits for this answer")
         try:
+            # Request Response: "Upon sending a response, the stream is terminated on the
+            # Responder."
             link.core.send_payload(stream, payload, complete=True)
         except PayloadTooBig:
             self.refuse(ErrorCode.APPLICATION_ERROR, "the answer is too big")

@@ -48,6 +48,7 @@ class Leases:
         """Apply a LEASE of the peer."""
         # LEASE Frame: "The last received LEASE frame overrides all previous LEASE frame values."
         now = self._connection.now if self._connection is not None else 0.0
+        # LEASE Frame: "Time (in milliseconds) for validity of LEASE from time of reception."
         ttl, requests = frame.time_to_live & 0x7FFFFFFF, frame.number_of_requests & 0x7FFFFFFF
         self.taken.grant(ttl / 1000, requests, now)
 
@@ -56,6 +57,8 @@ class Leases:
         if connection is None or connection.core.state is not ConnectionState.OPEN:
             return
         self.given.grant(self._millis / 1000, self._requests, connection.time())
+        # LEASE Frame: "inform the Requester that it may send Requests for a period of time and how
+        # many it may send during that duration."
         connection.core.send_lease(self._millis, self._requests)
         connection.flush_soon()
         self._timer = connection.call_later(self._interval, self._renew)

@@ -323,6 +323,7 @@ class Link(Flow):
         if asked_at > self.now and not self._blocked_by and now - asked_at > self._quiet:
             return True
         setup = self.session.setup
+        # SETUP Frame: "Time (in milliseconds) between KEEPALIVE frames that the client will send."
         if setup is not None and now - self.now > OVERDUE * setup.keepalive / 1000:
             return True
         owed = self._owed
@@ -354,6 +355,8 @@ class Link(Flow):
         if self._transport is None or core.state is _CONNECTION_CLOSED:
             raise NotDelivered("the destination", "it has just left")
         if core.pending + self.waiting > marks * self.flow.high_water:
+            # Error Codes, REJECTED: "Despite being a valid request, the Responder decided to reject
+            # it. The Responder guarantees that it didn't process the request."
             raise DestinationSlow("the destination")
 
     # --- the end ------------------------------------------------------------------------------

@@ -126,6 +126,7 @@ def find_broker_frame(
     while (found := _find(metadata, at, end)) is not None:
         _, content, at = found
         short = at - content < HEADER_SIZE
+        # Composite Metadata: "Multiple metadata payloads with the same MIME type are allowed."
         if not short and metadata[content + 4] >> 2 in wanted:
             last = found
         elif broken is None and (short or metadata[content + 4] >> 2 not in _TYPES):

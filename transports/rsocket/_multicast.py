@@ -166,6 +166,8 @@ class MulticastRequest:
         kind = frame.type
         if kind == _PAYLOAD:
             if self.whole:
+                # Multicast Routing, Request / Channel: "the broker will stream each message from
+                # the client to the routing destinations."
                 self.input.take(frame)
             else:
                 self._on_fragment(frame)
@@ -176,6 +178,8 @@ class MulticastRequest:
         else:
             if kind == _ERROR:
                 for leg in tuple(self.legs):
+                    # Multicast Routing, Request / Channel: "An error message will cancel all
+                    # streams."
                     leg.relay_error(frame)
             self._end(CANCELED)
 
@@ -231,6 +235,8 @@ class MulticastRequest:
             return
         answers = self.answers
         goes_on = leg.part or leg is answers.talking
+        # Multicast Routing, Request / Stream: "combine the response streams into a single stream
+        # back to the client."
         if goes_on or frame.word & (NEXT | FOLLOWS):
             self._said = True
             answers.take(leg, frame)

@@ -120,6 +120,8 @@ class ResponseMerge:
         """Send the elements held within the requester's credit, then grant more credit."""
         turns = self._turns
         while turns and self.talking is None:
+            # Reactive Streams Semantics: "the Requester grants the Responder credit for the number
+            # of PAYLOADs it can send."
             if self._requester.send_credit < 1 or self._full():
                 return
             frames = turns.popleft()
@@ -154,6 +156,8 @@ class ResponseMerge:
 
     def _pass(self, frame: Frame) -> None:
         """Send a frame of an element to the requester, without a destination's completion."""
+        # Multicast Routing, Request / Channel: "It will combine the responses back to the client in
+        # a single stream."
         if frame.word & COMPLETE:  # it completes one destination, not all
             word = frame.word & ~(COMPLETE | FOLLOWS) | NEXT
             raw = bytearray(frame.buffer[frame.start - 3 : frame.end])

@@ -145,6 +145,8 @@ class Served:
             return
         part = self._part
         if part is None:
+            # Handling the Unexpected: "Reassembly of PAYLOADs and REQUEST_CHANNELs MUST assume the
+            # possibility of an infinite stream."
             part = self._part = Reassembler(self._link.gathering.max_request)
         size = frame.end - frame.start
         self._part_size += size + FRAME_COST
@@ -218,6 +220,8 @@ class ServedStream:
             # The route is in use until the handler ends, whether or not the requester is connected.
             handling.then(lambda: exchange.end(0.0, handling.outcome))
         if stream is not None and exchange.kind in WITH_CREDIT:
+            # REQUEST_STREAM Frame: "Unsigned 31-bit integer representing the initial number of
+            # items to request."
             self._held = stream.send_credit
             self.replenish()
         return handling
@@ -256,6 +260,8 @@ class ServedStream:
         if link.write_paused:
             link.blocked_on_write.add(self)
             return
+        # Reactive Streams Semantics: "the Requester grants the Responder credit for the number of
+        # PAYLOADs it can send."
         elements = min(self._held, window - served.ahead)
         self._held -= elements
         served.want(elements)
@@ -283,6 +289,8 @@ class ServedStream:
 
     def request_n(self, n: int) -> None:
         """Request more elements of the requester."""
+        # Request Channel: "a Responder MUST respond to an initial REQUEST_CHANNEL frame with a
+        # REQUEST_N frame."
         self._link.core.send_request_n(self._open, n)
         self._link.flush_soon()
 

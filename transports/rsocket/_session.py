@@ -158,6 +158,8 @@ class Session:
         try:
             span = frame.metadata_range
             if span is not None:
+                # Routable Destinations: "A routable destination that wishes to receive requests
+                # MUST send a ROUTE_SETUP frame to broker that it wishes to receive traffic from."
                 self._on_broker_frame(frame.buffer, span, ROUTE_SETUP)
         except (ProtocolError, DeliveryError) as error:
             _logger.info("%s: setup rejected: %s", self._link.peer_name, shown(str(error)))
@@ -188,6 +190,8 @@ class Session:
         # Cleared first, so that a peer that repeats its ROUTE_SETUP does not evict itself.
         before, self.registration = self.registration, None
         try:
+            # Handling ROUTE_SETUP Frames: "A broker that receives a ROUTE_SETUP frame will use this
+            # frame to create a new route."
             self.registration = link.broker.connect(
                 setup,
                 link.worker.address,
@@ -218,8 +222,8 @@ class Session:
 
     def _on_push(self, frame: Frame) -> None:
         """Handle a METADATA_PUSH: register a late ROUTE_SETUP, or route the metadata."""
-        # "The ROUTE_SETUP frame can be set via the RSocket SETUP frame or another frame in the
-        # METADATA field."
+        # ROUTE_SETUP: "The ROUTE_SETUP frame can be set via the RSocket SETUP frame or another
+        # frame in the METADATA field."
         span = frame.metadata_range
         if span is None:
             return
@@ -228,6 +232,8 @@ class Session:
             if not self._on_broker_frame(frame.buffer, span, EITHER):
                 self._route(exchange, frame)
         except (ProtocolError, DeliveryError) as error:
+            # METADATA_PUSH Frame: "METADATA_PUSH frames MUST always use Stream ID 0 as they pertain
+            # to the Connection."
             # A push has no stream on which an ERROR could answer it.
             self._refuse(exchange, code_of(error), "")
             _logger.debug("%s: metadata push dropped: %s", self._link.peer_name, shown(str(error)))
@@ -239,6 +245,8 @@ class Session:
         stream = frame.stream
         kind = frame.type
         if stream.state == CLOSED and (kind != _FNF or self._rejected):
+            # Request Response: "Upon receiving a CANCEL, the stream is terminated on the Responder
+            # and the response SHOULD not be sent."
             # Cancelled within the same read: it is not routed.
             if self._log is not None:
                 self._log.withdrawn(kind, frame.end - frame.start)
@@ -253,6 +261,8 @@ class Session:
             return
         word = frame.word
         if word & _FOLLOWS:
+            # Fragmentation And Reassembly: "When fragmented, the Metadata MUST be transmitted
+            # completely before the Data."
             gatherer = exchange.gatherer = RequestGatherer(self._link.gathering.max_gather)
             exchange.frames = gatherer.frames
             if self._log is not None:
@@ -260,6 +270,7 @@ class Session:
             self._gather(exchange, gatherer, frame)
             return
         if not word & METADATA:
+            # Forwarding Protocol: the ADDRESS is "found in the request payload's metadata."
             self._refuse(exchange, ErrorCode.INVALID, "the request has no metadata")
             return
         try:
@@ -459,6 +470,8 @@ class Session:
             return
         kind = frame.type
         if kind in {_CANCEL, _ERROR}:
+            # Fragmentation And Reassembly: "If the Requester wants to cancel sending a fragmented
+            # sequence, it MAY send a CANCEL frame without finishing delivery of the fragments."
             exchange.end(0.0, CANCELED)
             exchange.unlink()
         elif kind == _REQUEST_N:

@@ -150,8 +150,12 @@ class Choice:
         if ask.sticky and selector.balancer is not None:
             return self._stick(selector, selector.balancer, ask.sticky, candidates)
         if selector.balancer is not None:
+            # Unicast Routing: "The method to select the routes is determined by the
+            # implementation."
             return self._balance(selector.balancer, candidates)
         if selector.sharding is not None:
+            # Shard Routing: "the broker will select a routable destination using implementation of
+            # the brokers choice."
             return self._shard(selector, selector.sharding, ask.shard, candidates)
         return None if len(candidates) > 1 else 0
 

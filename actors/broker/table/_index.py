@@ -195,6 +195,8 @@ class TagIndexWorker(Worker):
         ask = self._selectors.named(onward[0])
         candidates = self.table.candidates(ask.query)
         if not candidates:
+            # Creating list of Routable Destinations: "If the index is empty, there are no valid
+            # routable destinations."
             self._wait(message, ask)
             return None
         # A connection's requests all take the same number of hops, so that they stay in order.
@@ -204,8 +206,12 @@ class TagIndexWorker(Worker):
             if instruments is not None and instruments.broker is not None:
                 self.note_message(ask, message, (candidates[0].target,))
         elif ask.routing is MULTICAST:
+            # Multicast Routing: "When the multicast route flag is set, a broker must forward a
+            # request to all routes in the list of routes."
             onward = (self._multicast, *onward)
         else:
+            # Unicast Routing: "a broker will use a list of routes and select one routable
+            # destination from the list of routes."
             onward = (self._unicast, *onward)
         return _new(Message, (onward, back, payload, source, context))
 
@@ -313,9 +319,13 @@ class TagIndexWorker(Worker):
     def _wait(self, message: Message, ask: Ask) -> None:
         """Store a message until there is a destination or its time is over, or refuse it."""
         patience = self.patience(ask)
+        # Creating list of Routable Destinations: "Reject the route immediately and send an error to
+        # the client".
         if patience <= 0:
             self._refuse(message, ask)
             return
+        # Creating list of Routable Destinations: "Wait for the route to become available with a
+        # timeout. If the timeout expires, send an error to the client".
         self._keep(message, ask, self._now(), patience)
 
     def _keep(self, message: Message, ask: Ask, since: float, patience: float) -> None:
@@ -440,6 +450,8 @@ class TagIndexWorker(Worker):
         now = time.time()
         millis = int(now * 1000)
         route = self._route(make(tags), tags, now)
+        # Route Id: "Brokers can only allow one connection for a given Route Id to be connected at a
+        # time."
         known = table.get(route_id)
         if known is not None and route.destination.link and not known.target.destination.link:
             raise NotDelivered("the route id", "it belongs to a worker of this broker")
@@ -452,6 +464,8 @@ class TagIndexWorker(Worker):
         if route.destination.link:
             route.connection = self._cell_of(route.destination.worker)
         expected = self.expectations.coming(route_id)
+        # Routing Table: "The broker will use the timestamp of events to determine if the update
+        # will be applied."
         timestamp = table.next_timestamp(route_id, millis)
         update = table.add(route_id, self._broker_id, service, tags, timestamp, route, now=millis)
         entry = update.entry
@@ -461,6 +475,9 @@ class TagIndexWorker(Worker):
             self.expectations.came()
         route.destination = make(entry.tags)
         if update.previous is not None:
+            # Handling ROUTE_SETUP Frames: "the Broker or Broker cluster MUST close the existing
+            # route, and remove it from the table, and replace it with the information from the new
+            # ROUTE_SETUP."
             self._leave(update.previous, "another connection has taken over its route id")
         self._tell("joined", entry)
         instrument = part_of(self.node)
@@ -493,6 +510,8 @@ class TagIndexWorker(Worker):
             entry: The destination.
             reason: The reason, for the event log.
         """
+        # Routable Destinations: "The route is considered valid for as long as the connection is
+        # valid."
         if not self.table.discard(entry, now=int(time.time() * 1000)):
             return False
         instrument = part_of(self.node)

@@ -192,8 +192,10 @@ class Selectors:
         if asked.routing is RoutingType.MULTICAST:
             return "", False
         if asked.routing is RoutingType.SHARD:
+            # Shard Routing: "This is optional and broker does not need to use the hint."
             known, default = methods.knows_sharding(name), methods.sharding
         else:
+            # Unicast Routing: "This is optional and the broker does not need to use the hint."
             known, default = methods.knows_balancer(name), methods.balancer
         return (name, False) if known else (default, bool(name))
 
