@@ -16,6 +16,7 @@ from ..protocol import (
     address as address_of,
     check_bytes,
 )
+from ..protocol._closed import close_class
 from ..protocol.options import check_timeout, check_value
 from ._background import BackgroundNode
 from ._parts import Parts
@@ -671,3 +672,6 @@ class Node:
             Whether the address was exposed there.
         """
         return self.parts.guards.hide(at, address)
+
+
+close_class(Node)

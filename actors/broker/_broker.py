@@ -20,6 +20,7 @@ from ...protocol import (
     WorkerFailed,
     address,
 )
+from ...protocol._closed import close_class
 from ...protocol.broker import (
     Dialect,
     Entry,
@@ -103,6 +104,9 @@ class Registration:
             its replacement stays.
         """
         return self._broker.index.leave(self._entry, reason)
+
+
+close_class(Registration)
 
 
 class Broker(Worker):

@@ -18,6 +18,7 @@ from ...protocol import (
     Route,
     WorkerFailed,
 )
+from ...protocol._closed import close_class
 from ...protocol.eventlog import Outcome
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ class MulticastRules:
     held: int = 0
     set_aside: int = 0
     copies: dict[str, int] = field(default_factory=dict)
+
+
+close_class(MulticastRules)
 
 
 class MulticastExchange(Protocol):
@@ -262,6 +266,9 @@ class Exchange:
         if withdraw is not None:
             self.withdraw = None
             withdraw()
+
+
+close_class(Exchange)
 
 
 def outcome_of(error: Exception) -> int:

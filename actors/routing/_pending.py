@@ -16,6 +16,7 @@ from threading import get_ident
 from typing import Final
 
 from ...protocol import Message, OnwardError, UnknownAddressType, counted
+from ...protocol._closed import close_class
 from ...protocol.options import check_timeout
 from .._errors import Expired, Unresolved
 from ..runtime._run_queue import RunQueue
@@ -81,6 +82,9 @@ class Pending:
         with self._lock:
             self._table = table
             return not self._settled
+
+
+close_class(Pending)
 
 
 class _Kept:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...protocol._closed import close_class
 from ...protocol.options import Seconds, check_timeout, check_value
 from .._coroutines import is_generator
 from .._errors import YIELDS, BadHandler, LimitReached
@@ -95,3 +96,6 @@ class Timer(Turn):
         if not self._waiting:
             self._waiting = True
             self._cell.post(self)
+
+
+close_class(Timer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from .._closed import close_class
 from ._address_frame import locate_address
 from ._dialect import Dialect
 from ._fields import HEADER_SIZE
@@ -89,3 +90,6 @@ class QueryReader:
     def __len__(self) -> int:
         """Return how many raw queries are remembered, texts included, in both dialects."""
         return len(self._specification) + len(self._reference) + len(self._text)
+
+
+close_class(QueryReader)

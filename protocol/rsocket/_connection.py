@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from .._closed import close_class
 from .._words import counted
 from ._constants import (
     HEADER_SIZE,
@@ -354,3 +355,6 @@ class Connection(Control):
         self.counters["stream_failed"] += 1
         self.terminate(stream, error.code, error.text)
         events.append(StreamFailed(stream, error))
+
+
+close_class(Connection)

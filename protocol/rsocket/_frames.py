@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from .._closed import close_class
 from ._constants import (
     HEADER_SIZE,
     LENGTH_SIZE,
@@ -269,6 +270,9 @@ class Frame:
             f"<Frame {_name(self.type)} stream {self.stream_id} "
             f"flags 0x{self.flags:03x} {self.end - self.start} bytes>"
         )
+
+
+close_class(Frame)
 
 
 def _name(frame_type: int) -> str:

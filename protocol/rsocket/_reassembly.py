@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._closed import close_class
 from ._constants import COMPLETE, FOLLOWS, METADATA, NEXT, FrameType
 from ._errors import ReassemblyLimit
 
@@ -90,6 +91,9 @@ class Reassembler:
         return None if self._metadata is None else b"".join(self._metadata)
 
 
+close_class(Reassembler)
+
+
 class RequestGatherer:
     """The raw frames of a request, until its metadata is complete.
 
@@ -145,3 +149,6 @@ class RequestGatherer:
     def metadata(self) -> bytes | None:
         """The metadata gathered so far; `None` if no frame had any."""
         return b"".join(self._parts) if self._parts else None
+
+
+close_class(RequestGatherer)

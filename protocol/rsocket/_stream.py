@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from .._closed import close_class
 from ._states import CLOSED
 from ._tables import describe
 
@@ -61,6 +62,9 @@ class Stream:
             f"<Stream {self.id} {describe(self.state)}; "
             f"credit to send {self.send_credit}, to receive {self.receive_credit}>"
         )
+
+
+close_class(Stream)
 
 
 def _connection_stream() -> Stream:

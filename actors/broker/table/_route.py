@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 from uuid import UUID
 
 from ....protocol import Address, DeliveryError, Message, NotDelivered
+from ....protocol._closed import close_class
 from ....protocol.broker import LATENCY_DECAY, TagList, format_key, peak_ewma
 from ..._worker import Worker
 from ...runtime._cell import Cell
@@ -64,6 +65,9 @@ class Destination:
     handlers: Handlers | None = None
 
 
+close_class(Destination)
+
+
 @dataclass(frozen=True, slots=True)
 class RouteStatistics:
     """One row of the broker's table.
@@ -94,6 +98,9 @@ class RouteStatistics:
     weight: float
     busy: bool
     expected: bool = False
+
+
+close_class(RouteStatistics)
 
 
 class BrokerRoute:
@@ -260,6 +267,9 @@ class BrokerRoute:
             self.weight,
             self.busy,
         )
+
+
+close_class(BrokerRoute)
 
 
 def readable(tags: TagList) -> tuple[tuple[str, str], ...]:

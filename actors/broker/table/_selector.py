@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ....protocol import TAGS, Address, AddressError
+from ....protocol._closed import close_class
 from ....protocol.broker import (
     MAX_REMEMBERED_SIZE,
     AddressQuery,
@@ -60,6 +61,9 @@ class Selector:
         self.balancer: Final = balancer
         self.sharding: Final = sharding
         self.remembered: Final = remembered
+
+
+close_class(Selector)
 
 
 class Ask:
@@ -122,6 +126,9 @@ class Ask:
     def text(self) -> str:
         """The query in text form."""
         return self.address.value.decode()
+
+
+close_class(Ask)
 
 
 class Selectors:

@@ -51,6 +51,8 @@ class Edge(Worker):
 class Elements(Exchange):
     """A request in elements, and the requester's end of it: all that came is noted."""
 
+    __module__ = "onward.edge"  # only the package itself may extend it
+
     def __init__(self, edge: Edge, interaction: Interaction, data: bytes = b"") -> None:
         self.size = len(data)
         self.ended = False

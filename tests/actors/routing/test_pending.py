@@ -238,6 +238,8 @@ async def test_senders_and_owners_on_other_threads(node: Node) -> None:
 class _Watched(Pending):
     """A pending whose settling thread is stopped where it has just looked for kept messages."""
 
+    __module__ = "onward.watched"  # only the package itself may extend it
+
     def __init__(self) -> None:
         super().__init__()
         self.looked, self.go_on = threading.Event(), threading.Event()
