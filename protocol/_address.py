@@ -1,4 +1,4 @@
-"""Addresses and routes: the two words of the routing protocol.
+"""Addresses and routes of the routing protocol.
 
 An address is a type and a value; the type says which routing rule resolves it. A route
 is a plain tuple of addresses. Both are tuples on purpose: they are hashed, compared and
@@ -48,6 +48,8 @@ MAX_ADDRESS_VALUE: Final = 1024
 bytes; a tag query is the longest value in use."""
 
 # Address types. 0 is fixed by the routing protocol, 1 to 5 are Ockam's numbers.
+# Routing protocol, Destination types: "A router MUST be able to route to type 0 addresses (these
+# considered local)".
 LOCAL: Final = 0
 """Address type of the workers of a node; the value is a worker's name."""
 TCP: Final = 1

@@ -31,6 +31,8 @@ def check_bytes(payload: object) -> None:
         PayloadNotBytes: It is not `bytes`. A `bytearray` or a `memoryview` is not: it could
             change while the message waits.
     """
+    # Routing protocol, Message format: "Payload contains binary data, the router MUST NOT change
+    # the payload".
     if not isinstance(payload, bytes):
         raise PayloadNotBytes(type(payload).__name__)
 
@@ -115,6 +117,8 @@ class Message(NamedTuple):
         """
         if not self[0]:
             raise EmptyRoute
+        # Routing protocol, Workers and message passing: "In the received message, the first element
+        # of the onward route will be the worker own address."
         return self[0][0]
 
     def forward(self, own: Address | None = None) -> Message:
@@ -134,6 +138,8 @@ class Message(NamedTuple):
         if len(back) >= MAX_ROUTE_LENGTH:
             raise _lost(RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH), self)
         me = onward[0]
+        # Routing protocol, Workers and message passing: "Onward route should have the worker own
+        # address removed" and "Workers own address should be added to the return route".
         return _new(Message, (onward[1:], (own or me, *back), payload, me, context))
 
     def step(self) -> Message:
@@ -164,6 +170,8 @@ class Message(NamedTuple):
         me = onward[0]
         if context is not None and context[4] is not None:
             context = context._replace(outside=None)  # it goes where the return route says
+        # Routing protocol, Workers and message passing: "To reply to a message, a worker routes a
+        # response with return route as an onward route and vice versa".
         return _new(Message, (back, (own or me,), payload, me, context))
 
     def redirect(self, *onward: Address) -> Message:

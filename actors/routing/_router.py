@@ -130,6 +130,8 @@ class Router:
             DeliveryError: As `Node.route`.
         """
         onward = message[0]
+        # Routing protocol, Message format: "When routing a message, the router MUST send it to the
+        # FIRST address in the onward route."
         target = self.table.get(onward[0]) if onward else None
         if target is None:
             self._resolve(message)
@@ -269,6 +271,7 @@ class Router:
                     target.scheduled = True
                     self.run_queue.schedule(target)
                 return
+            # Routing protocol, Destination types: "Address type specifies addressing schema".
             rule = made.get(first[0]) or self._rule(first)
             if rule is None:
                 self._unknown(message, first)
@@ -356,6 +359,8 @@ class Router:
     def _rule(self, address: Address) -> Rule | None:
         rule = self.rules.find(address.type)
         if rule is None and address.type != LOCAL:
+            # Routing protocol, Destination types: "A router MAY drop messages if the address type
+            # is unknown." Here the sender is told.
             raise UnknownAddressType(address)
         return rule
 

@@ -55,6 +55,8 @@ class Rules:
             present = self._owners.setdefault(address_type, new)
             if present is not new and present != new:  # a method is another object each time
                 raise RuleInUse(address_type, _owner_text(present))
+            # Routing protocol, Destination types: "A router SHOULD be able to register new types,
+            # defining new routing rules."
             self.made[address_type] = rule
 
     def remove(self, address_type: int, owner: object = None) -> bool:

@@ -217,6 +217,8 @@ class Link(Worker):
                 self.undelivered(message, error)
                 return None
         try:
+            # Routing protocol, Network architecture: the workers of a transport "act like a single
+            # worker from a routing point of view". This one removes itself from the onward route.
             return self.transmit(_new_message(Message, (onward[1:], back, payload, None, context)))
         except Exception:
             self.dropped += 1  # the node makes it a dead letter, as with any worker
@@ -311,6 +313,8 @@ class Link(Worker):
         own, stamp = self.address, self.stamp
         self.deliver(
             [
+                # Routing protocol, Network architecture: a message "Should be received on a node B
+                # as if it was forwarded".
                 _new_message(Message, (onward, (own, *back), payload, own, context or stamp))
                 for onward, back, payload, _, context in messages
             ]
