@@ -1,4 +1,4 @@
-"""The virtual clock, and a node on it."""
+"""The virtual clock, and nodes on it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.testing import VirtualLoop
+from onward.transports.simulated import SimulatedNetwork
 from tests.support.loops import LoopFactory
 
 
@@ -23,3 +24,9 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, LoopFactory]:
 async def node() -> AsyncIterator[Node]:
     async with Node() as node:
         yield node
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[SimulatedNetwork]:
+    async with SimulatedNetwork() as network:
+        yield network

@@ -33,7 +33,7 @@ from onward.actors.runtime._cell import Cell
 from onward.protocol import Context, Message, OnwardError, PayloadNotBytes, WorkerStopped, address
 from tests.support.compiled import interpreted
 from tests.support.planted import Planted, PlantedError, plant
-from tests.support.workers import Gate
+from tests.support.workers import Gate, spawn_worker
 
 pytestmark = interpreted
 
@@ -158,8 +158,7 @@ async def test_a_fault_costs_one_message_while_senders_wait_for_room(
 ) -> None:
     fault = plant(monkeypatch, owner, name)
     async with Node(diagnostics=DiagnosticsOptions(hold=5.0)) as node:
-        slow = Slow(fault)
-        node.spawn(lambda: slow, address="slow", mailbox=MailboxOptions(3, Overflow.WAIT))
+        slow = spawn_worker(node, Slow(fault), "slow", mailbox=MailboxOptions(3, Overflow.WAIT))
         payloads = [b"1", b"2", b"fault", *(b"%d" % number for number in range(3, 12))]
         await asyncio.gather(*(node.send_wait("slow", payload) for payload in payloads))
         await node.stop_worker("slow")
@@ -233,8 +232,7 @@ async def test_a_fault_in_a_step_of_an_end_costs_one_message(
         async with Node(clock=clock, error_replies=True) as node:
             if owner == "subscriber":
                 node.dead_letters.subscribe(lambda _: fault.pass_by())
-            gate = Gate()
-            node.spawn(lambda: gate, address="gate")
+            spawn_worker(node, Gate(), "gate")
             asked = [asyncio.ensure_future(node.request("gate", b"%d" % n)) for n in range(6)]
             node.send("gate", b"told by an error reply", return_route="nobody")
             await asyncio.sleep(1)

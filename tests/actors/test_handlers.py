@@ -20,7 +20,7 @@ from onward.actors import (
 )
 from onward.actors.diagnostics._diagnostics import Diagnostics
 from onward.protocol import Message, WorkerFailed
-from tests.support.workers import Echo
+from tests.support.workers import Echo, start_worker
 
 
 def yields(_worker: Any, _message: Any = None) -> Iterator[None]:
@@ -161,8 +161,7 @@ class Deferring(Worker):
 
 async def test_whatever_can_be_awaited_is_awaited() -> None:
     async with Node() as node:
-        worker = Deferring()
-        await node.start(lambda: worker, address="worker")
+        worker = await start_worker(node, Deferring(), "worker")
         assert worker.events == ["start"]
         await node.request("worker", b"1")
         began = node.loop.time()

@@ -9,7 +9,7 @@ from onward.actors import Listener, Node, UnknownScheme, Worker, WouldDeadlock
 from onward.protocol import Address, Message, NodeStopped, UnknownAddressType
 from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop, run_on
-from tests.support.workers import Echo, Recorder
+from tests.support.workers import Echo, Recorder, spawn_worker
 
 
 class FakeListener:
@@ -161,8 +161,7 @@ async def test_transports_are_made_once_and_stopped() -> None:
 
 
 async def test_the_type_of_an_address_loads_its_transport(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="w")
+    recorder = spawn_worker(node, Recorder(), "w")
     node.add_transport(NoType)
     node.add_transport(FakeTransport)
     node.send("201#w", b"1")

@@ -18,7 +18,7 @@ from onward.protocol import (
     route,
 )
 from tests.support.compiled import COMPILED
-from tests.support.workers import Echo, Gate, Recorder
+from tests.support.workers import Echo, Gate, Recorder, spawn_worker
 
 WRONG: Any = ["text", {"a": 1}, bytearray(b"x"), memoryview(b"x"), 5, None, [b"x"]]
 
@@ -147,8 +147,7 @@ class Changes(Worker):
 
 
 async def test_a_worker_that_forwards_a_changed_payload_fails_alone(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="recorder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
     node.spawn(Changes, address="changes")
     with pytest.raises(WorkerFailed):
         await node.request("changes => recorder", b"x")

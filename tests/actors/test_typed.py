@@ -55,7 +55,7 @@ from onward.protocol.payloads import (
     PayloadLimits,
 )
 from tests.support.virtual import virtual_time
-from tests.support.workers import Echo, Forwarder, Gate
+from tests.support.workers import Echo, Forwarder, Gate, start_worker
 
 
 @dataclasses.dataclass
@@ -371,8 +371,7 @@ class UnannotatedSink(Sink):
 
 @pytest.mark.parametrize("kind", [Sink, LateSink])
 async def test_a_handler_that_returns_nothing_acknowledges(kind: type[Sink], node: Node) -> None:
-    sink = kind()
-    await node.start(lambda: sink, address="sink")
+    sink = await start_worker(node, kind(), "sink")
     await call(node, "sink", 3, None)
     assert sink.values == [3]
     assert (await node.request("sink", CBOR.encode(4))).payload == b""
@@ -455,8 +454,7 @@ async def test_a_refusal_behind_another_worker_is_in_doubt(node: Node) -> None:
 async def test_a_value_lost_behind_another_worker_is_in_doubt() -> None:
     async with Node(limits=NodeLimits(room_timeout=1.0)) as node:
         await node.start(add_one, address="one")
-        gate = Gate()
-        await node.start(lambda: gate, address="g", mailbox=MailboxOptions(1, Overflow.WAIT))
+        gate = await start_worker(node, Gate(), "g", mailbox=MailboxOptions(1, Overflow.WAIT))
         node.send("g", b"in hand")
         await asyncio.sleep(0.1)
         node.send("g", b"waits")
@@ -472,8 +470,7 @@ async def test_a_value_lost_behind_another_worker_is_in_doubt() -> None:
 
 async def test_a_value_that_waits_in_a_mailbox_at_its_end_is_in_doubt(node: Node) -> None:
     await node.start(add_one, address="one")
-    gate = Gate()
-    await node.start(lambda: gate, address="g")
+    await start_worker(node, Gate(), "g")
     node.send("g", b"in hand")
     await asyncio.sleep(0.1)
     asked = asyncio.create_task(call(node, "one => g", 3, int))

@@ -17,7 +17,7 @@ from onward.protocol import (
     UnknownAddress,
     UnknownAddressType,
 )
-from tests.support.workers import Echo, Recorder
+from tests.support.workers import Echo, Recorder, start_worker
 
 A, B, C, OWN = (Address(0, name) for name in (b"a", b"b", b"c", b"own"))
 CONTEXT = Context(trace="trace")
@@ -83,8 +83,7 @@ async def test_forward_that_cannot_be(node: Node) -> None:
 
 
 async def test_forward_to_a_full_mailbox(node: Node) -> None:
-    sender = Recorder()
-    await node.start(lambda: sender, address="a")
+    sender = await start_worker(node, Recorder(), "a")
     node.spawn(Recorder, address="b", mailbox=MailboxOptions(1))
     sender.forward(Message((A, B), (), b""))
     with pytest.raises(MailboxFull):
@@ -148,8 +147,7 @@ async def test_messages_nobody_handles_are_dead_letters(node: Node) -> None:
 
 
 async def test_hooks_that_are_not_overridden(node: Node) -> None:
-    worker = Worker()
-    await node.start(lambda: worker, address="w")
+    worker = await start_worker(node, Worker(), "w")
     assert worker.on_start() is None
     assert worker.on_stop() is None
     assert worker.on_failure(None, None, None) is None
@@ -164,8 +162,7 @@ async def test_children(node: Node) -> None:
             self.first = self.spawn(Echo, address="first")
             self.second = await self.start_child(Echo, address="second")
 
-    parent = Parent()
-    await node.start(lambda: parent, address="parent")
+    parent = await start_worker(node, Parent(), "parent")
     assert (parent.first, parent.second) == (Address(0, b"first"), Address(0, b"second"))
     assert node.statistics().workers[0].children == 2
     await node.stop_worker("first")

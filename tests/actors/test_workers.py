@@ -7,7 +7,7 @@ import pytest
 from onward.actors import LimitReached, Node, NodeLimits, Worker
 from onward.actors.runtime._lifecycle import Stop
 from onward.protocol import Address, AddressError, AddressInUse, Message, UnknownAddress
-from tests.support.workers import Echo, Failing, Forwarder, Recorder
+from tests.support.workers import Echo, Failing, Forwarder, Recorder, spawn_worker
 
 
 async def test_addresses(node: Node) -> None:
@@ -53,8 +53,7 @@ async def test_an_address_taken_while_the_worker_is_made(node: Node) -> None:
 
 
 async def test_one_worker_with_several_addresses(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address=["a", "b"])
+    recorder = spawn_worker(node, Recorder(), ["a", "b"])
     node.add_address("b", "c")
     node.send("a", b"")
     node.send("b", b"")
@@ -99,8 +98,7 @@ async def test_a_factory_that_fails(node: Node) -> None:
 
 
 async def test_a_request_s_mailbox_is_no_worker(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="silent")
+    recorder = spawn_worker(node, Recorder(), "silent")
     task = asyncio.create_task(node.request("silent", b""))
     await asyncio.sleep(0.1)
     [back] = recorder.messages[0].return_route

@@ -274,12 +274,7 @@ def test_what_went_through_a_broker_can_be_seen(
     ],
 )
 def test_no_answer_through_a_broker_is_said_in_a_line(
-    query: str,
-    word: str,
-    status: Status,
-    told: str,
-    shop: str,
-    capsys: pytest.CaptureFixture[str],
+    query: str, word: str, status: Status, told: str, shop: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["request", query, word, "--broker", shop]) == status
     out, err = capsys.readouterr()

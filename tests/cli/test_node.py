@@ -89,10 +89,7 @@ async def test_it_shows_the_routes_of_each_message() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "route", "reason"),
-    [
-        ("forward", "worker", "empty route"),
-        ("forward", "worker => nobody", "no such worker"),
-    ],
+    [("forward", "worker", "empty route"), ("forward", "worker => nobody", "no such worker")],
 )
 async def test_what_a_worker_cannot_do_is_a_dead_letter(kind: str, route: str, reason: str) -> None:
     given = arguments("worker", worker=kind, verbose=True, quiet=True)
@@ -125,11 +122,7 @@ async def test_it_stops_while_it_starts() -> None:
     ("words", "status", "told"),
     [
         (("--expose", "echo"), Status.USAGE, "there is no worker 0#echo to expose"),
-        (
-            ("--worker", "a=echo", "--worker", "a=print"),
-            Status.FAILED,
-            "address in use: 0#a",
-        ),
+        (("--worker", "a=echo", "--worker", "a=print"), Status.FAILED, "address in use: 0#a"),
         (("--listen", "rsocket+tcp://127.0.0.1:0"), Status.USAGE, "does not start with tcp:"),
     ],
 )

@@ -255,10 +255,7 @@ def test_a_file_where_a_folder_is_to_be_is_said(
             ("report", "--lake", "k", *DAY, *(f"--slo=s{n}:*:-:0.9" for n in range(65))),
             "--slo: 65 objectives, over 64",
         ),
-        (
-            ("index", "build", "--routes", "r", "--out", "o", "--at", "2026-11-20"),
-            "go with --lake",
-        ),
+        (("index", "build", "--routes", "r", "--out", "o", "--at", "2026-11-20"), "go with --lake"),
     ],
 )
 def test_options_that_go_together(

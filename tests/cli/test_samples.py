@@ -42,12 +42,7 @@ ONE = row(
     0.00104,
 )
 TWO = row(
-    "9c0899d1-3bd4-48e3-b414-f2fe81831c41",
-    "orders",
-    {"region": "eu"},
-    "10.0.0.5:40922",
-    10,
-    0.0012,
+    "9c0899d1-3bd4-48e3-b414-f2fe81831c41", "orders", {"region": "eu"}, "10.0.0.5:40922", 10, 0.0012
 )
 THREE = row(
     "b045a603-ed9d-4e4d-b659-7ebfec29af0f",

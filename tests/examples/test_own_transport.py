@@ -15,6 +15,7 @@ from onward.actors.testing import Probe
 from onward.protocol import LinkDown, LinkLost
 from onward.transports.testing import Claims, conformance, run_suite
 from tests.support.transports import Echo, Stuck, eventually
+from tests.support.workers import start_worker
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "examples" / "own_transport.py"
@@ -58,8 +59,7 @@ async def test_an_end_that_is_silent_is_gone(
 ) -> None:
     # As a process that was killed: nobody says anything, and the signs of life grow old.
     async with folder_node("a") as a, folder_node("c") as c:
-        stuck = Stuck()
-        await c.start(lambda: stuck, address="stuck")
+        stuck = await start_worker(c, Stuck(), "stuck")
         listener = await c.listen(f"folder://{tmp_path}/post", expose=["stuck"])
         link = await a.connect(listener.uri)
         a.send([link, "stuck"], b"x")

@@ -114,10 +114,7 @@ async def test_transports_and_nodes() -> None:
     shown = await shown_by("routing_transports")
     assert [number for number, _ in shown] == [1, 2, 3, 4, 5, 6]
     assert routes(shown, named) == TRANSPORTS
-    assert (shown[1][1], shown[4][1]) == (
-        "or:C1,rr:A1,payload:hello",
-        "or:A1,rr:C1,payload:hello",
-    )
+    assert (shown[1][1], shown[4][1]) == ("or:C1,rr:A1,payload:hello", "or:A1,rr:C1,payload:hello")
 
 
 async def test_session_establishment() -> None:

@@ -24,6 +24,7 @@ from onward.actors.testing import Probe
 from onward.protocol import Message
 from onward.protocol.pipes import Gap, Ordering, PipeOptions
 from tests.support.virtual import virtual_time
+from tests.support.workers import start_worker
 
 MESSAGES = 100
 NUMBERS = [number.to_bytes(2) for number in range(MESSAGES)]
@@ -152,8 +153,7 @@ async def test_a_channel_there_and_back(between: Callable[[], Worker]) -> None:
     async with Node() as node:
         await Probe.on(node, "echo", answer=lambda message: message.payload)
         await node.start(between, address="between")
-        service = PipeChannelService(options)
-        await node.start(lambda: service, address="channels")
+        await start_worker(node, PipeChannelService(options), "channels")
         channel = PipeChannel("between => channels", options)
         await node.start(lambda: channel, address="channel", mailbox=MailboxOptions(MESSAGES))
         asker = await Probe.on(node, "asker")

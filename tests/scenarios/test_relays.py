@@ -20,6 +20,7 @@ from onward.protocol.bare import encode_string
 from onward.protocol.services import FORWARDING_API, decode_text
 from onward.transports import TcpListener
 from tests.support.transports import eventually
+from tests.support.workers import start_worker
 
 Nodes = tuple[Node, Node, Node]
 
@@ -96,8 +97,7 @@ async def test_a_tunnel_from_end_to_end_through_a_relay(nodes: Nodes) -> None:
     hub, device, phone = nodes
     listener = await serve(hub)
     await Probe.on(device, "echoer", answer=echo)
-    service = SessionService(expose=["echoer"])
-    await device.start(lambda: service, address="tunnels")
+    service = await start_worker(device, SessionService(expose=["echoer"]), "tunnels")
     client = await registered(device, listener.uri, ["tunnels"])
     link = await phone.connect(listener.uri)
     tunnel = await SessionClient.on(phone, "tunnel", [link, client.relay[-1], "tunnels"])
@@ -148,8 +148,7 @@ async def test_an_alias_is_refused_to_who_may_not_have_it(nodes: Nodes) -> None:
     def allow(message: Message) -> bool:
         return message.payload == encode_string("device")
 
-    service = StaticRelayService(allow=allow)
-    await hub.start(lambda: service, address="static_relays")
+    service = await start_worker(hub, StaticRelayService(allow=allow), "static_relays")
     for node in (device, phone):
         link = await node.connect(listener.uri)
         probe = await Probe.on(node, "client")
@@ -166,8 +165,7 @@ async def test_a_worker_that_may_not_send_to_a_relay_does_not(nodes: Nodes) -> N
     seen = await Probe.on(device, "seen")
     client = await registered(device, listener.uri, ["seen"])
     relay = client.relay[-1]
-    probe = Probe()
-    await hub.start(lambda: probe, address="sender", access=Access(outgoing=not_(to_next(relay))))
+    probe = await start_worker(hub, Probe(), "sender", access=Access(outgoing=not_(to_next(relay))))
     with pytest.raises(NotDelivered, match="denied"):
         probe.send([relay, "seen"], b"no")
     hub.send([relay, "seen"], b"yes")

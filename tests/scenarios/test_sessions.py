@@ -26,6 +26,7 @@ from onward.protocol.sessions import (
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate_many
 from tests.support.counts import times
 from tests.support.virtual import virtual_time
+from tests.support.workers import start_worker
 
 TOP = 20
 OPTIONS = SessionOptions(
@@ -103,8 +104,7 @@ async def test_the_routes_of_a_session_through_other_workers() -> None:
     async with Node() as node:
         await node.start(Forwarder, address="one")
         await node.start(Forwarder, address="two")
-        service = SessionService(expose=["last"])
-        await node.start(lambda: service, address="sessions")
+        service = await start_worker(node, SessionService(expose=["last"]), "sessions")
         last = await Probe.on(node, "last", answer=lambda message: message.payload)
         session = await SessionClient.on(node, "session", "one => two => sessions")
         await session.until_up()
@@ -144,8 +144,7 @@ async def test_two_workers_count_to_a_number_in_turn() -> None:
 async def counts_over_a_session(network: SimulatedNetwork) -> None:
     """The count goes on where it was, though the way is cut and replaced in its midst."""
     a, b = await network.node("a"), await network.node("b")
-    far = Counting()
-    await b.start(lambda: far, address="counting")
+    far = await start_worker(b, Counting(), "counting")
     service = SessionService(expose=["counting"], options=SessionServiceOptions(session=OPTIONS))
     await b.start(lambda: service, address="sessions")
     await b.listen("sim://b", expose=["sessions"])

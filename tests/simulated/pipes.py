@@ -25,14 +25,7 @@ from typing import Final
 from onward.actors import MailboxOptions, Node, Worker
 from onward.actors.pipes import PipeReceiver, PipeSender, PipeService, PipeServiceOptions
 from onward.protocol import Address, Message
-from onward.protocol.pipes import (
-    Broken,
-    Gap,
-    Missed,
-    PipeBroken,
-    PipeOptions,
-    PipeReceiverOptions,
-)
+from onward.protocol.pipes import Broken, Gap, Missed, PipeBroken, PipeOptions, PipeReceiverOptions
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
 
 NODES: Final = "abcdef"

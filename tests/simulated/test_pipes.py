@@ -11,12 +11,7 @@ import pytest
 from onward.actors.pipes import PipeReceiver, PipeSender
 from onward.protocol.pipes import Ordering, PipeOptions, PipeReceiverOptions
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
-from tests.simulated.broken_pipes import (
-    BROKEN,
-    ConfirmsWhatItHolds,
-    KnowsNoEpochs,
-    catches,
-)
+from tests.simulated.broken_pipes import BROKEN, ConfirmsWhatItHolds, KnowsNoEpochs, catches
 from tests.simulated.pipes import Sink, checked_run, line, run
 from tests.support.counts import times
 

@@ -27,6 +27,7 @@ from onward.protocol import Address, DeliveryError, Message, RouteLike
 from onward.protocol.sessions import LivenessOptions
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate_many
 from tests.support.counts import times
+from tests.support.workers import start_worker
 
 TIMES = LivenessOptions(
     ping_interval=1, open_timeout=1, retry=0.5, longest_retry=2, forget_after=20
@@ -163,8 +164,7 @@ async def is_published(network: SimulatedNetwork) -> None:
     """A subscriber gets what is published after a cut, by subscribing again."""
     server = await network.node("hub")
     listener = await server.listen("sim://hub", expose=["pub_sub"])
-    service = PubSubService(expose_at=[listener.address])
-    await server.start(lambda: service, address="pub_sub")
+    await start_worker(server, PubSubService(expose_at=[listener.address]), "pub_sub")
     node, publisher = await network.node("screen"), await network.node("publisher")
     link = await node.connect("sim://hub")
     seen: list[bytes] = []

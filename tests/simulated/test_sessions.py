@@ -20,6 +20,7 @@ from onward.protocol import Address, DeliveryError, Message
 from onward.protocol.sessions import LivenessOptions, SessionState
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate, simulate_many
 from tests.support.counts import times
+from tests.support.workers import start_worker
 
 TIMES = LivenessOptions(
     ping_interval=1, open_timeout=1, retry=0.5, longest_retry=2, forget_after=30
@@ -30,8 +31,7 @@ BAD = Faults(latency=(0.001, 0.2), loss=0.2, duplicate=0.2, reorder=0.2)
 
 
 async def serve(node: Node) -> SessionService:
-    service = SessionService(expose=["echo"], options=SERVICE)
-    await node.start(lambda: service, address="sessions")
+    service = await start_worker(node, SessionService(expose=["echo"], options=SERVICE), "sessions")
     await Probe.on(node, "echo", answer=lambda message: message.payload)
     await node.listen(f"sim://{node.name}", expose=["sessions"])
     return service
@@ -174,8 +174,7 @@ async def answered_by_another_way(network: SimulatedNetwork) -> None:
     a, b = await network.node("a"), await network.node("b")
     await serve(b)
     slow = await Probe.on(b, "slow")
-    b_service = SessionService(expose=["slow"], options=SERVICE)
-    await b.start(lambda: b_service, address="more")
+    await start_worker(b, SessionService(expose=["slow"], options=SERVICE), "more")
     await b.listen("sim://b2", expose=["more"])
     links: list[Address] = []
 

@@ -26,16 +26,7 @@ from tests.support.rsocket_peer import (
     restamped,
 )
 
-__all__ = [
-    "FIRST_FRAGMENT",
-    "MULTICAST",
-    "REGION",
-    "SHARD",
-    "UNICAST",
-    "Leg",
-    "Request",
-    "Wanted",
-]
+__all__ = ["FIRST_FRAGMENT", "MULTICAST", "REGION", "SHARD", "UNICAST", "Leg", "Request", "Wanted"]
 
 UNICAST, MULTICAST, SHARD = 0x080, 0x040, 0x020
 REGION, SHARD_KEY, SHARD_METHOD = 6, 0x1B, 0x1C

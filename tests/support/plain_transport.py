@@ -27,10 +27,7 @@ class PlainLink(Link):
     scheme = "plain"
 
     def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        expose: frozenset[Address],
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, expose: frozenset[Address]
     ) -> None:
         super().__init__(expose=expose)
         self.reader, self.writer = reader, writer

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, TypeVar
 
 from onward.actors import LimitReached, Node, Worker
 from onward.protocol import Address, Message
 
-__all__ = ["Echo", "Failing", "Forwarder", "Gate", "Recorder", "fill"]
+__all__ = [
+    "Echo",
+    "Failing",
+    "Forwarder",
+    "Gate",
+    "Recorder",
+    "fill",
+    "spawn_worker",
+    "start_worker",
+]
+
+W = TypeVar("W", bound=Worker)
 
 
 class Echo(Worker):
@@ -67,6 +79,18 @@ class Failing(Recorder):
         super().handle_message(message)
         if message.payload.startswith(b"!"):
             raise ValueError(message.payload.decode())
+
+
+async def start_worker(node: Node, worker: W, address: Any, **options: Any) -> W:
+    """Start this instance of a worker and return it."""
+    await node.start(lambda: worker, address=address, **options)
+    return worker
+
+
+def spawn_worker(node: Node, worker: W, address: Any, **options: Any) -> W:
+    """Spawn this instance of a worker and return it."""
+    node.spawn(lambda: worker, address=address, **options)
+    return worker
 
 
 async def fill(node: Node, *, spare: int = 0) -> None:

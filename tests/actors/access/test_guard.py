@@ -20,7 +20,7 @@ from onward.actors.access import (
 from onward.actors.access._guard import LOG_INTERVAL, GuardedMailbox, OutboundGuard
 from onward.actors.workers import Proxy
 from onward.protocol import Address, MailboxFull, Message, UnknownAddress
-from tests.support.workers import Echo, Failing, Forwarder, Recorder
+from tests.support.workers import Echo, Failing, Forwarder, Recorder, spawn_worker, start_worker
 
 A, B, C = (Address(0, name) for name in (b"a", b"b", b"c"))
 CLOSED = Access(incoming=deny_all)
@@ -76,8 +76,7 @@ async def test_nobody_but_the_node_says_who_the_source_is(node: Node) -> None:
 
     guarded = await recorder(node, "a", access=Access(incoming=from_source("b")))
     await recorder(node, "b")
-    liar = Liar()
-    node.spawn(lambda: liar, address=["c", "d"])
+    liar = spawn_worker(node, Liar(), ["c", "d"])
     lies = liar.lies()
     for lie in lies:
         with pytest.raises(AccessDenied):
@@ -340,8 +339,7 @@ async def test_local_only(node: Node) -> None:
         leaves_node = True
 
     guarded = await recorder(node, "a", access=Access(incoming=local_only))
-    link = Outside()
-    await node.start(lambda: link, address="link")
+    link = await start_worker(node, Outside(), "link")
     inside = await recorder(node, "b", access=Access(outgoing=allow_all))
     inside.send("a", b"1")
     node.send("a", b"2")

@@ -30,7 +30,7 @@ from onward.protocol import (
     route,
 )
 from tests.actors.test_node import FakeTransport
-from tests.support.workers import Echo, Forwarder, Gate, Recorder
+from tests.support.workers import Echo, Forwarder, Gate, Recorder, spawn_worker, start_worker
 
 A, B = Address(0, b"a"), Address(0, b"b")
 
@@ -139,8 +139,7 @@ async def test_the_bound_on_hops_is_the_nodes(hops: int) -> None:
 
 
 async def test_steps_of_one_turn(node: Node) -> None:
-    recorder = Recorder()
-    await node.start(lambda: recorder, address="b", mailbox=MailboxOptions(2))
+    recorder = await start_worker(node, Recorder(), "b", mailbox=MailboxOptions(2))
     await node.start(lambda: Hop(lambda hop, m: hop.step(m)), address="a")
     for number in range(4):
         node.send("a => b" if number else "a", b"%d" % number, return_route="x")
@@ -194,8 +193,7 @@ async def test_two_rules_that_point_at_each_other(node: Node) -> None:
 
 
 async def test_a_rule_and_a_worker_that_point_at_each_other(node: Node) -> None:
-    hop = Hop(lambda hop, m: hop.route(m.redirect(Address(200, b"x"))))
-    node.spawn(lambda: hop, address="a")
+    hop = spawn_worker(node, Hop(lambda hop, m: hop.route(m.redirect(Address(200, b"x")))), "a")
     node.add_rule(200, lambda message: message.redirect(A))
     with pytest.raises(RoutingLoop):
         await node.request("a", b"")
@@ -441,8 +439,7 @@ async def test_the_link_that_a_way_back_begins_with(node: Node) -> None:
 
 
 async def test_what_is_routed_from_outside_has_no_source(node: Node) -> None:
-    recorder = Recorder()
-    await node.start(lambda: recorder, address="a", mailbox=MailboxOptions(2))
+    recorder = await start_worker(node, Recorder(), "a", mailbox=MailboxOptions(2))
     node.route(Message((A,), (B,), b"1", B))
     node.route(Message((A,), (B,), b"2"))
     with pytest.raises(MailboxFull):

@@ -19,6 +19,7 @@ from onward.protocol.batches import (
     encode_batch,
 )
 from onward.transports.client import Client, connect
+from tests.support.workers import start_worker
 
 
 def batch(first: int, *rows: bytes, partition: int = 0, last: bool = False) -> bytes:
@@ -68,8 +69,7 @@ async def test_a_worker_may_be_a_function_and_go_on_where_another_was() -> None:
         rows.extend(new)
 
     async with Node("n") as node:
-        first = BatchWorker(keep)
-        await node.start(lambda: first, address="first")
+        first = await start_worker(node, BatchWorker(keep), "first")
         await ask(node, "first", batch(0, b"a"))
         await node.start(lambda: BatchWorker(keep, progress=first.progress), address="second")
         await ask(node, "second", batch(0, b"a", b"b", last=True))

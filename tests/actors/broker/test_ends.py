@@ -24,7 +24,7 @@ from onward.actors.broker._exchange import CANCELED, DELIVER, FAILED
 from onward.protocol import Address, Context, Message, OnwardError, Route
 from tests.support.compiled import COMPILED
 from tests.support.transports import eventually
-from tests.support.workers import Echo
+from tests.support.workers import Echo, start_worker
 
 if COMPILED:
     pytest.skip("a compiled class has no interpreted subclass", allow_module_level=True)
@@ -151,8 +151,7 @@ def handlers() -> Handlers:
 
 async def edge_of(node: Node) -> tuple[Broker, Edge]:
     broker = await Broker.attach(node, BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0)))
-    edge = Edge()
-    await node.start(lambda: edge, address=HERE)
+    edge = await start_worker(node, Edge(), HERE)
     broker.serve(handlers(), service="maths")
     return broker, edge
 

@@ -22,7 +22,7 @@ from onward.actors.diagnostics._diagnostics import AwaitDiagnostics
 from onward.protocol import MAX_ROUTE_LENGTH, MailboxFull, Message, RequestTimeout, address
 from tests.support.transports import eventually
 from tests.support.virtual import Deadlock, run_virtual
-from tests.support.workers import Echo, Forwarder, Gate, Recorder
+from tests.support.workers import Echo, Forwarder, Gate, Recorder, spawn_worker
 
 QUIET = DiagnosticsOptions(hold=5.0)
 
@@ -62,8 +62,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 async def test_a_handler_that_awaits_too_long_is_told_of_once(lines: list[str]) -> None:
     async with Node("here", diagnostics=None) as node:
         diagnostics = watched(node)
-        gate = Gate()
-        node.spawn(lambda: gate, address="gate")
+        gate = spawn_worker(node, Gate(), "gate")
         node.send("gate", b"1", return_route="app")
         node.send("gate", b"2")
         await asyncio.sleep(4.9)
@@ -295,8 +294,7 @@ def test_a_sender_on_another_thread_that_finds_no_room() -> None:
     async def main() -> Node:
         async with Node(diagnostics=None) as node:
             diagnostics = watched(node)
-            gate = Gate()
-            node.spawn(lambda: gate, address="hangs", mailbox=MailboxOptions(1))
+            gate = spawn_worker(node, Gate(), "hangs", mailbox=MailboxOptions(1))
             node.send("hangs", b"")
             await eventually(lambda: gate.messages)  # it is in hand, and leaves room for one
             node.send("hangs", b"")

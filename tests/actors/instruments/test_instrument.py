@@ -11,7 +11,7 @@ import pytest
 from onward.actors import Instrument, Node, ThreadWorker, TracedMessage, Watch, Worker
 from onward.actors.routing._given import as_route
 from onward.protocol import Address, Context, Message
-from tests.support.workers import Echo, Failing, Gate, Recorder
+from tests.support.workers import Echo, Failing, Gate, Recorder, spawn_worker
 
 TRACED = Context(trace='{"a":"b"}')
 
@@ -139,8 +139,7 @@ async def test_the_instrument_added_first_encloses_the_others(
     notes: list[str] = []
     node.add_instrument(Looks("one", notes))
     node.add_instrument(Looks("two", notes))
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="recorder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
     node.send("recorder", b"", context=TRACED)
     node.send("recorder", b"")
     await asyncio.sleep(1)
@@ -152,8 +151,7 @@ async def test_the_instrument_added_first_encloses_the_others(
     await asyncio.sleep(1)
     assert notes == ["one none", "two none"]
     notes.clear()
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate")
+    gate = spawn_worker(node, Gate(), "gate")
     node.send("gate", b"", context=TRACED)
     await asyncio.sleep(1)
     assert notes[4:6] == ["one suspended", "two suspended"]
@@ -181,8 +179,7 @@ async def test_an_instrument_can_take_a_message(node: Node) -> None:
     node.add_instrument(Looks("one", notes))
     node.add_instrument(Takes())
     node.add_instrument(Looks("two", notes))
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="recorder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
     node.send("recorder", b"", context=TRACED)
     await asyncio.sleep(1)
     assert recorder.messages == []
@@ -212,8 +209,7 @@ async def test_instruments_sample_independently(node: Node) -> None:
     node.add_instrument(Every(2, "a"))
     node.add_instrument(Every(3, "b"))
     node.add_instrument(Every(0, "never"))
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="recorder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
     for _ in range(4):
         node.send("recorder", b"")
     await node.send_wait("recorder", b"")

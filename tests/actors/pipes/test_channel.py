@@ -23,6 +23,7 @@ from onward.protocol.pipes import (
 )
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
 from tests.support.counts import times
+from tests.support.workers import start_worker
 
 QUICK = PipeChannelOptions(pipe=PipeOptions(give_up=5.0, window=4, queue=4))
 PATIENT = PipeChannelOptions(pipe=PipeOptions(give_up=60.0))
@@ -39,13 +40,11 @@ async def joined(
     network: SimulatedNetwork, options: PipeChannelOptions = QUICK
 ) -> tuple[Node, Node, PipeChannelService, PipeChannel]:
     near, far = await network.node("near"), await network.node("far")
-    service = PipeChannelService(options)
-    await far.start(lambda: service, address="channels")
+    service = await start_worker(far, PipeChannelService(options), "channels")
     await far.start(Echo, address="echo")
     await far.listen("sim://far", expose=["channels"], allow=["*"])
     link = await near.connect("sim://far", allow=["*"])
-    channel = PipeChannel((link, "channels"), options)
-    await near.start(lambda: channel, address="channel")
+    channel = await start_worker(near, PipeChannel((link, "channels"), options), "channel")
     return near, far, service, channel
 
 
@@ -150,8 +149,7 @@ async def test_a_service_answers_once_more_and_keeps_its_limit(node: Node) -> No
 async def test_a_full_channel_lets_its_senders_wait(node: Node) -> None:
     probe = await Probe.on(node, "probe")
     await node.start(lambda: PipeChannelService(QUICK), address="channels")
-    channel = PipeChannel("channels", QUICK)
-    await node.start(lambda: channel, address="channel")
+    channel = await start_worker(node, PipeChannel("channels", QUICK), "channel")
     for number in range(100):
         node.send("channel => probe", b"%d" % number)
     node.send("channel", b"nowhere")

@@ -22,6 +22,7 @@ from onward.protocol.pipes import (
     encode_frame,
 )
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
+from tests.support.workers import start_worker
 
 OPTIONS = PipeChannelOptions()
 PLAIN = PipeChannelOptions(pipe=PipeOptions(confirm=False))
@@ -35,13 +36,11 @@ async def joined(
     network: SimulatedNetwork, options: PipeChannelOptions = OPTIONS, near_options: object = None
 ) -> tuple[Node, Node, PipeChannelService, PipeChannel]:
     near, far = await network.node("near"), await network.node("far")
-    service = PipeChannelService(options)
-    await far.start(lambda: service, address="channels")
+    service = await start_worker(far, PipeChannelService(options), "channels")
     await far.listen("sim://far", expose=["channels"], allow=["*"])
     link = await near.connect("sim://far", allow=["*"])
     mine = near_options if isinstance(near_options, PipeChannelOptions) else options
-    channel = PipeChannel((link, "channels"), mine)
-    await near.start(lambda: channel, address="channel")
+    channel = await start_worker(near, PipeChannel((link, "channels"), mine), "channel")
     return near, far, service, channel
 
 
@@ -187,8 +186,7 @@ async def test_who_asks_a_full_service_hears_it_at_once(node: Node) -> None:
 async def test_a_full_channel_stops_at_once(node: Node) -> None:
     options = PipeChannelOptions(pipe=PipeOptions(window=2, queue=2))
     await node.start(lambda: PipeChannelService(options), address="channels")
-    channel = PipeChannel("channels", options)
-    await node.start(lambda: channel, address="channel")
+    channel = await start_worker(node, PipeChannel("channels", options), "channel")
     channel._pipes.sending.route = as_route("nobody")
     for number in range(10):
         node.send("channel => probe", b"%d" % number)

@@ -29,6 +29,7 @@ from onward.protocol.pipes import (
     encode_frame,
 )
 from onward.transports.simulated import SimulatedNetwork, simulate
+from tests.support.workers import start_worker
 
 
 def _same(worker: PipeSender) -> PipeSender:
@@ -80,8 +81,7 @@ async def test_two_senders_that_are_not_confirmed_take_turns(node: Node) -> None
 
 
 async def test_what_is_not_confirmed_and_cannot_be_sent_is_lost_aloud(node: Node) -> None:
-    sender = PipeSender("nobody", PipeOptions(confirm=False))
-    await node.start(lambda: sender, address="in")
+    sender = await start_worker(node, PipeSender("nobody", PipeOptions(confirm=False)), "in")
     asking = asyncio.ensure_future(node.request("in => probe", b"?", timeout=100))
     node.send("in => probe", b"1")
     await asyncio.sleep(0.1)
@@ -95,8 +95,7 @@ async def test_what_is_not_confirmed_and_cannot_be_sent_is_lost_aloud(node: Node
 async def test_the_end_comes_behind_what_waits_also_while_there_is_no_room(node: Node) -> None:
     probe = await Probe.on(node, "probe")
     await node.start(PipeReceiver, address="out")
-    sender = PipeSender("out", PipeOptions(window=2, queue=2))
-    await node.start(lambda: sender, address="in")
+    sender = await start_worker(node, PipeSender("out", PipeOptions(window=2, queue=2)), "in")
     for number in range(20):
         node.send("in => probe", b"%d" % number)
     await sender.end()
@@ -105,8 +104,7 @@ async def test_the_end_comes_behind_what_waits_also_while_there_is_no_room(node:
 
 
 async def test_a_full_sender_stops_at_once(node: Node) -> None:
-    sender = PipeSender("nobody", PipeOptions(window=5, queue=5))
-    await node.start(lambda: sender, address="in")
+    await start_worker(node, PipeSender("nobody", PipeOptions(window=5, queue=5)), "in")
     for number in range(20):
         node.send("in => probe", b"%d" % number)
     await asyncio.sleep(1)
@@ -128,8 +126,7 @@ async def test_a_rule_that_fails_loses_that_one_message(
     missed: list[Missed] = []
     node.add_rule(77, rule)
     await node.start(lambda: PipeReceiver(on_gap=gaps.append), address="out")
-    sender = PipeSender("out", on_missed=missed.append)
-    await node.start(lambda: sender, address="in")
+    await start_worker(node, PipeSender("out", on_missed=missed.append), "in")
     with caplog.at_level(logging.ERROR, "onward"):
         for payload in (b"1", b"2", b"bad", b"3"):
             node.send("in => 77#x" if payload == b"bad" else "in => probe", payload)
@@ -143,8 +140,7 @@ async def test_a_rule_that_fails_loses_that_one_message(
 async def test_a_worker_that_was_given_up_holds_nothing_up_until_it_takes_a_message(
     node: Node,
 ) -> None:
-    stuck = Stuck()
-    await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(1))
+    stuck = await start_worker(node, Stuck(), "stuck", mailbox=MailboxOptions(1))
     probe = await Probe.on(node, "probe")
     receiver = PipeReceiver(PipeReceiverOptions(stall_timeout=10.0))
     await node.start(lambda: receiver, address="out")
@@ -170,8 +166,7 @@ async def test_deadlines_and_traces_do_not_end_at_a_pipe(node: Node) -> None:
             seen.append(message)
 
     await node.start(Sink, address="sink")
-    sender = PipeSender("out", PipeOptions(give_up=60.0))
-    await node.start(lambda: sender, address="in")
+    sender = await start_worker(node, PipeSender("out", PipeOptions(give_up=60.0)), "in")
     asking = asyncio.ensure_future(node.request("in => sink", b"late", timeout=2))
     node.send("in => sink", b"traced", context=Context(trace='{"a": "b"}'))
     await asyncio.sleep(10)
@@ -243,8 +238,7 @@ async def test_a_service_says_that_it_is_full_and_keeps_places_for_others(node: 
 def test_the_receivers_of_a_service_hold_so_many_bytes_together(confirm: bool) -> None:
     async def scenario(network: SimulatedNetwork) -> None:
         node = await network.node("node")
-        stuck = Stuck()
-        await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(1))
+        stuck = await start_worker(node, Stuck(), "stuck", mailbox=MailboxOptions(1))
         probe = await Probe.on(node, "probe")
         service = PipeService(PipeServiceOptions(held_bytes=100_000))
         await node.start(lambda: service, address="pipes")
@@ -283,8 +277,7 @@ async def test_a_service_loses_late_frames_aloud(node: Node) -> None:
     plain, to = Mode(confirm=False), route("probe")
     await Probe.on(node, "probe")
     sender = PipeSender("pipes", PipeOptions(confirm=False))
-    service = PipeService()
-    await node.start(lambda: service, address="pipes")
+    service = await start_worker(node, PipeService(), "pipes")
     await node.start(lambda: sender, address="in")
     node.send("in => probe", b"1")
     await asyncio.sleep(0.1)

@@ -35,6 +35,7 @@ from onward.protocol.pipes import (
     decode_frame,
     encode_frame,
 )
+from tests.support.workers import start_worker
 
 ID = bytes(range(16))
 EPOCH = b"epoch!!!"
@@ -65,12 +66,9 @@ def data(*payloads: bytes, first: int = 1, identity: bytes = ID, mode: Mode = PL
 
 
 async def test_what_has_no_room_is_not_confirmed_until_it_has(node: Node) -> None:
-    slow = Slow()
-    await node.start(lambda: slow, address="slow", mailbox=MailboxOptions(2))
-    receiver = PipeReceiver()
-    await node.start(lambda: receiver, address="out")
-    sender = PipeSender("out")
-    await node.start(lambda: sender, address="in")
+    slow = await start_worker(node, Slow(), "slow", mailbox=MailboxOptions(2))
+    receiver = await start_worker(node, PipeReceiver(), "out")
+    sender = await start_worker(node, PipeSender("out"), "in")
     for number in range(10):
         node.send("in => slow", b"%d" % number)
     await asyncio.sleep(2)
@@ -86,14 +84,11 @@ async def test_what_has_no_room_is_not_confirmed_until_it_has(node: Node) -> Non
 
 
 async def test_a_mailbox_that_stays_full_is_given_up_and_reported(node: Node) -> None:
-    slow = Slow()
-    await node.start(lambda: slow, address="slow", mailbox=MailboxOptions(1))
+    slow = await start_worker(node, Slow(), "slow", mailbox=MailboxOptions(1))
     probe = await Probe.on(node, "probe")
-    receiver = PipeReceiver(PipeReceiverOptions(stall_timeout=3.0))
-    await node.start(lambda: receiver, address="out")
+    receiver = await start_worker(node, PipeReceiver(PipeReceiverOptions(stall_timeout=3.0)), "out")
     missed: list[Missed] = []
-    sender = PipeSender("out", on_missed=missed.append)
-    await node.start(lambda: sender, address="in")
+    sender = await start_worker(node, PipeSender("out", on_missed=missed.append), "in")
     for number in range(5):
         node.send("in => slow", b"%d" % number)
     node.send("in => probe", b"after")
@@ -165,8 +160,7 @@ async def test_a_gap_that_stays_is_passed_and_told(node: Node) -> None:
 
 
 async def test_what_is_lost_for_want_of_room_is_a_dead_letter(node: Node) -> None:
-    slow = Slow()
-    await node.start(lambda: slow, address="probe", mailbox=MailboxOptions(1))
+    slow = await start_worker(node, Slow(), "probe", mailbox=MailboxOptions(1))
     receiver = PipeReceiver(PipeReceiverOptions(window=2, stall_timeout=1.0))
     await node.start(lambda: receiver, address="out")
     for number in range(1, 9):
@@ -181,10 +175,8 @@ async def test_what_is_lost_for_want_of_room_is_a_dead_letter(node: Node) -> Non
 
 async def test_a_receiver_that_stops_tells_its_sender(node: Node) -> None:
     await Probe.on(node, "probe")
-    receiver = PipeReceiver()
-    await node.start(lambda: receiver, address="out")
-    sender = PipeSender("out")
-    await node.start(lambda: sender, address="in")
+    await start_worker(node, PipeReceiver(), "out")
+    sender = await start_worker(node, PipeSender("out"), "in")
     node.send("in => probe", b"1")
     await asyncio.sleep(1)
     await node.stop_worker("out")
@@ -195,8 +187,7 @@ async def test_a_receiver_that_stops_tells_its_sender(node: Node) -> None:
 
 async def test_a_service_has_a_receiver_for_each_sender(node: Node) -> None:
     probe = await Probe.on(node, "probe")
-    service = PipeService()
-    await node.start(lambda: service, address="pipes")
+    service = await start_worker(node, PipeService(), "pipes")
     senders = [PipeSender("pipes") for _ in range(3)]
     for number, sender in enumerate(senders):
         await node.start(partial(_same, sender), address=f"in{number}")
@@ -216,8 +207,7 @@ async def test_a_service_hands_on_only_where_it_may(node: Node) -> None:
     access = Access(outgoing=to_next("probe"))
     await node.start(lambda: PipeService(access=access), address="pipes")
     missed: list[Missed] = []
-    sender = PipeSender("pipes", on_missed=missed.append)
-    await node.start(lambda: sender, address="in")
+    await start_worker(node, PipeSender("pipes", on_missed=missed.append), "in")
     node.send("in => secret", b"1")
     node.send("in => probe", b"2")
     assert (await probe.next()).payload == b"2"
@@ -231,8 +221,7 @@ async def test_a_service_keeps_its_limit_and_lets_idle_pipes_expire(node: Node) 
     options = PipeServiceOptions(
         receivers=1, retired=1, receiver=PipeReceiverOptions(idle_timeout=10.0)
     )
-    service = PipeService(options)
-    await node.start(lambda: service, address="pipes")
+    service = await start_worker(node, PipeService(options), "pipes")
     node.send("pipes", data(b"1"))
     node.send("pipes", data(b"1", identity=bytes(16)))
     await asyncio.sleep(1)

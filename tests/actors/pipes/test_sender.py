@@ -20,6 +20,7 @@ from onward.protocol.pipes import (
     PipeOptions,
     PipeReceiverOptions,
 )
+from tests.support.workers import start_worker
 
 
 class Filter(Worker):
@@ -174,8 +175,7 @@ async def test_an_end_that_takes_too_long_breaks_the_pipe(node: Node) -> None:
 
 
 async def test_a_route_that_leads_nowhere_counts_and_is_given_up(node: Node) -> None:
-    sender = PipeSender("nobody", PipeOptions(give_up=3.0))
-    await node.start(lambda: sender, address="in")
+    sender = await start_worker(node, PipeSender("nobody", PipeOptions(give_up=3.0)), "in")
     send(node, b"1")
     await asyncio.sleep(5)
     assert sender.statistics().not_routed > 1

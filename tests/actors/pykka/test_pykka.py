@@ -17,7 +17,7 @@ from pykka import messages
 from onward.actors import LoopFuture, Node, ThreadWorker, Worker, WouldDeadlock
 from onward.actors.pykka import _inbox as _pykka
 from onward.protocol import Message, UnknownAddress
-from tests.support.workers import Echo, Recorder
+from tests.support.workers import Echo, Recorder, start_worker
 
 
 class Doubling(Worker):
@@ -218,8 +218,7 @@ async def test_on_node_stop_those_who_asked_are_answered() -> None:
 
 
 async def test_the_parts_of_an_actor_come_into_being_together_and_late(node: Node) -> None:
-    recorder = Recorder()
-    await node.start(lambda: recorder, address="w")
+    recorder = await start_worker(node, Recorder(), "w")
     assert recorder._identity is None
     await node.stop_worker("w")
     assert recorder._identity is None

@@ -32,13 +32,19 @@ from onward.protocol import (
     read_error_reply,
     route,
 )
-from tests.support.workers import Echo, Failing, Forwarder, Gate, Recorder
+from tests.support.workers import (
+    Echo,
+    Failing,
+    Forwarder,
+    Gate,
+    Recorder,
+    spawn_worker,
+    start_worker,
+)
 
 
 async def asker(node: Node) -> Recorder:
-    made = Recorder()
-    await node.start(lambda: made, address="asker")
-    return made
+    return await start_worker(node, Recorder(), "asker")
 
 
 def replies(recorder: Recorder) -> list[ErrorReply | None]:
@@ -83,8 +89,7 @@ async def test_what_expired_stopped_or_failed() -> None:
         asking = await asker(node)
         node.spawn(Failing, address="failing")
         node.spawn(Worker, address="deaf")
-        busy = Gate()
-        await node.start(lambda: busy, address="busy")
+        busy = await start_worker(node, Gate(), "busy")
         node.send("busy", b"in hand")
         asking.send("busy", b"", context=Context(deadline=node.loop.time() + 1))
         asking.send("failing", b"!")
@@ -205,8 +210,7 @@ async def test_requests_of_the_node_are_told_without_any(node: Node) -> None:
 
 @pytest.mark.real_time
 async def test_a_request_is_told_from_another_thread_too(node: Node) -> None:
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate")
+    gate = spawn_worker(node, Gate(), "gate")
     asked = asyncio.ensure_future(node.request("gate", b""))
     await asyncio.sleep(0)
     back = next(each for each in node.parts.table.targets if node.parts.table.is_request(each))

@@ -27,7 +27,7 @@ from onward.protocol import (
     UnknownAddressType,
 )
 from tests.support.compiled import interpreted
-from tests.support.workers import Echo, Forwarder, Gate, Recorder
+from tests.support.workers import Echo, Forwarder, Gate, Recorder, start_worker
 
 TYPE = 200
 
@@ -47,8 +47,7 @@ class Names:
 
 
 async def node_with(node: Node, rule: Rule, name: str = "w") -> Recorder:
-    recorder = Recorder()
-    await node.start(lambda: recorder, address=name)
+    recorder = await start_worker(node, Recorder(), name)
     node.add_rule(TYPE, rule)
     return recorder
 
@@ -286,8 +285,7 @@ async def test_a_rule_names_several_receivers(node: Node) -> None:
     one = await node_with(
         node, lambda message: [message.redirect(Address(0, each)) for each in (b"w", b"v")]
     )
-    other = Recorder()
-    await node.start(lambda: other, address="v")
+    other = await start_worker(node, Recorder(), "v")
     node.send("200#x => rest", b"hi")
     await asyncio.sleep(0.1)
     for recorder, name in ((one, "w"), (other, "v")):
@@ -316,8 +314,7 @@ def handled(gate: Gate) -> list[bytes]:
 
 
 async def full_receiver(node: Node, name: str, overflow: Overflow) -> Gate:
-    gate = Gate()
-    await node.start(lambda: gate, address=name, mailbox=MailboxOptions(1, overflow))
+    gate = await start_worker(node, Gate(), name, mailbox=MailboxOptions(1, overflow))
     node.send(name, b"in hand")
     return gate
 

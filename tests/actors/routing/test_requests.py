@@ -21,7 +21,7 @@ from onward.protocol import (
     UnknownAddress,
 )
 from tests.support.loops import LoopFactory, on_each_loop, run_on
-from tests.support.workers import Echo, Forwarder, Gate, Recorder
+from tests.support.workers import Echo, Forwarder, Gate, Recorder, spawn_worker, start_worker
 
 
 def test_random_addresses() -> None:
@@ -104,8 +104,7 @@ def test_requests_in_a_row_leave_the_loop_its_turns(loop_factory: LoopFactory) -
 
 
 async def test_a_request_waits_its_turn_behind_what_was_sent_before(node: Node) -> None:
-    recorder = Recorder()
-    await node.start(lambda: recorder, address="recorder")
+    recorder = await start_worker(node, Recorder(), "recorder")
     node.spawn(Echo, address="echo")
     node.send("recorder", b"1")
     await node.request("echo", b"2")
@@ -113,8 +112,7 @@ async def test_a_request_waits_its_turn_behind_what_was_sent_before(node: Node) 
 
 
 async def test_timeout_and_late_answer(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="silent")
+    recorder = spawn_worker(node, Recorder(), "silent")
     began = node.loop.time()
     with pytest.raises(RequestTimeout, match=r"no answer in time: 0#silent \(2.5 s\)") as raised:
         await node.request("silent", b"", timeout=2.5)
@@ -158,8 +156,7 @@ async def test_one_timer_serves_many_requests(node: Node) -> None:
 
 
 async def test_a_cancelled_request_is_forgotten_and_its_answer_late(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="silent")
+    recorder = spawn_worker(node, Recorder(), "silent")
     task = asyncio.create_task(node.request("silent", b""))
     await asyncio.sleep(0.1)
     task.cancel()
@@ -180,8 +177,7 @@ async def test_a_failure_together_with_a_cancellation(node: Node) -> None:
 
 
 async def test_an_answer_at_the_very_moment_of_the_timeout(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="slow")
+    recorder = spawn_worker(node, Recorder(), "slow")
     due = node.loop.time() + 1.0
     task = asyncio.create_task(node.request("slow", b"", timeout=1.0))
     node.loop.call_at(due, lambda: recorder.reply(recorder.messages[0], b"just in time"))
@@ -189,8 +185,7 @@ async def test_an_answer_at_the_very_moment_of_the_timeout(node: Node) -> None:
 
 
 async def test_a_second_answer(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="twice")
+    recorder = spawn_worker(node, Recorder(), "twice")
     task = asyncio.create_task(node.request("twice", b""))
     await asyncio.sleep(0.1)
     recorder.reply(recorder.messages[0], b"first")
@@ -204,8 +199,7 @@ async def test_a_second_answer(node: Node) -> None:
 
 async def test_only_so_many_late_answers_are_known_as_such() -> None:
     async with Node(limits=NodeLimits(late_answers=1)) as node:
-        recorder = Recorder()
-        node.spawn(lambda: recorder, address="silent")
+        recorder = spawn_worker(node, Recorder(), "silent")
         for _ in range(2):
             with pytest.raises(RequestTimeout):
                 await node.request("silent", b"", timeout=1)
@@ -249,8 +243,7 @@ async def test_a_request_waits_for_room(node: Node) -> None:
 
 
 async def test_a_request_that_finds_no_room_in_time_was_not_delivered(node: Node) -> None:
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.WAIT))
+    gate = spawn_worker(node, Gate(), "gate", mailbox=MailboxOptions(1, Overflow.WAIT))
     node.send("gate", b"in hand")
     await asyncio.sleep(0.1)
     node.send("gate", b"waiting")
@@ -276,8 +269,7 @@ async def test_a_request_that_waits_for_room_is_not_passed(node: Node) -> None:
             if message.return_route and message.payload == b"question":
                 self.reply(message, b"answer")
 
-    gate = Interfering()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.WAIT))
+    gate = spawn_worker(node, Interfering(), "gate", mailbox=MailboxOptions(1, Overflow.WAIT))
     node.send("gate", b"in hand")
     await asyncio.sleep(0.1)
     node.send("gate", b"waiting")
@@ -314,8 +306,7 @@ async def test_a_request_that_waits_for_room_when_the_node_stops(node: Node) -> 
 
 
 async def test_who_asked_is_told_that_a_message_is_lost(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="w")
+    recorder = spawn_worker(node, Recorder(), "w")
     for on_thread in (False, True):
         task = asyncio.create_task(node.request("w", b""))
         await asyncio.sleep(0.1)
@@ -333,8 +324,7 @@ async def test_who_asked_is_told_that_a_message_is_lost(node: Node) -> None:
 
 
 async def test_a_transport_can_fail_a_request(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="silent")
+    recorder = spawn_worker(node, Recorder(), "silent")
     task = asyncio.create_task(node.request("silent", b""))
     await asyncio.sleep(0.1)
     [back] = recorder.messages[0].return_route

@@ -23,15 +23,13 @@ from onward.protocol import (
     UnknownAddressType,
     WorkerStopped,
 )
-from tests.support.workers import Echo, Recorder
+from tests.support.workers import Echo, Recorder, start_worker
 
 TYPE = 200
 
 
 async def recorder_of(node: Node, name: str = "w") -> Recorder:
-    recorder = Recorder()
-    await node.start(lambda: recorder, address=name)
-    return recorder
+    return await start_worker(node, Recorder(), name)
 
 
 async def test_what_arrives_is_what_was_sent(node: Node) -> None:

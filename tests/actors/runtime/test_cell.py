@@ -23,12 +23,11 @@ from onward.protocol import (
     read_error_reply,
 )
 from tests.support.loops import LoopFactory, on_each_loop, run_on
-from tests.support.workers import Echo, Failing, Gate, Recorder
+from tests.support.workers import Echo, Failing, Gate, Recorder, spawn_worker
 
 
 async def test_messages_are_handled_in_order_and_counted(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="recorder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
     for number in range(200):
         node.send("recorder", b"%d" % number)
     await asyncio.sleep(1)
@@ -37,8 +36,7 @@ async def test_messages_are_handled_in_order_and_counted(node: Node) -> None:
 
 
 async def test_no_message_is_handled_while_a_coroutine_runs(node: Node) -> None:
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate")
+    gate = spawn_worker(node, Gate(), "gate")
     node.send("gate", b"1")
     node.send("gate", b"2")
     await asyncio.sleep(1)
@@ -110,8 +108,7 @@ async def test_a_plain_handler_that_raises_cancelled_error_fails_that_one_messag
             super().handle_message(message)
             raise asyncio.CancelledError
 
-    odd = Odd()
-    node.spawn(lambda: odd, address="odd")
+    odd = spawn_worker(node, Odd(), "odd")
     node.send("odd", b"1")
     node.send("odd", b"2")
     await asyncio.sleep(1)
@@ -153,8 +150,7 @@ async def test_what_a_handler_returns_is_nothing_unless_a_coroutine(node: Node) 
             super().handle_message(message)
             return 5  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
-    returning = Returning()
-    node.spawn(lambda: returning, address="returning")
+    returning = spawn_worker(node, Returning(), "returning")
     node.send("returning", b"1")
     node.send("returning", b"2")
     await asyncio.sleep(1)
@@ -197,8 +193,7 @@ async def test_ask_of_a_handler_that_is_cancelled(node: Node) -> None:
         async def on_receive(self, message: object) -> None:
             await asyncio.Event().wait()
 
-    waiting = Waiting()
-    node.spawn(lambda: waiting, address="waiting")
+    waiting = spawn_worker(node, Waiting(), "waiting")
     asked = node.ref("waiting").ask("?", block=False)
     await asyncio.sleep(1)
     assert waiting._cell is not None
@@ -274,8 +269,7 @@ async def test_a_message_dropped_by_another_thread_in_the_middle_of_a_turn(node:
             assert self._cell.queue is not None
             self._cell.queue.clear()
 
-    popping = Popping()
-    node.spawn(lambda: popping, address="popping")
+    popping = spawn_worker(node, Popping(), "popping")
     for _ in range(3):
         node.send("popping", b"")
     await asyncio.sleep(1)
@@ -316,8 +310,7 @@ class Racing(deque[object]):
 
 
 async def test_what_is_appended_while_a_worker_falls_asleep_is_handled(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="w")
+    recorder = spawn_worker(node, Recorder(), "w")
     await asyncio.sleep(0.1)
     cell = recorder._cell
     assert cell is not None
@@ -329,8 +322,7 @@ async def test_what_is_appended_while_a_worker_falls_asleep_is_handled(node: Nod
 
 
 async def test_what_is_appended_while_a_worker_stops_is_a_dead_letter(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="w")
+    recorder = spawn_worker(node, Recorder(), "w")
     await asyncio.sleep(0.1)
     cell = recorder._cell
     assert cell is not None
@@ -458,8 +450,7 @@ class Looks(Instrument):
 async def test_an_instrument_hears_who_awaits_and_whose_mailbox_is_nearly_full(node: Node) -> None:
     looks = Looks()
     node.add_instrument(looks)
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(5))
+    gate = spawn_worker(node, Gate(), "gate", mailbox=MailboxOptions(5))
     for _ in range(4):
         node.send("gate", b"")
     await asyncio.sleep(1)

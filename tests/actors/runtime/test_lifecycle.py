@@ -10,7 +10,7 @@ import pytest
 from onward.actors import Node, OnFailure, Supervision, Worker
 from onward.protocol import WorkerStopped
 from tests.support.storied import storied
-from tests.support.workers import Failing, Recorder
+from tests.support.workers import Failing, Recorder, spawn_worker
 
 # --- start ----------------------------------------------------------------------------
 
@@ -72,8 +72,7 @@ async def test_a_spawned_worker_that_does_not_start_is_logged(
 
 
 async def test_stopping_a_worker_before_its_start_skips_both(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="w")
+    recorder = spawn_worker(node, Recorder(), "w")
     node.send("w", b"lost")
     await node.stop()
     assert recorder.events == []
@@ -119,8 +118,7 @@ async def test_a_start_that_is_given_up(caplog: pytest.LogCaptureFixture) -> Non
 
 
 async def test_resume_logs_once_and_goes_on(caplog: pytest.LogCaptureFixture, node: Node) -> None:
-    failing = Failing()
-    node.spawn(lambda: failing, address="w")
+    failing = spawn_worker(node, Failing(), "w")
     node.send("w", b"!1")
     node.send("w", b"2")
     await asyncio.sleep(1)

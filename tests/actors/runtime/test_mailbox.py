@@ -13,13 +13,12 @@ from pykka._envelope import Envelope
 from onward.actors import MailboxOptions, Node, NodeLimits, Overflow, Worker
 from onward.actors.runtime._mailbox import Mailbox, Target, Turn
 from onward.protocol import Address, MailboxFull, Message, UnknownAddress
-from tests.support.workers import Gate, Recorder
+from tests.support.workers import Gate, Recorder, spawn_worker, start_worker
 
 
 async def busy(node: Node, overflow: Overflow, limit: int = 2) -> Gate:
     """Start a worker that has one message in hand and a full mailbox."""
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(limit, overflow))
+    gate = spawn_worker(node, Gate(), "gate", mailbox=MailboxOptions(limit, overflow))
     node.send("gate", b"in hand")
     await asyncio.sleep(0.1)
     for number in range(limit):
@@ -110,8 +109,7 @@ async def test_envelopes_of_pykka_are_refused(node: Node) -> None:
 
 
 async def busy_wait(node: Node) -> None:
-    other = Gate()
-    node.spawn(lambda: other, address="other", mailbox=MailboxOptions(1, Overflow.WAIT))
+    spawn_worker(node, Gate(), "other", mailbox=MailboxOptions(1, Overflow.WAIT))
     node.send("other", b"in hand")
     await asyncio.sleep(0.1)
     node.send("other", b"1")
@@ -135,8 +133,7 @@ async def test_wait_lets_senders_wait_in_order(node: Node) -> None:
 
 
 async def test_send_wait_sends_at_once_where_there_is_room(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="recorder", mailbox=MailboxOptions(2, Overflow.WAIT))
+    recorder = spawn_worker(node, Recorder(), "recorder", mailbox=MailboxOptions(2, Overflow.WAIT))
     await node.send_wait("recorder", b"1")
     await recorder.send_wait("recorder", b"2", return_route="back")
     await recorder.send_wait("recorder", b"3")
@@ -163,8 +160,7 @@ class Interfering(Gate):
 
 
 async def interfering(node: Node) -> Interfering:
-    gate = Interfering()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.WAIT))
+    gate = spawn_worker(node, Interfering(), "gate", mailbox=MailboxOptions(1, Overflow.WAIT))
     node.send("gate", b"in hand")
     await asyncio.sleep(0.1)
     node.send("gate", b"0")
@@ -239,8 +235,7 @@ async def test_senders_waiting_for_a_worker_that_stops_get_an_error() -> None:
         await asyncio.sleep(0.1)
         assert sender.done()
 
-        other = Gate()
-        node.spawn(lambda: other, address="other", mailbox=MailboxOptions(1, Overflow.WAIT))
+        spawn_worker(node, Gate(), "other", mailbox=MailboxOptions(1, Overflow.WAIT))
         node.send("other", b"in hand")
         await asyncio.sleep(0.1)
         node.send("other", b"0")
@@ -251,8 +246,7 @@ async def test_senders_waiting_for_a_worker_that_stops_get_an_error() -> None:
 
 
 async def test_what_reaches_a_stopped_worker_by_an_old_way_is_not_lost(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="recorder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
     ref = node.ref("recorder")
     await node.stop_worker("recorder")
     cell = recorder._cell
@@ -311,8 +305,7 @@ def test_what_only_a_worker_has() -> None:
 
 
 async def test_with_nothing_to_drop_the_newest_is_taken(node: Node) -> None:
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.DROP_OLDEST))
+    gate = spawn_worker(node, Gate(), "gate", mailbox=MailboxOptions(1, Overflow.DROP_OLDEST))
     node.send("gate", b"in hand")
     gate.after(0, lambda: None)
     await asyncio.sleep(0.1)
@@ -332,8 +325,7 @@ async def test_two_threads_make_one_queue(node: Node) -> None:
 
         def __exit__(self, *_exc_info: object) -> None: ...
 
-    recorder = Recorder()
-    await node.start(lambda: recorder, address="w")
+    recorder = await start_worker(node, Recorder(), "w")
     assert recorder._cell is not None
     cell, queue = recorder._cell, deque([Message((recorder.address,), (), b"1")])
     run_queue = node.parts.run_queue

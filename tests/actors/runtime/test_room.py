@@ -12,6 +12,7 @@ import pytest
 
 from onward.actors import GivenUp, MailboxOptions, Node, NodeLimits, Overflow, ThreadWorker, Worker
 from onward.protocol import Context, MailboxFull, Message, OnwardError, UnknownAddress
+from tests.support.workers import spawn_worker
 
 ONE = MailboxOptions(1, Overflow.WAIT)
 
@@ -82,8 +83,7 @@ def numbers(count: int) -> list[bytes]:
 async def test_a_chain_slows_to_its_slowest_worker(
     how: str, kind: type[Passing], node: Node
 ) -> None:
-    slow = Slow()
-    node.spawn(lambda: slow, address="slow", mailbox=ONE)
+    slow = spawn_worker(node, Slow(), "slow", mailbox=ONE)
     names = ["a"] if how == "redirect" else ["a", "b", "c"]
     for name in names:
         node.spawn(lambda: kind(how), address=name, mailbox=ONE)
@@ -100,8 +100,7 @@ async def test_answers_slow_down_to_who_takes_them(node: Node) -> None:
         def handle_message(self, message: Message) -> None:
             self.reply(message, message.payload)
 
-    slow = Slow(answers=False)
-    node.spawn(lambda: slow, address="slow", mailbox=ONE)
+    slow = spawn_worker(node, Slow(answers=False), "slow", mailbox=ONE)
     node.spawn(Answering, address="answers", mailbox=MailboxOptions(20))
     for each in numbers(10):
         node.send("answers", each, return_route="slow")
@@ -164,8 +163,7 @@ async def test_nothing_is_passed_on_to_a_worker_that_stops_meanwhile(node: Node)
 
 async def test_patience_with_a_worker_that_takes_nothing_ends() -> None:
     async with Node(limits=NodeLimits(room_timeout=7.0)) as node:
-        gate = Gate()
-        node.spawn(lambda: gate, address="gate", mailbox=ONE)
+        gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
         node.spawn(lambda: Passing("forward"), address="a", mailbox=MailboxOptions(9))
         for each in numbers(2):
             node.send("a => gate", each)
@@ -180,8 +178,7 @@ async def test_patience_with_a_worker_that_takes_nothing_ends() -> None:
 
 async def test_patience_lasts_as_long_as_anything_is_taken() -> None:
     async with Node(limits=NodeLimits(room_timeout=1.5)) as node:
-        slow = Slow()
-        node.spawn(lambda: slow, address="slow", mailbox=ONE)
+        slow = spawn_worker(node, Slow(), "slow", mailbox=ONE)
         node.spawn(lambda: Doubling(6), address="doubling")
         node.send("doubling => slow", b"")
         await asyncio.sleep(10)
@@ -207,8 +204,7 @@ async def test_workers_that_wait_for_one_another_go_on(node: Node) -> None:
         def handle_message(self, message: Message) -> None:
             self.reply(message, message.payload)
 
-    asking = Asking()
-    node.spawn(lambda: asking, address="asks", mailbox=ONE)
+    asking = spawn_worker(node, Asking(), "asks", mailbox=ONE)
     node.spawn(Answering, address="answers", mailbox=ONE)
     sends = [asyncio.create_task(node.send_wait("asks => answers", b"")) for _ in range(50)]
     await asyncio.gather(*sends)
@@ -249,8 +245,7 @@ async def test_a_node_that_stops_waits_for_no_room() -> None:
 
 
 async def test_a_worker_that_is_stopped_first_hands_over_what_waits(node: Node) -> None:
-    slow = Slow()
-    node.spawn(lambda: slow, address="slow", mailbox=ONE)
+    slow = spawn_worker(node, Slow(), "slow", mailbox=ONE)
     node.spawn(lambda: Passing("forward"), address="a")
     for each in numbers(5):
         node.send("a => slow", each)
@@ -266,8 +261,7 @@ def test_a_worker_with_a_thread_waits_there() -> None:
 
     async def run() -> None:
         async with Node() as node:
-            gate = Gate()
-            node.spawn(lambda: gate, address="gate", mailbox=ONE)
+            gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
             node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
             for each in numbers(10):
                 node.send("a => gate", each)
@@ -289,8 +283,7 @@ def test_a_worker_with_a_thread_has_no_more_patience_than_others() -> None:
 
     async def run() -> None:
         async with Node(limits=NodeLimits(room_timeout=0.05)) as node:
-            gate = Gate()
-            node.spawn(lambda: gate, address="gate", mailbox=ONE)
+            gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
             node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
             for each in numbers(2):
                 node.send("a => gate", each)
@@ -308,8 +301,7 @@ def test_a_worker_with_a_thread_that_waits_can_be_stopped() -> None:
 
     async def run() -> None:
         async with Node() as node:
-            gate = Gate()
-            node.spawn(lambda: gate, address="gate", mailbox=ONE)
+            gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
             node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
             for each in numbers(4):
                 node.send("a => gate", each)
@@ -376,8 +368,7 @@ async def test_an_answer_that_is_lost_on_its_way_back_is_told_at_once(node: Node
         def handle_message(self, message: Message) -> None:
             self.reply(message, b"answer")
 
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1))
+    spawn_worker(node, Gate(), "gate", mailbox=MailboxOptions(1))
     node.spawn(Answering, address="answers")
     node.spawn(lambda: Passing("step"), address="there")
 
@@ -429,8 +420,7 @@ LARGER = bytes(50_000)
 async def gate_with(
     node: Node, overflow: Overflow, max_bytes: int = 60_000
 ) -> tuple[Gate, Callable[[bytes], None]]:
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(100, overflow, max_bytes))
+    gate = spawn_worker(node, Gate(), "gate", mailbox=MailboxOptions(100, overflow, max_bytes))
     node.send("gate", b"in hand")
     await asyncio.sleep(0.1)
     return gate, lambda payload: node.send("gate", payload)
@@ -460,8 +450,7 @@ class Enlarging(Worker):
 
 
 async def test_what_is_made_larger_on_its_way_is_bounded_in_bytes_or_in_number(node: Node) -> None:
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(10, max_bytes=60_000))
+    gate = spawn_worker(node, Gate(), "gate", mailbox=MailboxOptions(10, max_bytes=60_000))
     node.spawn(Enlarging, address="enlarging")
     node.send("gate", b"in hand")
     await asyncio.sleep(0.1)
@@ -568,8 +557,7 @@ async def test_a_large_message_that_fails_is_as_any_other(node: Node) -> None:
 
 
 async def test_senders_have_their_turns(node: Node) -> None:
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(2, Overflow.WAIT))
+    gate = spawn_worker(node, Gate(), "gate", mailbox=MailboxOptions(2, Overflow.WAIT))
     node.spawn(lambda: Doubling(100), address="many")
     node.spawn(lambda: Doubling(2), address="few")
     node.send("many => gate", b"many")

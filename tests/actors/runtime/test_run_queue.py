@@ -11,7 +11,7 @@ from onward.actors.runtime._mailbox import Target
 from onward.protocol import Message, NodeStopped, route
 from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop, run_on
-from tests.support.workers import Echo, Recorder
+from tests.support.workers import Echo, Recorder, spawn_worker, start_worker
 
 
 def test_a_node_has_no_loop_before_it_starts() -> None:
@@ -40,8 +40,7 @@ async def test_a_node_starts_once() -> None:
 def test_the_loop_does_other_things_between_drains(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with Node(limits=NodeLimits(batch=1, drain=2)) as node:
-            recorder = Recorder()
-            await node.start(lambda: recorder, address="w")
+            recorder = await start_worker(node, Recorder(), "w")
             for _ in range(50):
                 node.send("w", b"")
             seen: list[int] = []
@@ -153,8 +152,7 @@ class Racing(deque[Target]):
 
 @interpreted
 async def test_what_is_scheduled_while_the_queue_falls_asleep_has_its_turn(node: Node) -> None:
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="w")
+    recorder = spawn_worker(node, Recorder(), "w")
     node.spawn(Recorder, address="other")
     await asyncio.sleep(0.1)
     cell = recorder._cell

@@ -11,13 +11,12 @@ from onward.actors import MailboxOptions, Node, NodeLimits, OnFailure, Supervisi
 from onward.actors.runtime import _lifecycle as lifecycle
 from onward.protocol import Message, NotDelivered, UnknownAddress, WorkerFailed, WorkerStopped
 from tests.support.storied import Storied, storied
-from tests.support.workers import Echo, Failing, Gate, Recorder
+from tests.support.workers import Echo, Failing, Gate, Recorder, spawn_worker, start_worker
 
 
 async def test_stop_handles_what_waits_first(node: Node) -> None:
     story: list[str] = []
-    worker = Storied("w", story)
-    await node.start(lambda: worker, address="w")
+    worker = await start_worker(node, Storied("w", story), "w")
     node.send("w", b"1")
     node.send("w", b"2")
     worker.stop()
@@ -80,8 +79,7 @@ async def test_children_of_a_worker_that_stops_by_itself(node: Node) -> None:
         async def on_start(self) -> None:
             self.spawn(storied("child", story), address="child")
 
-    parent = Parent("parent", story)
-    await node.start(lambda: parent, address="parent")
+    parent = await start_worker(node, Parent("parent", story), "parent")
     await asyncio.sleep(1)
     parent.stop()
     await asyncio.sleep(1)
@@ -95,15 +93,13 @@ async def test_nothing_can_be_spawned_by_a_worker_that_stops(node: Node) -> None
                 self.spawn(Echo)
             self.checked = True
 
-    parent = Parent()
-    await node.start(lambda: parent, address="parent")
+    parent = await start_worker(node, Parent(), "parent")
     await node.stop_worker("parent")
     assert parent.checked
 
 
 async def test_node_stop_turns_waiting_messages_into_dead_letters(node: Node) -> None:
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate")
+    gate = spawn_worker(node, Gate(), "gate")
     for number in range(3):
         node.send("gate", b"%d" % number)
     await asyncio.sleep(0.1)
@@ -287,8 +283,7 @@ async def test_a_restart_that_is_given_up(node: Node) -> None:
 
 async def test_no_time_at_all() -> None:
     async with Node(limits=NodeLimits(batch=1, drain=1)) as node:
-        recorder = Recorder()
-        await node.start(lambda: recorder, address="w")
+        recorder = await start_worker(node, Recorder(), "w")
         for _ in range(10):
             node.send("w", b"")
         await node.stop_worker("w", timeout=0)
@@ -298,8 +293,7 @@ async def test_no_time_at_all() -> None:
 
 
 async def test_closing_a_worker_that_is_closed_does_nothing(node: Node) -> None:
-    recorder = Recorder()
-    await node.start(lambda: recorder, address="w")
+    recorder = await start_worker(node, Recorder(), "w")
     cell = recorder._cell
     assert cell is not None
     await node.stop_worker("w")

@@ -6,6 +6,7 @@ import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, OnFailure, Supervision, Timer, Worker
 from onward.protocol import Message
+from tests.support.workers import start_worker
 
 
 class Clock(Worker):
@@ -26,9 +27,7 @@ class Clock(Worker):
 
 
 async def started(node: Node, supervision: Supervision | None = None) -> Clock:
-    clock = Clock()
-    await node.start(lambda: clock, address="clock", supervision=supervision or Supervision())
-    return clock
+    return await start_worker(node, Clock(), "clock", supervision=supervision or Supervision())
 
 
 async def test_after_runs_once_at_its_time(node: Node) -> None:

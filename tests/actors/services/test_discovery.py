@@ -39,69 +39,69 @@ async def ask(node: Node, method: Method, path: str, body: bytes = b"") -> ApiRe
     return decode_response((await node.request("discovery", payload)).payload)
 
 
-async def test_a_service_is_found_and_used_from_another_node() -> None:
-    async with SimulatedNetwork() as network:
-        hub, device, phone = [await network.node(name) for name in ("hub", "device", "phone")]
-        service = await served(hub)
-        await hub.listen("sim://hub", expose=["discovery"])
-        await Probe.on(device, "print", answer=lambda message: b"printed " + message.payload)
-        link = await device.connect("sim://hub")
-        announcer = await Announcer.on(
-            device, [link, "discovery"], "printer", "print", {"paper": b"A4"}
-        )
+async def test_a_service_is_found_and_used_from_another_node(network: SimulatedNetwork) -> None:
+    hub, device, phone = [await network.node(name) for name in ("hub", "device", "phone")]
+    service = await served(hub)
+    await hub.listen("sim://hub", expose=["discovery"])
+    await Probe.on(device, "print", answer=lambda message: b"printed " + message.payload)
+    link = await device.connect("sim://hub")
+    announcer = await Announcer.on(
+        device, [link, "discovery"], "printer", "print", {"paper": b"A4"}
+    )
+    await announcer.until_announced()
+    await sleep(25)
+    assert announcer.announced == 3
+    # The way to the device is a link of the hub, which it exposes to nobody here.
+    found = await DiscoveryClient(hub, "discovery").get("printer")
+    assert found is not None
+    assert found.metadata == {"paper": b"A4"}
+    assert (await hub.request(found.route, b"page")).payload == b"printed page"
+    assert announcer.passed == 1
+
+    other = await phone.connect("sim://hub")
+    client = DiscoveryClient(phone, [other, "discovery"])
+    (listed,) = await client.list()
+    assert listed.route == (other, *found.route)
+    assert await client.get("nothing") is None
+
+    with pytest.raises(RequestTimeout):
+        await phone.request(listed.route, b"page", timeout=5)
+
+    await device.stop_worker(announcer.address)
+    await sleep(1)
+    assert service.services == {}
+    assert await client.list() == ()
+
+
+async def test_a_service_is_used_through_the_discovery_services_node(
+    network: SimulatedNetwork,
+) -> None:
+    hub, device, phone = [await network.node(name) for name in ("hub", "device", "phone")]
+    listener = await hub.listen("sim://hub", expose=["discovery"])
+    service = DiscoveryService(expose_at=[listener.address])
+    await hub.start(lambda: service, address="discovery")
+    await Probe.on(device, "print", answer=lambda message: b"printed " + message.payload)
+    link = await device.connect("sim://hub")
+    announcers = [
+        await Announcer.on(device, [link, "discovery"], name, "print") for name in ("a", "b")
+    ]
+    for announcer in announcers:
         await announcer.until_announced()
-        await sleep(25)
-        assert announcer.announced == 3
-        # The way to the device is a link of the hub, which it exposes to nobody here.
-        found = await DiscoveryClient(hub, "discovery").get("printer")
-        assert found is not None
-        assert found.metadata == {"paper": b"A4"}
-        assert (await hub.request(found.route, b"page")).payload == b"printed page"
-        assert announcer.passed == 1
-
-        other = await phone.connect("sim://hub")
-        client = DiscoveryClient(phone, [other, "discovery"])
-        (listed,) = await client.list()
-        assert listed.route == (other, *found.route)
-        assert await client.get("nothing") is None
-
-        with pytest.raises(RequestTimeout):
-            await phone.request(listed.route, b"page", timeout=5)
-
-        await device.stop_worker(announcer.address)
-        await sleep(1)
-        assert service.services == {}
-        assert await client.list() == ()
-
-
-async def test_a_service_is_used_through_the_discovery_services_node() -> None:
-    async with SimulatedNetwork() as network:
-        hub, device, phone = [await network.node(name) for name in ("hub", "device", "phone")]
-        listener = await hub.listen("sim://hub", expose=["discovery"])
-        service = DiscoveryService(expose_at=[listener.address])
-        await hub.start(lambda: service, address="discovery")
-        await Probe.on(device, "print", answer=lambda message: b"printed " + message.payload)
-        link = await device.connect("sim://hub")
-        announcers = [
-            await Announcer.on(device, [link, "discovery"], name, "print") for name in ("a", "b")
-        ]
-        for announcer in announcers:
-            await announcer.until_announced()
-        client = DiscoveryClient(phone, [await phone.connect("sim://hub"), "discovery"])
-        for each in await client.list():
-            assert (await phone.request(each.route, b"page")).payload == b"printed page"
-        found = await client.get("b")
-        assert found is not None
-        await device.stop_worker(announcers[0].address)
-        assert (await phone.request(found.route, b"page")).payload == b"printed page"
-        await device.stop_worker(announcers[1].address)
-        await sleep(1)
-        before = device.dead_letters.total
-        with pytest.raises(RequestTimeout):
-            await phone.request(found.route, b"page", timeout=5)
-        # The hub has passed on to the device before, whose business it is.
-        assert device.dead_letters.total == before + 1
-        assert "not exposed" not in hub.dead_letters.by_reason
+    client = DiscoveryClient(phone, [await phone.connect("sim://hub"), "discovery"])
+    for each in await client.list():
+        assert (await phone.request(each.route, b"page")).payload == b"printed page"
+    found = await client.get("b")
+    assert found is not None
+    await device.stop_worker(announcers[0].address)
+    assert (await phone.request(found.route, b"page")).payload == b"printed page"
+    await device.stop_worker(announcers[1].address)
+    await sleep(1)
+    before = device.dead_letters.total
+    with pytest.raises(RequestTimeout):
+        await phone.request(found.route, b"page", timeout=5)
+    # The hub has passed on to the device before, whose business it is.
+    assert device.dead_letters.total == before + 1
+    assert "not exposed" not in hub.dead_letters.by_reason
 
 
 async def test_no_more_links_are_exposed_than_may_be() -> None:
@@ -141,36 +141,33 @@ async def test_what_cannot_be_exposed_everywhere_is_exposed_nowhere() -> None:
 
 
 @pytest.mark.parametrize("takeover", [False, True])
-async def test_whose_a_name_is(takeover: bool) -> None:
-    async with SimulatedNetwork() as network:
-        hub, first, second = [await network.node(name) for name in ("hub", "first", "second")]
-        service = await served(hub, DiscoveryOptions(takeover=takeover))
-        await hub.listen("sim://hub", expose=["discovery"])
+async def test_whose_a_name_is(takeover: bool, network: SimulatedNetwork) -> None:
+    hub, first, second = [await network.node(name) for name in ("hub", "first", "second")]
+    service = await served(hub, DiscoveryOptions(takeover=takeover))
+    await hub.listen("sim://hub", expose=["discovery"])
 
-        def route_known() -> Route:
-            return service.services["printer"].route
+    def route_known() -> Route:
+        return service.services["printer"].route
 
-        # Another worker of the same node, by the same link, is the same owner.
-        link = await first.connect("sim://hub")
-        for name in ("old", "new"):
-            announcer = await Announcer.on(
-                first, [link, "discovery"], "printer", "print", address=name
-            )
-            await announcer.until_announced()
-        before = route_known()
-        assert before[-1] == Address(0, b"new")
+    # Another worker of the same node, by the same link, is the same owner.
+    link = await first.connect("sim://hub")
+    for name in ("old", "new"):
+        announcer = await Announcer.on(first, [link, "discovery"], "printer", "print", address=name)
+        await announcer.until_announced()
+    before = route_known()
+    assert before[-1] == Address(0, b"new")
 
-        link = await second.connect("sim://hub")
-        other = await Announcer.on(second, [link, "discovery"], "printer", "print", address="thief")
-        await sleep(1)
-        assert (route_known() == before) is not takeover
-        assert (other.failed, service.refused) == ((0, 0) if takeover else (1, 1))
+    link = await second.connect("sim://hub")
+    other = await Announcer.on(second, [link, "discovery"], "printer", "print", address="thief")
+    await sleep(1)
+    assert (route_known() == before) is not takeover
+    assert (other.failed, service.refused) == ((0, 0) if takeover else (1, 1))
 
-        # When the link of who has it has stopped, the name is free.
-        await network.crash("first")
-        await sleep(12)
-        assert route_known()[-1] == Address(0, b"thief")
-        assert other.announced
+    # When the link of who has it has stopped, the name is free.
+    await network.crash("first")
+    await sleep(12)
+    assert route_known()[-1] == Address(0, b"thief")
+    assert other.announced
 
 
 async def test_what_is_not_announced_again_is_forgotten(node: Node) -> None:

@@ -13,14 +13,13 @@ from onward.protocol.bare import encode_string
 from onward.protocol.services import ServiceError
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.transports import Stuck
+from tests.support.workers import start_worker
 
 WEATHER = "pub_sub_t_weather"
 
 
 async def served(node: Node, options: PubSubOptions | None = None) -> PubSubService:
-    service = PubSubService(options=options or PubSubOptions())
-    await node.start(lambda: service, address="pub_sub")
-    return service
+    return await start_worker(node, PubSubService(options=options or PubSubOptions()), "pub_sub")
 
 
 def topic(service: PubSubService, name: str = "weather") -> Topic:
@@ -65,8 +64,7 @@ async def test_the_same_name_replaces_and_what_is_not_renewed_expires(node: Node
 
 async def test_a_subscriber_that_does_not_keep_up_holds_up_nobody(node: Node) -> None:
     service = await served(node, PubSubOptions(max_failures=3))
-    stuck = Stuck()
-    await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=2))
+    stuck = await start_worker(node, Stuck(), "stuck", mailbox=MailboxOptions(limit=2))
     good = await Probe.on(node, "good")
     for name in ("stuck", "good", "gone"):
         node.send("pub_sub", encode_string(f"{name}:weather"), return_route=name)
@@ -83,8 +81,7 @@ async def test_a_subscriber_that_does_not_keep_up_holds_up_nobody(node: Node) ->
 
 async def test_a_failure_that_passes_is_forgiven(node: Node) -> None:
     service = await served(node, PubSubOptions(max_failures=2))
-    stuck = Stuck()
-    await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
+    stuck = await start_worker(node, Stuck(), "stuck", mailbox=MailboxOptions(limit=1))
     node.send("pub_sub", encode_string("stuck:weather"), return_route="stuck")
     await sleep(0.1)
     for _ in range(4):
@@ -122,8 +119,7 @@ async def test_limits_and_what_cannot_be_subscribed_to(node: Node) -> None:
 
 
 async def test_a_topic_whose_address_is_in_use_or_cannot_be_exposed(node: Node) -> None:
-    service = PubSubService(expose_at=["gone"])
-    await node.start(lambda: service, address="pub_sub")
+    service = await start_worker(node, PubSubService(expose_at=["gone"]), "pub_sub")
     await Probe.on(node, "pub_sub_t_taken")
     for name, reason in (("taken", "in use"), ("weather", "cannot be exposed")):
         with pytest.raises(NotDelivered, match=reason):
@@ -139,28 +135,26 @@ async def test_a_topic_is_no_subscriber(node: Node) -> None:
     assert service.refused == 1
 
 
-async def test_a_subscriber_subscribes_again_and_again() -> None:
-    async with SimulatedNetwork() as network:
-        a, b = await network.node("a"), await network.node("b")
-        listener = await b.listen("sim://b", expose=["pub_sub"])
-        service = PubSubService(expose_at=[listener.address])
-        await b.start(lambda: service, address="pub_sub")
-        link = await a.connect("sim://b")
-        seen: list[bytes] = []
+async def test_a_subscriber_subscribes_again_and_again(network: SimulatedNetwork) -> None:
+    a, b = await network.node("a"), await network.node("b")
+    listener = await b.listen("sim://b", expose=["pub_sub"])
+    service = await start_worker(b, PubSubService(expose_at=[listener.address]), "pub_sub")
+    link = await a.connect("sim://b")
+    seen: list[bytes] = []
 
-        def show(message: Message) -> None:
-            seen.append(message.payload)
+    def show(message: Message) -> None:
+        seen.append(message.payload)
 
-        subscriber = await Subscriber.on(a, [link, "pub_sub"], "screen", "weather", show)
-        for number in range(5):
-            await sleep(20)
-            a.send([link, WEATHER], bytes([number]))
-        await sleep(1)
-        assert seen == [bytes([number]) for number in range(5)]
-        assert subscriber.received == 5
-        await a.stop_worker(subscriber.address)
-        await sleep(40)
-        assert service.topics == {}
+    subscriber = await Subscriber.on(a, [link, "pub_sub"], "screen", "weather", show)
+    for number in range(5):
+        await sleep(20)
+        a.send([link, WEATHER], bytes([number]))
+    await sleep(1)
+    assert seen == [bytes([number]) for number in range(5)]
+    assert subscriber.received == 5
+    await a.stop_worker(subscriber.address)
+    await sleep(40)
+    assert service.topics == {}
 
 
 async def test_a_subscriber_that_hands_on_to_a_worker_and_hears_of_a_refusal() -> None:

@@ -23,6 +23,7 @@ from onward.protocol.services import (
 )
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.transports import eventually
+from tests.support.workers import start_worker
 
 REGISTER = bytes.fromhex("087265676973746572")  # the payload of vector a10
 
@@ -42,8 +43,7 @@ async def ask(node: Node, method: Method, path: str = "") -> tuple[ResponseStatu
 
 
 async def test_a_relay_on_one_node(node: Node) -> None:
-    service = RelayService()
-    await node.start(lambda: service, address="forwarding_service")
+    service = await start_worker(node, RelayService(), "forwarding_service")
     client, echo = await Probe.on(node, "py"), await Probe.on(node, "echo")
     client.send("forwarding_service", REGISTER)
     answer = await client.next()
@@ -61,50 +61,48 @@ async def test_a_relay_on_one_node(node: Node) -> None:
     assert relay.passed == 1
 
 
-async def test_a_dynamic_relay_between_nodes() -> None:
-    async with SimulatedNetwork() as network:
-        a, b, c = [await network.node(name) for name in "abc"]
-        service = await hub(b)
-        link = await a.connect("sim://hub", expose=["echo"])
-        await Probe.on(a, "echo", answer=lambda message: message.payload.upper())
-        client = await Probe.on(a, "client")
-        client.send([link, "relays"], REGISTER)
-        relay = (await client.next()).return_route[-1]
+async def test_a_dynamic_relay_between_nodes(network: SimulatedNetwork) -> None:
+    a, b, c = [await network.node(name) for name in "abc"]
+    service = await hub(b)
+    link = await a.connect("sim://hub", expose=["echo"])
+    await Probe.on(a, "echo", answer=lambda message: message.payload.upper())
+    client = await Probe.on(a, "client")
+    client.send([link, "relays"], REGISTER)
+    relay = (await client.next()).return_route[-1]
 
-        other = await c.connect("sim://hub")
-        answer = await c.request([other, relay, "echo"], b"hi")
-        assert answer.payload == b"HI"
-        # The relay is not on the way back: the answer went straight to the other's link.
-        assert relay not in answer.return_route
-        with pytest.raises(EmptyRoute):
-            await b.request([relay], b"whom is it for?")
-        assert service.relays[relay].passed == 1
+    other = await c.connect("sim://hub")
+    answer = await c.request([other, relay, "echo"], b"hi")
+    assert answer.payload == b"HI"
+    # The relay is not on the way back: the answer went straight to the other's link.
+    assert relay not in answer.return_route
+    with pytest.raises(EmptyRoute):
+        await b.request([relay], b"whom is it for?")
+    assert service.relays[relay].passed == 1
 
-        await a.stop_worker(link)
-        await sleep(5)
-        assert service.relays == {}
-        with pytest.raises(UnknownAddress):
-            b.send([relay, "echo"], b"hi")
+    await a.stop_worker(link)
+    await sleep(5)
+    assert service.relays == {}
+    with pytest.raises(UnknownAddress):
+        b.send([relay, "echo"], b"hi")
 
 
-async def test_a_static_relay_is_taken_over() -> None:
-    async with SimulatedNetwork() as network:
-        a, b, c = [await network.node(name) for name in "abc"]
-        service = await hub(b, StaticRelayService)
-        for node, text in ((a, b"a"), (c, b"c")):
-            link = await node.connect("sim://hub", expose=["who"])
-            await Probe.on(node, "who", answer=lambda _, text=text: text)  # type: ignore[misc]
-            client = await Probe.on(node, "client")
-            client.send([link, "relays"], encode_string("orders"))
-            answer = await client.next()
-            assert decode_text(answer.payload, "a relay") == "forward_to_orders"
-            assert answer.return_route[-1] == Address(0, b"forward_to_orders")
-            assert (await b.request("forward_to_orders => who", b"")).payload == text
-        assert len(service.relays) == 1
-        # Over a link that is not the registrant's too.
-        assert (
-            await a.request([(await a.connect("sim://hub")), "forward_to_orders", "who"], b"")
-        ).payload == b"c"
+async def test_a_static_relay_is_taken_over(network: SimulatedNetwork) -> None:
+    a, b, c = [await network.node(name) for name in "abc"]
+    service = await hub(b, StaticRelayService)
+    for node, text in ((a, b"a"), (c, b"c")):
+        link = await node.connect("sim://hub", expose=["who"])
+        await Probe.on(node, "who", answer=lambda _, text=text: text)  # type: ignore[misc]
+        client = await Probe.on(node, "client")
+        client.send([link, "relays"], encode_string("orders"))
+        answer = await client.next()
+        assert decode_text(answer.payload, "a relay") == "forward_to_orders"
+        assert answer.return_route[-1] == Address(0, b"forward_to_orders")
+        assert (await b.request("forward_to_orders => who", b"")).payload == text
+    assert len(service.relays) == 1
+    # Over a link that is not the registrant's too.
+    assert (
+        await a.request([(await a.connect("sim://hub")), "forward_to_orders", "who"], b"")
+    ).payload == b"c"
 
 
 async def test_an_alias_that_is_taken_and_may_not_be_taken_over(node: Node) -> None:
@@ -124,8 +122,7 @@ async def test_an_alias_that_is_taken_and_may_not_be_taken_over(node: Node) -> N
     [(b"register", "BARE"), (encode_string("unregister"), "the text 'register'")],
 )
 async def test_what_is_no_registration_is_refused(payload: bytes, text: str, node: Node) -> None:
-    service = RelayService()
-    await node.start(lambda: service, address="relays")
+    service = await start_worker(node, RelayService(), "relays")
     with pytest.raises(NotDelivered, match=text):
         await node.request("relays", payload)
     node.send("relays", REGISTER)  # nobody to relay to
@@ -161,8 +158,7 @@ async def test_who_may_not_register_and_how_many_may(node: Node) -> None:
 
 
 async def test_a_relay_does_not_lead_to_a_relay_of_the_same_service(node: Node) -> None:
-    service = RelayService()
-    await node.start(lambda: service, address="relays")
+    service = await start_worker(node, RelayService(), "relays")
     relay = (await node.request("relays", REGISTER)).return_route[0]
     probe = await Probe.on(node, "probe")
     probe.send("relays", REGISTER, return_route=[relay, "probe"])
@@ -185,8 +181,7 @@ async def test_a_relay_that_nobody_uses_expires(node: Node) -> None:
 
 
 async def test_relays_are_listed_and_taken_away_by_whose_they_are(node: Node) -> None:
-    service = StaticRelayService(api="api")
-    await node.start(lambda: service, address="relays")
+    service = await start_worker(node, StaticRelayService(api="api"), "relays")
     probe = await Probe.on(node, "probe")
     probe.send("relays", encode_string("mine"))
     probe.send("relays", encode_string("yours"), return_route="probe => other => end")
@@ -206,8 +201,7 @@ async def test_relays_are_listed_and_taken_away_by_whose_they_are(node: Node) ->
 
 
 async def test_without_an_api_and_with_a_place_that_is_gone(node: Node) -> None:
-    service = RelayService(api=None, expose_at=["gone"])
-    await node.start(lambda: service, address="relays")
+    service = await start_worker(node, RelayService(api=None, expose_at=["gone"]), "relays")
     with pytest.raises(NotDelivered, match="no relay can be exposed"):
         await node.request("relays", REGISTER)
     assert service.relays == {}

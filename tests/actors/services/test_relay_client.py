@@ -18,6 +18,7 @@ from onward.protocol import Address, ErrorReply, LinkDown, Message, RouteLike, e
 from onward.protocol.bare import encode_data, encode_string
 from onward.protocol.sessions import LivenessOptions, SessionState
 from onward.transports.simulated import SimulatedNetwork
+from tests.support.workers import start_worker
 
 TIMES = LivenessOptions(ping_interval=1, open_timeout=1, retry=0.5, longest_retry=2)
 
@@ -29,9 +30,7 @@ async def hub(network: SimulatedNetwork) -> tuple[Node, StaticRelayService]:
 
 async def serve(node: Node) -> StaticRelayService:
     listener = await node.listen("sim://hub", expose=["relays", "static_forwarding_api"])
-    service = StaticRelayService(expose_at=[listener.address])
-    await node.start(lambda: service, address="relays")
-    return service
+    return await start_worker(node, StaticRelayService(expose_at=[listener.address]), "relays")
 
 
 def way(node: Node, *expose: str) -> Any:
@@ -41,7 +40,7 @@ def way(node: Node, *expose: str) -> Any:
     return find
 
 
-async def test_it_registers_watches_and_registers_again() -> None:
+async def test_it_registers_watches_and_registers_again(network: SimulatedNetwork) -> None:
     log: list[str] = []
 
     def came_up(client: RelayClient) -> None:
@@ -53,71 +52,68 @@ async def test_it_registers_watches_and_registers_again() -> None:
     def closed(_: RelayClient) -> None:
         log.append("closed")
 
-    async with SimulatedNetwork() as network:
-        _, service = await hub(network)
-        device, phone = await network.node("device"), await network.node("phone")
-        await Probe.on(device, "echo", answer=lambda message: message.payload)
-        relay = await RelayClient.on(
-            device,
-            way(device, "echo"),
-            alias="printer",
-            times=TIMES,
-            on_up=came_up,
-            on_down=went_down,
-            on_closed=closed,
-        )
+    _, service = await hub(network)
+    device, phone = await network.node("device"), await network.node("phone")
+    await Probe.on(device, "echo", answer=lambda message: message.payload)
+    relay = await RelayClient.on(
+        device,
+        way(device, "echo"),
+        alias="printer",
+        times=TIMES,
+        on_up=came_up,
+        on_down=went_down,
+        on_closed=closed,
+    )
+    await relay.until_up()
+    assert relay.relay[-1] == Address(0, b"forward_to_printer")
+
+    async def works() -> None:
+        link = await phone.connect("sim://hub")
+        answer = await phone.request([link, "forward_to_printer", "echo"], b"page")
+        assert answer.payload == b"page"
+
+    await works()
+    await sleep(10)  # its pings pass the relay
+    assert relay.state is SessionState.UP
+    assert service.relays[Address(0, b"forward_to_printer")].passed > 5
+
+    network.partition({"device"}, {"hub"})
+    await sleep(2 * TIMES.silence)
+    assert (relay.state is SessionState.UP, relay.relay) == (False, ())
+    network.heal()
+    await relay.until_up()
+    await works()
+
+    await network.crash("hub")
+    await sleep(2 * TIMES.silence)
+    _, service = await hub(network)
+    await relay.until_up()
+    await works()
+
+    await relay.close("done")
+    await relay.close("again")
+    assert (relay.cause, service.relays) == ("done", {})
+    assert not device.has(relay.address)
+    assert log == ["up forward_to_printer", "down"] * 2 + ["up forward_to_printer", "closed"]
+    with pytest.raises(RelayClosed, match="done"):
         await relay.until_up()
-        assert relay.relay[-1] == Address(0, b"forward_to_printer")
-
-        async def works() -> None:
-            link = await phone.connect("sim://hub")
-            answer = await phone.request([link, "forward_to_printer", "echo"], b"page")
-            assert answer.payload == b"page"
-
-        await works()
-        await sleep(10)  # its pings pass the relay
-        assert relay.state is SessionState.UP
-        assert service.relays[Address(0, b"forward_to_printer")].passed > 5
-
-        network.partition({"device"}, {"hub"})
-        await sleep(2 * TIMES.silence)
-        assert (relay.state is SessionState.UP, relay.relay) == (False, ())
-        network.heal()
-        await relay.until_up()
-        await works()
-
-        await network.crash("hub")
-        await sleep(2 * TIMES.silence)
-        _, service = await hub(network)
-        await relay.until_up()
-        await works()
-
-        await relay.close("done")
-        await relay.close("again")
-        assert (relay.cause, service.relays) == ("done", {})
-        assert not device.has(relay.address)
-        assert log == ["up forward_to_printer", "down"] * 2 + ["up forward_to_printer", "closed"]
-        with pytest.raises(RelayClosed, match="done"):
-            await relay.until_up()
 
 
-async def test_a_service_that_forgot_it_is_noticed_by_pings() -> None:
-    async with SimulatedNetwork() as network:
-        node, _ = await hub(network)
-        device = await network.node("device")
-        relay = await RelayClient.on(device, way(device), alias="printer", times=TIMES)
-        await relay.until_up()
-        await node.stop_worker("relays")
-        await sleep(2 * TIMES.silence)
-        assert relay.state is not SessionState.UP
-        await node.start(StaticRelayService, address="relays")
-        await relay.until_up()
-        assert relay.downs == 1
+async def test_a_service_that_forgot_it_is_noticed_by_pings(network: SimulatedNetwork) -> None:
+    node, _ = await hub(network)
+    device = await network.node("device")
+    relay = await RelayClient.on(device, way(device), alias="printer", times=TIMES)
+    await relay.until_up()
+    await node.stop_worker("relays")
+    await sleep(2 * TIMES.silence)
+    assert relay.state is not SessionState.UP
+    await node.start(StaticRelayService, address="relays")
+    await relay.until_up()
+    assert relay.downs == 1
 
 
 async def test_on_one_node_with_a_dynamic_service(node: Node) -> None:
-    service = RelayService()
-    await node.start(lambda: service, address="forwarding_service")
+    service = await start_worker(node, RelayService(), "forwarding_service")
     relay = await RelayClient.on(node, "forwarding_service")
     await relay.until_up(5)
     assert relay.relay == tuple(service.relays)

@@ -30,7 +30,7 @@ from onward.protocol.services import (
     encode_watch_request,
 )
 from onward.transports.simulated import SimulatedNetwork
-from tests.support.workers import Echo, Failing
+from tests.support.workers import Echo, Failing, start_worker
 
 ORDERS = address("orders")
 
@@ -74,38 +74,41 @@ async def pair(options: WatchServiceOptions | None = None) -> AsyncGenerator[Pai
         yield made
 
 
-async def test_the_end_of_a_worker_is_told_once_and_at_once() -> None:
-    async with pair() as both:
-        watch = await both.watch()
-        await sleep(100)
-        assert watch.end is None
-        assert both.service.watches == 1
-        await both.b.stop_worker("orders")
-        end = await wait_for(watch.until_ended(), 1)
-        assert end == WatchEnd(ORDERS, WatchOutcome.STOPPED)
-        assert str(end) == "0#orders: stopped"
-        await sleep(100)
-        assert both.ends == [end]
-        assert not both.a.has(watch.address)
-        assert both.service.watches == 0
-        assert both.service.expired == 1
+@pytest.fixture
+async def both() -> AsyncGenerator[Pair]:
+    async with pair() as made:
+        yield made
 
 
-async def test_a_restart_is_no_end() -> None:
-    async with pair() as both:
-        await both.b.start(Failing, address="order-1", supervision=Supervision(OnFailure.RESTART))
-        watch = await both.watch("order-1")
-        both.b.send("order-1", b"!")
-        await sleep(100)
-        assert watch.end is None
+async def test_the_end_of_a_worker_is_told_once_and_at_once(both: Pair) -> None:
+    watch = await both.watch()
+    await sleep(100)
+    assert watch.end is None
+    assert both.service.watches == 1
+    await both.b.stop_worker("orders")
+    end = await wait_for(watch.until_ended(), 1)
+    assert end == WatchEnd(ORDERS, WatchOutcome.STOPPED)
+    assert str(end) == "0#orders: stopped"
+    await sleep(100)
+    assert both.ends == [end]
+    assert not both.a.has(watch.address)
+    assert both.service.watches == 0
+    assert both.service.expired == 1
+
+
+async def test_a_restart_is_no_end(both: Pair) -> None:
+    await both.b.start(Failing, address="order-1", supervision=Supervision(OnFailure.RESTART))
+    watch = await both.watch("order-1")
+    both.b.send("order-1", b"!")
+    await sleep(100)
+    assert watch.end is None
 
 
 @pytest.mark.parametrize("watched", ["gone", "order-9", "watch"])
-async def test_a_worker_that_is_not_there_or_not_watchable(watched: str) -> None:
-    async with pair() as both:
-        watch = await both.watch(watched)
-        assert watch.end == WatchEnd(address(watched), WatchOutcome.REFUSED)
-        assert both.ends == [watch.end]
+async def test_a_worker_that_is_not_there_or_not_watchable(watched: str, both: Pair) -> None:
+    watch = await both.watch(watched)
+    assert watch.end == WatchEnd(address(watched), WatchOutcome.REFUSED)
+    assert both.ends == [watch.end]
 
 
 async def test_the_number_of_watches_is_limited() -> None:
@@ -145,34 +148,33 @@ async def test_one_peer_cannot_have_all_watches() -> None:
         assert all(watch.end is None for watch in many)
 
 
-async def test_the_stop_of_the_link_ends_a_watch() -> None:
-    async with pair() as both:
-        watch = await both.watch()
-        await both.a.stop_worker(both.link)
-        assert await watch.until_ended() == WatchEnd(ORDERS, WatchOutcome.LINK_LOST)
-        late = await RemoteWatch.on(both.a, [both.link, "watch"], "orders")
-        assert (await late.until_ended()).outcome is WatchOutcome.LINK_LOST
+async def test_the_stop_of_the_link_ends_a_watch(both: Pair) -> None:
+    watch = await both.watch()
+    await both.a.stop_worker(both.link)
+    assert await watch.until_ended() == WatchEnd(ORDERS, WatchOutcome.LINK_LOST)
+    late = await RemoteWatch.on(both.a, [both.link, "watch"], "orders")
+    assert (await late.until_ended()).outcome is WatchOutcome.LINK_LOST
 
 
-async def test_silence_ends_a_watch_after_its_timeout() -> None:
-    async with pair() as both:
-        watch = await both.watch()
-        both.network.partition(["a"], ["b"])
-        await sleep(14)
-        assert watch.end is None
-        end = await wait_for(watch.until_ended(), 7)
-        assert str(end) == "0#orders: no answer (for 15 s)"
+async def test_silence_ends_a_watch_after_its_timeout(both: Pair) -> None:
+    watch = await both.watch()
+    both.network.partition(["a"], ["b"])
+    await sleep(14)
+    assert watch.end is None
+    end = await wait_for(watch.until_ended(), 7)
+    assert str(end) == "0#orders: no answer (for 15 s)"
 
 
-async def test_a_short_silence_does_not_end_a_watch_and_an_end_meanwhile_is_told() -> None:
-    async with pair() as both:
-        watch = await both.watch()
-        both.network.partition(["a"], ["b"])
-        await both.b.stop_worker("orders")
-        await sleep(8)
-        assert watch.end is None
-        both.network.heal()
-        assert (await wait_for(watch.until_ended(), 6)).outcome is WatchOutcome.STOPPED
+async def test_a_short_silence_does_not_end_a_watch_and_an_end_meanwhile_is_told(
+    both: Pair,
+) -> None:
+    watch = await both.watch()
+    both.network.partition(["a"], ["b"])
+    await both.b.stop_worker("orders")
+    await sleep(8)
+    assert watch.end is None
+    both.network.heal()
+    assert (await wait_for(watch.until_ended(), 6)).outcome is WatchOutcome.STOPPED
 
 
 async def test_a_watch_that_has_expired_is_forgotten() -> None:
@@ -184,20 +186,19 @@ async def test_a_watch_that_has_expired_is_forgotten() -> None:
         assert (await watch.until_ended()).outcome is WatchOutcome.FORGOTTEN
 
 
-async def test_a_service_that_stops_says_so() -> None:
-    async with pair() as both:
-        watch, stopped = await both.watch(), await both.watch("orders")
-        await both.b.stop_worker("orders")
-        again = WatchService(["orders"])
-        await sleep(1)
-        assert both.outcomes() == [WatchOutcome.STOPPED] * 2
-        await both.b.start(Echo, address="orders")
-        watch = await both.watch()
-        await both.b.stop_worker("watch")
-        assert (await wait_for(watch.until_ended(), 1)).outcome is WatchOutcome.FORGOTTEN
-        assert not both.b.parts.workers.is_watched("orders")
-        await both.b.start(lambda: again, address="watch")
-        assert stopped.end is not None
+async def test_a_service_that_stops_says_so(both: Pair) -> None:
+    watch, stopped = await both.watch(), await both.watch("orders")
+    await both.b.stop_worker("orders")
+    again = WatchService(["orders"])
+    await sleep(1)
+    assert both.outcomes() == [WatchOutcome.STOPPED] * 2
+    await both.b.start(Echo, address="orders")
+    watch = await both.watch()
+    await both.b.stop_worker("watch")
+    assert (await wait_for(watch.until_ended(), 1)).outcome is WatchOutcome.FORGOTTEN
+    assert not both.b.parts.workers.is_watched("orders")
+    await both.b.start(lambda: again, address="watch")
+    assert stopped.end is not None
 
 
 async def test_a_service_that_was_started_anew_does_not_know_the_watch(node: Node) -> None:
@@ -221,16 +222,15 @@ async def test_a_route_that_leads_nowhere(node: Node) -> None:
     assert (await watch.until_ended()).outcome is WatchOutcome.NO_ANSWER
 
 
-async def test_a_closed_watch_calls_no_function() -> None:
-    async with pair() as both:
-        watch = await both.watch()
-        watch.close()
-        watch.close()
-        assert (await watch.until_ended()).outcome is WatchOutcome.CLOSED
-        stopped = await both.watch()
-        await both.a.stop_worker(stopped.address)
-        assert stopped.end is not None
-        assert both.ends == []
+async def test_a_closed_watch_calls_no_function(both: Pair) -> None:
+    watch = await both.watch()
+    watch.close()
+    watch.close()
+    assert (await watch.until_ended()).outcome is WatchOutcome.CLOSED
+    stopped = await both.watch()
+    await both.a.stop_worker(stopped.address)
+    assert stopped.end is not None
+    assert both.ends == []
 
 
 async def test_a_function_that_raises_is_logged(
@@ -244,43 +244,40 @@ async def test_a_function_that_raises_is_logged(
     assert "the function of a watch of 0#orders failed" in caplog.text
 
 
-async def test_other_messages_to_a_watch_are_dead_letters() -> None:
-    async with pair() as both:
-        watch = await both.watch()
-        other = WatchNotice(b"other", WatchState.STOPPED)
-        for payload in (b"", encode_watch_notice(other)):
-            both.a.send([watch.address], payload)
-        await sleep(1)
-        assert watch.end is None
-        assert both.a.dead_letters.by_reason == {"not of this watch": 2}
+async def test_other_messages_to_a_watch_are_dead_letters(both: Pair) -> None:
+    watch = await both.watch()
+    other = WatchNotice(b"other", WatchState.STOPPED)
+    for payload in (b"", encode_watch_notice(other)):
+        both.a.send([watch.address], payload)
+    await sleep(1)
+    assert watch.end is None
+    assert both.a.dead_letters.by_reason == {"not of this watch": 2}
 
 
 async def test_an_error_reply_is_no_answer() -> None:
     async with Node(error_replies=True) as node:
-        service = WatchService(["orders"], allow=deny_all)
-        await node.start(lambda: service, address="watch")
+        service = await start_worker(node, WatchService(["orders"], allow=deny_all), "watch")
         await node.start(Echo, address="orders")
         watch = await RemoteWatch.on(node, "watch", "orders")
         assert (await watch.until_ended()).outcome is WatchOutcome.NO_ANSWER
         assert service.refused == 4
 
 
-async def test_a_stopped_worker_is_reported_until_the_watch_expires() -> None:
-    async with pair() as both:
-        probe = await Probe.on(both.b, "probe")
-        request = encode_watch_request(WatchRequest(b"token", ORDERS))
-        probe.send("watch", request)
-        await probe.next()
-        await both.b.stop_worker("orders")
-        await probe.next()
-        probe.send("watch", request)
-        again = await probe.next()
-        assert decode_watch_notice(again.payload) == WatchNotice(b"token", WatchState.STOPPED)
-        # Its watcher has gone: the notice at its stop is lost without an error.
-        await both.b.start(Echo, address="order-2")
-        probe.send("watch", encode_watch_request(WatchRequest(b"other", address("order-2"))))
-        await probe.next()
-        await both.b.stop_worker("probe")
-        await both.b.stop_worker("order-2")
-        await sleep(40)
-        assert both.service.watches == 0
+async def test_a_stopped_worker_is_reported_until_the_watch_expires(both: Pair) -> None:
+    probe = await Probe.on(both.b, "probe")
+    request = encode_watch_request(WatchRequest(b"token", ORDERS))
+    probe.send("watch", request)
+    await probe.next()
+    await both.b.stop_worker("orders")
+    await probe.next()
+    probe.send("watch", request)
+    again = await probe.next()
+    assert decode_watch_notice(again.payload) == WatchNotice(b"token", WatchState.STOPPED)
+    # Its watcher has gone: the notice at its stop is lost without an error.
+    await both.b.start(Echo, address="order-2")
+    probe.send("watch", encode_watch_request(WatchRequest(b"other", address("order-2"))))
+    await probe.next()
+    await both.b.stop_worker("probe")
+    await both.b.stop_worker("order-2")
+    await sleep(40)
+    assert both.service.watches == 0

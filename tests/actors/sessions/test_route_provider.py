@@ -23,6 +23,7 @@ from onward.actors.testing import Probe
 from onward.protocol import LinkDown, Route, RouteLike
 from onward.protocol.sessions import LivenessOptions, SessionState
 from onward.transports.simulated import SimulatedNetwork
+from tests.support.workers import start_worker
 
 TIMES = LivenessOptions(ping_interval=1, open_timeout=1, retry=0.5, longest_retry=2)
 OPTIONS = SessionOptions(liveness=TIMES)
@@ -155,46 +156,46 @@ async def test_a_way_that_is_not_left_in_time_is_cancelled(
     caplog.clear()
 
 
-async def test_no_connection_is_left_behind_by_sessions_and_relays() -> None:
-    async with SimulatedNetwork() as network:
-        here, there = await network.node("here"), await network.node("there")
-        await Probe.on(there, "echo", answer=lambda message: message.payload)
-        service = SessionService(expose=["echo"])
-        await there.start(lambda: service, address="sessions")
-        listener = await there.listen("sim://there", expose=["sessions", "relays"])
-        relays = StaticRelayService(expose_at=[listener.address], api=None)
-        await there.start(lambda: relays, address="relays")
+async def test_no_connection_is_left_behind_by_sessions_and_relays(
+    network: SimulatedNetwork,
+) -> None:
+    here, there = await network.node("here"), await network.node("there")
+    await Probe.on(there, "echo", answer=lambda message: message.payload)
+    await start_worker(there, SessionService(expose=["echo"]), "sessions")
+    listener = await there.listen("sim://there", expose=["sessions", "relays"])
+    relays = StaticRelayService(expose_at=[listener.address], api=None)
+    await there.start(lambda: relays, address="relays")
 
-        def workers() -> tuple[int, int]:
-            return len(here.statistics().workers), len(there.statistics().workers)
+    def workers() -> tuple[int, int]:
+        return len(here.statistics().workers), len(there.statistics().workers)
 
-        empty = workers()
+    empty = workers()
 
-        uris = ["sim://nowhere", "sim://there"]
-        session = await SessionClient.on(
-            here, "there", way_over(here, uris, "sessions"), options=OPTIONS
-        )
-        relay = await RelayClient.on(
-            here, way_over(here, "sim://there", ["relays"]), alias="h", api=None, times=TIMES
-        )
-        counts: set[tuple[int, int]] = set()
-        for _ in range(20):
-            await session.until_up(60)
-            await relay.until_up(60)
-            await sleep(5)
-            assert (await here.request("there => echo", b"hi")).payload == b"hi"
-            counts.add(workers())
-            network.partition({"here"}, {"there"})
-            await sleep(10)
-            network.heal()
-        assert len(counts) == 1, counts
-        assert session.downs >= 19
-        assert relay.downs >= 19
+    uris = ["sim://nowhere", "sim://there"]
+    session = await SessionClient.on(
+        here, "there", way_over(here, uris, "sessions"), options=OPTIONS
+    )
+    relay = await RelayClient.on(
+        here, way_over(here, "sim://there", ["relays"]), alias="h", api=None, times=TIMES
+    )
+    counts: set[tuple[int, int]] = set()
+    for _ in range(20):
         await session.until_up(60)
-        await session.close()
-        await relay.close()
-        await sleep(100)
-        assert workers() == empty
+        await relay.until_up(60)
+        await sleep(5)
+        assert (await here.request("there => echo", b"hi")).payload == b"hi"
+        counts.add(workers())
+        network.partition({"here"}, {"there"})
+        await sleep(10)
+        network.heal()
+    assert len(counts) == 1, counts
+    assert session.downs >= 19
+    assert relay.downs >= 19
+    await session.until_up(60)
+    await session.close()
+    await relay.close()
+    await sleep(100)
+    assert workers() == empty
 
 
 async def test_a_way_over_nothing_that_can_be_reached_is_a_failed_attempt(node: Node) -> None:

@@ -34,6 +34,7 @@ from onward.protocol.sessions import (
     encode_frame,
 )
 from tests.support.transports import eventually
+from tests.support.workers import start_worker
 
 TIMES = LivenessOptions(ping_interval=1, retry=0.5, longest_retry=2, forget_after=10)
 OPTIONS = SessionOptions(liveness=TIMES)
@@ -41,8 +42,7 @@ SERVICE = SessionServiceOptions(session=OPTIONS)
 
 
 async def serve(node: Node, options: SessionServiceOptions = SERVICE) -> SessionService:
-    service = SessionService(expose=["echo"], options=options)
-    await node.start(lambda: service, address="sessions")
+    service = await start_worker(node, SessionService(expose=["echo"], options=options), "sessions")
     await Probe.on(node, "echo", answer=lambda message: message.payload.upper())
     return service
 

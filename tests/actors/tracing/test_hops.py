@@ -28,7 +28,7 @@ from onward.protocol import (
     with_trace_mark,
 )
 from tests.support.virtual import virtual_time
-from tests.support.workers import Echo, Failing, Forwarder, Gate, Recorder
+from tests.support.workers import Echo, Failing, Forwarder, Gate, Recorder, spawn_worker
 
 TRACER = Address(0, b"tracer")
 MARK = TraceMark("ab" * 16, "0" * 16, 0, TRACER)
@@ -130,8 +130,7 @@ async def test_each_hop_there_and_back_is_reported() -> None:
 
 async def test_a_handler_that_awaits_is_reported_twice(node: Node) -> None:
     traced = Traced(node)
-    gate = Gate()
-    node.spawn(lambda: gate, address="gate")
+    gate = spawn_worker(node, Gate(), "gate")
     await traced.send("gate")
     gate.opened.set()
     await asyncio.sleep(1)
@@ -165,8 +164,7 @@ class Leaves(Recorder):
 
 async def test_the_report_of_an_answer_follows_it_over_a_link(node: Node) -> None:
     traced = Traced(node)
-    link = Leaves()
-    node.spawn(lambda: link, address="link")
+    link = spawn_worker(node, Leaves(), "link")
     node.spawn(Forwarder, address="relay")
     node.spawn(Echo, address="echo")
     node.send("relay => echo", b"", return_route="link => far => tracer", context=marked())
@@ -205,8 +203,7 @@ def test_what_cannot_be_read_is_handled_all_the_same(text: str, ignored: int) ->
     async def send() -> None:
         async with Node() as node:
             traced = Traced(node)
-            recorder = Recorder()
-            node.spawn(lambda: recorder, address="worker")
+            recorder = spawn_worker(node, Recorder(), "worker")
             node.send("worker", b"", return_route=TRACER, context=Context(trace=text))
             await asyncio.sleep(1)
             assert recorder.messages[0].context == Context(trace=text)
@@ -242,8 +239,7 @@ async def test_a_report_goes_nowhere_on_the_word_of_who_sent_the_message() -> No
     async with Node("here") as here, Node("there") as there:
         traced = Traced(here)
         here.spawn(Echo, address="echo")
-        secret = Recorder()
-        here.spawn(lambda: secret, address="secret")
+        secret = spawn_worker(here, Recorder(), "secret")
         listener = await here.listen("memory://here", expose=["echo"])
         link = await there.connect(listener.uri)
         route = (link, *as_route("echo => secret => tracer"))
@@ -293,8 +289,7 @@ class Counting(TwoSidedWorker):
 
 async def test_handlers_on_the_way_back_see_no_reports(node: Node) -> None:
     traced = Traced(node)
-    worker = Counting()
-    node.spawn(lambda: worker, address="counting")
+    worker = spawn_worker(node, Counting(), "counting")
     node.spawn(Echo, address="echo")
     await traced.send("counting", b"hi")
     assert [message.payload for message in worker.back] == [b"hi"]
@@ -309,8 +304,7 @@ async def test_reports_from_another_node_pass_handlers_by_too() -> None:
         far.spawn(Echo, address="echo")
         listener = await far.listen("memory://far", expose=["echo"])
         link = await near.connect(listener.uri)
-        tap = Tap("observer")
-        near.spawn(lambda: tap, address="tap")
+        tap = spawn_worker(near, Tap("observer"), "tap")
         near.spawn(Recorder, address="observer")
         near.send(
             (*as_route("tap"), link, *as_route("echo")),
@@ -359,8 +353,7 @@ def test_only_reports_of_a_trace_pass_a_handler_by_and_on_its_way_back_alone(
     async def send() -> None:
         async with Node() as node:
             traced = Traced(node)
-            recorder = Recorder()
-            node.spawn(lambda: recorder, address="worker")
+            recorder = spawn_worker(node, Recorder(), "worker")
             await traced.send("worker")
             node.send("worker => tracer", encode_hop_report(REPORT), context=of(MARK.trace))
             await asyncio.sleep(1)
@@ -400,8 +393,7 @@ async def test_what_a_worker_asks_on_behalf_of_a_message_is_reported_too(node: N
 
 async def test_what_is_asked_on_behalf_of_nobody_any_more_is_not_reported(node: Node) -> None:
     traced = Traced(node)
-    passed = Recorder()
-    node.spawn(lambda: passed, address="worker")
+    passed = spawn_worker(node, Recorder(), "worker")
     await traced.send("worker")
     (context,) = (message.context for message in passed.messages)
     node.spawn(Recorder, address="other")

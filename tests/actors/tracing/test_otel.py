@@ -16,7 +16,7 @@ from onward.actors.access import Access, to_next
 from onward.actors.tracing import HopTracer, OpenTelemetryTracer, TraceOptions, trace as follow
 from onward.protocol import Context, Message, WorkerFailed, address, read_tracing
 from tests.support.virtual import virtual_time
-from tests.support.workers import Echo, Forwarder, Recorder
+from tests.support.workers import Echo, Forwarder, Recorder, spawn_worker
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f'{{"traceparent":"00-{TRACE}-b7ad6b7169203331-01","tracestate":"a=b"}}'
@@ -141,8 +141,7 @@ def test_what_a_worker_sends_within_its_span_is_part_of_the_trace(access: Access
     async def send() -> None:
         async with Node() as node:
             node.add_instrument(spans.tracer)
-            end = Recorder()
-            node.spawn(lambda: end, address="end")
+            end = spawn_worker(node, Recorder(), "end")
             node.spawn(Begins, address="begins", access=access)
             node.send("begins", b"", context=Context(trace=PARENT))
             await asyncio.sleep(60)
@@ -236,8 +235,7 @@ def test_what_names_no_span_has_none(text: str | None) -> None:
     async def ask() -> None:
         async with Node() as node:
             node.add_instrument(spans.tracer)
-            recorder = Recorder()
-            node.spawn(lambda: recorder, address="recorder")
+            recorder = spawn_worker(node, Recorder(), "recorder")
             node.send("recorder", b"", context=Context(trace=text))
             await asyncio.sleep(1)
             (message,) = recorder.messages
@@ -250,8 +248,7 @@ def test_what_names_no_span_has_none(text: str | None) -> None:
 
 async def test_without_an_sdk_messages_stay_as_they_are(node: Node) -> None:
     node.add_instrument(OpenTelemetryTracer(trace.NoOpTracerProvider()))
-    recorder = Recorder()
-    node.spawn(lambda: recorder, address="recorder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
     node.send("recorder", b"", context=Context(trace=PARENT))
     await asyncio.sleep(1)
     assert recorder.messages[0].context == Context(trace=PARENT)

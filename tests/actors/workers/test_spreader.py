@@ -9,7 +9,7 @@ from onward.actors.testing import Probe
 from onward.actors.workers import Echo, Spread, Spreader, SpreaderOptions
 from onward.protocol import Message, UnknownAddress, route
 from onward.protocol.payloads import PayloadError
-from tests.support.workers import Gate
+from tests.support.workers import Gate, start_worker
 
 ROUTES = ["a", "b", "c"]
 INNER = ["spreader", "inner-a", "inner-b", "inner-c"]
@@ -112,8 +112,7 @@ async def test_a_key_that_cannot_be_read_loses_the_message(node: Node) -> None:
 
 
 async def test_a_route_that_takes_nothing_is_passed_over(node: Node) -> None:
-    gate = Gate()
-    await node.start(lambda: gate, address="b", mailbox=MailboxOptions(1))
+    gate = await start_worker(node, Gate(), "b", mailbox=MailboxOptions(1))
     end = await Probe.on(node, "c")
     await spread(node, Spreader(ROUTES))
     for _ in range(6):

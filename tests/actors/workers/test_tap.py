@@ -9,12 +9,11 @@ from onward.actors import MailboxOptions, Node
 from onward.actors.testing import Probe
 from onward.actors.workers import Echo, Tap, TapStatistics
 from onward.protocol import Context, Message, UnknownAddress, address, route
-from tests.support.workers import Gate
+from tests.support.workers import Gate, start_worker
 
 
 async def tapped(node: Node, observer: str) -> Tap:
-    tap = Tap(observer)
-    await node.start(lambda: tap, address="tap")
+    tap = await start_worker(node, Tap(observer), "tap")
     await node.start(Echo, address="echo")
     return tap
 
@@ -47,8 +46,7 @@ async def test_an_observer_that_is_not_there_hurts_nobody(node: Node) -> None:
 
 
 async def test_an_observer_that_does_not_keep_up_loses_copies(node: Node) -> None:
-    gate = Gate()
-    await node.start(lambda: gate, address="slow", mailbox=MailboxOptions(1))
+    gate = await start_worker(node, Gate(), "slow", mailbox=MailboxOptions(1))
     tap = await tapped(node, "slow")
     for _ in range(5):
         assert (await node.request("tap => echo", b"hi")).payload == b"hi"

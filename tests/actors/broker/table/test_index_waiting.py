@@ -34,7 +34,7 @@ from tests.support.rsocket_peer import (
     world,
 )
 from tests.support.transports import eventually
-from tests.support.workers import Echo, Failing, Gate, Recorder
+from tests.support.workers import Echo, Failing, Gate, Recorder, start_worker
 
 ASKED = asked_for("a")
 REJECTED = 0x202
@@ -351,8 +351,7 @@ async def test_another_thread_sends_by_tags(node: Node) -> None:
     broker = await Broker.attach(node)
     await node.start(Echo, address="echo")
     broker.register("echo", service="a")
-    inbox = Recorder()
-    await node.start(lambda: inbox, address="inbox")
+    inbox = await start_worker(node, Recorder(), "inbox")
 
     def send() -> None:
         node.send("32#service=a", b"from a thread", return_route="inbox")
