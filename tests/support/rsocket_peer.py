@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec, cast
+from typing import Any, Concatenate, ParamSpec, cast
 from uuid import UUID
 
 from onward.actors import Node, NodeLimits
@@ -62,6 +63,7 @@ __all__ = [
     "errors",
     "frame",
     "in_memory",
+    "in_world",
     "kind_of",
     "lists_of_tags",
     "payload",
@@ -620,3 +622,39 @@ async def world(
         assert not peer.streams
     left = asyncio.all_tasks() - {asyncio.current_task()}
     assert not left
+
+
+def in_world(
+    broker_options: BrokerOptions | None = None,
+    options: LinkOptions | None = None,
+    *,
+    settles: bool = True,
+    **more: Any,
+) -> Callable[
+    [Callable[Concatenate[World, _Parameters], Coroutine[Any, Any, None]]],
+    Callable[_Parameters, None],
+]:
+    """Run a coroutine function in a `world`, which is its first argument, as `in_memory` does.
+
+    Args:
+        broker_options: Options of the broker.
+        options: Options of the listener's links.
+        settles: Whether to check at the end that nothing is left of the requests there have been.
+        more: Other arguments of `world`.
+    """
+
+    def decorate(
+        test: Callable[Concatenate[World, _Parameters], Coroutine[Any, Any, None]],
+    ) -> Callable[_Parameters, None]:
+        async def started(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
+            async with world(broker_options, options, **more) as w:
+                await test(w, *args, **kwargs)
+                if settles:
+                    await w.settled()
+
+        run = functools.update_wrapper(in_memory(started), test)
+        _, *parameters = inspect.signature(test).parameters.values()
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate

@@ -18,14 +18,13 @@ from tests.support.rsocket_peer import (
     composite,
     elements,
     errors,
-    in_memory,
+    in_world,
     kind_of,
     payload,
     push,
     request,
     route_setup,
     setup,
-    world,
 )
 
 ROUTING = b"message/x.rsocket.routing.v0"
@@ -53,73 +52,66 @@ def management_of(w: World) -> UUID:
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("mime", [BROKER_FRAME, FORWARDING])
-@in_memory
-async def test_no_route_id_of_another_is_claimed(key: int | str, mime: bytes) -> None:
-    async with world() as w:
-        victim = UUID(int=0xABCDEF)
-        await w.destination("victim", route_id=victim)
-        for theirs in (victim, management_of(w)):
-            for text in spellings(theirs):
-                impostor = w.connect()
-                wanted = route_setup(w.new_id(), "mine", {key: text, 6: "eu"})
-                got = await impostor.ask(setup(composite((mime, wanted))))
-                ((stream, code, said),) = errors(got)
-                assert (stream, code) == (0, REJECTED_SETUP)
-                assert "RouteId tag" in said
-                assert impostor.closed
-        assert w.services() == ["victim"]
+@in_world()
+async def test_no_route_id_of_another_is_claimed(w: World, key: int | str, mime: bytes) -> None:
+    victim = UUID(int=0xABCDEF)
+    await w.destination("victim", route_id=victim)
+    for theirs in (victim, management_of(w)):
+        for text in spellings(theirs):
+            impostor = w.connect()
+            wanted = route_setup(w.new_id(), "mine", {key: text, 6: "eu"})
+            got = await impostor.ask(setup(composite((mime, wanted))))
+            ((stream, code, said),) = errors(got)
+            assert (stream, code) == (0, REJECTED_SETUP)
+            assert "RouteId tag" in said
+            assert impostor.closed
+    assert w.services() == ["victim"]
 
 
-@in_memory
-async def test_requests_by_id_go_to_the_one_that_has_it_in_any_spelling() -> None:
-    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))) as w:
-        requester, honest = await w.pair("honest")
-        route_id = w.row("honest").route_id
-        for number, text in enumerate(spellings(route_id)):
-            asked = request(RR, 1 + 2 * number, asked_for({ROUTE_ID: text}), b"?")
-            assert await requester.ask(asked) == []
-            (got,) = await honest.received()
-            assert kind_of(got) == RR
-            await honest.ask(payload(2 + 2 * number, b"!", N | C))
-            assert elements(await requester.received()) == [b"!"]
-        await w.settled()
+@in_world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0)))
+async def test_requests_by_id_go_to_the_one_that_has_it_in_any_spelling(w: World) -> None:
+    requester, honest = await w.pair("honest")
+    route_id = w.row("honest").route_id
+    for number, text in enumerate(spellings(route_id)):
+        asked = request(RR, 1 + 2 * number, asked_for({ROUTE_ID: text}), b"?")
+        assert await requester.ask(asked) == []
+        (got,) = await honest.received()
+        assert kind_of(got) == RR
+        await honest.ask(payload(2 + 2 * number, b"!", N | C))
+        assert elements(await requester.received()) == [b"!"]
 
 
-@in_memory
-async def test_a_destination_may_say_its_own_service_and_route_id() -> None:
-    async with world() as w:
-        for number, text in enumerate(spellings(UUID(int=77))):
-            service = f"s{number}"
-            tags: dict[int | str, str] = {SERVICE: service, ROUTE_ID: text}
-            peer = await w.destination(service, tags, route_id=UUID(int=77))
-            assert w.row(service).route_id == UUID(int=77)
-            peer.eof()
-            await w.loop.idle()
+@in_world()
+async def test_a_destination_may_say_its_own_service_and_route_id(w: World) -> None:
+    for number, text in enumerate(spellings(UUID(int=77))):
+        service = f"s{number}"
+        tags: dict[int | str, str] = {SERVICE: service, ROUTE_ID: text}
+        peer = await w.destination(service, tags, route_id=UUID(int=77))
+        assert w.row(service).route_id == UUID(int=77)
+        peer.eof()
+        await w.loop.idle()
 
 
 @pytest.mark.parametrize("key", [SERVICE, "io.rsocket.routing.ServiceName"])
-@in_memory
-async def test_no_service_of_another_is_claimed_by_a_tag(key: int | str) -> None:
-    async with world() as w:
-        impostor = w.connect()
-        wanted = route_setup(w.new_id(), "mine", {key: "theirs"})
-        ((_, code, text),) = errors(await impostor.ask(setup(composite((BROKER_FRAME, wanted)))))
-        assert code == REJECTED_SETUP
-        assert "ServiceName tag" in text
-        assert w.services() == []
+@in_world()
+async def test_no_service_of_another_is_claimed_by_a_tag(w: World, key: int | str) -> None:
+    impostor = w.connect()
+    wanted = route_setup(w.new_id(), "mine", {key: "theirs"})
+    ((_, code, text),) = errors(await impostor.ask(setup(composite((BROKER_FRAME, wanted)))))
+    assert code == REJECTED_SETUP
+    assert "ServiceName tag" in text
+    assert w.services() == []
 
 
-@in_memory
-async def test_a_late_claim_leaves_the_destination_as_it_was() -> None:
-    async with world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))) as w:
-        requester, peer = await w.pair("mine")
-        theirs = management_of(w)
-        before = w.row("mine")
-        claim = route_setup(before.route_id, "mine", {ROUTE_ID: theirs.hex})
-        assert await peer.ask(push(composite((BROKER_FRAME, claim)))) == []
-        assert w.row("mine") == before
-        asked = asked_for({ROUTE_ID: theirs.hex})
-        metadata = asked + composite((ROUTING, b"\x0astatistics"))
-        (answer,) = elements(await requester.ask(request(RR, 1, metadata)))
-        assert b'"routes":2' in answer
-        await w.settled()
+@in_world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0)))
+async def test_a_late_claim_leaves_the_destination_as_it_was(w: World) -> None:
+    requester, peer = await w.pair("mine")
+    theirs = management_of(w)
+    before = w.row("mine")
+    claim = route_setup(before.route_id, "mine", {ROUTE_ID: theirs.hex})
+    assert await peer.ask(push(composite((BROKER_FRAME, claim)))) == []
+    assert w.row("mine") == before
+    asked = asked_for({ROUTE_ID: theirs.hex})
+    metadata = asked + composite((ROUTING, b"\x0astatistics"))
+    (answer,) = elements(await requester.ask(request(RR, 1, metadata)))
+    assert b'"routes":2' in answer

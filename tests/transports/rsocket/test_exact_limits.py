@@ -24,6 +24,7 @@ from tests.support.rsocket_peer import (
     errors,
     frame,
     in_memory,
+    in_world,
     payload,
     request,
     request_n,
@@ -107,18 +108,17 @@ class Kept:
 
 
 @BEYOND
-@in_memory
-async def test_all_that_one_peer_has_gathered(beyond: int) -> None:
-    async with world(options=LinkOptions(gathering=GatheringOptions(max_gathered=2_000_000))) as w:
-        requester = await w.requester()
-        gathered: Gathered = requester.link.session.gathered
-        kept = Kept(1_000_000)
-        assert gathered.keep(kept, kept.kept - FRAME_COST)
-        more = Kept(1_000_000 + beyond)
-        assert gathered.keep(more, more.kept - FRAME_COST) == (not beyond)
-        # What is let go of makes room.
-        gathered.let_go(more)
-        assert gathered.keep(Kept(1_000_000), 1_000_000 - FRAME_COST)
+@in_world(options=LinkOptions(gathering=GatheringOptions(max_gathered=2_000_000)))
+async def test_all_that_one_peer_has_gathered(w: World, beyond: int) -> None:
+    requester = await w.requester()
+    gathered: Gathered = requester.link.session.gathered
+    kept = Kept(1_000_000)
+    assert gathered.keep(kept, kept.kept - FRAME_COST)
+    more = Kept(1_000_000 + beyond)
+    assert gathered.keep(more, more.kept - FRAME_COST) == (not beyond)
+    # What is let go of makes room.
+    gathered.let_go(more)
+    assert gathered.keep(Kept(1_000_000), 1_000_000 - FRAME_COST)
 
 
 @BEYOND

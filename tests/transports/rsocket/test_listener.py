@@ -26,15 +26,16 @@ from tests.support.rsocket_peer import (
     C,
     I,
     Peer,
+    World,
     asked_for,
     elements,
     errors,
     frame,
     in_memory,
+    in_world,
     payload,
     request,
     setup,
-    world,
 )
 from tests.support.websocket_peer import WebSocketPeer
 from tests.support.workers import fill
@@ -43,112 +44,106 @@ ASKED = asked_for("a")
 URI = "rsocket+tcp://127.0.0.1:0"
 
 
-@in_memory
-async def test_how_many_connections_it_takes() -> None:
-    async with world(options=LinkOptions(max_connections=2)) as w:
-        requester, destination = await w.pair()
-        port = int(w.listener.uri.rpartition(":")[2])
-        one_more = Peer(w.loop.servers[port], ("10.0.0.9", 1))
-        assert one_more.closed
-        assert await one_more.ask(setup()) == []
-        statistics = w.listener.statistics()
-        assert (statistics.connections, statistics.turned_away) == (2, 1)
-        destination.die()
-        await w.loop.idle()
-        assert await (await w.destination()).received() == []
-        assert w.listener.statistics().accepted == 3
-        requester.die()
+@in_world(options=LinkOptions(max_connections=2))
+async def test_how_many_connections_it_takes(w: World) -> None:
+    requester, destination = await w.pair()
+    port = int(w.listener.uri.rpartition(":")[2])
+    one_more = Peer(w.loop.servers[port], ("10.0.0.9", 1))
+    assert one_more.closed
+    assert await one_more.ask(setup()) == []
+    statistics = w.listener.statistics()
+    assert (statistics.connections, statistics.turned_away) == (2, 1)
+    destination.die()
+    await w.loop.idle()
+    assert await (await w.destination()).received() == []
+    assert w.listener.statistics().accepted == 3
+    requester.die()
 
 
-@in_memory
-async def test_its_statistics_do_not_forget() -> None:
-    async with world() as w:
-        requester, destination = await w.pair()
-        await requester.ask(request(RR, 1, ASKED), request(RR, 3, None), frame(0, 0x20, I))
-        await destination.ask(payload(2, b"", C))
-        expected = ListenerStatistics(2, 2, 0, 1, 1, {"unknown_type": 1}, {})
-        assert w.listener.statistics() == expected
-        requester.eof()
-        destination.die()
-        await w.loop.idle()
-        assert w.listener.statistics() == ListenerStatistics(
-            0, 2, 0, 1, 1, {"unknown_type": 1}, {"by the peer": 2}
-        )
+@in_world()
+async def test_its_statistics_do_not_forget(w: World) -> None:
+    requester, destination = await w.pair()
+    await requester.ask(request(RR, 1, ASKED), request(RR, 3, None), frame(0, 0x20, I))
+    await destination.ask(payload(2, b"", C))
+    expected = ListenerStatistics(2, 2, 0, 1, 1, {"unknown_type": 1}, {})
+    assert w.listener.statistics() == expected
+    requester.eof()
+    destination.die()
+    await w.loop.idle()
+    assert w.listener.statistics() == ListenerStatistics(
+        0, 2, 0, 1, 1, {"unknown_type": 1}, {"by the peer": 2}
+    )
 
 
-@in_memory
-async def test_why_connections_ended_is_counted() -> None:
-    async with world() as w:
-        await w.connect().ask(b"\x00\x00\x05hello")
-        await w.connect().ask(setup(version=(3, 0)))
-        await w.connect().ask(setup(b"\xff" * 4))
-        await (await w.requester()).ask(frame(0, 0x20))
-        await (await w.requester()).ask(frame(0, 0x0B, 0, b"\x00\x00\x01\x01"))
-        (await w.requester()).die()
-        first = await w.destination(route_id=w.new_id())
-        await w.destination(route_id=first.link.session.registration.route_id)  # type: ignore[union-attr]
-        silent, _ = w.connect(), w.connect()
-        await silent.ask(setup(keepalive=100, lifetime=1000))
-        await asyncio.sleep(11)
-        await w.listener.close()
-        assert w.listener.statistics().closed == {
-            "setup refused": 3,
-            "broken frame": 1,
-            "error of the peer": 1,
-            "by the peer": 1,
-            "replaced": 1,
-            "silent": 1,
-            "no setup": 1,
-            "stopped": 1,
-        }
+@in_world()
+async def test_why_connections_ended_is_counted(w: World) -> None:
+    await w.connect().ask(b"\x00\x00\x05hello")
+    await w.connect().ask(setup(version=(3, 0)))
+    await w.connect().ask(setup(b"\xff" * 4))
+    await (await w.requester()).ask(frame(0, 0x20))
+    await (await w.requester()).ask(frame(0, 0x0B, 0, b"\x00\x00\x01\x01"))
+    (await w.requester()).die()
+    first = await w.destination(route_id=w.new_id())
+    await w.destination(route_id=first.link.session.registration.route_id)  # type: ignore[union-attr]
+    silent, _ = w.connect(), w.connect()
+    await silent.ask(setup(keepalive=100, lifetime=1000))
+    await asyncio.sleep(11)
+    await w.listener.close()
+    assert w.listener.statistics().closed == {
+        "setup refused": 3,
+        "broken frame": 1,
+        "error of the peer": 1,
+        "by the peer": 1,
+        "replaced": 1,
+        "silent": 1,
+        "no setup": 1,
+        "stopped": 1,
+    }
 
 
-@in_memory
-async def test_closing_waits_for_what_is_to_be_sent() -> None:
-    async with world(options=LinkOptions(drain_timeout=3)) as w:
-        requester, destination = await w.pair()
-        stuck = await w.requester()
-        for peer in (requester, stuck):
-            peer.send(request(STREAM, 1, ASKED, n=5))
-        await destination.received()
-        requester.stop_reading()
-        stuck.stop_reading()
-        await destination.ask(payload(2, b"x"), payload(4, b"x"))
-        closing = asyncio.ensure_future(w.listener.close())
-        await asyncio.sleep(1)
-        assert not closing.done()
-        requester.read_on()
-        got = await requester.received()
-        assert elements(got) == [b"x"]
-        assert errors(got)[-1] == (0, 0x101, "the broker stops")
-        start = w.loop.time()
-        await closing
-        assert w.loop.time() - start == pytest.approx(2, abs=0.1)
-        assert stuck.closed
+@in_world(options=LinkOptions(drain_timeout=3))
+async def test_closing_waits_for_what_is_to_be_sent(w: World) -> None:
+    requester, destination = await w.pair()
+    stuck = await w.requester()
+    for peer in (requester, stuck):
+        peer.send(request(STREAM, 1, ASKED, n=5))
+    await destination.received()
+    requester.stop_reading()
+    stuck.stop_reading()
+    await destination.ask(payload(2, b"x"), payload(4, b"x"))
+    closing = asyncio.ensure_future(w.listener.close())
+    await asyncio.sleep(1)
+    assert not closing.done()
+    requester.read_on()
+    got = await requester.received()
+    assert elements(got) == [b"x"]
+    assert errors(got)[-1] == (0, 0x101, "the broker stops")
+    start = w.loop.time()
+    await closing
+    assert w.loop.time() - start == pytest.approx(2, abs=0.1)
+    assert stuck.closed
 
 
-@in_memory
-async def test_the_node_stops_with_connections_alive() -> None:
-    async with world() as w:
-        requester, destination = await w.pair()
-        silent = w.connect()
-        await requester.ask(request(RR, 1, ASKED))
-        await w.node.stop()
-        for peer in (requester, destination, silent):
-            assert peer.closed
-        assert errors(await requester.received())[-1] == (0, 0x101, "the broker stops")
-        assert w.node.statistics().worker_count == 0
+@in_world()
+async def test_the_node_stops_with_connections_alive(w: World) -> None:
+    requester, destination = await w.pair()
+    silent = w.connect()
+    await requester.ask(request(RR, 1, ASKED))
+    await w.node.stop()
+    for peer in (requester, destination, silent):
+        assert peer.closed
+    assert errors(await requester.received())[-1] == (0, 0x101, "the broker stops")
+    assert w.node.statistics().worker_count == 0
 
 
-@in_memory
-async def test_a_connection_made_while_the_node_stops_is_turned_away() -> None:
-    async with world() as w:
-        port = int(w.listener.uri.rpartition(":")[2])
-        factory = w.loop.servers[port]
-        await w.node.stop_worker(w.listener.address)
-        late = Peer(factory, None)
-        assert late.closed
-        assert w.listener.statistics().turned_away == 1
+@in_world()
+async def test_a_connection_made_while_the_node_stops_is_turned_away(w: World) -> None:
+    port = int(w.listener.uri.rpartition(":")[2])
+    factory = w.loop.servers[port]
+    await w.node.stop_worker(w.listener.address)
+    late = Peer(factory, None)
+    assert late.closed
+    assert w.listener.statistics().turned_away == 1
 
 
 @in_memory
@@ -164,42 +159,40 @@ async def test_a_node_at_its_limit_turns_connections_away() -> None:
         await listener.close()
 
 
-@in_memory
-async def test_listeners_of_one_broker_share_its_destinations() -> None:
-    async with world() as w:
-        destination = await w.destination()
-        other = await w.node.listen(URI, broker=w.broker)
-        assert other.uri != w.listener.uri
-        assert w.node.has(other.address)
-        requester = Peer(w.loop.servers[int(other.uri.rpartition(":")[2])], ("10.0.0.8", 1))
-        w.peers.append(requester)
-        assert await requester.ask(setup(), request(RR, 1, ASKED)) == []
-        await destination.ask(payload(2, b"x", C))
-        assert elements(await requester.received()) == [b"x"]
-        await other.close()
-        assert requester.closed
-        assert not destination.closed
+@in_world()
+async def test_listeners_of_one_broker_share_its_destinations(w: World) -> None:
+    destination = await w.destination()
+    other = await w.node.listen(URI, broker=w.broker)
+    assert other.uri != w.listener.uri
+    assert w.node.has(other.address)
+    requester = Peer(w.loop.servers[int(other.uri.rpartition(":")[2])], ("10.0.0.8", 1))
+    w.peers.append(requester)
+    assert await requester.ask(setup(), request(RR, 1, ASKED)) == []
+    await destination.ask(payload(2, b"x", C))
+    assert elements(await requester.received()) == [b"x"]
+    await other.close()
+    assert requester.closed
+    assert not destination.closed
 
 
-@in_memory
-async def test_each_listener_has_options_and_figures_of_its_own() -> None:
-    async with world(options=LinkOptions(max_connections=1)) as w:
-        webs = [
-            await w.node.listen(f"rsocket+ws://127.0.0.1:0{path}", broker=w.broker)
-            for path in ("/a", "/b")
-        ]
-        destination = await w.destination()
-        for path, web in zip(("/a", "/b"), webs, strict=True):
-            assert isinstance(web, RSocketListener)
-            peer = WebSocketPeer(web)
-            await peer.open(path=path)
-            assert await peer.ask(setup(), request(FNF, 1, ASKED)) == []
-            assert len(await destination.received()) == 1
-            statistics = web.statistics()
-            assert (statistics.connections, statistics.requests) == (1, 1)
-            peer.transport.lose(None)
-        statistics = w.listener.statistics()
-        assert (statistics.connections, statistics.requests) == (1, 0)
+@in_world(options=LinkOptions(max_connections=1))
+async def test_each_listener_has_options_and_figures_of_its_own(w: World) -> None:
+    webs = [
+        await w.node.listen(f"rsocket+ws://127.0.0.1:0{path}", broker=w.broker)
+        for path in ("/a", "/b")
+    ]
+    destination = await w.destination()
+    for path, web in zip(("/a", "/b"), webs, strict=True):
+        assert isinstance(web, RSocketListener)
+        peer = WebSocketPeer(web)
+        await peer.open(path=path)
+        assert await peer.ask(setup(), request(FNF, 1, ASKED)) == []
+        assert len(await destination.received()) == 1
+        statistics = web.statistics()
+        assert (statistics.connections, statistics.requests) == (1, 1)
+        peer.transport.lose(None)
+    statistics = w.listener.statistics()
+    assert (statistics.connections, statistics.requests) == (1, 0)
 
 
 async def test_what_it_is_told_wrong() -> None:

@@ -32,7 +32,7 @@ from tests.support.rsocket_peer import (
     asked_for,
     error,
     frame,
-    in_memory,
+    in_world,
     payload,
     push,
     request,
@@ -42,7 +42,6 @@ from tests.support.rsocket_peer import (
     setup,
     stream_of,
     with_n,
-    world,
 )
 
 ALONE, TOGETHER = "alone", "composite"
@@ -96,8 +95,9 @@ PARTS = [
 @pytest.mark.parametrize("at_once", [True, False])
 @SHAPES
 @ROUTED
-@in_memory
+@in_world()
 async def test_fragments_of_requests(
+    w: World,
     kind: int,
     at_once: bool,
     middle: int,
@@ -107,27 +107,26 @@ async def test_fragments_of_requests(
     shape: str,
     routing: int,
 ) -> None:
-    async with world() as w:
-        requester, destinations = await peers(w, shape, routing)
-        n = 1 if kind in {STREAM, CHANNEL} else None
-        parts = [
-            request(kind, 1, wanted(shape, routing), b"1", n=n, flags=F),
-            payload(1, b"2", middle),
-            payload(1, b"3", last),
-        ]
-        if at_once:
-            requester.send(*parts)
-        else:
-            for part in parts:
-                await requester.ask(part)
-        for destination in destinations:
-            first, second, third, *rest = await destination.received()
-            assert first == restamped(parts[0], 2)
-            assert second == payload(2, b"2", middle_sent)
-            assert third == payload(2, b"3", last_sent)
-            assert not rest
-        requester.die()
-        await w.settled_after(requester)
+    requester, destinations = await peers(w, shape, routing)
+    n = 1 if kind in {STREAM, CHANNEL} else None
+    parts = [
+        request(kind, 1, wanted(shape, routing), b"1", n=n, flags=F),
+        payload(1, b"2", middle),
+        payload(1, b"3", last),
+    ]
+    if at_once:
+        requester.send(*parts)
+    else:
+        for part in parts:
+            await requester.ask(part)
+    for destination in destinations:
+        first, second, third, *rest = await destination.received()
+        assert first == restamped(parts[0], 2)
+        assert second == payload(2, b"2", middle_sent)
+        assert third == payload(2, b"3", last_sent)
+        assert not rest
+    requester.die()
+    await w.settled_after(requester)
 
 
 ANSWERS = [
@@ -142,16 +141,16 @@ ANSWERS = [
 @pytest.mark.parametrize(("said", "passed"), ANSWERS)
 @SHAPES
 @ROUTED
-@in_memory
-async def test_the_answer_of_a_request(said: int, passed: int, shape: str, routing: int) -> None:
-    async with world() as w:
-        requester, destinations = await peers(w, shape, routing)
-        await requester.ask(request(RR, 1, wanted(shape, routing)))
-        body = b"\0\0\1mdata" if said & M else b"data"
-        await destinations[0].ask(frame(2, 0x0A, said, body))
-        (got,) = await requester.received()
-        assert got == frame(1, 0x0A, passed, body)
-        await w.settled()
+@in_world()
+async def test_the_answer_of_a_request(
+    w: World, said: int, passed: int, shape: str, routing: int
+) -> None:
+    requester, destinations = await peers(w, shape, routing)
+    await requester.ask(request(RR, 1, wanted(shape, routing)))
+    body = b"\0\0\1mdata" if said & M else b"data"
+    await destinations[0].ask(frame(2, 0x0A, said, body))
+    (got,) = await requester.received()
+    assert got == frame(1, 0x0A, passed, body)
 
 
 ELEMENTS = [
@@ -166,54 +165,52 @@ ELEMENTS = [
 @pytest.mark.parametrize("kind", [STREAM, CHANNEL])
 @SHAPES
 @ROUTED
-@in_memory
+@in_world()
 async def test_fragments_of_elements_to_the_requester(
-    kind: int, said: list[tuple[int, bytes]], passed: list[int], shape: str, routing: int
+    w: World, kind: int, said: list[tuple[int, bytes]], passed: list[int], shape: str, routing: int
 ) -> None:
-    async with world() as w:
-        requester, destinations = await peers(w, shape, routing)
-        flags = C if kind == CHANNEL else 0
-        await requester.ask(request(kind, 1, wanted(shape, routing), n=9, flags=flags))
-        await destinations[0].ask(*(payload(2, data, flags) for flags, data in said))
-        assert await requester.received() == [
-            payload(1, data, flags) for (_, data), flags in zip(said, passed, strict=True)
-        ]
-        requester.die()
-        await w.settled_after(requester)
+    requester, destinations = await peers(w, shape, routing)
+    flags = C if kind == CHANNEL else 0
+    await requester.ask(request(kind, 1, wanted(shape, routing), n=9, flags=flags))
+    await destinations[0].ask(*(payload(2, data, flags) for flags, data in said))
+    assert await requester.received() == [
+        payload(1, data, flags) for (_, data), flags in zip(said, passed, strict=True)
+    ]
+    requester.die()
+    await w.settled_after(requester)
 
 
 @pytest.mark.parametrize(("said", "passed"), [(C, N | C), (C | F, N | C), (N | C | F, N | C)])
 @SHAPES
-@in_memory
-async def test_the_last_fragment_of_the_last_element(said: int, passed: int, shape: str) -> None:
-    async with world() as w:
-        requester, (destination,) = await peers(w, shape, UNICAST)
-        await requester.ask(request(STREAM, 1, wanted(shape, UNICAST), n=9))
-        await destination.ask(payload(2, b"1", F), payload(2, b"2", said))
-        assert await requester.received() == [payload(1, b"1", N | F), payload(1, b"2", passed)]
-        await w.settled()
+@in_world()
+async def test_the_last_fragment_of_the_last_element(
+    w: World, said: int, passed: int, shape: str
+) -> None:
+    requester, (destination,) = await peers(w, shape, UNICAST)
+    await requester.ask(request(STREAM, 1, wanted(shape, UNICAST), n=9))
+    await destination.ask(payload(2, b"1", F), payload(2, b"2", said))
+    assert await requester.received() == [payload(1, b"1", N | F), payload(1, b"2", passed)]
 
 
 @pytest.mark.parametrize(("said", "passed"), ELEMENTS)
 @SHAPES
 @ROUTED
-@in_memory
+@in_world()
 async def test_fragments_of_elements_to_the_destination(
-    said: list[tuple[int, bytes]], passed: list[int], shape: str, routing: int
+    w: World, said: list[tuple[int, bytes]], passed: list[int], shape: str, routing: int
 ) -> None:
-    async with world() as w:
-        requester, destinations = await peers(w, shape, routing)
-        await requester.ask(request(CHANNEL, 1, wanted(shape, routing), n=9))
-        for destination in destinations:
-            await destination.ask(request_n(2, 9))
-        await requester.received()
-        await requester.ask(*(payload(1, data, flags) for flags, data in said))
-        for destination in destinations:
-            assert [raw for raw in await destination.received() if raw[7] >> 2 == 0x0A] == [
-                payload(2, data, flags) for (_, data), flags in zip(said, passed, strict=True)
-            ]
-        requester.die()
-        await w.settled_after(requester)
+    requester, destinations = await peers(w, shape, routing)
+    await requester.ask(request(CHANNEL, 1, wanted(shape, routing), n=9))
+    for destination in destinations:
+        await destination.ask(request_n(2, 9))
+    await requester.received()
+    await requester.ask(*(payload(1, data, flags) for flags, data in said))
+    for destination in destinations:
+        assert [raw for raw in await destination.received() if raw[7] >> 2 == 0x0A] == [
+            payload(2, data, flags) for (_, data), flags in zip(said, passed, strict=True)
+        ]
+    requester.die()
+    await w.settled_after(requester)
 
 
 TAILS = pytest.mark.parametrize("tail", [b"", b"\0", b"more than that"])
@@ -223,102 +220,101 @@ TAILS = pytest.mark.parametrize("tail", [b"", b"\0", b"more than that"])
 @pytest.mark.parametrize("flags", [0, M, C, 0x3E0])
 @SHAPES
 @ROUTED
-@in_memory
-async def test_a_cancel_of_the_requester(flags: int, tail: bytes, shape: str, routing: int) -> None:
-    async with world() as w:
-        requester, destinations = await peers(w, shape, routing)
-        await requester.ask(request(STREAM, 1, wanted(shape, routing), n=1))
-        for destination in destinations:
-            await destination.received()
-        await requester.ask(frame(1, CANCEL, flags, tail))
-        for destination in destinations:
-            (got,) = await destination.received()
-            kept = flags & I if routing == UNICAST else 0
-            assert got == frame(2, CANCEL, kept)
-        await w.settled()
+@in_world()
+async def test_a_cancel_of_the_requester(
+    w: World, flags: int, tail: bytes, shape: str, routing: int
+) -> None:
+    requester, destinations = await peers(w, shape, routing)
+    await requester.ask(request(STREAM, 1, wanted(shape, routing), n=1))
+    for destination in destinations:
+        await destination.received()
+    await requester.ask(frame(1, CANCEL, flags, tail))
+    for destination in destinations:
+        (got,) = await destination.received()
+        kept = flags & I if routing == UNICAST else 0
+        assert got == frame(2, CANCEL, kept)
 
 
 @TAILS
 @pytest.mark.parametrize("flags", [0, M, 0x1E0])
 @SHAPES
-@in_memory
-async def test_a_cancel_of_a_channels_destination(flags: int, tail: bytes, shape: str) -> None:
-    async with world() as w:
-        requester, (destination,) = await peers(w, shape, UNICAST)
-        await requester.ask(request(CHANNEL, 1, wanted(shape, UNICAST), n=1))
-        await destination.ask(frame(2, CANCEL, flags, tail))
-        assert await requester.received() == [frame(1, CANCEL)]
-        requester.die()
-        await w.settled_after(requester)
+@in_world()
+async def test_a_cancel_of_a_channels_destination(
+    w: World, flags: int, tail: bytes, shape: str
+) -> None:
+    requester, (destination,) = await peers(w, shape, UNICAST)
+    await requester.ask(request(CHANNEL, 1, wanted(shape, UNICAST), n=1))
+    await destination.ask(frame(2, CANCEL, flags, tail))
+    assert await requester.received() == [frame(1, CANCEL)]
+    requester.die()
+    await w.settled_after(requester)
 
 
 @TAILS
 @pytest.mark.parametrize("flags", [0, M, 0x1E0])
 @SHAPES
 @ROUTED
-@in_memory
-async def test_request_n_of_either_side(flags: int, tail: bytes, shape: str, routing: int) -> None:
-    async with world() as w:
-        requester, destinations = await peers(w, shape, routing)
-        await requester.ask(request(CHANNEL, 1, wanted(shape, routing), n=1))
-        for destination in destinations:
-            await destination.received()
-            destination.send(frame(2, REQUEST_N, flags, (3).to_bytes(4) + tail))
-        assert await requester.received() == [request_n(1, 3)]
-        if routing == UNICAST:
-            await destinations[0].ask(payload(2, b"x"))
-            await requester.ask(frame(1, REQUEST_N, flags, (2).to_bytes(4) + tail))
-            assert await destinations[0].received() == [request_n(2, 2)]
-        requester.die()
-        await w.settled_after(requester)
+@in_world()
+async def test_request_n_of_either_side(
+    w: World, flags: int, tail: bytes, shape: str, routing: int
+) -> None:
+    requester, destinations = await peers(w, shape, routing)
+    await requester.ask(request(CHANNEL, 1, wanted(shape, routing), n=1))
+    for destination in destinations:
+        await destination.received()
+        destination.send(frame(2, REQUEST_N, flags, (3).to_bytes(4) + tail))
+    assert await requester.received() == [request_n(1, 3)]
+    if routing == UNICAST:
+        await destinations[0].ask(payload(2, b"x"))
+        await requester.ask(frame(1, REQUEST_N, flags, (2).to_bytes(4) + tail))
+        assert await destinations[0].received() == [request_n(2, 2)]
+    requester.die()
+    await w.settled_after(requester)
 
 
 @pytest.mark.parametrize("flags", [0, M, F, 0x1E0])
 @SHAPES
 @ROUTED
-@in_memory
-async def test_errors_of_either_side(flags: int, shape: str, routing: int) -> None:
-    async with world() as w:
-        requester, destinations = await peers(w, shape, routing)
-        await requester.ask(request(RR, 1, wanted(shape, routing)))
-        await destinations[0].ask(error(2, 0x301, b"text", flags))
-        assert await requester.received() == [error(1, 0x301, b"text")]
-        for destination in destinations:
-            await destination.received()
-        await requester.ask(request(CHANNEL, 3, wanted(shape, routing), n=1))
-        await requester.ask(frame(3, ERROR, flags, (0x201).to_bytes(4) + b"mine"))
-        for destination in destinations:
-            got = await destination.received()
-            assert got[-1] == error(stream_of(got[0]), 0x201, b"mine")
-        await w.settled()
+@in_world()
+async def test_errors_of_either_side(w: World, flags: int, shape: str, routing: int) -> None:
+    requester, destinations = await peers(w, shape, routing)
+    await requester.ask(request(RR, 1, wanted(shape, routing)))
+    await destinations[0].ask(error(2, 0x301, b"text", flags))
+    assert await requester.received() == [error(1, 0x301, b"text")]
+    for destination in destinations:
+        await destination.received()
+    await requester.ask(request(CHANNEL, 3, wanted(shape, routing), n=1))
+    await requester.ask(frame(3, ERROR, flags, (0x201).to_bytes(4) + b"mine"))
+    for destination in destinations:
+        got = await destination.received()
+        assert got[-1] == error(stream_of(got[0]), 0x201, b"mine")
 
 
 @pytest.mark.parametrize("kind", [RR, FNF, STREAM, CHANNEL])
 @SHAPES
 @ROUTED
-@in_memory
-async def test_flags_that_mean_nothing_in_a_request(kind: int, shape: str, routing: int) -> None:
-    async with world() as w:
-        requester, destinations = await peers(w, shape, routing)
-        n = 1 if kind in {STREAM, CHANNEL} else None
-        metadata = wanted(shape, routing)
-        await requester.ask(request(kind, 1, metadata, b"x", n=n, flags=N | C | I | 0x1F))
-        kept = C | I | 0x1F if kind == CHANNEL else I | 0x1F
-        sent = request(kind, 2, metadata, b"x", n=n, flags=kept)
-        for destination in destinations:
-            assert await destination.received() == [with_n(sent, 1) if n else sent]
-        requester.die()
-        await w.settled_after(requester)
+@in_world()
+async def test_flags_that_mean_nothing_in_a_request(
+    w: World, kind: int, shape: str, routing: int
+) -> None:
+    requester, destinations = await peers(w, shape, routing)
+    n = 1 if kind in {STREAM, CHANNEL} else None
+    metadata = wanted(shape, routing)
+    await requester.ask(request(kind, 1, metadata, b"x", n=n, flags=N | C | I | 0x1F))
+    kept = C | I | 0x1F if kind == CHANNEL else I | 0x1F
+    sent = request(kind, 2, metadata, b"x", n=n, flags=kept)
+    for destination in destinations:
+        assert await destination.received() == [with_n(sent, 1) if n else sent]
+    requester.die()
+    await w.settled_after(requester)
 
 
 @SHAPES
 @ROUTED
-@in_memory
-async def test_flags_that_mean_nothing_in_a_push(shape: str, routing: int) -> None:
-    async with world() as w:
-        requester, destinations = await peers(w, shape, routing)
-        metadata = wanted(shape, routing)
-        assert await requester.ask(push(metadata, 0x3FF)) == []
-        for destination in destinations:
-            assert await destination.received() == [push(metadata, I | 0x1F)]
-        await w.settled()
+@in_world()
+async def test_flags_that_mean_nothing_in_a_push(w: World, shape: str, routing: int) -> None:
+    requester, destinations = await peers(w, shape, routing)
+    metadata = wanted(shape, routing)
+    assert await requester.ask(push(metadata, 0x3FF)) == []
+    for destination in destinations:
+        assert await destination.received() == [push(metadata, I | 0x1F)]

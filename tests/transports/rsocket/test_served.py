@@ -31,14 +31,13 @@ from tests.support.rsocket_peer import (
     elements,
     error,
     errors,
-    in_memory,
+    in_world,
     kind_of,
     payload,
     push,
     request,
     request_n,
     setup,
-    world,
 )
 
 ASKED = asked_for("a")
@@ -111,55 +110,47 @@ def serve(w: World, name: str = "a") -> Service:
     return service
 
 
-@in_memory
-async def test_request_response() -> None:
-    async with world() as w:
-        service, requester = serve(w), await w.requester()
-        assert await requester.ask(request(RR, 1, ASKED, b"x")) == [payload(1, b"X", N | C)]
-        (seen,) = service.requests
-        assert (seen.data, seen.metadata, seen.entries, seen.route) == (b"x", None, (), "")
-        assert seen.origin == UUID(bytes=bytes(range(16)))
-        assert seen.tags == ((1, "a"),)
-        assert not seen.encrypted
-        assert w.row().requests == 1
-        assert w.row().outstanding == 0
-        await w.settled()
+@in_world()
+async def test_request_response(w: World) -> None:
+    service, requester = serve(w), await w.requester()
+    assert await requester.ask(request(RR, 1, ASKED, b"x")) == [payload(1, b"X", N | C)]
+    (seen,) = service.requests
+    assert (seen.data, seen.metadata, seen.entries, seen.route) == (b"x", None, (), "")
+    assert seen.origin == UUID(bytes=bytes(range(16)))
+    assert seen.tags == ((1, "a"),)
+    assert not seen.encrypted
+    assert w.row().requests == 1
+    assert w.row().outstanding == 0
 
 
-@in_memory
-async def test_what_a_handler_sees_of_the_metadata() -> None:
-    async with world() as w:
-        service, requester = serve(w), await w.requester()
-        flags = UNICAST | ENCRYPTED
-        asked = address("a", flags, mime=FORWARDING, origin=bytes(16), wrapped=b"inner")
-        entries = composite((b"text/plain", b"t"), (FORWARDING, asked)) + b"\xaa\x00\x00\x01z"
-        (got,) = await requester.ask(request(RR, 1, entries, b"x"))
-        assert got == payload(1, b"X", N | C, b"inner")
-        (seen,) = service.requests
-        assert (seen.metadata, seen.origin, seen.encrypted) == (b"inner", None, True)
-        assert [content for _, content in seen.entries] == [b"t", b"z"]
-        await w.settled()
+@in_world()
+async def test_what_a_handler_sees_of_the_metadata(w: World) -> None:
+    service, requester = serve(w), await w.requester()
+    flags = UNICAST | ENCRYPTED
+    asked = address("a", flags, mime=FORWARDING, origin=bytes(16), wrapped=b"inner")
+    entries = composite((b"text/plain", b"t"), (FORWARDING, asked)) + b"\xaa\x00\x00\x01z"
+    (got,) = await requester.ask(request(RR, 1, entries, b"x"))
+    assert got == payload(1, b"X", N | C, b"inner")
+    (seen,) = service.requests
+    assert (seen.metadata, seen.origin, seen.encrypted) == (b"inner", None, True)
+    assert [content for _, content in seen.entries] == [b"t", b"z"]
 
 
-@in_memory
-async def test_an_address_alone() -> None:
-    async with world() as w:
-        service, requester = serve(w), w.connect()
-        requester.send(setup(mime=FORWARDING))
-        got = await requester.ask(request(RR, 1, address("a", mime=FORWARDING), b"x"))
-        assert elements(got) == [b"X"]
-        assert service.requests[0].entries == ()
-        await w.settled()
+@in_world()
+async def test_an_address_alone(w: World) -> None:
+    service, requester = serve(w), w.connect()
+    requester.send(setup(mime=FORWARDING))
+    got = await requester.ask(request(RR, 1, address("a", mime=FORWARDING), b"x"))
+    assert elements(got) == [b"X"]
+    assert service.requests[0].entries == ()
 
 
-@in_memory
-async def test_metadata_that_are_broken_after_the_address() -> None:
-    async with world() as w:
-        serve(w)
-        requester = await w.requester()
-        got = errors(await requester.ask(request(RR, 1, ASKED + b"\x05te", b"x")))
-        assert [code for _, code, _ in got] == [INVALID]
-        await w.settled()
+@in_world()
+async def test_metadata_that_are_broken_after_the_address(w: World) -> None:
+    serve(w)
+    requester = await w.requester()
+    got = errors(await requester.ask(request(RR, 1, ASKED + b"\x05te", b"x")))
+    assert [code for _, code, _ in got] == [INVALID]
 
 
 @pytest.mark.parametrize(
@@ -167,277 +158,236 @@ async def test_metadata_that_are_broken_after_the_address() -> None:
     [(b"fail", 0x301, "mine"), (b"big", APPLICATION_ERROR, "the answer is too big")],
 )
 @pytest.mark.filterwarnings("ignore")
-@in_memory
-async def test_errors_of_a_handler(data: bytes, code: int, text: str) -> None:
-    async with world() as w:
-        serve(w)
-        requester = await w.requester()
-        assert errors(await requester.ask(request(RR, 1, ASKED, data))) == [(1, code, text)]
-        await w.settled()
+@in_world()
+async def test_errors_of_a_handler(w: World, data: bytes, code: int, text: str) -> None:
+    serve(w)
+    requester = await w.requester()
+    assert errors(await requester.ask(request(RR, 1, ASKED, data))) == [(1, code, text)]
 
 
-@in_memory
-async def test_what_has_no_answer() -> None:
-    async with world() as w:
-        service, requester = serve(w), await w.requester()
-        assert await requester.ask(request(FNF, 1, ASKED, b"fnf"), push(ASKED)) == []
-        assert [seen.data for seen in service.requests] == [b"fnf", b""]
-        assert service.requests[1].metadata == ASKED
-        await w.settled()
+@in_world()
+async def test_what_has_no_answer(w: World) -> None:
+    service, requester = serve(w), await w.requester()
+    assert await requester.ask(request(FNF, 1, ASKED, b"fnf"), push(ASKED)) == []
+    assert [seen.data for seen in service.requests] == [b"fnf", b""]
+    assert service.requests[1].metadata == ASKED
 
 
-@in_memory
-async def test_a_request_in_fragments() -> None:
-    async with world() as w:
-        serve(w)
-        requester = await w.requester()
-        parts = [request(RR, 1, ASKED[:9], flags=F), payload(1, b"a", F, ASKED[9:])]
-        assert await requester.ask(*parts) == []
-        assert await requester.ask(payload(1, b"b", N | F)) == []
-        assert elements(await requester.ask(payload(1, b"c", N))) == [b"ABC"]
-        # A requester that cancels in the middle.
-        await requester.ask(request(RR, 3, ASKED, flags=F))
-        assert await requester.ask(cancel(3)) == []
-        await w.settled()
+@in_world()
+async def test_a_request_in_fragments(w: World) -> None:
+    serve(w)
+    requester = await w.requester()
+    parts = [request(RR, 1, ASKED[:9], flags=F), payload(1, b"a", F, ASKED[9:])]
+    assert await requester.ask(*parts) == []
+    assert await requester.ask(payload(1, b"b", N | F)) == []
+    assert elements(await requester.ask(payload(1, b"c", N))) == [b"ABC"]
+    # A requester that cancels in the middle.
+    await requester.ask(request(RR, 3, ASKED, flags=F))
+    assert await requester.ask(cancel(3)) == []
 
 
-@in_memory
-async def test_a_request_in_fragments_that_is_too_big() -> None:
-    async with world(options=LinkOptions(gathering=GatheringOptions(max_request=1000))) as w:
-        serve(w)
-        requester = await w.requester()
-        await requester.ask(request(RR, 1, ASKED, bytes(600), flags=F))
-        got = errors(await requester.ask(payload(1, bytes(600), N)))
-        assert [code for _, code, _ in got] == [INVALID]
-        await w.settled()
+@in_world(options=LinkOptions(gathering=GatheringOptions(max_request=1000)))
+async def test_a_request_in_fragments_that_is_too_big(w: World) -> None:
+    serve(w)
+    requester = await w.requester()
+    await requester.ask(request(RR, 1, ASKED, bytes(600), flags=F))
+    got = errors(await requester.ask(payload(1, bytes(600), N)))
+    assert [code for _, code, _ in got] == [INVALID]
 
 
-@in_memory
-async def test_the_requester_cancels_or_goes_away() -> None:
-    async with world() as w:
-        service, requester = serve(w), await w.requester()
-        entries = ASKED + composite((b"message/x.rsocket.routing.v0", b"\x05later"))
-        await requester.ask(request(RR, 1, entries), request(RR, 3, entries))
-        assert w.row().outstanding == 2
-        await requester.ask(cancel(1))
-        assert service.cancelled == 1
-        requester.die()
-        await w.loop.idle()
-        assert service.cancelled == 2
-        assert w.row().outstanding == 0
-        await w.settled()
+@in_world()
+async def test_the_requester_cancels_or_goes_away(w: World) -> None:
+    service, requester = serve(w), await w.requester()
+    entries = ASKED + composite((b"message/x.rsocket.routing.v0", b"\x05later"))
+    await requester.ask(request(RR, 1, entries), request(RR, 3, entries))
+    assert w.row().outstanding == 2
+    await requester.ask(cancel(1))
+    assert service.cancelled == 1
+    requester.die()
+    await w.loop.idle()
+    assert service.cancelled == 2
+    assert w.row().outstanding == 0
 
 
-@in_memory
-async def test_too_many_at_once() -> None:
-    async with world() as w:
-        service, requester = serve(w), await w.requester()
-        entries = ASKED + composite((b"message/x.rsocket.routing.v0", b"\x05later"))
-        got = errors(await requester.ask(*(request(RR, 2 * n + 1, entries) for n in range(6))))
-        assert got == [(11, REJECTED, "busy")]
-        service.gate.set()
-        assert elements(await requester.received()) == [b"late"] * 5
-        await w.settled()
+@in_world()
+async def test_too_many_at_once(w: World) -> None:
+    service, requester = serve(w), await w.requester()
+    entries = ASKED + composite((b"message/x.rsocket.routing.v0", b"\x05later"))
+    got = errors(await requester.ask(*(request(RR, 2 * n + 1, entries) for n in range(6))))
+    assert got == [(11, REJECTED, "busy")]
+    service.gate.set()
+    assert elements(await requester.received()) == [b"late"] * 5
 
 
-@in_memory
-async def test_a_service_that_stops() -> None:
-    async with world() as w:
-        service = Service()
-        registration = w.broker.serve(service.handlers, service="a")
-        requester = await w.requester()
-        entries = ASKED + composite((b"message/x.rsocket.routing.v0", b"\x05later"))
-        await requester.ask(request(RR, 1, entries))
-        task = asyncio.ensure_future(w.node.request("32#service=a", b"fail"))
-        with pytest.raises(ApplicationError):
-            await task
-        registration.withdraw()
-        assert [code for _, code, _ in errors(await requester.received())] == [CANCELED]
-        assert service.cancelled == 1
-        await w.settled()
+@in_world()
+async def test_a_service_that_stops(w: World) -> None:
+    service = Service()
+    registration = w.broker.serve(service.handlers, service="a")
+    requester = await w.requester()
+    entries = ASKED + composite((b"message/x.rsocket.routing.v0", b"\x05later"))
+    await requester.ask(request(RR, 1, entries))
+    task = asyncio.ensure_future(w.node.request("32#service=a", b"fail"))
+    with pytest.raises(ApplicationError):
+        await task
+    registration.withdraw()
+    assert [code for _, code, _ in errors(await requester.received())] == [CANCELED]
+    assert service.cancelled == 1
 
 
-@in_memory
-async def test_a_stream_makes_no_element_without_credit() -> None:
-    async with world() as w:
-        service, requester = serve(w), await w.requester()
-        assert elements(await requester.ask(request(STREAM, 1, ASKED, b"5", n=2))) == [b"0", b"1"]
-        assert service.made == 2
-        assert elements(await requester.ask(request_n(1, 2))) == [b"2", b"3"]
-        got = await requester.ask(request_n(1, 2))
-        assert got == [payload(1, b"4"), payload(1, b"", C)]
-        await w.settled()
+@in_world()
+async def test_a_stream_makes_no_element_without_credit(w: World) -> None:
+    service, requester = serve(w), await w.requester()
+    assert elements(await requester.ask(request(STREAM, 1, ASKED, b"5", n=2))) == [b"0", b"1"]
+    assert service.made == 2
+    assert elements(await requester.ask(request_n(1, 2))) == [b"2", b"3"]
+    got = await requester.ask(request_n(1, 2))
+    assert got == [payload(1, b"4"), payload(1, b"", C)]
 
 
-@in_memory
-async def test_a_stream_and_a_requester_that_does_not_read() -> None:
-    options = LinkOptions(flow=FlowOptions(high_water=1000, credit_window=8))
-    async with world(options=options) as w:
-        service, requester = serve(w), await w.requester()
-        requester.stop_reading()
-        await requester.ask(request(STREAM, 1, ASKED, b"10000", n=500))
-        made = service.made
-        assert made < 200
-        await requester.ask(request_n(1, 5))
-        assert service.made == made
-        requester.read_on()
-        await w.loop.idle()
-        assert service.made > made
-        await requester.ask(cancel(1))
-        assert service.cancelled == 1
-        await w.settled()
+@in_world(options=LinkOptions(flow=FlowOptions(high_water=1000, credit_window=8)))
+async def test_a_stream_and_a_requester_that_does_not_read(w: World) -> None:
+    service, requester = serve(w), await w.requester()
+    requester.stop_reading()
+    await requester.ask(request(STREAM, 1, ASKED, b"10000", n=500))
+    made = service.made
+    assert made < 200
+    await requester.ask(request_n(1, 5))
+    assert service.made == made
+    requester.read_on()
+    await w.loop.idle()
+    assert service.made > made
+    await requester.ask(cancel(1))
+    assert service.cancelled == 1
 
 
-@in_memory
-async def test_a_channel_both_ways() -> None:
-    async with world() as w:
-        service, requester = serve(w), await w.requester()
-        got = await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
-        assert got == [payload(1, b"0"), request_n(1, 4)]
-        got = await requester.ask(payload(1, b"1", N | F), payload(1, b"+", 0), payload(1, b"2"))
-        assert elements(got) == [b"1+", b"2"]
-        assert elements(await requester.ask(payload(1, b"3", N | C))) == [b"3", b""]
-        assert service.seen == [b"0", b"1+", b"2", b"3"]
-        await w.settled()
+@in_world()
+async def test_a_channel_both_ways(w: World) -> None:
+    service, requester = serve(w), await w.requester()
+    got = await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
+    assert got == [payload(1, b"0"), request_n(1, 4)]
+    got = await requester.ask(payload(1, b"1", N | F), payload(1, b"+", 0), payload(1, b"2"))
+    assert elements(got) == [b"1+", b"2"]
+    assert elements(await requester.ask(payload(1, b"3", N | C))) == [b"3", b""]
+    assert service.seen == [b"0", b"1+", b"2", b"3"]
 
 
-@in_memory
-async def test_a_channel_of_one_element() -> None:
-    async with world() as w:
-        serve(w)
-        requester = await w.requester()
-        got = await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5, flags=C))
-        assert got == [payload(1, b"0"), payload(1, b"", C)]
-        await w.settled()
+@in_world()
+async def test_a_channel_of_one_element(w: World) -> None:
+    serve(w)
+    requester = await w.requester()
+    got = await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5, flags=C))
+    assert got == [payload(1, b"0"), payload(1, b"", C)]
 
 
-@in_memory
-async def test_a_handler_that_wants_no_more_of_a_channel() -> None:
-    async with world() as w:
-        serve(w)
-        requester = await w.requester()
-        got = await requester.ask(request(CHANNEL, 1, ASKED, b"stop", n=5))
-        assert got == [payload(1, b"", C), cancel(1)]
-        await w.settled()
+@in_world()
+async def test_a_handler_that_wants_no_more_of_a_channel(w: World) -> None:
+    serve(w)
+    requester = await w.requester()
+    got = await requester.ask(request(CHANNEL, 1, ASKED, b"stop", n=5))
+    assert got == [payload(1, b"", C), cancel(1)]
 
 
-@in_memory
-async def test_a_channel_that_its_requester_ends_with_an_error() -> None:
-    async with world() as w:
-        service, requester = serve(w), await w.requester()
-        await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
-        await requester.ask(error(1, 0x302, b"mine"))
-        assert service.seen == [b"0", b"error 302"]
-        await requester.ask(request(CHANNEL, 3, ASKED, b"0", n=5))
-        await requester.ask(cancel(3))
-        assert service.cancelled == 1
-        await w.settled()
+@in_world()
+async def test_a_channel_that_its_requester_ends_with_an_error(w: World) -> None:
+    service, requester = serve(w), await w.requester()
+    await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
+    await requester.ask(error(1, 0x302, b"mine"))
+    assert service.seen == [b"0", b"error 302"]
+    await requester.ask(request(CHANNEL, 3, ASKED, b"0", n=5))
+    await requester.ask(cancel(3))
+    assert service.cancelled == 1
 
 
-@in_memory
-async def test_an_element_that_is_too_big() -> None:
-    async with world(options=LinkOptions(gathering=GatheringOptions(max_request=1000))) as w:
-        serve(w)
-        requester = await w.requester()
-        await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
-        got = errors(await requester.ask(payload(1, bytes(600), N | F), payload(1, bytes(600), N)))
-        assert [code for _, code, _ in got] == [INVALID]
-        await w.settled()
+@in_world(options=LinkOptions(gathering=GatheringOptions(max_request=1000)))
+async def test_an_element_that_is_too_big(w: World) -> None:
+    serve(w)
+    requester = await w.requester()
+    await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=5))
+    got = errors(await requester.ask(payload(1, bytes(600), N | F), payload(1, bytes(600), N)))
+    assert [code for _, code, _ in got] == [INVALID]
 
 
 # --- one of several -------------------------------------------------------------------------
 
 
-@in_memory
-async def test_handlers_and_peers_answer_one_request() -> None:
-    async with world() as w:
-        service, (requester, destination) = serve(w), await w.pair()
-        assert elements(await requester.ask(request(RR, 1, MANY, b"x"))) == [b"X"]
-        assert [kind_of(raw) for raw in await destination.received()] == [RR, 9]
-        await requester.ask(request(FNF, 3, MANY, b"y"), push(MANY))
-        assert [seen.data for seen in service.requests] == [b"x", b"y", b""]
-        assert [kind_of(raw) for raw in await destination.received()] == [FNF, 12]
-        await w.settled()
+@in_world()
+async def test_handlers_and_peers_answer_one_request(w: World) -> None:
+    service, (requester, destination) = serve(w), await w.pair()
+    assert elements(await requester.ask(request(RR, 1, MANY, b"x"))) == [b"X"]
+    assert [kind_of(raw) for raw in await destination.received()] == [RR, 9]
+    await requester.ask(request(FNF, 3, MANY, b"y"), push(MANY))
+    assert [seen.data for seen in service.requests] == [b"x", b"y", b""]
+    assert [kind_of(raw) for raw in await destination.received()] == [FNF, 12]
 
 
-@in_memory
-async def test_a_request_in_fragments_for_handlers_and_peers() -> None:
-    async with world() as w:
-        _, (requester, destination) = serve(w), await w.pair()
-        await requester.ask(request(RR, 1, MANY, b"a", flags=F))
-        assert elements(await requester.ask(payload(1, b"b", N))) == [b"AB"]
-        assert [kind_of(raw) for raw in await destination.received()] == [RR, 10, 9]
-        await w.settled()
+@in_world()
+async def test_a_request_in_fragments_for_handlers_and_peers(w: World) -> None:
+    _, (requester, destination) = serve(w), await w.pair()
+    await requester.ask(request(RR, 1, MANY, b"a", flags=F))
+    assert elements(await requester.ask(payload(1, b"b", N))) == [b"AB"]
+    assert [kind_of(raw) for raw in await destination.received()] == [RR, 10, 9]
 
 
-@in_memory
-async def test_streams_of_two_services() -> None:
-    async with world() as w:
-        services = [serve(w), serve(w)]
-        requester = await w.requester()
-        got = elements(await requester.ask(request(STREAM, 1, MANY, b"3", n=2)))
-        assert len(got) == 2
-        got += elements(await requester.ask(request_n(1, 10)))
-        assert sorted(got) == [b"", b"0", b"0", b"1", b"1", b"2", b"2"]
-        assert [service.made for service in services] == [3, 3]
-        await w.settled()
+@in_world()
+async def test_streams_of_two_services(w: World) -> None:
+    services = [serve(w), serve(w)]
+    requester = await w.requester()
+    got = elements(await requester.ask(request(STREAM, 1, MANY, b"3", n=2)))
+    assert len(got) == 2
+    got += elements(await requester.ask(request_n(1, 10)))
+    assert sorted(got) == [b"", b"0", b"0", b"1", b"1", b"2", b"2"]
+    assert [service.made for service in services] == [3, 3]
 
 
-@in_memory
-async def test_channels_of_two_services() -> None:
-    async with world() as w:
-        services = [serve(w), serve(w)]
-        requester = await w.requester()
-        got = await requester.ask(request(CHANNEL, 1, MANY, b"0", n=20))
-        assert elements(got) == [b"0", b"0"]
-        assert request_n(1, 4) in got
-        await requester.ask(payload(1, b"1"), payload(1, b"2", N | C))
-        assert [service.seen for service in services] == [[b"0", b"1", b"2"]] * 2
-        await requester.ask(request(CHANNEL, 3, MANY, b"0", n=20))
-        await requester.ask(error(3, 0x302, b"mine"))
-        assert [service.seen[-1] for service in services] == [b"error 302"] * 2
-        await requester.ask(request(CHANNEL, 5, MANY, b"0", n=20, flags=C))
-        got = await requester.ask(request(CHANNEL, 7, MANY, b"stop", n=20))
-        assert set(got) >= {payload(7, b"", C), cancel(7)}
-        await requester.ask(request(CHANNEL, 9, MANY, b"0", n=20))
-        await requester.ask(cancel(9))
-        assert [service.cancelled for service in services] == [1, 1]
-        await w.settled()
+@in_world()
+async def test_channels_of_two_services(w: World) -> None:
+    services = [serve(w), serve(w)]
+    requester = await w.requester()
+    got = await requester.ask(request(CHANNEL, 1, MANY, b"0", n=20))
+    assert elements(got) == [b"0", b"0"]
+    assert request_n(1, 4) in got
+    await requester.ask(payload(1, b"1"), payload(1, b"2", N | C))
+    assert [service.seen for service in services] == [[b"0", b"1", b"2"]] * 2
+    await requester.ask(request(CHANNEL, 3, MANY, b"0", n=20))
+    await requester.ask(error(3, 0x302, b"mine"))
+    assert [service.seen[-1] for service in services] == [b"error 302"] * 2
+    await requester.ask(request(CHANNEL, 5, MANY, b"0", n=20, flags=C))
+    got = await requester.ask(request(CHANNEL, 7, MANY, b"stop", n=20))
+    assert set(got) >= {payload(7, b"", C), cancel(7)}
+    await requester.ask(request(CHANNEL, 9, MANY, b"0", n=20))
+    await requester.ask(cancel(9))
+    assert [service.cancelled for service in services] == [1, 1]
 
 
-@in_memory
-async def test_an_error_of_one_service_ends_all() -> None:
-    async with world() as w:
-        serve(w)
-        serve(w)
-        requester = await w.requester()
-        assert errors(await requester.ask(request(RR, 1, MANY, b"fail"))) == [(1, 0x301, "mine")]
-        await w.settled()
+@in_world()
+async def test_an_error_of_one_service_ends_all(w: World) -> None:
+    serve(w)
+    serve(w)
+    requester = await w.requester()
+    assert errors(await requester.ask(request(RR, 1, MANY, b"fail"))) == [(1, 0x301, "mine")]
 
 
 # --- plain messages -------------------------------------------------------------------------
 
 
-@in_memory
-async def test_plain_messages_to_a_service() -> None:
-    async with world() as w:
-        service = Service()
-        registration = w.broker.serve(service.handlers, service="a")
-        assert (await w.node.request("32#service=a", b"x")).payload == b"X"
-        w.node.send("32#service=a", b"y")
-        await w.loop.idle()
-        assert [seen.data for seen in service.requests] == [b"x", b"y"]
-        with pytest.raises(ApplicationError, match="mine"):
-            await w.node.request("32#service=a", b"fail")
-        for _ in range(200):
-            await w.node.request("32#service=a", b"x")
-        registration.withdraw()
-        slow = Handlers()
-        slow.response(service.later)
-        registration = w.broker.serve(slow, service="a")
-        task = asyncio.ensure_future(w.node.request("32#service=a", b"x"))
-        await w.loop.idle()
-        registration.withdraw()
-        with pytest.raises(WorkerFailed):
-            await task
-        await w.settled()
+@in_world()
+async def test_plain_messages_to_a_service(w: World) -> None:
+    service = Service()
+    registration = w.broker.serve(service.handlers, service="a")
+    assert (await w.node.request("32#service=a", b"x")).payload == b"X"
+    w.node.send("32#service=a", b"y")
+    await w.loop.idle()
+    assert [seen.data for seen in service.requests] == [b"x", b"y"]
+    with pytest.raises(ApplicationError, match="mine"):
+        await w.node.request("32#service=a", b"fail")
+    for _ in range(200):
+        await w.node.request("32#service=a", b"x")
+    registration.withdraw()
+    slow = Handlers()
+    slow.response(service.later)
+    registration = w.broker.serve(slow, service="a")
+    task = asyncio.ensure_future(w.node.request("32#service=a", b"x"))
+    await w.loop.idle()
+    registration.withdraw()
+    with pytest.raises(WorkerFailed):
+        await task

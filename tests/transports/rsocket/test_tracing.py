@@ -24,13 +24,13 @@ from tests.support.rsocket_peer import (
     F,
     N,
     Peer,
+    World,
     address,
     composite,
-    in_memory,
+    in_world,
     kind_of,
     payload,
     request,
-    world,
 )
 
 TRACE = "5" * 32
@@ -66,83 +66,74 @@ async def reported(peer: Peer, *frames: bytes) -> list[HopReport]:
     return reports_in(await peer.ask(*frames))
 
 
-@in_memory
-async def test_a_request_is_reported_hop_by_hop() -> None:
-    async with world() as w:
-        w.node.add_instrument(HopTracer(w.node))
-        requester, destination = await w.pair()
-        sent = request(RR, 1, asked(marked()), b"data")
-        reports = await reported(requester, sent)
-        assert [each.kind for each in reports] == TO_ONE
-        assert {each.trace for each in reports} == {TRACE}
-        connection = requester.link.worker.address
-        onward = [each.onward_route for each in reports]
-        assert [len(route) for route in onward] == [3, 2, 2, 1, 1]
-        assert onward[0][0] == connection
-        assert onward[0][2] == onward[1][1] == onward[2][1] == Address(32, b"service=a")
-        backs = {each.return_route for each in reports[1:]}
-        ((first, _),) = backs
-        assert first == connection
-        assert await destination.received() == [request(RR, 2, asked(marked()), b"data")]
-        assert await destination.ask(payload(2, b"done", N | C)) == []
-        await w.settled_after(requester)
+@in_world()
+async def test_a_request_is_reported_hop_by_hop(w: World) -> None:
+    w.node.add_instrument(HopTracer(w.node))
+    requester, destination = await w.pair()
+    sent = request(RR, 1, asked(marked()), b"data")
+    reports = await reported(requester, sent)
+    assert [each.kind for each in reports] == TO_ONE
+    assert {each.trace for each in reports} == {TRACE}
+    connection = requester.link.worker.address
+    onward = [each.onward_route for each in reports]
+    assert [len(route) for route in onward] == [3, 2, 2, 1, 1]
+    assert onward[0][0] == connection
+    assert onward[0][2] == onward[1][1] == onward[2][1] == Address(32, b"service=a")
+    backs = {each.return_route for each in reports[1:]}
+    ((first, _),) = backs
+    assert first == connection
+    assert await destination.received() == [request(RR, 2, asked(marked()), b"data")]
+    assert await destination.ask(payload(2, b"done", N | C)) == []
+    await w.settled_after(requester)
 
 
-@in_memory
-async def test_a_request_in_fragments_and_one_for_several_are_reported() -> None:
-    async with world() as w:
-        w.node.add_instrument(HopTracer(w.node))
-        requester = await w.requester()
-        peers = [await w.destination() for _ in range(2)]
-        parts = request(FNF, 1, asked(marked()), flags=F), payload(1, b"data")
-        assert [each.kind for each in await reported(requester, *parts)] == TO_ONE
-        reports = await reported(requester, request(FNF, 3, asked(marked(), MULTICAST)))
-        kinds = [each.kind for each in reports]
-        assert kinds[:3] == [*TO_ONE[:2], "Multicast"]
-        assert sorted(kinds[3:]) == sorted(TO_ONE[3:] * 2)
-        for peer in peers:
-            await peer.received()
-        await w.settled()
+@in_world()
+async def test_a_request_in_fragments_and_one_for_several_are_reported(w: World) -> None:
+    w.node.add_instrument(HopTracer(w.node))
+    requester = await w.requester()
+    peers = [await w.destination() for _ in range(2)]
+    parts = request(FNF, 1, asked(marked()), flags=F), payload(1, b"data")
+    assert [each.kind for each in await reported(requester, *parts)] == TO_ONE
+    reports = await reported(requester, request(FNF, 3, asked(marked(), MULTICAST)))
+    kinds = [each.kind for each in reports]
+    assert kinds[:3] == [*TO_ONE[:2], "Multicast"]
+    assert sorted(kinds[3:]) == sorted(TO_ONE[3:] * 2)
+    for peer in peers:
+        await peer.received()
 
 
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"\xff", b"[]", b'{"a": 1}', b'{"onward": "x"}', b'{"a":"' + b"b" * 4096]
 )
-@in_memory
-async def test_a_text_that_cannot_be_read_is_ignored(text: bytes) -> None:
-    async with world() as w:
-        w.node.add_instrument(HopTracer(w.node))
-        requester, destination = await w.pair()
-        assert await requester.ask(request(FNF, 1, asked(text))) == []
-        assert len(await destination.received()) == 1
-        await w.settled()
+@in_world()
+async def test_a_text_that_cannot_be_read_is_ignored(w: World, text: bytes) -> None:
+    w.node.add_instrument(HopTracer(w.node))
+    requester, destination = await w.pair()
+    assert await requester.ask(request(FNF, 1, asked(text))) == []
+    assert len(await destination.received()) == 1
 
 
-@in_memory
-async def test_a_node_without_a_tracer_reports_nothing() -> None:
-    async with world() as w:
-        requester, destination = await w.pair()
-        assert await requester.ask(request(FNF, 1, asked(marked()))) == []
-        assert len(await destination.received()) == 1
-        await w.settled()
+@in_world()
+async def test_a_node_without_a_tracer_reports_nothing(w: World) -> None:
+    requester, destination = await w.pair()
+    assert await requester.ask(request(FNF, 1, asked(marked()))) == []
+    assert len(await destination.received()) == 1
 
 
-@in_memory
-async def test_reports_for_a_peer_that_does_not_read_are_dropped() -> None:
-    async with world() as w:
-        w.node.add_instrument(HopTracer(w.node))
-        requester, destination = await w.pair()
-        reports = await reported(requester, request(FNF, 1, asked(marked())))
-        to = reports[1].return_route[-1]
-        requester.link.write_paused = True
-        w.node.send(to, encode_hop_report(reports[0]))
-        w.node.send(to, b"no report")
-        await w.loop.idle()
-        reasons = w.node.dead_letters.by_reason
-        assert reasons == {"the peer does not read": 1, "unhandled": 1}
-        requester.link.write_paused = False
-        await destination.received()
-        requester.die()
-        await w.loop.idle()
-        assert not w.node.has(to)
-        await w.settled()
+@in_world()
+async def test_reports_for_a_peer_that_does_not_read_are_dropped(w: World) -> None:
+    w.node.add_instrument(HopTracer(w.node))
+    requester, destination = await w.pair()
+    reports = await reported(requester, request(FNF, 1, asked(marked())))
+    to = reports[1].return_route[-1]
+    requester.link.write_paused = True
+    w.node.send(to, encode_hop_report(reports[0]))
+    w.node.send(to, b"no report")
+    await w.loop.idle()
+    reasons = w.node.dead_letters.by_reason
+    assert reasons == {"the peer does not read": 1, "unhandled": 1}
+    requester.link.write_paused = False
+    await destination.received()
+    requester.die()
+    await w.loop.idle()
+    assert not w.node.has(to)
