@@ -294,8 +294,8 @@ def measure(size: Size) -> Report:
     if cold_each.median > 20e-6:
         share = ands.median / cold_each.median
         report.note(
-            f"Cold: {share:.0%} of the time goes to the ANDs even on freshly made bitmaps. Each "
-            "walks 16 containers of its operands, and gets slower with what else runs."
+            f"Cold: {share:.0%} of the time goes to the ANDs even on freshly made bitmaps, and "
+            "they get slower with what else runs."
         )
     report.target("registrations", 1 / registered.median, "/s", at_least=50_000)
     return report

@@ -4,7 +4,12 @@ One posting for each tag that any route carries: the dense numbers of its routes
 roaring bitmap. A query is the AND of its postings, from the smallest on. Most tags of a big
 table are carried by one route only (every route has a RouteId), and for those the number
 itself is the posting, at a tenth of a bitmap's memory. No empty posting is ever kept, and
-the numbers of removed routes are used again, so bitmaps stay as dense as the table is.
+the numbers of removed routes are used again.
+
+Nearly every query names a service, so the routes of a service get numbers side by side, in
+blocks that grow with the service. Its bitmap then has few of the containers, of 65,536 numbers
+each, that the table's numbers are spread over, and an AND with it visits no others. Blocks have
+room for further routes of their service: there are up to twice as many numbers as routes.
 
 Answers are kept. A query's answer can only change when a route that carries all of the
 query's tags comes or goes, and every such route carries, in particular, the rarest of
@@ -22,7 +27,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyroaring import BitMap
@@ -53,22 +58,35 @@ takes at most two bytes, and eight more once its candidates have been asked for.
 MAX_CACHED_TAGS: Final = 16
 """An answer to a query of more tags is not kept."""
 
+_MAX_BLOCK: Final = 4096
+"""Most numbers in a block: a sixteenth of a container, so that few blocks are in two."""
+
 Matches: TypeAlias = BitMap
 """Dense numbers of routes. The receiver must not change it."""
 
-_FIRST: Final = itemgetter(0)
+_SIZE: Final = attrgetter("size")
+_SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
 _NEVER: Final[Tag] = (int(WellKnownKey.NO_TAG), None)
 # No route carries it in normal form: what is filed under it stays right for ever.
 
 
 class _Posting:
-    """The routes of a tag that more than one route carries, or has carried."""
+    """The routes of a tag that more than one route carries, or has carried.
 
-    __slots__ = ("numbers", "tag")
+    Attributes:
+        tag: The tag.
+        numbers: The numbers of the routes.
+        size: How many there are. A bitmap has to visit all its containers to count them.
+        free: Numbers for further routes of the tag, if it is a service; at most `size`.
+    """
 
-    def __init__(self, tag: Tag, numbers: BitMap) -> None:
+    __slots__ = ("free", "numbers", "size", "tag")
+
+    def __init__(self, tag: Tag, first: int, second: int) -> None:
         self.tag: Final = tag
-        self.numbers: Final = numbers
+        self.numbers: Final = BitMap((first, second))
+        self.size = 2
+        self.free: list[int] | None = None
 
 
 class Answer:
@@ -77,15 +95,17 @@ class Answer:
     Attributes:
         query: The query.
         matches: The numbers of the routes that carry all tags asked for.
+        weight: How many there are.
         candidates: What the index's owner makes of `matches`, and keeps as long; `None`
             until it has.
     """
 
-    __slots__ = ("candidates", "matches", "query", "watch")
+    __slots__ = ("candidates", "matches", "query", "watch", "weight")
 
     def __init__(self, query: Query, matches: Matches, watch: Tag) -> None:
         self.query: Final = query
         self.matches: Final = matches
+        self.weight: Final = len(matches)
         self.watch: Final = watch
         self.candidates: tuple[Any, ...] | None = None
 
@@ -97,7 +117,8 @@ class TagIndexStatistics:
     Attributes:
         routes: Number of routes in the index, hidden ones included.
         tags: Number of different tags they carry.
-        numbers: Number of dense numbers in use at once, at most so far: the peak of `routes`.
+        numbers: Number of dense numbers, those without a route included: at most twice the peak of
+            `routes`.
         cached_queries: Number of answers that are kept.
         cached_matches: Number of routes in kept answers, all together.
         computed: Number of answers computed since the start.
@@ -137,7 +158,8 @@ class TagIndex:
         self._max_matches = max_cached_matches
         self._postings: dict[Tag, int | _Posting] = {}
         self._tags: list[TagList | None] = []
-        self._free: list[int] = []
+        self._free: list[int] = []  # of no service
+        self._routes = 0
         self._hidden: BitMap = BitMap()
         self._answers: OrderedDict[Query, Answer] = OrderedDict()
         self._watched: dict[Tag, set[Answer]] = {}
@@ -154,12 +176,10 @@ class TagIndex:
         Args:
             tags: Any tags; their normal form is indexed.
         """
-        if self._free:
-            number = self._free.pop()
-        else:
-            number = len(self._tags)
-            self._tags.append(None)
-        self._link(number, normal_form(tags))
+        indexed = normal_form(tags)
+        number = self._take_number(indexed)
+        self._link(number, indexed)
+        self._routes += 1
         return number
 
     def replace(self, number: int, tags: Iterable[Tag]) -> None:
@@ -177,10 +197,18 @@ class TagIndex:
         Raises:
             KeyError: There is no such route.
         """
+        tags = self.tags(number)
         self._unlink(number)
         self._hidden.discard(number)
         self._tags[number] = None
-        self._free.append(number)
+        self._routes -= 1
+        service = self._service_of(tags)
+        if service is None or len(service.free or ()) >= service.size:
+            self._free.append(number)
+        elif service.free is None:
+            service.free = [number]
+        else:
+            service.free.append(number)
 
     def hide(self, number: int) -> None:
         """Leave a route out of all answers, until it is revealed.
@@ -217,6 +245,30 @@ class TagIndex:
             raise KeyError(number)
         return tags
 
+    def _service_of(self, tags: TagList) -> _Posting | None:
+        """Return the posting of the service that tags name, if it has had two routes at once."""
+        for tag in tags:
+            if tag[0] == _SERVICE:
+                posting = self._postings.get(tag)
+                return None if isinstance(posting, int) else posting
+        return None
+
+    def _take_number(self, tags: TagList) -> int:
+        """Return a number for a new route: close to those of its service, if one is free there."""
+        service = self._service_of(tags)
+        if service is not None and service.free:
+            return service.free.pop()
+        if self._free:
+            return self._free.pop()
+        first = len(self._tags)
+        if service is None:
+            self._tags.append(None)
+        else:
+            end = first + min(service.size, _MAX_BLOCK)
+            self._tags.extend([None] * (end - first))
+            service.free = list(range(end - 1, first, -1))
+        return first
+
     def _link(self, number: int, tags: TagList) -> None:
         postings = self._postings
         # A tag object is kept once however many routes carry an equal one.
@@ -227,9 +279,10 @@ class TagIndex:
                 postings[tag] = number
             elif isinstance(posting, int):
                 tag = next(each for each in self.tags(posting) if each == tag)
-                postings[tag] = _Posting(tag, BitMap((posting, number)))
+                postings[tag] = _Posting(tag, posting, number)
             else:
                 posting.numbers.add(number)
+                posting.size += 1
                 tag = posting.tag
             kept.append(tag)
         self._tags[number] = tuple(kept)
@@ -242,7 +295,11 @@ class TagIndex:
             posting = postings[tag]
             if not isinstance(posting, int):
                 posting.numbers.discard(number)
-                if posting.numbers:
+                posting.size -= 1
+                free = posting.free
+                if free and len(free) > posting.size:
+                    self._free.append(free.pop())
+                if posting.size:
                     continue
             del postings[tag]
         self._changed(tags)
@@ -278,10 +335,11 @@ class TagIndex:
 
     def _matching(self, query: Query) -> tuple[Matches, Tag]:
         """Return the routes with all tags of a query, hidden ones too, and the tag to watch."""
-        bitmaps: list[tuple[int, Tag, BitMap]] = []
+        postings = self._postings
+        found: list[_Posting] = []
         single: tuple[int, Tag] | None = None
         for tag in query:
-            posting = self._postings.get(tag)
+            posting = postings.get(tag)
             if posting is None:
                 # Creating list of Routable Destinations: "All tags must have a valid index. If a
                 # tag does not contain an index, then there are no routable destinations available
@@ -290,24 +348,26 @@ class TagIndex:
             if isinstance(posting, int):
                 single = (posting, tag)
             else:
-                bitmaps.append((len(posting.numbers), tag, posting.numbers))
+                found.append(posting)
         if single is not None:
             return self._single(query, *single)
-        if not bitmaps:
+        if not found:
             return BitMap(), _NEVER
-        bitmaps.sort(key=_FIRST)
-        _, watch, matches = bitmaps[0]
-        if len(bitmaps) == 1:
-            return matches.copy(), watch
-        for _, _, bitmap in bitmaps[1:]:
-            # Creating list of Routable Destinations: "to combine the found tag indexes to determine
-            # a valid index of routable destinations".
-            matches = matches & bitmap
+        found.sort(key=_SIZE)
+        rarest = found[0]
+        if len(found) == 1:
+            return rarest.numbers.copy(), rarest.tag
+        # Creating list of Routable Destinations: "to combine the found tag indexes to determine
+        # a valid index of routable destinations".
+        matches = rarest.numbers & found[1].numbers
+        for posting in found[2:]:
             # Creating list of Routable Destinations: "If the index is empty, there are no valid
             # routable destinations."
             if not matches:
                 break
-        return matches, watch
+            # In place: this bitmap is no posting, and another would have to be allocated.
+            matches &= posting.numbers
+        return matches, rarest.tag
 
     def _single(self, query: Query, number: int, watch: Tag) -> tuple[Matches, Tag]:
         # Creating list of Routable Destinations: "Only tags provided in the ADDRESS are
@@ -316,7 +376,7 @@ class TagIndex:
         return matches, watch
 
     def _keep(self, answer: Answer) -> None:
-        weight = len(answer.matches)
+        weight = answer.weight
         if (
             len(answer.query) > MAX_CACHED_TAGS
             or weight > self._max_matches
@@ -332,11 +392,15 @@ class TagIndex:
             self._evicted += 1
         answers[answer.query] = answer
         self._cached_matches += weight
-        self._watched.setdefault(answer.watch, set()).add(answer)
+        watching = self._watched.get(answer.watch)
+        if watching is None:
+            self._watched[answer.watch] = {answer}
+        else:
+            watching.add(answer)
 
     def _forget(self, answer: Answer) -> None:
         """Undo what `_keep` did, but for the entry in the table of answers."""
-        self._cached_matches -= len(answer.matches)
+        self._cached_matches -= answer.weight
         watching = self._watched[answer.watch]
         watching.discard(answer)
         if not watching:
@@ -358,7 +422,7 @@ class TagIndex:
     # --- the whole --------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._tags) - len(self._free)
+        return self._routes
 
     def statistics(self) -> TagIndexStatistics:
         """Return the index's figures at this moment."""

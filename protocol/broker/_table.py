@@ -238,14 +238,19 @@ class RoutingTable(Generic[Target]):
         """Return the number of a new route, which is in the index from then on."""
         expected = self._expected.pop(route_id, None) if self._expected else None
         if expected is None:
-            number = self._index.add(tags)
-            if number == len(self._entries):
-                self._entries.append(None)
-            return number
+            return self._add_to_index(tags)
         number = expected.number
         if frozenset(normal_form(tags)) != frozenset(expected.tags):
             self._index.replace(number, tags)
         self._index.reveal(number)
+        return number
+
+    def _add_to_index(self, tags: TagList) -> int:
+        """Index a new route, and return its number, for which there is a place then."""
+        number = self._index.add(tags)
+        missing = number + 1 - len(self._entries)
+        if missing > 0:
+            self._entries.extend([None] * missing)
         return number
 
     def remove(self, route_id: bytes, timestamp: int, *, now: int) -> Update[Target]:
@@ -299,9 +304,7 @@ class RoutingTable(Generic[Target]):
         route_id = route.route_id
         if route_id in self._routes or route_id in self._expected:
             return False
-        number = self._index.add(with_default_tags(route.tags, route.service, route_id))
-        if number == len(self._entries):
-            self._entries.append(None)
+        number = self._add_to_index(with_default_tags(route.tags, route.service, route_id))
         self._index.hide(number)
         self._expected[route_id] = Expected(
             route_id,
@@ -397,7 +400,7 @@ class RoutingTable(Generic[Target]):
 
     def count(self, query: Query) -> int:
         """Return how many routes carry all tags of a query."""
-        return len(self._index.resolve(query))
+        return self._index.answer(query).weight
 
     def pick(self, query: Query, turn: int) -> Entry[Target] | None:
         """Return one of the routes that carry all tags of a query; `None` if there is none.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
@@ -99,7 +101,7 @@ def test_nothing_is_left_of_a_removed_route() -> None:
     assert index.statistics() == TagIndexStatistics(
         routes=0,
         tags=0,
-        numbers=3,
+        numbers=4,  # two in a block: the second has no route
         cached_queries=0,
         cached_matches=0,
         computed=0,
@@ -118,6 +120,29 @@ def test_numbers_are_used_again() -> None:
     assert index.add(tags("instance=g")) == 4
     assert index.statistics().numbers == 5
     assert found(index, "instance=b") == []
+
+
+def test_routes_of_a_service_have_numbers_side_by_side() -> None:
+    index = TagIndex()
+    services = [tags("service=orders"), tags("service=stock"), tags("service=mail")]
+    numbers: list[list[int]] = [[], [], []]
+    for _ in range(1000):
+        for each, service in zip(numbers, services, strict=True):
+            each.append(index.add(service))
+    for each in numbers:
+        apart = sum(b != a + 1 for a, b in pairwise(each))
+        assert apart < 11  # blocks of 2, 4, ... 512
+    assert index.statistics().numbers < 2 * 3000
+
+
+def test_numbers_that_a_smaller_service_leaves_go_to_others() -> None:
+    index = TagIndex()
+    for service in "abcde":
+        numbers = [index.add(tags(f"service={service}")) for _ in range(100)]
+        for number in numbers[1:]:
+            index.remove(number)
+    assert index.statistics().routes == 5
+    assert index.statistics().numbers <= 2 * 104
 
 
 @pytest.mark.parametrize("number", [-1, 1, 7])
@@ -300,12 +325,14 @@ class AgainstModel(RuleBasedStateMachine):
         # So small that answers are dropped by every limit.
         self.index = TagIndex(max_cached_queries=4, max_cached_matches=8)
         self.model: dict[int, frozenset[Tag]] = {}
+        self.peak = 0
 
     @rule(target=numbers, tags=SOME_LISTS)
     def add(self, tags: TagList) -> int:
         number = self.index.add(tags)
         assert number not in self.model
         self.model[number] = tag_set(tags)
+        self.peak = max(self.peak, len(self.model))
         return number
 
     @rule(number=numbers, tags=SOME_LISTS)
@@ -334,6 +361,7 @@ class AgainstModel(RuleBasedStateMachine):
             assert list(answer.matches) == self.naive(answer.query)
         statistics = index.statistics()
         assert statistics.routes == len(index) == len(self.model)
+        assert statistics.numbers <= 2 * self.peak
         assert statistics.tags == len({tag for tags in self.model.values() for tag in tags})
         assert statistics.cached_queries == len(answers) <= 4
         assert statistics.cached_matches == sum(len(a.matches) for a in answers) <= 8
