@@ -19,7 +19,7 @@ from ..actors.broker import (
     WaitingOptions,
 )
 from ..actors.tracing import HopTracer
-from ..protocol import counted
+from ..protocol import LOCAL, Address, counted
 from ..protocol.broker import SnapshotRoute
 from ..transports import TlsOptions
 from ..transports.rsocket import (
@@ -30,7 +30,7 @@ from ..transports.rsocket import (
     UnixOptions,
     WebSocketOptions,
 )
-from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log, word
+from ._arguments import Commands, add_log, address, octal, positive, seconds, set_up_log, word
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._reach import add_tls, tls_of
@@ -65,12 +65,14 @@ class Listening:
         websocket: The clients that may open a WebSocket.
         unix: The users that may connect to a Unix socket.
         tls: The certificates of listeners with TLS.
+        expose: The addresses that requests may name in place of tags.
     """
 
     links: LinkOptions = _LINKS
     websocket: WebSocketOptions = _WEBSOCKET
     unix: UnixOptions = _UNIX
     tls: TlsOptions | None = None
+    expose: tuple[Address, ...] = ()
 
     def options(self, uri: str) -> dict[str, Any]:
         """Return the options of the listener at a URI."""
@@ -81,7 +83,7 @@ class Listening:
             own["unix"] = self.unix
         if uri.startswith(SECURE):
             own["tls"] = self.tls
-        return {"options": self.links, **own}
+        return {"options": self.links, "expose": self.expose, **own}
 
 
 _LISTENING: Final = Listening()
@@ -198,6 +200,16 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         "any; may be repeated (default: none; programs other than browsers always may)",
     )
     parser.add_argument(
+        "--expose",
+        metavar="ADDRESS",
+        type=address,
+        action="append",
+        default=[],
+        help="let requests name a route that begins with this address, in place of tags: "
+        "'1#10.0.0.7:4000' is the node there, and the workers that it exposes; '1#*' is any, so "
+        "that clients choose where the broker connects to; may be repeated (default: none)",
+    )
+    parser.add_argument(
         "--mode",
         metavar="OCTAL",
         type=octal,
@@ -280,7 +292,8 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
         lease=lease if arguments.lease else None,
     )
     unix = _UNIX if arguments.mode is None else UnixOptions(arguments.mode)
-    return Listening(links, WebSocketOptions(origins=tuple(arguments.origin)), unix, tls)
+    websocket = WebSocketOptions(origins=tuple(arguments.origin))
+    return Listening(links, websocket, unix, tls, tuple(arguments.expose))
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
@@ -362,8 +375,8 @@ async def serve(
         opened: Called with the broker's node before the broker starts: to attach its event log.
 
     Raises:
-        CommandError: It cannot listen at one of the URIs, or has not enough room for the expected
-            destinations; or an error of `opened`.
+        CommandError: It cannot listen at one of the URIs, has not enough room for the expected
+            destinations, or an address to expose does not exist; or an error of `opened`.
         UnknownScheme: There is no transport for one of the URIs.
     """
     async with Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0)) as node:
@@ -392,6 +405,9 @@ async def _open(
     expected: Sequence[SnapshotRoute],
 ) -> tuple[Broker, list[RSocketListener]]:
     broker = await Broker.attach(node, options)
+    for exposed in listening.expose:
+        if exposed.type == LOCAL and not node.has(exposed):
+            raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
     try:
         for at in range(0, len(expected), EXPECT_SLICE):
             broker.expect(expected[at : at + EXPECT_SLICE])

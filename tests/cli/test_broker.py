@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from onward.actors import Node
 from onward.actors.broker import BrokerOptions, ChoiceOptions, MulticastOptions, WaitingOptions
 from onward.cli import _broker, main
 from onward.cli._broker import Listening, serve
@@ -17,11 +18,14 @@ from onward.cli._client import ask_broker
 from onward.cli._run import Stop
 from onward.cli._snapshots import load_routes
 from onward.cli._status import CommandError, Status
+from onward.protocol import Address
 from onward.protocol.broker import SnapshotRoute, format_route, write_snapshot
 from onward.transports import TlsOptions
+from onward.transports.client import RequestRejected, connect
 from onward.transports.rsocket import LeaseOptions, LinkOptions, UnixOptions, WebSocketOptions
 from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, printed
+from tests.support.workers import Echo
 
 ANY = "rsocket+tcp://127.0.0.1:0"
 WS = "rsocket+ws://127.0.0.1:0/rsocket"
@@ -114,6 +118,39 @@ def test_who_may_connect_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     path = "rsocket+unix:///run/a"
     _, listening = flags("--listen", path, "--mode", "0660", monkeypatch=monkeypatch)
     assert listening.options(path)["unix"] == UnixOptions(0o660)
+
+
+def test_nothing_can_be_named_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, listening = flags(monkeypatch=monkeypatch)
+    assert listening.options(ANY)["expose"] == ()
+    _, listening = flags("--expose", "1#*", "--expose", "2#10.0.0.7:1", monkeypatch=monkeypatch)
+    for uri in (ANY, WS):
+        assert listening.options(uri)["expose"] == (Address(1, b"*"), Address(2, b"10.0.0.7:1"))
+
+
+async def test_clients_name_the_workers_of_an_exposed_node() -> None:
+    async with Node("far") as far:
+        await far.start(Echo, address="echo")
+        links = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
+        beside = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
+        exposed, other = (Address(1, at.uri[6:].encode()) for at in (links, beside))
+        stop = Stop()
+        with printed() as output:
+            listening = Listening(expose=(exposed,))
+            serving = asyncio.create_task(serve(stop, [ANY], BrokerOptions(), listening))
+            uri = (await output.line()).removeprefix("listening ")
+            async with connect(uri) as client:
+                answer = await client.request((exposed, Address(0, b"echo")), b"hi")
+                assert answer.data == b"hi"
+                with pytest.raises(RequestRejected, match="not exposed"):
+                    await client.request((other, Address(0, b"echo")), b"hi")
+            stop.wish()
+            await serving
+
+
+def test_only_a_worker_that_exists_can_be_exposed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--listen", ANY, "--expose", "echo"]) == Status.USAGE
+    assert "there is no worker 0#echo to expose" in capsys.readouterr().err
 
 
 def test_certificates_are_for_listeners_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
