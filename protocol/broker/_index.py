@@ -143,6 +143,9 @@ class TagIndex:
 
     Not safe for use by several threads at once.
 
+    Attributes:
+        answers: The kept answers, for reading only.
+
     Args:
         max_cached_queries: See `MAX_CACHED_QUERIES`; 0 keeps no answers.
         max_cached_matches: See `MAX_CACHED_MATCHES`.
@@ -161,7 +164,7 @@ class TagIndex:
         self._free: list[int] = []  # of no service
         self._routes = 0
         self._hidden: BitMap = BitMap()
-        self._answers: OrderedDict[Query, Answer] = OrderedDict()
+        self.answers: Final[OrderedDict[Query, Answer]] = OrderedDict()
         self._watched: dict[Tag, set[Answer]] = {}
         self._cached_matches = 0
         self._computed = 0
@@ -314,13 +317,9 @@ class TagIndex:
         """
         return self.answer(query).matches
 
-    def cached(self, query: Query) -> Answer | None:
-        """Return the kept answer to a query; `None` if there is none."""
-        return self._answers.get(query)
-
     def answer(self, query: Query) -> Answer:
         """Return the answer to a query, and keep it if it is within the limits."""
-        answer = self._answers.get(query)
+        answer = self.answers.get(query)
         if answer is None:
             answer = self._compute(query)
             self._keep(answer)
@@ -383,7 +382,7 @@ class TagIndex:
             or not self._max_queries
         ):
             return
-        answers = self._answers
+        answers = self.answers
         while (
             len(answers) >= self._max_queries or self._cached_matches + weight > self._max_matches
         ):
@@ -415,7 +414,7 @@ class TagIndex:
         carried = frozenset(tags)
         for answer in watching:
             if answer.query <= carried:
-                del self._answers[answer.query]
+                del self.answers[answer.query]
                 self._forget(answer)
                 self._invalidated += 1
 
@@ -430,7 +429,7 @@ class TagIndex:
             routes=len(self),
             tags=len(self._postings),
             numbers=len(self._tags),
-            cached_queries=len(self._answers),
+            cached_queries=len(self.answers),
             cached_matches=self._cached_matches,
             computed=self._computed,
             invalidated=self._invalidated,

@@ -138,6 +138,8 @@ class RoutingTable(Generic[Target]):
 
     Attributes:
         queries: Reads and remembers raw queries, for `candidates` and `pick`.
+        answers: The kept answers by query, for reading only. Their `candidates`, once made, are
+            those of `candidates`.
 
     Args:
         tombstone_lifetime: See `TOMBSTONE_LIFETIME`, in milliseconds.
@@ -158,6 +160,7 @@ class RoutingTable(Generic[Target]):
         self._index = TagIndex(
             max_cached_queries=max_cached_queries, max_cached_matches=max_cached_matches
         )
+        self.answers: Final = self._index.answers
         self._lifetime = tombstone_lifetime
         self._max_tombstones = max_tombstones
         self._routes: dict[bytes, Entry[Target]] = {}
@@ -389,7 +392,7 @@ class RoutingTable(Generic[Target]):
         query the tuple is made anew, in time proportional to its length: where thousands
         of routes match and come and go all the time, `pick` is the better choice.
         """
-        answer = self._index.cached(query)
+        answer = self.answers.get(query)
         if answer is not None and answer.candidates is not None:
             return answer.candidates
         answer = self._index.answer(query)

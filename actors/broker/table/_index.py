@@ -107,6 +107,7 @@ class TagIndexWorker(Worker):
         self.table: RoutingTable[BrokerRoute] = RoutingTable(
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
+        self._answers = self.table.answers
         self._methods = methods = Methods(options.choice)
         self._selectors = Selectors(self.table.queries, methods, options.max_queries)
         self.choice = Choice(options.choice.max_sticky, options.choice.max_placed, self._now)
@@ -253,12 +254,16 @@ class TagIndexWorker(Worker):
             The address to send it to, or `None` if there is no destination or the message is
             for several.
         """
-        candidates = self.table.candidates(ask.query)
+        # As `table.candidates` does for a kept answer, without the call.
+        answer = self._answers.get(ask.query)
+        candidates = None if answer is None else answer.candidates
+        if candidates is None:
+            candidates = self.table.candidates(ask.query)
         if not candidates:
             return None
         turn = ask.turn
         if turn is not None:
-            at = turn(candidates, 0.0, random)
+            at = turn(candidates, 0.0, random) if len(candidates) > 1 else 0
         else:
             picked = self.choice.pick(ask, candidates)
             if picked is None:

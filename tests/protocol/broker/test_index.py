@@ -177,8 +177,8 @@ def test_a_repeated_query_is_not_computed_again() -> None:
     first = index.resolve(parse_query("service=orders region=eu"))
     assert index.resolve(parse_query("region=eu service=orders")) is first
     assert index.statistics().computed == 1
-    assert index.cached(parse_query("service=orders region=eu")) is not None
-    assert index.cached(parse_query("service=orders")) is None
+    assert index.answers.get(parse_query("service=orders region=eu")) is not None
+    assert index.answers.get(parse_query("service=orders")) is None
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_change_that_does_not_matter_drops_nothing(other: str) -> None:
     number = index.add(tags(other))
     index.replace(number, tags(f"{other} zone=a"))
     index.remove(number)
-    assert index.cached(answer.query) is answer
+    assert index.answers.get(answer.query) is answer
     assert index.statistics().invalidated == 0
 
 
@@ -258,8 +258,8 @@ def test_the_number_of_kept_answers_is_limited() -> None:
         found(index, f"instance={name}")
     statistics = index.statistics()
     assert (statistics.cached_queries, statistics.evicted) == (2, 1)
-    assert index.cached(parse_query("instance=a")) is None
-    assert index.cached(parse_query("instance=b")) is not None
+    assert index.answers.get(parse_query("instance=a")) is None
+    assert index.answers.get(parse_query("instance=b")) is not None
     index.remove(0)
     assert index.statistics().invalidated == 0
 
@@ -355,7 +355,7 @@ class AgainstModel(RuleBasedStateMachine):
     @invariant()
     def keeps_what_is_right_and_within_limits(self) -> None:
         index = self.index
-        kept = [index.cached(query) for query in list(index._answers)]
+        kept = [index.answers.get(query) for query in list(index.answers)]
         answers = [answer for answer in kept if answer is not None]
         for answer in answers:
             assert list(answer.matches) == self.naive(answer.query)
