@@ -53,6 +53,7 @@ __all__ = ["Connection"]
 _PREFIXED_HEADER: Final = LENGTH_SIZE + HEADER_SIZE
 _PARITY_BITS: Final = 0x80000001
 _OPEN: Final = ConnectionState.OPEN
+_PAYLOAD: Final = int(FrameType.PAYLOAD)
 _TOO_LONG: Final = (0xFF, 0xFFFF)
 """A metadata length that fits in no frame."""
 
@@ -160,6 +161,11 @@ class Connection(Control):
                 break
             pos = stop
 
+            stream = streams.get(stream_id)
+            if stream is None and word >> 10 == _PAYLOAD and stream_id <= MAX_STREAM_ID:
+                # The responder had not read our CANCEL yet: usual after a multicast.
+                self.counters["unknown_stream"] += 1
+                continue
             frame = Frame()
             frame.buffer = data
             frame.start = start
@@ -167,7 +173,6 @@ class Connection(Control):
             frame.stream_id = stream_id
             frame.word = word
             frame.type = word >> 10
-            stream = streams.get(stream_id)
             if stream is None:
                 self._receive_unbound(frame, events)
                 continue

@@ -45,6 +45,7 @@ __all__ = ["Outbound"]
 _pack_u32: Final = Struct(">I").pack_into
 _pack_id_and_word: Final = Struct(">IH").pack_into
 _GRANT_OR_BARE: Final = GRANT | BARE
+_CANCEL: Final = int(FrameType.CANCEL) << 10
 _OPEN: Final = ConnectionState.OPEN
 
 
@@ -339,10 +340,17 @@ class Outbound:
         Raises:
             LocalProtocolError: Not legal on this stream now.
         """
-        if stream.state == IDLE.get(stream.kind):
+        # Not by `_send`: a multicast cancels all its streams but one.
+        step = SEND.get(stream.state | _CANCEL)
+        if step is not None:
+            if step[1] & CLOSE:
+                del self.streams[stream.id]
+            stream.state = step[0]
+            self._out += cancel_frame(stream.id)
+        elif stream.state == IDLE.get(stream.kind):
             self._forget(stream)
         else:
-            self._send(stream, (cancel_frame(stream.id),))
+            raise self._illegal(stream, FrameType.CANCEL)
 
     def terminate(self, stream: Stream, code: int, text: str = "") -> None:
         """End a stream by the frame of this side: CANCEL as requester, ERROR as responder.

@@ -46,6 +46,8 @@ MIN_MTU: Final = 64
 """Smallest fragment size in bytes; below it headers are most of the traffic."""
 
 _METADATA_LENGTH_SIZE: Final = 3
+_CANCEL: Final = int(FrameType.CANCEL) << 10
+_REQUEST_N: Final = int(FrameType.REQUEST_N) << 10
 
 _header = Struct(">BHIH").pack
 _header_u32 = Struct(">BHIHI").pack
@@ -61,12 +63,12 @@ def _split(length: int) -> tuple[int, int]:
 
 def request_n_frame(stream_id: int, n: int) -> bytes:
     """Return a REQUEST_N frame."""
-    return _header_u32(0, 10, stream_id, FrameType.REQUEST_N << 10, n)
+    return _header_u32(0, 10, stream_id, _REQUEST_N, n)
 
 
 def cancel_frame(stream_id: int) -> bytes:
     """Return a CANCEL frame."""
-    return _header(0, HEADER_SIZE, stream_id, FrameType.CANCEL << 10)
+    return _header(0, HEADER_SIZE, stream_id, _CANCEL)
 
 
 def error_frame(stream_id: int, code: int, text: str) -> bytes:

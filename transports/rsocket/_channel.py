@@ -9,6 +9,7 @@ delays the others for too long, or does not read kept elements for too long, is 
 from __future__ import annotations
 
 from asyncio import TimerHandle
+from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
@@ -217,7 +218,10 @@ class ChannelInput:
         """Keep a frame for a destination that cannot be sent it yet."""
         multicast = self._multicast
         frame = frame.detached()
-        leg.queue.append(frame)
+        queue = leg.queue
+        if queue is None:
+            queue = leg.queue = deque()
+        queue.append(frame)
         size = FRAME_COST
         key = id(frame)
         users = self._shared.get(key, 0)
@@ -228,13 +232,15 @@ class ChannelInput:
         self.held += size
         multicast.book(size)
         if self.held > multicast.rules.max_held:
-            multicast.on_left(max(multicast.legs, key=lambda each: len(each.queue)))
+            multicast.on_left(max(multicast.legs, key=lambda each: len(each.queue or ())))
         else:
             multicast.exceeds()
 
-    def take_for(self, leg: Leg) -> Frame:
+    def take_for(self, leg: Leg, queue: deque[Frame]) -> Frame:
         """Return the oldest frame kept for a destination, and keep it no more."""
-        frame = leg.queue.popleft()
+        frame = queue.popleft()
+        if not queue:
+            leg.queue = None
         size = FRAME_COST
         key = id(frame)
         users = self._shared.pop(key, 1) - 1
@@ -252,8 +258,8 @@ class ChannelInput:
             leg.input_open = False
             self._takers -= 1
         self.reads_again(leg)
-        while leg.queue:
-            self.take_for(leg)
+        while leg.queue is not None:
+            self.take_for(leg, leg.queue)
 
     def close(self) -> None:
         """Stop the timer at the end of the request."""

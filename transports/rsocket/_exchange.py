@@ -123,14 +123,15 @@ class StreamExchange(FrameExchange):
         frames = self.frames
         if link.form is not self.form:
             frames = self.frames_for(link)
-        stream = link.open(kind)
+        now = self.link.now
+        if self.withdraw is not None:
+            now = self.began = link.time()  # it waited for a route until now
+        stream = link.open(kind, now)
         origin = self.stream
         if origin is None:
             raise AssertionError("a request has a stream")
         self.taker, self.taken = link, stream
         stream.peer = self
-        if self.withdraw is not None:
-            self.began = link.time()  # it waited for a route until now
         core = link.core
         if kind in WITH_CREDIT:
             credit = origin.send_credit

@@ -12,6 +12,7 @@ from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
     from ...actors.broker.table._choice import Candidates
+    from ...actors.broker.table._route import BrokerRoute
     from ._exchange import StreamExchange
     from ._link import Link
     from ._session import Session
@@ -80,10 +81,15 @@ class ExpressPath:
     def _divide(self, exchange: StreamExchange, found: Candidates) -> None:
         """Hand a request to several destinations, a leg to each, as `Multicast` sends them."""
         multicast = exchange.divide(self._index.multicast_rules)
-        legs = [(leg := multicast.leg(), entry.target.choose(leg)) for entry in found]
+        for entry in found:
+            route: BrokerRoute = entry.target
+            route.choose(multicast.leg())
         multicast.begin()
-        for leg, to in legs:
-            if leg.ended or self._hand_over(exchange, leg, to):
+        for leg in tuple(multicast.legs):
+            if leg.route is None:
+                continue  # it has ended
+            to = leg.route.to
+            if self._hand_over(exchange, leg, to):
                 continue
             onward, back, payload, source, _ = self._session.message(exchange, (to,))
             about = Context(None, None, leg)

@@ -177,7 +177,7 @@ class FrameCopies:
             return 0
         if leg.to is None:
             return self._multicast.exchange.size
-        if not leg.queue:
+        if leg.queue is None:
             return 0
         frame = leg.queue[0]
         return frame.end - frame.start
@@ -199,7 +199,7 @@ class FrameCopies:
         multicast = self._multicast
         if leg.to is None:
             try:
-                leg.hand_over(link)
+                leg.hand_over(link, now)
             except (NotDelivered, ProtocolError) as error:
                 multicast.on_skipped(leg, error)
                 return

@@ -48,14 +48,14 @@ class Leg(FrameExchange):
         answered: Whether the destination has completed its response.
         silent: Whether it has sent no element yet.
         number: The number of the leg.
-        part: The frames of an unfinished element.
+        part: The frames of an unfinished element that are held; `None` if there are none.
         said: Bytes of the element that it is sending.
         largest: Bytes of its largest element.
         pace: Elements that it may be ahead of the requester, by the sizes seen so far.
         needs: The requester's credit for which it waits, or 0.
         input_open: Whether it accepts elements of a channel's requester.
         wanted: Elements that it has requested so far.
-        queue: Frames that it cannot be sent yet.
+        queue: Frames that it cannot be sent yet; `None` if there are none.
         resume: Called with the last fragment, if a worker waits for the whole request.
     """
 
@@ -82,7 +82,7 @@ class Leg(FrameExchange):
         exchange = multicast.exchange
         self.size = exchange.size
         self.ended = False
-        self.began = exchange.link.time()
+        self.began = multicast.began
         self.route = None
         self.withdraw = None
         self.handed = None
@@ -92,14 +92,14 @@ class Leg(FrameExchange):
         self.answered = False
         self.silent = True
         self.number = number
-        self.part: list[Frame] = []
+        self.part: list[Frame] | None = None
         self.said = 0
         self.largest = 1
         self.pace = 1
         self.needs = 0
         self.input_open = exchange.kind == _CHANNEL
         self.wanted = 0
-        self.queue: deque[Frame] = deque()
+        self.queue: deque[Frame] | None = None
         self.resume: Callable[[], object] | None = None
         self._middle = False  # the last frame sent to it has more fragments to follow
         self._token = b""
@@ -122,10 +122,14 @@ class Leg(FrameExchange):
         elif multicast.large(exchange.size):
             multicast.in_turns().hand_to(self, link)
         else:
-            self.hand_over(link)
+            self.hand_over(link, multicast.began)
 
-    def hand_over(self, link: Link) -> None:
+    def hand_over(self, link: Link, now: float) -> None:
         """Open the stream, and send the frames of the request that have arrived.
+
+        Args:
+            link: The destination's connection.
+            now: The time.
 
         Raises:
             NotDelivered: As for `hand_to`.
@@ -133,29 +137,34 @@ class Leg(FrameExchange):
         multicast = self.multicast
         exchange = multicast.exchange
         frames = exchange.frames_for(link)
-        stream = link.open(exchange.kind)
+        core, kind = link.core, exchange.kind
+        stream = link.open(kind, now)
         stream.peer = self
         self.to = to = LegStream(link, stream)
-        if exchange.kind in WITH_CREDIT:
-            link.core.relay_request(stream, frames[0], 1)
+        last = frames[-1]
+        if kind in WITH_CREDIT:
+            core.relay_request(stream, frames[0], 1)
             to.begin()
         else:
-            link.core.relay(stream, frames[0])
-        for frame in frames[1:]:
-            link.core.relay(stream, frame)
-        link.flush_soon()
-        self.forwarded()
-        last = frames[-1]
+            core.relay(stream, frames[0])
+        if len(frames) > 1:
+            for frame in frames[1:]:
+                core.relay(stream, frame)
+        if not link.flushing:
+            link.flush_soon()
+        if exchange.log is not None:
+            exchange.log.copy(exchange, self.route)
         multicast.on_placed()
         self._after(last)
-        self._send_queued()
+        if self.queue is not None:
+            self._send_queued()
 
     def relay(self, frame: Frame) -> None:
         """Send a fragment of the request, or keep it until the destination reads."""
         if not isinstance(self.to, LegStream):
             return
-        if self.queue or self._socket_full() or not self._has_turn(frame):
-            self.multicast.input.keep_for(self, frame)
+        if self.queue is not None or self._socket_full() or not self._has_turn(frame):
+            self.multicast.feeding().keep_for(self, frame)
         else:
             self._send(frame)
 
@@ -169,8 +178,8 @@ class Leg(FrameExchange):
         """Send an element of a channel, or keep it until the destination has credit and room."""
         if not self.input_open:
             return
-        if self.to is None or self.queue or not self._may_have(frame):
-            self.multicast.input.keep_for(self, frame)
+        if self.to is None or self.queue is not None or not self._may_have(frame):
+            self.multicast.feeding().keep_for(self, frame)
         else:
             self._send(frame)
 
@@ -194,7 +203,7 @@ class Leg(FrameExchange):
         link = to.link
         if link.write_paused:
             link.blocked_on_write.add(self)
-            self.multicast.input.wait_for_socket(self)
+            self.multicast.feeding().wait_for_socket(self)
             return True
         if link.core.pending <= link.flow.high_water:
             return False
@@ -204,13 +213,13 @@ class Leg(FrameExchange):
     def replenish(self) -> None:
         """Send the frames kept while the destination's socket was full."""
         if not self.ended:
-            self.multicast.input.reads_again(self)
+            self.multicast.feeding().reads_again(self)
             self._send_queued()
             self.multicast.settle()
 
     def _send_queued(self) -> None:
-        while self.queue and self._may_have(self.queue[0]):
-            self._send(self.multicast.input.take_for(self))
+        while self.queue is not None and self._may_have(self.queue[0]):
+            self._send(self.multicast.feeding().take_for(self, self.queue))
 
     def _send(self, frame: Frame) -> None:
         to = self.to
@@ -236,7 +245,7 @@ class Leg(FrameExchange):
 
     def stop_input_here(self) -> None:
         """Close the leg's input, and end the leg if its response is complete."""
-        self.multicast.input.let_go(self)
+        self.multicast.feeding().let_go(self)
         if self.answered:
             self.drop(over=True)
 
@@ -278,7 +287,7 @@ class Leg(FrameExchange):
         served = Served(self, multicast.link)
         self.to = served
         if completes(exchange.frames):
-            multicast.input.let_go(self)
+            multicast.feeding().let_go(self)
         handling = served.start(start, interaction, request, complete=not self.input_open)
         if not handling.over:
             self.forwarded()
@@ -308,16 +317,17 @@ class Leg(FrameExchange):
 
     def request_n(self, n: int) -> None:
         """Request `n` more elements of the requester."""
-        self.multicast.input.ask(self, n)
+        input_ = self.multicast.feeding()
+        input_.ask(self, n)
         self._send_queued()
-        self.multicast.input.balance()
+        input_.balance()
         self.multicast.settle()
 
     def cancel_input(self) -> None:
         """Close the leg's input at the destination's wish."""
         if not self.ended:
             self.stop_input_here()
-            self.multicast.input.balance()
+            self.multicast.feeding().balance()
             self.multicast.settle()
 
     # --- from a worker ------------------------------------------------------------------------
@@ -410,14 +420,17 @@ class Leg(FrameExchange):
         super().end(now)
         due = not self.answered
         self.answered = True
-        self.multicast.input.let_go(self)
-        self.multicast.answers.leave(self)
-        self.multicast.forget(self, due=due)
+        multicast = self.multicast
+        if multicast.input is not None:
+            multicast.input.let_go(self)
+        if multicast.answers is not None:
+            multicast.answers.leave(self)
+        multicast.forget(self, due=due)
         if self._token:
-            self.multicast.link.worker.local.forget(self._token)
+            multicast.link.worker.local.forget(self._token)
         to = self.to
         if to is None:
-            self.multicast.on_placed()
+            multicast.on_placed()
         elif isinstance(to, LegStream):
             to.stream.peer = None
             to.link.blocked_on_write.discard(self)

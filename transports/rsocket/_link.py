@@ -243,8 +243,13 @@ class Link(Flow):
 
     # --- requests to this peer ----------------------------------------------------------------
 
-    def open(self, kind: int) -> Stream:
+    def open(self, kind: int, now: float) -> Stream:
         """Open a stream to this peer for a request of another peer.
+
+        Args:
+            kind: The frame type of the request.
+            now: The time, which the caller has at hand: a reading of the clock for each request
+                is dear.
 
         Raises:
             NotDelivered: The peer does not keep up, the connection takes no more streams,
@@ -255,11 +260,11 @@ class Link(Flow):
         if self.write_paused or core.pending > self.flow.high_water or self._transport is None:
             self._check_free()
         leases = self.leases
-        if leases is not None and not leases.taken.available(self.time()):
+        if leases is not None and not leases.taken.available(now):
             # Lease Semantics: "The Requester MUST NOT send more than Number of Requests specified
             # in the LEASE frame within the Time-To-Live value in the LEASE."
             raise DestinationUnleased("the destination")
-        if self._asked_at <= self.now < self._now() - self._quiet:
+        if self._asked_at <= self.now < now - self._quiet:
             self._ask_whether_alive()
         try:
             stream = core.open(kind)
@@ -267,7 +272,7 @@ class Link(Flow):
             self._check_free()
             raise NotDelivered("the destination", str(error)) from None
         if leases is not None:
-            leases.taken.take(self.time())
+            leases.taken.take(now)
         if self._blocked_by:
             self.read_again()  # for its response
         return stream

@@ -167,7 +167,7 @@ class LocalRequests:
         self._forget_given_up(self._asked)
         wants_answer = bool(message.return_route)
         kind = FrameType.REQUEST_RESPONSE if wants_answer else FrameType.REQUEST_FNF
-        stream = link.open(kind)
+        stream = link.open(kind, link.time())
         try:
             link.core.send_request(stream, message.payload, link.session.asking())
         except ProtocolError as error:

@@ -26,6 +26,7 @@ from ...protocol.rsocket import (
     ErrorCode,
     Frame,
     FrameType,
+    LocalProtocolError,
     Stream,
 )
 from ._channel import ChannelInput
@@ -61,8 +62,11 @@ class MulticastRequest:
         rules: The limits and counters.
         link: The requester's connection.
         stream: The requester's stream; `None` for a metadata push.
-        answers: The merge of the responses.
-        input: The elements of a channel's requester.
+        began: When it was divided, in seconds of the loop's clock.
+        talking: The leg with an element that the requester has a part of.
+        answers: The merge of the elements of streams; `None` until there is one.
+        input: The elements of a channel's requester, and the frames kept for slow destinations;
+            `None` until there are any.
         legs: The legs that have not ended.
         due: The number of legs that have not completed their response.
         begun: Whether all legs have been made.
@@ -81,6 +85,7 @@ class MulticastRequest:
         "_said",
         "_waiting",
         "answers",
+        "began",
         "begun",
         "copies",
         "due",
@@ -92,6 +97,7 @@ class MulticastRequest:
         "link",
         "rules",
         "stream",
+        "talking",
         "whole",
     )
 
@@ -99,6 +105,7 @@ class MulticastRequest:
         self.exchange = exchange
         self.rules = rules
         self.link = exchange.link
+        self.began = exchange.link.time()
         self.stream = stream = exchange.stream
         last = exchange.frames[-1]
         self.whole = not more_follow(last)
@@ -111,13 +118,18 @@ class MulticastRequest:
         self._waiting = 0  # legs that no destination has taken
         self._made = 0  # legs made so far
         self.due = 0
-        self.answers = ResponseMerge(self)
+        self.talking: Leg | None = None
+        # Only if needed, and until the end: they refer to this object, and to collect such a cycle
+        # costs as much as some of the legs.
+        self.answers: ResponseMerge | None = None
+        self.input: ChannelInput | None = None
+        if exchange.kind == _CHANNEL:
+            self.input = ChannelInput(self, ended=self.whole and completes(exchange.frames))
         self._said = False
         self._completed = False
         self._finished = False
         self._left = False
         self._refusal: OnwardError = NotDelivered("the destination", "it has just left")
-        self.input = ChannelInput(self, ended=self.whole and completes(exchange.frames))
         exchange.withdraw = self.close
         if stream is not None:
             stream.peer = self
@@ -129,7 +141,7 @@ class MulticastRequest:
         self.legs[made] = None
         self.due += 1
         if made.input_open:
-            self.input.join(made)
+            self.feeding().join(made)
         self._waiting += 1
         return made
 
@@ -148,6 +160,20 @@ class MulticastRequest:
         """Release the request's frames once all destinations have them."""
         if self.begun and self.whole and not self._waiting:
             self.exchange.frames.clear()
+
+    def merging(self) -> ResponseMerge:
+        """Return the merge of the elements."""
+        answers = self.answers
+        if answers is None:
+            answers = self.answers = ResponseMerge(self)
+        return answers
+
+    def feeding(self) -> ChannelInput:
+        """Return the requester's elements and the frames kept."""
+        input_ = self.input
+        if input_ is None:
+            input_ = self.input = ChannelInput(self, ended=False)
+        return input_
 
     @property
     def last_answers(self) -> bool:
@@ -168,7 +194,7 @@ class MulticastRequest:
             if self.whole:
                 # Multicast Routing, Request / Channel: "the broker will stream each message from
                 # the client to the routing destinations."
-                self.input.take(frame)
+                self.feeding().take(frame)
             else:
                 self._on_fragment(frame)
             self.settle()
@@ -192,7 +218,7 @@ class MulticastRequest:
         exchange = self.exchange
         self.whole = not more_follow(frame)
         if self.whole and completes([exchange.frames[0], frame]):
-            self.input.ended = True
+            self.feeding().ended = True
         late = False
         if self.large(frame.end - frame.start):
             frame = frame.detached()
@@ -233,8 +259,8 @@ class MulticastRequest:
         if self.kind == _RESPONSE:
             self._on_response(leg, frame)
             return
-        answers = self.answers
-        goes_on = leg.part or leg is answers.talking
+        answers = self.merging()
+        goes_on = leg.part is not None or leg is self.talking
         # Multicast Routing, Request / Stream: "combine the response streams into a single stream
         # back to the client."
         if goes_on or frame.word & (NEXT | FOLLOWS):
@@ -254,15 +280,27 @@ class MulticastRequest:
         # Multicast Routing, Request / Reply: "The broker will only reply to client with the FIRST
         # message that returns. This includes an error. It will cancel requests that have not
         # completed and ignore additional results."
-        if self.answers.talking is None:
-            self.answers.talking = leg
+        if self.talking is None:
+            self.talking = leg
             for other in tuple(self.legs):
                 if other is not leg:
                     other.drop()
-        self.answers.relay(frame)
+        self.relay(frame)
         if not more_follow(frame):
             leg.drop(self.link.time(), over=True)
             self._end()
+
+    def relay(self, frame: Frame) -> None:
+        """Send a frame to the requester as it is."""
+        link, stream = self.link, self.stream
+        if stream is None:
+            raise AssertionError("a request with answers has a stream")
+        try:
+            link.core.relay(stream, frame)
+        except LocalProtocolError:
+            return  # the requester cancelled in the chunk that is being read
+        if not link.flushing:
+            link.flush_soon()
 
     def on_error(self, leg: Leg, code: int, text: str, frame: Frame | None = None) -> None:
         """End the request with a destination's error, or skip one that rejected the request.
@@ -274,7 +312,7 @@ class MulticastRequest:
             frame: The ERROR frame, if there is one.
         """
         # Error Codes, REJECTED: "The Responder guarantees that it didn't process the request."
-        if code == ErrorCode.REJECTED and not leg.part and leg.silent:
+        if code == ErrorCode.REJECTED and leg.part is None and leg.silent:
             self.on_skipped(leg, NotDelivered("the destination", text))
             return
         # Multicast Routing: "An error message will cancel all streams."
@@ -282,7 +320,7 @@ class MulticastRequest:
         if frame is None:
             self.exchange.refuse(code, text, FAILED)
         else:
-            self.answers.relay(frame)
+            self.relay(frame)
             self._end(FAILED)
 
     def on_taken(self, leg: Leg) -> None:
@@ -304,7 +342,7 @@ class MulticastRequest:
         # or quietly handle its removal."
         self.rules.left += 1
         self._left = True
-        if leg is self.answers.talking or self.rules.fail_on_leave:
+        if leg is self.talking or self.rules.fail_on_leave:
             # The requester has a part of an element, or the option requires the error.
             leg.drop()
             self.exchange.refuse(ErrorCode.CANCELED, LOST)
@@ -313,8 +351,12 @@ class MulticastRequest:
         self._go_on()
 
     def _go_on(self) -> None:
-        self.input.balance()
+        self._balance()
         self.settle()
+
+    def _balance(self) -> None:
+        if self.input is not None:
+            self.input.balance()
 
     def forget(self, leg: Leg, *, due: bool) -> None:
         """Count a leg that has completed its response, and remove one that has ended."""
@@ -325,7 +367,8 @@ class MulticastRequest:
     def replenish(self) -> None:
         """Send the elements held, and grant the destinations credit."""
         if not self.exchange.ended:
-            self.answers.drain()
+            if self.answers is not None:
+                self.answers.drain()
             self.settle()
 
     # --- bytes held ---------------------------------------------------------------------------
@@ -362,7 +405,7 @@ class MulticastRequest:
         exchange = self.exchange
         if exchange.ended or not self.begun:
             return
-        if self.due or self.answers.waiting:
+        if self.due or (self.answers is not None and self.answers.waiting):
             return
         if not self._finished:
             self._finished = True
@@ -372,9 +415,9 @@ class MulticastRequest:
             if self.stream is not None and self.stream.state != CLOSED:
                 self.link.core.send_payload(self.stream, next=False, complete=True)
                 self.link.flush_soon()
-                self.input.balance()
+                self._balance()
         if not self.legs:
-            self.input.balance()  # no destination accepts elements of the requester
+            self._balance()  # no destination accepts elements of the requester
             self._end()
 
     def _end_unanswered(self) -> None:
@@ -391,10 +434,13 @@ class MulticastRequest:
 
     def close(self) -> None:
         """Cancel every leg at the end of the request."""
-        self.input.close()
+        if self.input is not None:
+            self.input.close()
         if self.copies is not None:
             self.copies.close()
         for leg in tuple(self.legs):
             leg.drop()
-        self.answers.close()
+        if self.answers is not None:
+            self.answers.close()
+        self.answers = self.input = self.talking = None
         self.link.blocked_on_write.discard(self)

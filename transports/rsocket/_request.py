@@ -30,7 +30,11 @@ __all__ = [
     "text_of",
 ]
 
-WITH_CREDIT: Final = frozenset({int(FrameType.REQUEST_STREAM), int(FrameType.REQUEST_CHANNEL)})
+_CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
+_PAYLOAD: Final = int(FrameType.PAYLOAD)
+_PUSH: Final = int(FrameType.METADATA_PUSH)
+
+WITH_CREDIT: Final = frozenset({int(FrameType.REQUEST_STREAM), _CHANNEL})
 """Frame types of the requests with an initial request-n."""
 
 FRAME_COST: Final = 256
@@ -67,15 +71,15 @@ def text_of(error: Exception) -> str:
 
 def more_follow(frame: Frame) -> bool:
     """Return whether a frame is a fragment that others follow."""
-    if frame.type == FrameType.METADATA_PUSH:
+    if not frame.word & FOLLOWS:
+        return False
+    if frame.type == _PUSH:
         # METADATA_PUSH: the flag is not specified, and "Flag bits not specified for a particular
         # frame MUST be ignored."
         return False
-    if frame.type == FrameType.PAYLOAD and frame.word & COMPLETE:
-        # Handling the Unexpected: "A PAYLOAD with both F and C flags set, implicitly ignores the
-        # F flag."
-        return False
-    return bool(frame.word & FOLLOWS)
+    # Handling the Unexpected: "A PAYLOAD with both F and C flags set, implicitly ignores the F
+    # flag."
+    return not (frame.type == _PAYLOAD and frame.word & COMPLETE)
 
 
 def completes(frames: list[Frame]) -> bool:
@@ -83,9 +87,7 @@ def completes(frames: list[Frame]) -> bool:
     # Request Channel: "A Requester may indicate COMPLETE by setting the C bit on either the
     # initial REQUEST_CHANNEL frame, or on the last PAYLOAD frame sent."
     first = frames[0]
-    return first.type == FrameType.REQUEST_CHANNEL and bool(
-        (first.word | frames[-1].word) & COMPLETE
-    )
+    return first.type == _CHANNEL and bool((first.word | frames[-1].word) & COMPLETE)
 
 
 def code_of(error: Exception) -> int:

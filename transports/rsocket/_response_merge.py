@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ...protocol.rsocket import COMPLETE, FOLLOWS, NEXT, Frame, LocalProtocolError, Stream
+from ...protocol.rsocket import COMPLETE, FOLLOWS, NEXT, Frame, Stream
 from ._leg_stream import LegStream
 from ._request import FRAME_COST, more_follow
 
@@ -29,15 +29,13 @@ class ResponseMerge:
         multicast: The request.
 
     Attributes:
-        talking: The leg with an element that the requester has a part of.
         held: Bytes of elements that are not whole, or wait for the requester's credit.
     """
 
-    __slots__ = ("_again", "_multicast", "_turns", "_waiting_for_credit", "held", "talking")
+    __slots__ = ("_again", "_multicast", "_turns", "_waiting_for_credit", "held")
 
     def __init__(self, multicast: MulticastRequest) -> None:
         self._multicast = multicast
-        self.talking: Leg | None = None
         self.held = 0
         self._turns: deque[list[Frame]] = deque()
         # Legs that have used half of their window, by the requester's credit that they wait for.
@@ -54,20 +52,21 @@ class ResponseMerge:
     def take(self, leg: Leg, frame: Frame) -> None:
         """Pass on or hold a frame of a destination's element; this may end the request."""
         more = more_follow(frame)
+        multicast = self._multicast
         leg.said += frame.end - frame.start + FRAME_COST
-        if self.talking is leg:
+        if multicast.talking is leg:
             self._pass(frame)
-            self.talking = leg if more else None
+            multicast.talking = leg if more else None
         else:
-            begins = not leg.part
+            begins = leg.part is None
             if begins and leg.to is not None:
                 leg.to.ahead -= 1
                 if leg.to.ahead < 0 and self._exceeds(leg):
                     return
             # By fragments only for the last leg: other legs would have to wait for the rest.
-            if begins and (not more or self._multicast.last_answers) and self._free():
+            if begins and (not more or multicast.last_answers) and self._free():
                 self._pass(frame)
-                self.talking = leg if more else None
+                multicast.talking = leg if more else None
             elif not self._hold(leg, frame, more=more):
                 return
         if not more:
@@ -91,7 +90,10 @@ class ResponseMerge:
     def _hold(self, leg: Leg, frame: Frame, *, more: bool) -> bool:
         """Hold a frame for the requester; return whether there was room."""
         multicast = self._multicast
-        leg.part.append(frame.detached())
+        part = leg.part
+        if part is None:
+            part = leg.part = []
+        part.append(frame.detached())
         size = frame.end - frame.start + FRAME_COST
         self.held += size
         multicast.book(size)
@@ -102,8 +104,8 @@ class ResponseMerge:
         if multicast.exceeds():
             return False
         if not more:
-            self._turns.append(leg.part)
-            leg.part = []
+            self._turns.append(part)
+            leg.part = None
         return True
 
     def _release(self, frames: list[Frame]) -> None:
@@ -113,13 +115,14 @@ class ResponseMerge:
 
     def forget_part(self, leg: Leg) -> None:
         """Release the unfinished element of a destination that has ended."""
-        self._release(leg.part)
-        leg.part = []
+        if leg.part is not None:
+            self._release(leg.part)
+            leg.part = None
 
     def drain(self) -> None:
         """Send the elements held within the requester's credit, then grant more credit."""
         turns = self._turns
-        while turns and self.talking is None:
+        while turns and self._multicast.talking is None:
             # Reactive Streams Semantics: "the Requester grants the Responder credit for the number
             # of PAYLOADs it can send."
             if self._requester.send_credit < 1 or self._full():
@@ -132,7 +135,7 @@ class ResponseMerge:
 
     def _free(self) -> bool:
         """Return whether an element can be passed on at once."""
-        if self.talking is not None or self._turns or self._requester.send_credit < 1:
+        if self._multicast.talking is not None or self._turns or self._requester.send_credit < 1:
             return False
         return not self._full()
 
@@ -163,16 +166,7 @@ class ResponseMerge:
             raw = bytearray(frame.buffer[frame.start - 3 : frame.end])
             raw[7:9] = word.to_bytes(2)
             frame = Frame.of(bytes(raw), 3, len(raw), frame.stream_id, word)
-        self.relay(frame)
-
-    def relay(self, frame: Frame) -> None:
-        """Send a frame to the requester as it is."""
-        link = self._multicast.link
-        try:
-            link.core.relay(self._requester, frame)
-        except LocalProtocolError:
-            return  # the requester cancelled in the chunk that is being read
-        link.flush_soon()
+        self._multicast.relay(frame)
 
     @property
     def _requester(self) -> Stream:
@@ -239,4 +233,3 @@ class ResponseMerge:
         self.held = 0
         self._turns.clear()
         self._waiting_for_credit.clear()
-        self.talking = None
