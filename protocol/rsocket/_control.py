@@ -262,6 +262,13 @@ class Control(Outbound):
         self._keepalive_at = now + self.setup.keepalive / 1000
         return []
 
+    def excuse_silence(self, until: float) -> None:
+        """Accept the peer's silence up to a time, because its frames are not read until then.
+
+        The KEEPALIVE frames of a client are sent all the same.
+        """
+        self._last_received = max(self._last_received, until - self._lifetime)
+
     def send_keepalive(self, data: Buffer = b"") -> None:
         """Send a KEEPALIVE that the peer must answer. A client's timer does it by itself.
 

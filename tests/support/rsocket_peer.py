@@ -20,8 +20,10 @@ from uuid import UUID
 
 from onward.actors import Node, NodeLimits
 from onward.actors.broker import Broker, BrokerOptions, RouteStatistics
+from onward.protocol.rsocket import Setup
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from onward.transports.rsocket._link import Link
+from tests.support.rsocket_opened import opened_link
 from tests.support.virtual import VirtualLoop
 
 __all__ = [
@@ -502,10 +504,13 @@ class Peer:
 class World:
     """A node with a broker and a listener, and the peers connected to it."""
 
-    def __init__(self, node: Node, broker: Broker, listener: RSocketListener) -> None:
+    def __init__(
+        self, node: Node, broker: Broker, listener: RSocketListener, options: LinkOptions
+    ) -> None:
         self.node = node
         self.broker = broker
         self.listener = listener
+        self.options = options
         self.loop = cast(MemoryLoop, node.loop)
         self.peers: list[Peer] = []
         self._ids = 0
@@ -514,6 +519,14 @@ class World:
         """Connect a peer that says nothing yet."""
         port = int(self.listener.uri.rpartition(":")[2])
         peer = Peer(self.loop.servers[port], (host, 5000 + len(self.peers)))
+        self.peers.append(peer)
+        return peer
+
+    async def opened(self, sent: Setup) -> Peer:
+        """Return a peer that the broker has connected to, with a SETUP that it has not read."""
+        name = ("10.0.0.2", 5000 + len(self.peers))
+        link = await opened_link(self.broker, sent, self.options, peer=f"{name[0]}:{name[1]}")
+        peer = Peer(lambda: link, name)
         self.peers.append(peer)
         return peer
 
@@ -605,6 +618,7 @@ async def world(
     limits: NodeLimits | None = None,
 ) -> AsyncGenerator[World]:
     """Start a node with a broker and a listener; stop it all at the end."""
+    options = options or LinkOptions()
     async with Node("edge", limits=limits or NodeLimits()) as node:
         broker = await Broker.attach(node, broker_options or BrokerOptions())
         listener = await node.listen(
@@ -612,10 +626,10 @@ async def world(
             expose=expose,
             allow=allow,
             broker=broker,
-            options=options or LinkOptions(),
+            options=options,
         )
         assert isinstance(listener, RSocketListener)
-        made = World(node, broker, listener)
+        made = World(node, broker, listener, options)
         yield made
     for peer in made.peers:
         assert peer.closed

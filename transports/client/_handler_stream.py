@@ -8,21 +8,14 @@ from typing import TYPE_CHECKING, Final
 from ...actors.broker import Handlers, Handling, Interaction
 from ...protocol import OnwardError, PayloadTooBig
 from ...protocol.rsocket import ErrorCode, Frame, FrameType, Reassembler, Stream
+from ..rsocket._request import INTERACTIONS
 from ._gather import Gatherer
 from ._metadata import request_of
 
 if TYPE_CHECKING:
     from ._link import ClientLink
 
-__all__ = ["CREDIT_WINDOW", "INTERACTIONS", "HandlerStream", "Handlings", "SilentOutlet"]
-
-INTERACTIONS: Final[dict[int, Interaction]] = {
-    FrameType.REQUEST_RESPONSE: Interaction.RESPONSE,
-    FrameType.REQUEST_FNF: Interaction.FIRE_AND_FORGET,
-    FrameType.REQUEST_STREAM: Interaction.STREAM,
-    FrameType.REQUEST_CHANNEL: Interaction.CHANNEL,
-}
-"""The interaction of each frame type of a request."""
+__all__ = ["CREDIT_WINDOW", "HandlerStream", "Handlings", "SilentOutlet"]
 
 _WITH_CREDIT: Final = frozenset({Interaction.STREAM, Interaction.CHANNEL})
 
@@ -150,7 +143,7 @@ class HandlerStream:
     def _start(self, payload: Reassembler) -> Handling:
         request = request_of(payload.data, payload.metadata)
         self._handling = handling = self._handlers.start(self.interaction, request, self)
-        self._link.handlings.note(handling)
+        self._link.responder.handlings.note(handling)
         self.replenish()
         return handling
 

@@ -26,24 +26,70 @@ from ...protocol.rsocket import (
     Stream,
     StreamFailed,
 )
-from ..rsocket._connection import TURN, RSocketConnection
-from ..rsocket._leases import Leases
+from ..rsocket._connection import FrameReceiver, RSocketConnection
 from ._close_reason import last_word
 from ._gather import Budget
-from ._handler_stream import INTERACTIONS, HandlerStream, Handlings, SilentOutlet
+from ._handler_stream import HandlerStream, Handlings, SilentOutlet
 from ._metadata import request_of
 from ._options import ClientOptions
 from ._package import PackageClient
 from ._pending_response import AskedElements, PendingResponse
 from ._suspicion import Suspicion
 
-__all__ = ["ClientLink"]
+__all__ = ["ClientLink", "Responder"]
 
 _logger = logging.getLogger("onward.transports.client")
 
 _OPEN: Final = ConnectionState.OPEN
 _LOW: Final = 4
 """The part of `max_queued` below which requests go on: a quarter."""
+
+
+class Responder(FrameReceiver):
+    """The requests of the broker to the handlers of this client.
+
+    Attributes:
+        handlings: The running handlers.
+        rejected_by_lease: Requests of the broker beyond its leases.
+
+    Args:
+        link: The connection.
+        handlers: The handlers.
+    """
+
+    def __init__(self, link: ClientLink, handlers: Handlers) -> None:
+        self._link = link
+        self._handlers = handlers
+        self.handlings = Handlings()
+        self.rejected_by_lease = 0
+
+    def on_request(self, frame: Frame) -> None:
+        """Start the handler of a request, or refuse the request."""
+        link, stream = self._link, frame.stream
+        if link.leases is not None and not link.leases.given.take(link.now):
+            # Lease Semantics: "A Responder that receives a REQUEST that it can not honor due to
+            # LEASE restrictions MUST respond with an ERROR[REJECTED]." Defect 10 of the `rsocket`
+            # package (0.4.20): it serves requests without a lease.
+            self.rejected_by_lease += 1
+            link.end_stream(stream, ErrorCode.REJECTED, "no lease is left")
+            return
+        stream.peer = HandlerStream(link, stream, self._handlers)
+        stream.peer.on_frame(frame)
+
+    def on_frame(self, frame: Frame) -> None:
+        """Start the handler of a METADATA_PUSH; apply a LEASE."""
+        link = self._link
+        if frame.type == FrameType.METADATA_PUSH:
+            request = request_of(b"", bytes(frame.metadata or b""))
+            push = Interaction.METADATA_PUSH
+            self.handlings.note(self._handlers.start(push, request, SilentOutlet()))
+        elif frame.type == FrameType.LEASE:
+            if link.leases is not None:
+                link.leases.on_frame(frame)
+            link.news()
+        elif frame.type == FrameType.ERROR:
+            # Error Codes, CONNECTION_CLOSE: "New requests MAY not be accepted."
+            link.news()
 
 
 class ClientLink(RSocketConnection):
@@ -59,12 +105,12 @@ class ClientLink(RSocketConnection):
         unheard: Whether the broker has closed it without a word.
         gone: Set when the connection has ended.
         closed_reason: Why it ended; empty while it is open.
-        handlings: The running handlers.
+        responder: The requests of the broker to handlers.
         closing: Whether the client closes it.
         refused: Whether the broker has refused it.
         taken_over: Whether another connection has its route id now.
-        rejected_by_lease: Requests of the broker beyond its leases.
         suspicion: Whether an answer of the broker is overdue.
+        news: Called when `usable` or `alive` may have changed.
 
     Args:
         name: The URI of the broker, for the log.
@@ -104,11 +150,9 @@ class ClientLink(RSocketConnection):
         self.closing = False
         self.refused = False
         self.taken_over = False
-        self.rejected_by_lease = 0
         self.suspicion = Suspicion(self)
-        self._news = news
-        self._handlers = handlers
-        self.handlings = Handlings()
+        self.news = news
+        self.responder = self._receiver = Responder(self, handlers)
         self._package = PackageClient(self, metadata, options)
         self._answered = asyncio.Event()
 
@@ -136,15 +180,8 @@ class ClientLink(RSocketConnection):
         # Connection Establishment: "A client assumes a SETUP is accepted if it receives a response
         # to a request, a LEASE frame, or if it sees a REQUEST type." An answered KEEPALIVE shows it
         # as well.
-        self.core.send_setup(setup, keepalive=False)
+        self._open_core(setup, self._lease, keepalive=False)
         self.core.send_keepalive()
-        lease = self._lease
-        if lease is not None:
-            # Connection Establishment: "The client-side Responder MUST send a LEASE frame after a
-            # SETUP frame with the L flag set."
-            self.leases = Leases(self, lease.requests, lease.valid, lease.interval)
-        self._arm()
-        self.flush_soon()
 
     def send_keepalive(self) -> None:
         """Send a KEEPALIVE that the broker has to answer."""
@@ -156,23 +193,14 @@ class ClientLink(RSocketConnection):
     # --- the socket -----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Feed the state machine, and handle its events."""
-        core = self.core
-        if len(data) > TURN and not self.in_turns:
-            data = self.first_turn(data, core.reach, self.data_received)
+        """Feed the state machine; whatever it accepts shows that the broker is there."""
         self._heard = True
-        self.now = self.time()
         self.suspicion.end()
-        for event in core.receive_data(data, self.now):
-            if type(event) is Frame:
-                self._on_frame(event)
-            else:
-                self._on_event(event)
-        if not self.ready and not core.closed:
+        super().data_received(data)
+        if not self.ready and not self.core.closed:
             self.ready = True
             self._answered.set()
-            self._news()
-        self._settle()
+            self.news()
 
     def eof_received(self) -> bool:
         """End the connection, as RSocket has no half-closed ones; return False to close."""
@@ -185,7 +213,7 @@ class ClientLink(RSocketConnection):
         super().connection_lost(exc)
         self._answered.set()
         self.gone.set()
-        self._news()
+        self.news()
 
     def _closed_by_broker(self, error: str) -> None:
         self.unheard = self.unheard or not (self._heard or self.closed_reason)
@@ -201,7 +229,7 @@ class ClientLink(RSocketConnection):
         for stream in self.core.streams.values():
             if isinstance(stream.peer, AskedElements):
                 stream.peer.writable.set()
-        self._news()
+        self.news()
 
     def _write(self, transport: asyncio.Transport) -> None:
         full = self.full
@@ -213,39 +241,8 @@ class ClientLink(RSocketConnection):
 
     # --- events ---------------------------------------------------------------------------------
 
-    def _on_frame(self, frame: Frame) -> None:
-        user = frame.stream.peer
-        if user is not None:
-            user.on_frame(frame)
-        elif frame.type in INTERACTIONS:
-            self._on_request(frame)
-        else:
-            self._on_control(frame)
-
-    def _on_request(self, frame: Frame) -> None:
-        stream = frame.stream
-        if self.leases is not None and not self.leases.given.take(self.now):
-            # Lease Semantics: "A Responder that receives a REQUEST that it can not honor due to
-            # LEASE restrictions MUST respond with an ERROR[REJECTED]." Defect 10 of the `rsocket`
-            # package (0.4.20): it serves requests without a lease.
-            self.rejected_by_lease += 1
-            self.end_stream(stream, ErrorCode.REJECTED, "no lease is left")
-            return
-        stream.peer = HandlerStream(self, stream, self._handlers)
+    def _on_stream_frame(self, stream: Stream, frame: Frame) -> None:
         stream.peer.on_frame(frame)
-
-    def _on_control(self, frame: Frame) -> None:
-        if frame.type == FrameType.METADATA_PUSH:
-            request = request_of(b"", bytes(frame.metadata or b""))
-            push = Interaction.METADATA_PUSH
-            self.handlings.note(self._handlers.start(push, request, SilentOutlet()))
-        elif frame.type == FrameType.LEASE:
-            if self.leases is not None:
-                self.leases.on_frame(frame)
-            self._news()
-        elif frame.type == FrameType.ERROR:
-            # Error Codes, CONNECTION_CLOSE: "New requests MAY not be accepted."
-            self._news()
 
     def _on_stream_failed(self, event: StreamFailed) -> None:
         if event.stream.peer is not None:
@@ -377,11 +374,11 @@ class ClientLink(RSocketConnection):
             self.close("closed", "the client closes", ErrorCode.CONNECTION_CLOSE)
             try:
                 async with asyncio.timeout(timeout):
-                    await self.handlings.wait()
+                    await self.responder.handlings.wait()
                     await self.gone.wait()
             except TimeoutError:
                 _logger.info("%s: closing with requests in flight", self.name)
             finally:
                 self.abort("closed")
-                self.handlings.cancel()
+                self.responder.handlings.cancel()
         await self._package.close()

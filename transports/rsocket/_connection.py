@@ -1,8 +1,10 @@
 """One RSocket connection, in either role: its socket, its state machine, and the time.
 
-A connection moves bytes between the two, splits its input into turns, runs the timers of SETUP and
-keepalive, grants leases, and closes with a reason. Its subclasses have the streams: `Link` relays
-those of the broker's peers, and `ClientLink` has the requests and handlers of a client.
+A connection moves bytes between the two, splits its input into turns, dispatches the frames that
+the state machine accepts, runs the timers of SETUP and keepalive, grants leases, and closes with a
+reason. Its subclasses have the streams: `Link` relays those of the broker's peers, and `ClientLink`
+has the requests and handlers of a client. The role says which side has opened the connection, and
+nothing more: it sends SETUP and has the odd stream ids.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ...actors.runtime._clock import clock_of
 from ...protocol.rsocket import (
@@ -19,12 +21,23 @@ from ...protocol.rsocket import (
     ConnectionLimits,
     ErrorCode,
     Event,
+    Frame,
+    FrameType,
     Role,
+    Setup,
+    Stream,
     StreamFailed,
 )
 from ._leases import Leases
+from ._request import INTERACTIONS
 
-__all__ = ["TURN", "BlockedOnWrite", "RSocketConnection"]
+if TYPE_CHECKING:
+    from ._options import LeaseOptions
+
+__all__ = ["TURN", "BlockedOnWrite", "FrameReceiver", "RSocketConnection"]
+
+_REQUESTS: Final = frozenset(INTERACTIONS) - {int(FrameType.METADATA_PUSH)}
+"""The frame types that open a stream."""
 
 BLOCKED_RECHECK: Final = 1.0
 """Seconds after which the keepalive of a peer that is not read is checked again."""
@@ -48,6 +61,21 @@ class BlockedOnWrite(Protocol):
         """Pass on the credit or the elements held back while the socket was full."""
 
 
+class FrameReceiver:
+    """The receiver of the frames of one connection that are for no stream with a user.
+
+    It is no abstract base class, as it is called for each request.
+    """
+
+    def on_request(self, frame: Frame) -> None:
+        """Handle a request of the peer; its stream has no user yet."""
+        raise NotImplementedError
+
+    def on_frame(self, frame: Frame) -> None:
+        """Handle a frame of the connection; ignore one of a closed stream."""
+        raise NotImplementedError
+
+
 class RSocketConnection(asyncio.Protocol, ABC):
     """A connection: its socket, its state machine, and the timers and turns between them.
 
@@ -68,7 +96,11 @@ class RSocketConnection(asyncio.Protocol, ABC):
         high: Bytes of the socket's backlog above which writing is paused.
         low: Bytes below which it is resumed.
         drain_timeout: Seconds in which a closing socket has to write its backlog.
+
+    A subclass sets `_receiver`.
     """
+
+    _receiver: FrameReceiver
 
     def __init__(
         self,
@@ -95,6 +127,7 @@ class RSocketConnection(asyncio.Protocol, ABC):
         self._timer: asyncio.TimerHandle | None = None
         self._aborting: asyncio.TimerHandle | None = None
         self._resting = False
+        self._keeps = False  # whether bytes of an unfinished frame are counted
         # Input for later turns, from `_later_at` on; the length of the frame at its start; and its
         # handler.
         self._later = b""
@@ -110,9 +143,35 @@ class RSocketConnection(asyncio.Protocol, ABC):
         """Call a function after a delay, in seconds of the loop's clock."""
         return self._loop.call_later(delay, callback)
 
-    @abstractmethod
+    # --- frames -------------------------------------------------------------------------------
+
     def data_received(self, data: bytes) -> None:
-        """Feed the state machine, and handle the frames it accepts."""
+        """Feed the state machine, and dispatch the frames it accepts."""
+        core = self.core
+        if len(data) > TURN and not self.in_turns:
+            data = self.first_turn(data, core.reach, self.data_received)
+        now = self.now = self._now()
+        for event in core.receive_data(data, now):
+            if type(event) is not Frame:
+                self._on_event(event)
+                continue
+            stream = event.stream
+            if stream.peer is not None:
+                self._on_stream_frame(stream, event)
+            elif event.type in _REQUESTS:
+                self._receiver.on_request(event)
+            else:
+                self._receiver.on_frame(event)
+        if core.unfinished or self._keeps:
+            self._note_unfinished()
+        if core.pending and not self.flushing:
+            self.flush_soon()
+        if core.close_expected():
+            self._close_when_flushed()
+
+    @abstractmethod
+    def _on_stream_frame(self, stream: Stream, frame: Frame) -> None:
+        """Pass a frame to the user of its stream, which is the stream's `peer`."""
 
     @abstractmethod
     def _on_stream_failed(self, event: StreamFailed) -> None:
@@ -132,6 +191,31 @@ class RSocketConnection(asyncio.Protocol, ABC):
             self._on_stream_failed(event)
         elif type(event) is Closed:
             self._on_core_closed(event)
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def _open_core(
+        self, setup: Setup, lease: LeaseOptions | None, *, keepalive: bool = True
+    ) -> None:
+        """Send SETUP, as the client.
+
+        Args:
+            setup: The SETUP.
+            lease: The leases for the peer.
+            keepalive: Whether the timer sends the KEEPALIVE frames; if not, the caller does.
+        """
+        self.core.send_setup(setup, keepalive=keepalive)
+        self.set_up(setup, lease)
+        self.flush_soon()
+
+    def set_up(self, setup: Setup, lease: LeaseOptions | None) -> None:
+        """Grant the first lease if the SETUP of either side has the L flag, and set the timer."""
+        # Connection Establishment: "If the server accepts the contents of the SETUP frame, it MUST
+        # send a LEASE frame if the SETUP frame set the L flag." "The client-side Responder MUST
+        # send a LEASE frame after a SETUP frame with the L flag set."
+        if setup.lease and lease is not None:
+            self.leases = Leases(self, lease.requests, lease.valid, lease.interval)
+        self._arm()
 
     # --- the socket ---------------------------------------------------------------------------
 
@@ -204,13 +288,13 @@ class RSocketConnection(asyncio.Protocol, ABC):
 
     def _on_timer(self) -> None:
         self._timer = None
+        now = self._now()
         if self.blocked:
             # Handling the Unexpected: "The decision to close a connection due to inactivity is the
             # applications choice."
             # It is not read by our choice: its silence means nothing.
-            self._timer = self._loop.call_later(BLOCKED_RECHECK, self._on_timer)
-            return
-        self.end_core(self.core.handle_timer(self._now()))
+            self.core.excuse_silence(now + BLOCKED_RECHECK)
+        self.end_core(self.core.handle_timer(now))
         self._arm()
 
     # --- reading in turns ---------------------------------------------------------------------
@@ -280,8 +364,13 @@ class RSocketConnection(asyncio.Protocol, ABC):
         else:
             self._transport.resume_reading()
 
+    def _note_unfinished(self) -> None:
+        core = self.core
+        self._keeps = core.unfinished > 0
+        self.note_kept(core.unfinished, core.unfinished_since)
+
     def note_kept(self, kept: int, since: float) -> None:
-        """Count the bytes of an unfinished message of a WebSocket, and the time of the oldest."""
+        """Count the bytes of an unfinished frame or WebSocket message, since the first of them."""
 
     # --- the end ------------------------------------------------------------------------------
 

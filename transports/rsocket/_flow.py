@@ -24,7 +24,7 @@ connection counts for all connections together."""
 
 
 class Flow(RSocketConnection):
-    """A connection of the broker, in the role of the server, and its flow control.
+    """A connection of the broker, and its flow control.
 
     Attributes:
         options: The limits.
@@ -41,6 +41,7 @@ class Flow(RSocketConnection):
 
     Args:
         loop: The loop of the socket.
+        role: Whether this side is the client or the server.
         options: The limits.
         seldom: Logs the warnings of all connections of the listener.
         shared: What all connections of the listener hold.
@@ -49,19 +50,19 @@ class Flow(RSocketConnection):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        role: Role,
         options: LinkOptions,
         seldom: SeldomLogger,
         shared: Shared,
     ) -> None:
         high, low = options.flow.high_water, options.flow.low_water
-        super().__init__(loop, Role.SERVER, options.connection, high, low, options.drain_timeout)
+        super().__init__(loop, role, options.connection, high, low, options.drain_timeout)
         self.options = options
         self.flow = options.flow
         self.gathering = options.gathering
         self._seldom = seldom
         self.shared = shared
         self._unfinished = shared.unfinished
-        self._keeps = False
         # At most `low_water`, so that every backlog is counted while writing is paused.
         self._much = min(BULK, options.flow.low_water)
         self._half = options.flow.max_pending // 2
@@ -222,13 +223,8 @@ class Flow(RSocketConnection):
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _note_unfinished(self) -> None:
-        core = self.core
-        self._keeps = core.unfinished > 0
-        self._unfinished.note(self, core.unfinished, core.unfinished_since)
-
     def note_kept(self, kept: int, since: float) -> None:
-        """Count the bytes of an unfinished message of a WebSocket, and the time of the oldest."""
+        """Count the bytes of an unfinished frame or WebSocket message, since the first of them."""
         self._unfinished.note(self, kept, since)
 
     # --- the end ------------------------------------------------------------------------------

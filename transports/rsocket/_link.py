@@ -1,8 +1,8 @@
-"""One connection of the RSocket listener.
+"""One connection of the broker: accepted by a listener, or opened by this side.
 
 The first frame of a stream becomes a message and is routed to a destination. From then on the
 stream has a `peer`, and each further frame is relayed to the other connection with its stream
-id replaced. That path is `data_received`; nothing else belongs on it.
+id replaced. That path is `data_received` and `_on_stream_frame`; nothing else belongs on it.
 
 Flow control is described on the architecture page. In short: a slow destination is given no new
 requests; a requester that keeps sending on streams to it is not read; and a destination has
@@ -11,6 +11,7 @@ credit for at most a window ahead of the requester's socket. No stream has a que
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from itertools import islice
@@ -32,14 +33,15 @@ from ...protocol.rsocket import (
     PeerError,
     RejectedResume,
     RejectedSetup,
+    Role,
     RSocketError,
+    Setup,
     SetupTimeout,
     Stream,
     StreamFailed,
     UnsupportedSetup,
 )
 from .._log import SeldomLogger, shown
-from ._connection import TURN
 from ._exchange import StreamExchange
 from ._flow import Flow
 from ._held_back import HeldBack
@@ -49,7 +51,7 @@ from ._multicast import MulticastRequest
 from ._options import LinkOptions
 from ._request import DestinationSlow, DestinationUnleased
 from ._served import ServedStream
-from ._session import REQUESTS, Session
+from ._session import Session
 from ._shared import Shared
 
 if TYPE_CHECKING:
@@ -87,7 +89,6 @@ OVERDUE: Final = 2
 _CONNECTION_CLOSED: Final = ConnectionState.CLOSED
 _CONNECTION_OPEN: Final = ConnectionState.OPEN
 _FNF: Final = int(FrameType.REQUEST_FNF)
-_SETUP: Final = int(FrameType.SETUP)
 _REASONS: Final[dict[type[RSocketError], str]] = {
     InvalidSetup: "setup refused",
     UnsupportedSetup: "setup refused",
@@ -101,7 +102,7 @@ _REASONS: Final[dict[type[RSocketError], str]] = {
 
 
 class Link(Flow):
-    """A connection of the listener: its frames, its joined streams and their credit.
+    """A connection of the broker: its frames, its joined streams and their credit.
 
     Attributes:
         worker: The connection's worker.
@@ -119,6 +120,7 @@ class Link(Flow):
         seldom: Logs the warnings of all connections of the listener.
         shared: What all connections of the listener hold.
         on_closed: Called when the socket is closed.
+        setup: The SETUP to send on a connection that this side opens; `None` on an accepted one.
     """
 
     def __init__(
@@ -129,8 +131,11 @@ class Link(Flow):
         seldom: SeldomLogger,
         shared: Shared,
         on_closed: Callable[[Link], None],
+        setup: Setup | None = None,
     ) -> None:
-        super().__init__(worker.node.loop, options, seldom, shared)
+        role = Role.SERVER if setup is None else Role.CLIENT
+        super().__init__(worker.node.loop, role, options, seldom, shared)
+        self._setup = setup
         self.worker = worker
         self.node = worker.node
         self.broker = broker
@@ -148,45 +153,25 @@ class Link(Flow):
         self._asked_at = -inf  # time of the last KEEPALIVE with the R flag
         self._element = 1  # bytes of this destination's elements, estimated
         self.form: Form | None = None
-        self.session = Session(self)
+        self.session = self._receiver = Session(self)
 
     # --- frames -------------------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:
-        """Feed the state machine, and relay or handle the frames it accepts."""
-        core = self.core
-        if len(data) > TURN and not self.in_turns:
-            data = self.first_turn(data, core.reach, self.data_received)
-        now = self.now = self._now()
-        for event in core.receive_data(data, now):
-            if type(event) is not Frame:
-                self._on_event(event)
-                continue
-            stream = event.stream
-            peer = stream.peer
-            if peer is None:
-                if event.type in REQUESTS:
-                    self.session.on_request(event)
-                else:
-                    self._on_frame(event)
-            elif stream.requester:
-                answered: Answered = peer
-                answered.on_answer(self, stream, event)
-            else:
-                asked: Asked = peer
-                asked.on_request(self, stream, event)
-        if core.unfinished or self._keeps:
-            self._note_unfinished()
-        if core.pending and not self.flushing:
-            self.flush_soon()
-        if core.close_expected():
-            self._close_when_flushed()
+    def _on_stream_frame(self, stream: Stream, frame: Frame) -> None:
+        if stream.requester:
+            answered: Answered = stream.peer
+            answered.on_answer(self, stream, frame)
+        else:
+            asked: Asked = stream.peer
+            asked.on_request(self, stream, frame)
 
-    def _on_frame(self, frame: Frame) -> None:
-        """Handle a frame of the connection, or of a closed stream."""
-        self.session.on_frame(frame)
-        if frame.type == _SETUP:
-            self._arm()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Set the socket and its limits, start the timer, and send SETUP as the client."""
+        super().connection_made(transport)
+        setup = self._setup
+        if setup is not None:
+            self.session.begin(setup)
+            self._open_core(setup, self.options.lease)
 
     def resume_writing(self) -> None:
         """Resume the senders blocked on this socket, and pass on the credit held back."""

@@ -43,10 +43,10 @@ from ...protocol.rsocket import (
     composite_entry,
 )
 from .._log import shown
+from ._connection import FrameReceiver
 from ._exchange import StreamExchange
 from ._express import ExpressPath
 from ._gathered import Gathered
-from ._leases import Leases
 from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_id_of
 from ._named import NamedRequests, route_in
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ...actors.broker._instrument import OriginInstrument
     from ._link import Link
 
-__all__ = ["REQUESTS", "Session"]
+__all__ = ["Session"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
@@ -76,22 +76,14 @@ _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _SETUP: Final = int(FrameType.SETUP)
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
-REQUESTS: Final = frozenset(
-    {
-        int(FrameType.REQUEST_RESPONSE),
-        int(FrameType.REQUEST_FNF),
-        int(FrameType.REQUEST_STREAM),
-        int(FrameType.REQUEST_CHANNEL),
-    }
-)
 
 
-class Session:
-    """The handling of the frames of one connection that are not relayed.
+class Session(FrameReceiver):
+    """The handling of the frames of one connection, in either role, that are not relayed.
 
     Attributes:
         registration: The peer's registration, if it is a destination.
-        setup: The peer's SETUP.
+        setup: The SETUP of the connection, which the side that has opened it sends.
         gathered: The frames kept of the peer.
         requests: Requests read.
         refused: Those of them that could not be parsed or routed at once.
@@ -145,16 +137,17 @@ class Session:
 
     # --- the connection -----------------------------------------------------------------------
 
-    def _on_setup(self, frame: Frame) -> None:
-        """Apply the peer's SETUP, and register the peer if it holds a ROUTE_SETUP."""
-        self.setup = setup = Setup.parse(frame)
+    def begin(self, setup: Setup) -> None:
+        """Set the SETUP of the connection, of either side; its MIME types hold for both."""
+        self.setup = setup
         self._shape = MetadataShape(setup.metadata_mime)
         self._known.clear()
-        lease = self._link.options.lease
-        if setup.lease and lease is not None:
-            # Connection Establishment: "If the server accepts the contents of the SETUP frame, it
-            # MUST send a LEASE frame if the SETUP frame set the L flag."
-            self._link.leases = Leases(self._link, lease.requests, lease.valid, lease.interval)
+
+    def _on_setup(self, frame: Frame) -> None:
+        """Apply the peer's SETUP, and register the peer if it holds a ROUTE_SETUP."""
+        setup = Setup.parse(frame)
+        self.begin(setup)
+        self._link.set_up(setup, self._link.options.lease)
         try:
             span = frame.metadata_range
             if span is not None:

@@ -303,7 +303,7 @@ async def test_requests_beyond_our_lease_are_rejected_and_it_is_renewed() -> Non
             (FrameType.PAYLOAD, b"1"),
             (FrameType.ERROR, b"no lease is left"),
         ]
-        assert link.rejected_by_lease == 1
+        assert link.responder.rejected_by_lease == 1
         assert (await peer.next()).type == FrameType.LEASE
         request_of(peer, RR, b"3")
         assert await next_payload(peer) == (FrameType.PAYLOAD, b"3")

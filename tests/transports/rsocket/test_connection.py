@@ -17,9 +17,10 @@ from onward.protocol.rsocket import (
     PeerError,
     Role,
     Setup,
+    Stream,
     StreamFailed,
 )
-from onward.transports.rsocket._connection import TURN, RSocketConnection
+from onward.transports.rsocket._connection import TURN, FrameReceiver, RSocketConnection
 from onward.transports.rsocket._leases import Leases
 from tests.support.compiled import COMPILED
 from tests.support.rsocket_peer import MemoryLoop, MemoryTransport, in_memory
@@ -28,13 +29,24 @@ if COMPILED:
     pytest.skip("derives a class from a compiled one", allow_module_level=True)
 
 
+class Receiver(FrameReceiver):
+    """A record of the frames of the connection."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+
+    def on_frame(self, frame: Frame) -> None:
+        self.frames.append(frame)
+
+
 class End(RSocketConnection):
     """One end, with a record of all that it is told."""
 
     def __init__(self, role: Role) -> None:
         limits = ConnectionLimits(lease=True)
         super().__init__(asyncio.get_running_loop(), role, limits, 1000, 100, 2.0)
-        self.frames: list[Frame] = []
+        self._receiver = received = Receiver()
+        self.frames = received.frames
         self.closed: list[Closed] = []
         self.reads: list[int] = []
         self.is_blocked = False
@@ -44,16 +56,11 @@ class End(RSocketConnection):
         return self.is_blocked
 
     def data_received(self, data: bytes) -> None:
-        if len(data) > TURN:
-            data = self.first_turn(data, self.core.reach, self.data_received)
         self.reads.append(len(data))
-        self.now = self.time()
-        for event in self.core.receive_data(data, self.now):
-            if isinstance(event, Frame):
-                self.frames.append(event)
-            else:
-                self._on_event(event)
-        self._settle()
+        super().data_received(data)
+
+    def _on_stream_frame(self, stream: Stream, frame: Frame) -> None:
+        raise AssertionError(frame)
 
     def _on_stream_failed(self, event: StreamFailed) -> None:
         raise AssertionError(event)
@@ -100,9 +107,7 @@ class Pair:
         for end, wire in zip((self.client, self.server), self.wires, strict=True):
             end.connection_made(wire)
         setup = Setup(keepalive=1000, lifetime=3000, lease=True)
-        self.client.core.send_setup(setup, keepalive=keepalive)
-        self.client._arm()
-        self.client.flush_soon()
+        self.client._open_core(setup, None, keepalive=keepalive)
 
     async def opened(self) -> Pair:
         await self.loop.idle()
@@ -171,6 +176,20 @@ async def test_a_peer_that_is_not_read_is_not_silent() -> None:
 
 
 @in_memory
+async def test_a_client_that_does_not_read_goes_on_sending_keepalive_frames() -> None:
+    pair = await Pair().opened()
+    pair.client.is_blocked = True
+    pair.wires[1].cut = True
+    await asyncio.sleep(100)
+    assert (pair.client.closed, pair.server.closed) == ([], [])
+    assert len(pair.server.reads) == pytest.approx(100, abs=2)
+    pair.client.is_blocked = False
+    await asyncio.sleep(2)
+    assert isinstance(pair.client.closed[0].error, KeepaliveTimeout)
+    pair.end()
+
+
+@in_memory
 async def test_leases_are_granted_by_both_ends_until_the_end() -> None:
     pair = await Pair().opened()
     ends = (pair.client, pair.server)
@@ -216,7 +235,8 @@ async def test_one_read_of_many_frames_is_handled_in_turns(role: Role) -> None:
     await pair.loop.idle()
     assert len(to.frames) == 5000
     assert wire.reading
-    assert max(to.reads) <= TURN
+    assert to.reads[0] == 5000 * len(pushed)
+    assert max(to.reads[1:]) <= TURN
     assert len(set(turns)) >= 5000 * len(pushed) // TURN
     pair.end()
 

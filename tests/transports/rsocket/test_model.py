@@ -3,7 +3,8 @@
 The model keeps, for each request, who asked, who has it in hand and what all sides have said;
 and for each stream of each peer what has to arrive there next, byte by byte. After each step
 everything must have arrived, no stream may be left over on any side, and the broker's table
-must say what the model says.
+must say what the model says. A peer has connected to the broker, or the broker to the peer:
+that makes no difference but for the numbers of the streams.
 
 Each class walks by a seed of its own, so that they run side by side and always the same way:
 in `make test-all` together at least 20,000 steps.
@@ -29,6 +30,7 @@ from hypothesis.stateful import (
 )
 
 from onward.actors.broker import BrokerOptions, MulticastOptions
+from onward.protocol.rsocket import Setup
 from onward.transports.rsocket import FlowOptions, LinkOptions
 from tests.support.broker_model import (
     MULTICAST,
@@ -52,6 +54,7 @@ from tests.support.rsocket_peer import (
     REQUEST_N,
     RR,
     SERVICE_NAME,
+    SETUP,
     STREAM,
     C,
     MemoryLoop,
@@ -121,6 +124,7 @@ class Model(RuleBasedStateMachine):
             LinkOptions(flow=FlowOptions(credit_window=WINDOW)),
         )
         self.peers: list[Peer] = []
+        self.accepted: set[Peer] = set()
         self.destinations: dict[Peer, Destination] = {}
         self.waiting: list[Request] = []
         self.live: list[Request] = []
@@ -138,15 +142,16 @@ class Model(RuleBasedStateMachine):
 
     @initialize(
         specification=st.booleans(),
-        first=st.lists(st.tuples(SERVICES, REGIONS), min_size=1, max_size=4),
+        opened=st.booleans(),
+        first=st.lists(st.tuples(SERVICES, REGIONS, st.booleans()), min_size=1, max_size=4),
     )
-    def start(self, specification: bool, first: list[tuple[str, str]]) -> None:
+    def start(self, specification: bool, opened: bool, first: list[tuple[str, str, bool]]) -> None:
         self.specification = specification
         self.mime = FORWARDING if specification else BROKER_FRAME
         self.world: World = self.run(self.context.__aenter__())
-        self.run(self.connect(setup(lifetime=LIFETIME)))
-        for service, region in first:
-            self.a_destination(service, region)
+        self.run(self.connect(None, opened))
+        for each in first:
+            self.a_destination(*each)
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
@@ -155,16 +160,16 @@ class Model(RuleBasedStateMachine):
 
     # --- who is there -----------------------------------------------------------------------
 
-    @rule(service=st.none() | SERVICES, region=REGIONS)
-    def somebody_comes(self, service: str | None, region: str) -> None:
+    @rule(service=st.none() | SERVICES, region=REGIONS, opened=st.booleans())
+    def somebody_comes(self, service: str | None, region: str, opened: bool) -> None:
         if service is None:
-            self.run(self.connect(setup(lifetime=LIFETIME)))
+            self.run(self.connect(None, opened))
         else:
-            self.a_destination(service, region)
+            self.a_destination(service, region, opened)
 
-    def a_destination(self, service: str, region: str) -> None:
+    def a_destination(self, service: str, region: str, opened: bool) -> None:
         destination = self.registered(self.world.new_id(), service, region)
-        self.run(self.connect(self.hello(destination), destination))
+        self.run(self.connect(destination, opened))
 
     def registered(self, route_id: UUID, service: str, region: str) -> Destination:
         self.registrations += 1
@@ -178,16 +183,23 @@ class Model(RuleBasedStateMachine):
         raw = route_setup(destination.route_id, destination.service, tags)
         return composite((self.mime, raw))
 
-    def hello(self, destination: Destination) -> bytes:
-        return setup(self.registration(destination), lifetime=LIFETIME)
-
-    async def connect(self, hello: bytes, destination: Destination | None = None) -> None:
-        peer = self.world.connect()
-        self.next_stream[peer] = 1
+    async def connect(self, destination: Destination | None, opened: bool) -> None:
+        """Connect a peer to the broker, or the broker to a peer; the role makes no difference."""
+        registration = None if destination is None else self.registration(destination)
+        if opened:
+            peer = await self.world.opened(Setup(keepalive=LIFETIME // 2, lifetime=LIFETIME))
+            assert [kind_of(raw) for raw in await peer.received()] == [SETUP]
+        else:
+            peer = self.world.connect()
+            self.accepted.add(peer)
+        self.next_stream[peer] = 2 if opened else 1
         self.peers.append(peer)
         if destination is not None:
             self.destinations[peer] = destination
-        peer.send(hello)
+        if not opened:
+            peer.send(setup(registration, lifetime=LIFETIME))
+        elif registration is not None:
+            peer.send(push(registration))
         await self.settle(joined=peer)
 
     @precondition(lambda self: self.peers)
@@ -202,7 +214,7 @@ class Model(RuleBasedStateMachine):
         if what == "tags":
             self.other_tags(peer, service, region)
         elif what == "place" and peer in self.destinations:
-            self.another_takes_its_place(peer, service, region)
+            self.another_takes_its_place(peer, service, region, data.draw(st.booleans()))
         else:
             self.leaves(peer, what)
 
@@ -214,11 +226,11 @@ class Model(RuleBasedStateMachine):
         peer.send(push(self.registration(made)))
         self.run(self.settle(joined=peer))
 
-    def another_takes_its_place(self, old: Peer, service: str, region: str) -> None:
+    def another_takes_its_place(self, old: Peer, service: str, region: str, opened: bool) -> None:
         """A new connection has the route id of an old one, which is closed."""
         made = self.registered(self.destinations[old].route_id, service, region)
         self.gone(old)
-        self.run(self.connect(self.hello(made), made))
+        self.run(self.connect(made, opened))
         assert old.closed
 
     def leaves(self, peer: Peer, how: str) -> None:
@@ -307,15 +319,22 @@ class Model(RuleBasedStateMachine):
         self.run(self.settle())
 
     @precondition(lambda self: self.peers)
-    @rule(data=st.data(), region=st.sampled_from(["ap", "sa"]), n=st.integers(1, 12))
-    def several_ask_before_anybody_comes(self, data: st.DataObject, region: str, n: int) -> None:
+    @rule(
+        data=st.data(),
+        region=st.sampled_from(["ap", "sa"]),
+        n=st.integers(1, 12),
+        opened=st.booleans(),
+    )
+    def several_ask_before_anybody_comes(
+        self, data: st.DataObject, region: str, n: int, opened: bool
+    ) -> None:
         """They come in the order in which they were asked, unless somebody is there already."""
         peer = data.draw(st.sampled_from(self.peers))
         wanted = Wanted(UNICAST, "a", region)
         for kind in (STREAM, RR, CHANNEL):
             peer.send(*self.request(peer, kind, wanted, n, False).frames)
         self.run(self.settle())
-        self.a_destination("a", region)
+        self.a_destination("a", region, opened)
 
     def request(
         self,
@@ -607,7 +626,7 @@ class Model(RuleBasedStateMachine):
         assert stream, raw
         if kind in REQUESTS:
             return self.handed_over(peer, raw)
-        if kind == REQUEST_N and stream % 2 == 0:
+        if kind == REQUEST_N and (stream - self.next_stream[peer]) % 2:
             self.taken[peer, stream][1].passed += int.from_bytes(raw[9:13])
             return b""
         assert self.expected[peer, stream], (peer, raw)
@@ -671,7 +690,7 @@ class Model(RuleBasedStateMachine):
         mine = [each for each in branches if now.get(each.destination) == each.registration]
         outstanding = sum(row.outstanding for row in self.world.broker.routes())
         assert outstanding == len(mine)
-        assert self.world.listener.statistics().connections == len(self.peers)
+        assert self.world.listener.statistics().connections == len(self.accepted & set(self.peers))
 
     @invariant()
     def nobody_waits_for_what_is_there(self) -> None:
