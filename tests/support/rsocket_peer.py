@@ -44,6 +44,7 @@ __all__ = [
     "REQUEST_N",
     "ROUTING_FRAME",
     "RR",
+    "SERVICE_NAME",
     "SETUP",
     "SHARD",
     "STREAM",

@@ -16,30 +16,7 @@ from uuid import UUID
 import pytest
 
 from onward.protocol import UnreadableAddress
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    FNF,
-    FORWARDING,
-    RR,
-    STREAM,
-    C,
-    F,
-    N,
-    World,
-    address,
-    asked_for,
-    composite,
-    error,
-    errors,
-    in_world,
-    payload,
-    push,
-    request,
-    restamped,
-    route_setup,
-    setup,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 ROUTE = UUID(int=77)

@@ -16,35 +16,7 @@ import pytest
 
 from onward.actors.broker import BrokerOptions, MulticastOptions, WaitingOptions
 from onward.transports.rsocket import FlowOptions, LinkOptions
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    ERROR,
-    FNF,
-    KEEPALIVE,
-    RR,
-    STREAM,
-    C,
-    F,
-    I,
-    N,
-    World,
-    address,
-    asked_for,
-    cancel,
-    composite,
-    elements,
-    error,
-    errors,
-    frame,
-    in_world,
-    kind_of,
-    payload,
-    push,
-    request,
-    request_n,
-    restamped,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 APPLICATION, REJECTED, CANCELED, INVALID = 0x201, 0x202, 0x203, 0x204

@@ -9,21 +9,7 @@ import pytest
 from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
 from onward.transports.rsocket._byte_shares import AGAIN, REST, Pace
 from onward.transports.rsocket._gathered import LOOKS, Gathered
-from tests.support.rsocket_peer import (
-    RR,
-    C,
-    F,
-    N,
-    Peer,
-    World,
-    asked_for,
-    errors,
-    in_world,
-    kind_of,
-    payload,
-    request,
-    stream_of,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 HOG, HONEST = "10.0.0.66", "10.0.0.7"

@@ -7,25 +7,7 @@ from uuid import UUID
 import pytest
 
 from onward.actors.broker import BrokerOptions, WaitingOptions
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    FORWARDING,
-    RR,
-    C,
-    N,
-    World,
-    asked_for,
-    composite,
-    elements,
-    errors,
-    in_world,
-    kind_of,
-    payload,
-    push,
-    request,
-    route_setup,
-    setup,
-)
+from tests.support.rsocket_peer import *
 
 ROUTING = b"message/x.rsocket.routing.v0"
 SERVICE, ROUTE_ID = 1, 2

@@ -14,29 +14,7 @@ from onward.protocol.eventlog import (
     Outcome,
 )
 from tests.actors.eventlog.recorded import NEVER, recorded_world, served
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    FNF,
-    MULTICAST,
-    RR,
-    SERVICE_NAME,
-    STREAM,
-    C,
-    F,
-    N,
-    World,
-    asked_for,
-    cancel,
-    composite,
-    error,
-    frame,
-    in_memory,
-    payload,
-    push,
-    request,
-    request_n,
-)
+from tests.support.rsocket_peer import *
 from tests.support.workers import Echo, Failing, Gate
 
 ASKED: Final = asked_for("a")

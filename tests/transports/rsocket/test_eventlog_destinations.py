@@ -11,21 +11,7 @@ import pytest
 from onward.actors.eventlog.recording._flow_sampler import FlowSampler
 from onward.protocol.eventlog import EventName, Kind
 from tests.actors.eventlog.recorded import NEVER, OPTIONS, recorded_world
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    RR,
-    C,
-    N,
-    World,
-    asked_for,
-    composite,
-    error,
-    in_memory,
-    payload,
-    push,
-    request,
-    route_setup,
-)
+from tests.support.rsocket_peer import *
 from tests.support.workers import Echo
 
 ASKED = asked_for("a")

@@ -33,25 +33,7 @@ from onward.protocol.eventlog import (
 )
 from tests.actors.eventlog.recorded import Flowed, Recording, recorded_world, recording, served
 from tests.support.counts import times
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    FNF,
-    FORWARDING,
-    MULTICAST,
-    RR,
-    SERVICE_NAME,
-    STREAM,
-    C,
-    N,
-    address,
-    asked_for,
-    composite,
-    in_memory,
-    payload,
-    push,
-    request,
-    route_setup,
-)
+from tests.support.rsocket_peer import *
 from tests.support.workers import Echo
 from tests.transports.rsocket.test_model import WALK, Model
 

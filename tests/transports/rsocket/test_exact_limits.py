@@ -10,27 +10,7 @@ from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
 from onward.transports.rsocket._gathered import Gathered
 from onward.transports.rsocket._request import FRAME_COST
-from tests.support.rsocket_peer import (
-    MULTICAST,
-    RR,
-    STREAM,
-    C,
-    F,
-    N,
-    Peer,
-    World,
-    asked_for,
-    elements,
-    errors,
-    frame,
-    in_memory,
-    in_world,
-    payload,
-    request,
-    request_n,
-    stream_of,
-    world,
-)
+from tests.support.rsocket_peer import *
 from tests.support.workers import Recorder
 
 ASKED = asked_for("a")

@@ -6,18 +6,7 @@ from collections import Counter
 
 from onward.actors import Instrument, Node, Worker
 from onward.protocol import Address, Message
-from tests.support.rsocket_peer import (
-    FNF,
-    MULTICAST,
-    RR,
-    C,
-    N,
-    World,
-    asked_for,
-    in_world,
-    payload,
-    request,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 

@@ -17,30 +17,7 @@ from onward.protocol import Address, NodeStopped, NotDelivered
 from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions, RSocketListener
 from onward.transports.streams._endpoint import TcpEndpoint
 from tests.support.compiled import interpreted
-from tests.support.rsocket_peer import (
-    KEEPALIVE,
-    RR,
-    C,
-    F,
-    MemoryLoop,
-    N,
-    Peer,
-    World,
-    asked_for,
-    cancel,
-    composite,
-    elements,
-    error,
-    errors,
-    frame,
-    in_memory,
-    in_world,
-    payload,
-    push,
-    request,
-    restamped,
-    world,
-)
+from tests.support.rsocket_peer import *
 from tests.support.workers import Recorder
 
 ASKED = asked_for("a")

@@ -14,23 +14,7 @@ from uuid import UUID
 from onward.actors import Node
 from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.transports.rsocket import RSocketListener
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    ERROR,
-    FNF,
-    PAYLOAD,
-    RR,
-    STREAM,
-    C,
-    asked_for,
-    composite,
-    kind_of,
-    request,
-    route_setup,
-    setup,
-    stream_of,
-)
+from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
 from tests.transports.rsocket.test_sockets import Client, Edge, on_both_loops
 

@@ -9,29 +9,7 @@ import pytest
 
 from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    FNF,
-    MULTICAST,
-    RR,
-    C,
-    F,
-    N,
-    Peer,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    errors,
-    in_memory,
-    in_world,
-    payload,
-    request,
-    request_n,
-    restamped,
-    stream_of,
-    world,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a", MULTICAST)
 SIZE = 200_000

@@ -10,30 +10,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from onward.actors.broker import Handlers, Incoming, Request
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    FNF,
-    MULTICAST,
-    UNICAST,
-    C,
-    F,
-    N,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    frame,
-    in_world,
-    kind_of,
-    payload,
-    request,
-    restamped,
-    route_setup,
-    setup,
-    stream_of,
-    with_n,
-)
+from tests.support.rsocket_peer import *
 
 HALF = 20
 """Bytes of metadata in the first fragment."""

@@ -8,28 +8,7 @@ import pytest
 
 from onward.protocol import NotDelivered
 from onward.transports.rsocket import LeaseOptions, LinkOptions
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    FNF,
-    IS_IT_ALIVE,
-    LEASE,
-    RR,
-    C,
-    N,
-    Peer,
-    World,
-    asked_for,
-    composite,
-    elements,
-    errors,
-    frame,
-    in_world,
-    kind_of,
-    payload,
-    request,
-    route_setup,
-    setup,
-)
+from tests.support.rsocket_peer import *
 
 L = 0x040
 ASKED = asked_for("a")

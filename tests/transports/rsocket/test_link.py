@@ -6,30 +6,7 @@ import pytest
 
 from onward.protocol import Address
 from tests.support.rsocket_answers import relay
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    FNF,
-    RR,
-    STREAM,
-    C,
-    F,
-    I,
-    N,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    error,
-    in_world,
-    kind_of,
-    payload,
-    push,
-    request,
-    request_n,
-    restamped,
-    setup,
-    stream_of,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 

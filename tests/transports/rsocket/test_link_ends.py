@@ -7,29 +7,7 @@ import pytest
 from onward.transports.rsocket._exchange import StreamExchange
 from tests.support.compiled import interpreted
 from tests.support.rsocket_answers import relay
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    FNF,
-    RR,
-    STREAM,
-    C,
-    N,
-    Peer,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    error,
-    errors,
-    frame,
-    in_memory,
-    in_world,
-    payload,
-    push,
-    request,
-    request_n,
-    world,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204

@@ -9,32 +9,7 @@ import pytest
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import FlowOptions, LinkOptions
 from onward.transports.rsocket._link import FIRST_WINDOW
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    FNF,
-    KEEPALIVE,
-    REQUEST_N,
-    RR,
-    STREAM,
-    C,
-    N,
-    Peer,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    error,
-    errors,
-    frame,
-    in_world,
-    kind_of,
-    payload,
-    request,
-    request_n,
-    restamped,
-    setup,
-    stream_of,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 CANCELED = 0x203

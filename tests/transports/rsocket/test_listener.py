@@ -19,24 +19,7 @@ from onward.transports.rsocket import (
     ListenerStatistics,
     RSocketListener,
 )
-from tests.support.rsocket_peer import (
-    FNF,
-    RR,
-    STREAM,
-    C,
-    I,
-    Peer,
-    World,
-    asked_for,
-    elements,
-    errors,
-    frame,
-    in_memory,
-    in_world,
-    payload,
-    request,
-    setup,
-)
+from tests.support.rsocket_peer import *
 from tests.support.websocket_peer import WebSocketPeer
 from tests.support.workers import fill
 

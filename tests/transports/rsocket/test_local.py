@@ -11,25 +11,7 @@ from onward.actors import MailboxOptions, Worker
 from onward.protocol import Message, UnknownAddress, route
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import GatheringOptions, LinkOptions
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    FNF,
-    RR,
-    STREAM,
-    C,
-    F,
-    N,
-    Peer,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    errors,
-    in_world,
-    payload,
-    push,
-    request,
-)
+from tests.support.rsocket_peer import *
 from tests.support.workers import Echo, Gate, Recorder
 
 ASKED = asked_for("local")

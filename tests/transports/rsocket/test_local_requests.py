@@ -19,20 +19,7 @@ from onward.protocol import (
 )
 from onward.protocol.rsocket import ConnectionLimits, ReassemblyLimit
 from onward.transports.rsocket import DestinationError, FlowOptions, GatheringOptions, LinkOptions
-from tests.support.rsocket_peer import (
-    FNF,
-    RR,
-    C,
-    F,
-    N,
-    World,
-    cancel,
-    error,
-    in_world,
-    kind_of,
-    payload,
-    request,
-)
+from tests.support.rsocket_peer import *
 from tests.support.workers import Echo
 
 

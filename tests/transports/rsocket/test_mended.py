@@ -9,40 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.counts import exhaustive
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CANCEL,
-    CHANNEL,
-    COMPOSITE,
-    ERROR,
-    FNF,
-    MULTICAST,
-    REQUEST_N,
-    RR,
-    STREAM,
-    UNICAST,
-    C,
-    F,
-    I,
-    M,
-    N,
-    Peer,
-    World,
-    address,
-    asked_for,
-    error,
-    frame,
-    in_world,
-    payload,
-    push,
-    request,
-    request_n,
-    restamped,
-    route_setup,
-    setup,
-    stream_of,
-    with_n,
-)
+from tests.support.rsocket_peer import *
 
 ALONE, TOGETHER = "alone", "composite"
 SHAPES = pytest.mark.parametrize("shape", [ALONE, TOGETHER])

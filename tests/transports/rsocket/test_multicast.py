@@ -9,29 +9,7 @@ import pytest
 from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import FlowOptions, LinkOptions
 from tests.support.rsocket_answers import got, three
-from tests.support.rsocket_peer import (
-    FNF,
-    MULTICAST,
-    RR,
-    STREAM,
-    C,
-    F,
-    N,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    error,
-    errors,
-    in_memory,
-    in_world,
-    kind_of,
-    payload,
-    push,
-    request,
-    restamped,
-    world,
-)
+from tests.support.rsocket_peer import *
 from tests.support.workers import Echo, Recorder
 
 ASKED = asked_for("a", MULTICAST)

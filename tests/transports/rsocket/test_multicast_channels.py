@@ -7,25 +7,7 @@ import asyncio
 from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import FlowOptions, LinkOptions
 from tests.support.rsocket_answers import got, three
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    FNF,
-    MULTICAST,
-    C,
-    F,
-    N,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    error,
-    in_world,
-    payload,
-    request,
-    request_n,
-    restamped,
-    with_n,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a", MULTICAST)
 

@@ -5,26 +5,7 @@ from __future__ import annotations
 from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
 from tests.support.rsocket_answers import got, three
-from tests.support.rsocket_peer import (
-    ERROR,
-    MULTICAST,
-    PAYLOAD,
-    STREAM,
-    C,
-    F,
-    N,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    error,
-    errors,
-    in_world,
-    kind_of,
-    payload,
-    request,
-    request_n,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a", MULTICAST)
 REJECTED, CANCELED = 0x202, 0x203

@@ -8,27 +8,7 @@ from onward.actors import Node, NodeLimits, Pending, Worker
 from onward.actors.broker import Broker, BrokerOptions, Handlers, Request, WaitingOptions
 from onward.protocol import Address, Message, UnknownAddress
 from onward.transports.client import RequestRejected, connect
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    FNF,
-    RR,
-    STREAM,
-    C,
-    F,
-    N,
-    Peer,
-    World,
-    address,
-    composite,
-    error,
-    errors,
-    in_world,
-    payload,
-    push,
-    request,
-    restamped,
-    stream_of,
-)
+from tests.support.rsocket_peer import *
 from tests.support.workers import Echo, Failing, Forwarder, Recorder
 
 ROUTE = b"message/x.onward.route.v0"

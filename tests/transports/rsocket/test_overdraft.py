@@ -11,25 +11,7 @@ import pytest
 from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import FlowOptions, LinkOptions
 from onward.transports.rsocket._link import FIRST_WINDOW
-from tests.support.rsocket_peer import (
-    CANCEL,
-    CHANNEL,
-    MULTICAST,
-    STREAM,
-    C,
-    F,
-    N,
-    World,
-    asked_for,
-    cancel,
-    elements,
-    errors,
-    in_world,
-    kind_of,
-    payload,
-    request,
-    request_n,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 SMALL = LinkOptions(flow=FlowOptions(credit_window=8))

@@ -7,35 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    FORWARDING,
-    MULTICAST,
-    RR,
-    SERVICE_NAME,
-    STREAM,
-    UNICAST,
-    C,
-    F,
-    N,
-    Peer,
-    World,
-    address,
-    asked_for,
-    cancel,
-    composite,
-    elements,
-    error,
-    errors,
-    in_world,
-    kind_of,
-    lists_of_tags,
-    payload,
-    request,
-    request_n,
-    restamped,
-)
+from tests.support.rsocket_peer import *
 
 REJECTED = 0x202
 STICKY_ROUTE_KEY = 0x1D

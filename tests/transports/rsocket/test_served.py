@@ -11,34 +11,7 @@ import pytest
 from onward.actors.broker import Answer, ApplicationError, Handlers, Incoming, Request
 from onward.protocol import WorkerFailed
 from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    ENCRYPTED,
-    FNF,
-    FORWARDING,
-    MULTICAST,
-    RR,
-    STREAM,
-    UNICAST,
-    C,
-    F,
-    N,
-    World,
-    address,
-    asked_for,
-    cancel,
-    composite,
-    elements,
-    error,
-    errors,
-    in_world,
-    kind_of,
-    payload,
-    push,
-    request,
-    request_n,
-    setup,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 MANY = asked_for("a", MULTICAST)

@@ -12,34 +12,7 @@ from onward.protocol.broker import TagList
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_answers import answered, refused
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    COMPOSITE,
-    FNF,
-    FORWARDING,
-    KEEPALIVE,
-    ROUTING_FRAME,
-    RR,
-    SETUP,
-    STREAM,
-    C,
-    M,
-    World,
-    address,
-    asked_for,
-    composite,
-    elements,
-    error,
-    errors,
-    frame,
-    in_world,
-    payload,
-    push,
-    request,
-    restamped,
-    route_setup,
-    setup,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 ROUTE = UUID(int=77)

@@ -9,33 +9,7 @@ import pytest
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import GatheringOptions, LinkOptions
 from tests.support.rsocket_answers import answered, refused
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    FNF,
-    KEEPALIVE,
-    RR,
-    STREAM,
-    C,
-    F,
-    I,
-    M,
-    N,
-    World,
-    address,
-    asked_for,
-    cancel,
-    composite,
-    error,
-    errors,
-    frame,
-    in_world,
-    payload,
-    request,
-    restamped,
-    route_setup,
-    setup,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 ROUTE = UUID(int=77)

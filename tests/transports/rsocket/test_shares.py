@@ -10,31 +10,7 @@ import pytest
 from onward.actors.broker import Answer, BrokerOptions, Handlers, Incoming, Request, WaitingOptions
 from onward.protocol import Message, PayloadTooBig
 from onward.transports.rsocket import GatheringOptions, LinkOptions
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    FNF,
-    MULTICAST,
-    RR,
-    STREAM,
-    C,
-    F,
-    N,
-    World,
-    address,
-    asked_for,
-    cancel,
-    composite,
-    elements,
-    errors,
-    in_world,
-    kind_of,
-    payload,
-    push,
-    request,
-    request_n,
-    stream_of,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 REJECTED, CANCELED = 0x202, 0x203

@@ -8,31 +8,7 @@ import pytest
 
 from onward.actors.broker import BrokerOptions, WaitingOptions
 from onward.transports.rsocket import LinkOptions
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    FNF,
-    IS_IT_ALIVE,
-    KEEPALIVE,
-    MULTICAST,
-    RR,
-    STREAM,
-    UNICAST,
-    C,
-    N,
-    Peer,
-    World,
-    asked_for,
-    composite,
-    elements,
-    frame,
-    in_world,
-    payload,
-    request,
-    route_setup,
-    setup,
-    stream_of,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 ALIVE = frame(0, KEEPALIVE, 0, bytes(8))

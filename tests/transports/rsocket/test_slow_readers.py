@@ -11,29 +11,7 @@ from onward.transports.rsocket._byte_shares import AGAIN
 from onward.transports.rsocket._exchange import StreamExchange
 from onward.transports.rsocket._link import Link
 from tests.support.compiled import interpreted
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    KEEPALIVE,
-    REQUEST_N,
-    RR,
-    STREAM,
-    C,
-    N,
-    Peer,
-    World,
-    asked_for,
-    elements,
-    errors,
-    in_memory,
-    in_world,
-    kind_of,
-    payload,
-    request,
-    request_n,
-    split,
-    stream_of,
-    world,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 TIGHT = LinkOptions(flow=FlowOptions(high_water=1000, max_pending=50_000, stall_timeout=10))

@@ -17,30 +17,7 @@ from onward.actors import Node
 from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.transports.rsocket import FlowOptions, LinkOptions, RSocketListener
 from tests.peers.rsocket_client import Destination, ask, connect
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    ERROR,
-    KEEPALIVE,
-    PAYLOAD,
-    RR,
-    STREAM,
-    C,
-    N,
-    asked_for,
-    cancel,
-    composite,
-    frame,
-    kind_of,
-    payload,
-    request,
-    request_n,
-    restamped,
-    route_setup,
-    setup,
-    split,
-    stream_of,
-)
+from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
 from tests.support.workers import Echo
 

@@ -13,25 +13,7 @@ from onward.protocol import (
     encode_hop_report,
     with_trace_mark,
 )
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    FNF,
-    MULTICAST,
-    PUSH,
-    RR,
-    UNICAST,
-    C,
-    F,
-    N,
-    Peer,
-    World,
-    address,
-    composite,
-    in_world,
-    kind_of,
-    payload,
-    request,
-)
+from tests.support.rsocket_peer import *
 
 TRACE = "5" * 32
 TRACING = b"message/x.onward.tracing.v0"

@@ -4,34 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    CHANNEL,
-    COMPOSITE,
-    FNF,
-    FORWARDING,
-    MULTICAST,
-    ROUTING_FRAME,
-    RR,
-    STREAM,
-    C,
-    F,
-    I,
-    N,
-    Peer,
-    World,
-    address,
-    cancel,
-    composite,
-    errors,
-    in_world,
-    payload,
-    push,
-    request,
-    restamped,
-    route_setup,
-    setup,
-)
+from tests.support.rsocket_peer import *
 
 INVALID = 0x204
 FORMS = [

@@ -8,25 +8,7 @@ import pytest
 
 from onward.transports.rsocket import FlowOptions, LinkOptions
 from onward.transports.rsocket._connection import TURN
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    FNF,
-    KEEPALIVE,
-    RR,
-    C,
-    N,
-    World,
-    asked_for,
-    elements,
-    errors,
-    frame,
-    in_world,
-    kind_of,
-    payload,
-    request,
-    request_n,
-    stream_of,
-)
+from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 

@@ -28,19 +28,7 @@ from onward.transports.streams import _unix_file
 from onward.transports.streams._options import parse_unix_uri
 from onward.transports.streams._unix_file import LOCK_RETRY, MAX_PATH, clear
 from tests.support.loops import LoopFactory, on_each_loop, run_on
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    RR,
-    C,
-    N,
-    asked_for,
-    composite,
-    payload,
-    request,
-    restamped,
-    route_setup,
-    setup,
-)
+from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
 
 

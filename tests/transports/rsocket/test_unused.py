@@ -8,25 +8,7 @@ import pytest
 
 from onward.actors.broker import BrokerOptions, WaitingOptions
 from onward.transports.rsocket import FlowOptions, LinkOptions
-from tests.support.rsocket_peer import (
-    KEEPALIVE,
-    RR,
-    C,
-    N,
-    Peer,
-    World,
-    asked_for,
-    errors,
-    frame,
-    in_memory,
-    in_world,
-    payload,
-    push,
-    request,
-    setup,
-    stream_of,
-    world,
-)
+from tests.support.rsocket_peer import *
 
 HOG, OTHER = "10.0.0.66", "10.0.0.7"
 ALIVE = frame(0, KEEPALIVE, 0, bytes(8))

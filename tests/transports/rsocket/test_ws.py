@@ -27,21 +27,7 @@ from onward.transports.rsocket import (
 from onward.transports.rsocket._ws_socket import FrameSocket
 from onward.transports.streams._options import parse_websocket_uri
 from tests.support.loops import LoopFactory, on_each_loop, run_on
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    RR,
-    STREAM,
-    C,
-    N,
-    asked_for,
-    cancel,
-    composite,
-    payload,
-    request,
-    restamped,
-    route_setup,
-    setup,
-)
+from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
 from tests.support.websocket_peer import handshake, messages
 

@@ -15,29 +15,7 @@ from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import FlowOptions, LinkOptions, RSocketListener
 from onward.transports.rsocket._connection import TURN
 from tests.support.counts import times
-from tests.support.rsocket_peer import (
-    BROKER_FRAME,
-    FNF,
-    KEEPALIVE,
-    RR,
-    STREAM,
-    C,
-    MemoryLoop,
-    World,
-    asked_for,
-    composite,
-    elements,
-    errors,
-    frame,
-    in_memory,
-    kind_of,
-    payload,
-    request,
-    restamped,
-    route_setup,
-    setup,
-    world,
-)
+from tests.support.rsocket_peer import *
 from tests.support.websocket_peer import (
     BINARY,
     CLOSE,
