@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, functions as sf
 
-__all__ = ["MAX_LOOKED_UP", "NOBODY", "Names"]
+__all__ = ["MAX_LOOKED_UP", "NONE", "Names"]
 
 MAX_LOOKED_UP: Final = 2_000
 """Ids that are looked up at once; further ids are shown as numbers."""
 
-NOBODY: Final = "(nobody)"
+NONE: Final = "(none)"
 """Shown where there is no destination."""
 
 _HIDDEN: Final = frozenset({"route", "service"})
@@ -41,7 +41,7 @@ class Names:
         self._routes = routes
         self._events = events
 
-    def nodes(self, ids: Iterable[int], *, none: str = NOBODY) -> dict[int, str]:
+    def nodes(self, ids: Iterable[int], *, none: str = NONE) -> dict[int, str]:
         """Return the names of services, workers and links; `none` is shown for 0."""
         found = _looked_up(self._nodes, "node", "name", ids)
         return {each: none if each == 0 else _told(found.get(each, _number(each))) for each in ids}

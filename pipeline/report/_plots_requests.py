@@ -31,7 +31,7 @@ __all__ = [
 MAX_BURNS: Final = 5
 """Objectives in a plot, one for each colour."""
 
-_QUANTILES: Final = (("p50", "$soft", "half"), ("p95", "$accent", "95 %"), ("p99", "$bad", "99 %"))
+_QUANTILES: Final = (("p50", "$soft"), ("p95", "$accent"), ("p99", "$bad"))
 
 
 def matrix_figure(matrix: Matrix) -> Figure:
@@ -110,7 +110,7 @@ def lines_figure(latency: Latency) -> Figure:
     """Return lines of the quantiles over the day; `meta` is the number of the destination."""
     data: list[Mapping[str, Any]] = []
     for number, line in enumerate(latency.lines):
-        for name, colour, words in _QUANTILES:
+        for name, colour in _QUANTILES:
             values: tuple[float, ...] = getattr(line, name)
             data.append(
                 {
@@ -127,8 +127,8 @@ def lines_figure(latency: Latency) -> Figure:
                         [duration(value), amount(n)]
                         for value, n in zip(values, line.n, strict=True)
                     ],
-                    "hovertemplate": f"{words} within <b>%{{customdata[0]}}</b>"
-                    " of %{customdata[1]}<extra></extra>",
+                    "hovertemplate": f"{name} <b>%{{customdata[0]}}</b>"
+                    " of %{customdata[1]} requests<extra></extra>",
                 }
             )
     return figure_of(
@@ -156,7 +156,7 @@ def ranges_figure(latency: Latency) -> Figure:
             "showlegend": False,
         }
     ]
-    for index, (name, colour, words) in enumerate(_QUANTILES, start=1):
+    for index, (name, colour) in enumerate(_QUANTILES, start=1):
         data.append(
             {
                 "type": "scatter",
@@ -165,7 +165,7 @@ def ranges_figure(latency: Latency) -> Figure:
                 "x": [_ms(line.day[index]) for line in lines],
                 "y": list(range(len(lines))),
                 "marker": {"color": colour, "size": 11},
-                "customdata": [_range_hover(line, index, words) for line in lines],
+                "customdata": [_range_hover(line, index, name) for line in lines],
                 "hovertemplate": "%{customdata}<extra></extra>",
             }
         )
@@ -184,10 +184,10 @@ def _ms(microseconds: float) -> float:
     return max(microseconds, 1.0) / 1000
 
 
-def _range_hover(line: LatencyLine, index: int, words: str) -> str:
+def _range_hover(line: LatencyLine, index: int, name: str) -> str:
     return (
-        f"{plain(line.dest)}<br>{words} of {amount(line.day[0])} within "
-        f"<b>{duration(line.day[index])}</b>"
+        f"{plain(line.dest)}<br>{name} <b>{duration(line.day[index])}</b> "
+        f"of {amount(line.day[0])} requests"
     )
 
 

@@ -37,7 +37,7 @@ def shards_figure(shards: Shards) -> Figure:
                 },
                 "customdata": [
                     f"{plain(row.tagset)}<br>{plain(row.route)}<br><b>{amount(row.frames)}</b> "
-                    f"frames, {share(row.share, 1)} of them; an even part is {share(row.even, 1)}"
+                    f"frames, {share(row.share, 1)} of them; an equal share is {share(row.even, 1)}"
                     for row in rows
                 ],
                 "text": [f" {compact(row.frames)}" for row in rows],
@@ -83,16 +83,16 @@ def churn_figure(churn: Churn) -> Figure:
 
     return figure_of(
         [
-            bars("came", churn.ups, "$accent", 1),
-            bars("went", churn.downs, "$soft", -1),
+            bars("registered", churn.ups, "$accent", 1),
+            bars("left", churn.downs, "$soft", -1),
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": "soon back",
+                "name": "flaps",
                 "x": [hour for hour, flaps in zip(hours, churn.flaps, strict=True) if flaps],
                 "y": [flaps for flaps in churn.flaps if flaps],
                 "marker": {"color": "$bad", "size": 10, "symbol": "diamond"},
-                "hovertemplate": "<b>%{y}</b> soon back<extra></extra>",
+                "hovertemplate": "<b>%{y}</b> flaps<extra></extra>",
             },
         ],
         260,

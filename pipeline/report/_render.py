@@ -59,7 +59,7 @@ _LINKS: Final = {
     "unroutable": "Unroutable",
     "shards": "Shards",
     "churn": "Churn",
-    "paths": "Ways",
+    "paths": "Paths",
     "replay": "Rehearsal",
     "audit": "Audit",
     "logs": "Logs",
@@ -78,8 +78,8 @@ def _header(page: Page) -> str:
     logs = ", ".join(names[:4]) + (
         f" and {len(names) - 4 + page.more_brokers} more" * (len(names) + page.more_brokers > 4)
     )
-    state = "complete" if page.closed else "so far; not all of the day is in the lake"
-    about = f"{html(logs)}: {state}" if names else "no log holds anything for it"
+    state = "complete" if page.closed else "incomplete; the lake has a part of the day"
+    about = f"{html(logs)}: {state}" if names else "no log of this day"
     return (
         "<header><div class=top><div><div class=kind>Routing report</div>"
         f"<h1>{page.day:%A}, {page.day.day} {page.day:%B %Y}</h1></div>"
@@ -94,17 +94,17 @@ def _verdict(audit: Audit | None) -> str:
     if audit.empty:
         return '<span class="verdict note">Audit: nothing was recorded</span>'
     if audit.balanced and audit.whole:
-        return "<span class=verdict>Audit: it all adds up</span>"
+        return "<span class=verdict>Audit: balanced</span>"
     wrong = _said(
         (audit.unrecorded, "not recorded"),
         (audit.absent, "missing from the lake"),
-        (audit.untold, "ended, and not known to have been taken"),
+        (audit.untold, "ended without a recorded request"),
         (audit.missing - audit.open, "missing"),
-        (audit.duplicated - audit.before, "counted twice"),
+        (audit.duplicated - audit.before, "duplicated"),
     )
     in_hand = _said(
-        (audit.open, "in hand, or lost, at the end of what there is"),
-        (audit.before, "in hand before what was counted, or counted twice"),
+        (audit.open, "in progress or lost"),
+        (audit.before, "in progress before the audit or duplicated"),
     )
     kind, said = "bad" if wrong else "note", [*wrong, *in_hand]
     text = (" and " if len(said) == 2 else "; ").join(said)
@@ -121,11 +121,11 @@ def _tiles(page: Page) -> str:
     tiles = [
         tile("requests", compact(totals.requests)),
         tile("delivered", share(totals.delivered, totals.requests)),
-        tile("without a route", compact(totals.unroutable), bad=totals.unroutable > 0),
-        tile("failed or refused", compact(wrong), bad=wrong > 0),
-        tile("of payload", size(totals.bytes)),
+        tile("unroutable", compact(totals.unroutable), bad=totals.unroutable > 0),
+        tile("failed or rejected", compact(wrong), bad=wrong > 0),
+        tile("payload", size(totals.bytes)),
     ]
     if page.latency is not None and page.latency.lines:
         first = max(page.latency.lines, key=lambda line: line.day[0])
-        tiles.append(tile(f"95 % of {first.dest} within", duration(first.day[2])))
+        tiles.append(tile(f"p95 of {first.dest}", duration(first.day[2])))
     return f"<div class=tiles>{''.join(tiles)}</div>"

@@ -71,44 +71,44 @@ def sections_of(page: Page) -> list[Section]:
 
 def _matrix(matrix: Matrix, untagged: int) -> Section:
     body = note(
-        "Requests through brokers: rows have asked, columns were asked; the more, the stronger the "
-        "colour. A triangle marks where some failed. All count here, not only those that are "
-        "sampled."
+        "Requests through brokers: a row for each requester, a column for each destination. The "
+        "colour shows the number of requests, a triangle that some failed. Every request is "
+        "counted, not only the sample."
     ) + _untagged(untagged)
     if not matrix.origins:
         return Section(
-            "traffic", "Traffic between services", body + none("Nothing was sent on this day.")
+            "traffic", "Traffic matrix", body + none("There were no requests on this day.")
         )
     body += plot("matrix", wide=len(matrix.dests) > 5)
     body += more(matrix.more, "pair", "pairs", f", with {_counted(matrix.more_frames, 'frame')}")
-    return Section("traffic", "Traffic between services", body, {"matrix": matrix_figure(matrix)})
+    return Section("traffic", "Traffic matrix", body, {"matrix": matrix_figure(matrix)})
 
 
 def _untagged(count: int) -> str:
     if not count:
         return ""
     return note(
-        f"Without tags in the log: {_counted(count, 'request')}. The tags were too long, too many, "
-        "or could not be read. Such requests count in the figures at the top, and are not in here."
+        f"Requests without tags in the log: {amount(count)}. The tags were too long, too many, or "
+        "not readable. The totals at the top include these requests, this section does not."
     )
 
 
 def _latency(latency: Latency, untagged: int) -> Section:
-    title = "How long it took"
+    title = "Latency"
     body = note(
-        "From the first frame of a request to its end, as the broker saw it. Look for a gap "
-        "between half and 99 %: it is what waiting looks like."
+        "The time from the first frame of a request to its end, measured at the broker. A large "
+        "gap between p50 and p99 indicates queueing."
     ) + _untagged(untagged)
     if not latency.lines:
-        return Section("latency", title, body + none("No request of this day was sampled."))
+        return Section("latency", title, body + none("No requests of this day were sampled."))
     options = "".join(
         f"<option value={number}>{html(short(line.dest, 48))}</option>"
         for number, line in enumerate(latency.lines)
     )
     minutes = "minute" if latency.minutes == 1 else f"{latency.minutes} minutes"
     body += (
-        "<div class=pair><div><h3>The whole day, by destination</h3>"
-        f"{plot('ranges')}</div><div><h3>Over time, for each {minutes}: "
+        "<div class=pair><div><h3>Whole day, by destination</h3>"
+        f"{plot('ranges')}</div><div><h3>Over the day, by {minutes}: "
         f"<select data-plot=lines aria-label=Destination>{options}</select></h3>"
         f"{plot('lines')}</div></div>" + more(latency.more, "destination", "destinations")
     )
@@ -117,13 +117,13 @@ def _latency(latency: Latency, untagged: int) -> Section:
 
 
 def _burns(burns: tuple[Burn, ...]) -> Section:
-    title = "Objectives"
+    title = "Service-level objectives"
     body = note(
-        "How fast each objective uses up what it allows to go wrong. At 1 the budget lasts exactly "
-        "as long as it should; above the dashed line it will not."
+        "The burn rate of the error budget of each objective. At 1, the dashed line, the budget "
+        "lasts exactly for the period of the objective. At more than 1, it does not last."
     )
     if not burns:
-        text = "No objective was given: onward pipeline report --slo NAME:SERVICE:MS:TARGET"
+        text = "No objectives are set: onward pipeline report --slo NAME:SERVICE:MS:TARGET"
         return Section("slo", title, body + none(text))
     rows = [
         (
@@ -135,7 +135,7 @@ def _burns(burns: tuple[Burn, ...]) -> Section:
         )
         for burn in burns
     ]
-    headings = ("Objective", "Requests", "Missed it", "Met it", "Worst hour, \u00d7 budget")
+    headings = ("Objective", "Requests", "Missed", "Met", "Highest burn rate in 1 h")
     body += table(headings, rows, range(1, 5))
     drawn = burns[:MAX_BURNS]
     body += plot("burn") + more(
@@ -150,25 +150,23 @@ def _worst(values: tuple[float | None, ...]) -> str:
 
 
 def _demand(demand: Demand) -> Section:
-    title = "Asked for, and not found"
+    title = "Unroutable requests"
     body = note(
-        "Requests that no destination could take. The nearest tags are the largest part of what "
-        "was asked that some destination did carry: what is left out of them is what was missing."
+        "Requests with tags that matched no destination. The nearest match is the largest subset "
+        "of these tags that a destination carried; the other tags are the likely cause."
     )
     if not demand.rows:
-        return Section(
-            "unroutable", title, body + none("Everything that was asked for had a route.")
-        )
+        return Section("unroutable", title, body + none("All requests had a route."))
     rows = [
         (
             f"<code>{html(row.tagset)}</code>",
-            f"<code>{html(row.nearest)}</code>" if row.nearest else "none of them",
+            f"<code>{html(row.nearest)}</code>" if row.nearest else "none",
             amount(row.frames),
             f"{clock(row.first)} \u2013 {clock(row.last)}",
         )
         for row in demand.rows
     ]
-    headings = ("Asked for", "Nearest that had a route", "Requests", "From \u2013 to, UTC")
+    headings = ("Tags requested", "Nearest match", "Requests", "First \u2013 last, UTC")
     body += plot("demand") + table(headings, rows, (2, 3))
     body += more(
         demand.more, "tag set", "tag sets", f", with {_counted(demand.more_frames, 'request')}"
@@ -177,13 +175,13 @@ def _demand(demand: Demand) -> Section:
 
 
 def _shards(shards: Shards) -> Section:
-    title = "How even the shards are"
+    title = "Shard balance"
     body = note(
-        "The part of each route in what was asked by shard; the mark is an even part. Orange has "
-        "more than one and a half of that. Keys appear as hashes only: they are never recorded."
+        "The share of each route in the shard requests of its tag set; the mark is an equal "
+        "share. Orange is more than 1.5 times that. Keys are recorded as hashes only."
     )
     if not shards.shards:
-        return Section("shards", title, body + none("Nothing was asked for by shard."))
+        return Section("shards", title, body + none("There were no shard requests."))
     keys = [
         (
             f"<code>{html(key.key)}</code>",
@@ -194,7 +192,7 @@ def _shards(shards: Shards) -> Section:
         for key in shards.keys
     ]
     hot = (
-        table(("Key (hash)", "Asked for", "Frames", "Part, worst hour"), keys, (2, 3))
+        table(("Key (hash)", "Tags requested", "Requests", "Highest share in 1 h"), keys, (2, 3))
         if keys
         else none("No key was sampled.")
     )
@@ -206,13 +204,13 @@ def _shards(shards: Shards) -> Section:
 
 
 def _churn(churn: Churn) -> Section:
-    title = "Destinations that came and went"
+    title = "Route churn"
     body = note(
-        "Destinations that registered (up) and left (down) in each hour. A diamond is one that was "
-        "back soon: a restart, or a connection that does not hold."
+        "Destinations that registered (up) and left (down) in each hour. A diamond marks flaps: "
+        "destinations that returned within 60 seconds, after a restart or a broken connection."
     )
     if not churn.hours:
-        return Section("churn", title, body + none("No destination came or went."))
+        return Section("churn", title, body + none("No destination registered or left."))
     rows = [
         (
             html(row.service or "\u2013"),
@@ -224,7 +222,7 @@ def _churn(churn: Churn) -> Section:
         )
         for row in churn.rows
     ]
-    headings = ("Service", "Route", "Came", "Went", "Soon back", "Stayed (median)")
+    headings = ("Service", "Route", "Registered", "Left", "Flaps", "Median lifetime")
     body += (
         plot("churn")
         + table(headings, rows, range(2, 6))
@@ -234,18 +232,18 @@ def _churn(churn: Churn) -> Section:
 
 
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(
-    {"loop": "Loop", "black_hole": "Black hole", "return_asymmetry": "Other way back"}
+    {"loop": "Loop", "black_hole": "Black hole", "return_asymmetry": "Asymmetric return"}
 )
 
 
 def _paths(paths: Anomalies) -> Section:
-    title = "Ways that went wrong, and ways most taken"
+    title = "Message paths"
     body = note(
-        "From the hops of sampled messages. A loop comes to the same place twice; a black hole is "
-        "a message that was handed on and never heard of again."
+        "From the hops of sampled messages. In a loop, a message visits a worker twice; in a black "
+        "hole, it was sent and no further hop was recorded."
     )
     if not (paths.rows or paths.paths):
-        return Section("paths", title, body + none("No message of this day was sampled."))
+        return Section("paths", title, body + none("No messages of this day were sampled."))
     if paths.rows:
         rows = [
             (
@@ -256,35 +254,35 @@ def _paths(paths: Anomalies) -> Section:
             )
             for row in paths.rows
         ]
-        body += table(("What", "Way", "Messages", "One of them"), rows, (2, 3))
-        body += more(paths.more, "way", "ways", " that went wrong")
+        body += table(("Anomaly", "Path", "Messages", "Example trace"), rows, (2, 3))
+        body += more(paths.more, "anomaly", "anomalies")
     else:
-        body += none("No loop, no black hole.")
+        body += none("No anomalies.")
     taken = [
         (way(row.path), amount(row.traces), "\u2013" if row.p95 is None else duration(row.p95))
         for row in paths.paths
     ]
     if taken:
-        body += "<h3>Most taken</h3>" + table(("Way", "Messages", "95 % within"), taken, (1, 2))
-        body += more(paths.more_paths, "way", "ways")
+        body += "<h3>Most frequent paths</h3>" + table(("Path", "Messages", "p95"), taken, (1, 2))
+        body += more(paths.more_paths, "path", "paths")
     return Section("paths", title, body)
 
 
 def _replay(replay: Replay) -> Section:
-    title = "What the change would do"
+    title = "Rehearsal of a change"
     body = note(
-        "The day's sampled traffic, resolved once more by the broker's own code, with the table or "
-        "the method as it would be."
+        "The day's sampled traffic, resolved again by the broker's code with the changed routing "
+        "table or method."
     )
     if replay.about:
         body += f"<p>{html(replay.about)}</p>"
     if not replay.frames:
-        return Section("replay", title, body + none("There was no traffic to rehearse with."))
+        return Section("replay", title, body + none("There was no sampled traffic to resolve."))
     lost = _bad(amount(replay.lost), replay.lost > 0)
     body += (
         f"<p>Of {_counted(replay.frames, 'frame')} <b>{amount(replay.moved)}</b> "
-        f"({share(replay.moved, replay.frames)}) would go elsewhere, {lost} would have no route "
-        f"any more, and {amount(replay.gained)} that had none would have one.</p>"
+        f"({share(replay.moved, replay.frames)}) would go to another route, {lost} would lose "
+        f"their route, and {amount(replay.gained)} without a route would gain one.</p>"
     )
     rows = [
         (
@@ -297,7 +295,7 @@ def _replay(replay: Replay) -> Section:
         )
         for row in replay.rows
     ]
-    headings = ("Asked for", "Frames", "Moved", "Lost", "Gained", "Skew")
+    headings = ("Tags requested", "Frames", "Moved", "Lost", "Gained", "Skew")
     figures: dict[str, Figure] = {}
     if replay.routes:
         body += plot("replay") + more(replay.more_routes, "route", "routes")
@@ -307,19 +305,18 @@ def _replay(replay: Replay) -> Section:
 
 
 def _audit(audit: Audit) -> Section:
-    title = "Does it add up?"
+    title = "Audit"
     body = note(
-        "What was read must have ended: delivered, dropped with a reason, or without a route. For "
-        "links both ends count. What is missing has not ended in what the lake has. Amber, it is "
-        "of a broker that goes on: in hand, or lost, which cannot be told before that run has "
-        "ended. What ended twice is amber of a broker that was there before what is counted "
-        "here begins: it may have had it in hand then. A dash: what was taken was not recorded, or "
-        "that end keeps no log, and nothing can be said. If a log lacks something, a balance says "
-        "nothing."
+        "Each request that a broker has read must have an outcome: delivered, dropped with a "
+        "reason, or unroutable. For links, the counts of both ends are compared. Missing requests "
+        "have no outcome in the lake; amber: their broker still runs, so they may be in progress. "
+        "Duplicated requests have more than one outcome; amber: the run began before the audit, "
+        "so they may have been in progress then. A dash: not known, as reads were not recorded or "
+        "that end has no log. If a log is incomplete, the balance proves nothing."
     )
     body += _holes(audit)
     if not audit.rows:
-        return Section("audit", title, body + none("Nothing was counted on this day."))
+        return Section("audit", title, body + none("No requests were recorded on this day."))
     rows = [
         (
             html(row.src) + (f" → <code>{html(row.dst)}</code>" if row.dst else ""),
@@ -333,10 +330,10 @@ def _audit(audit: Audit) -> Section:
         for row in audit.rows
     ]
     headings = (
-        *("Broker, node or link", "Read or sent", "Handed on", "Delivered", "Dropped", "No route"),
-        *("Missing", "Twice"),
+        *("Broker, node or link", "Read or sent", "Forwarded", "Delivered", "Dropped"),
+        *("Unroutable", "Missing", "Duplicated"),
     )
-    body += table(headings, rows, range(1, 8)) + more(audit.more, "of them", "of them")
+    body += table(headings, rows, range(1, 8)) + more(audit.more, "row", "rows")
     return Section("audit", title, body)
 
 
@@ -366,17 +363,17 @@ def _holes(audit: Audit) -> str:
         )
         for hole in audit.holes
     ]
-    headings = ("Log that lacks something", "Not recorded", "Missing from the lake", "Reason")
+    headings = ("Incomplete log", "Not recorded", "Missing from the lake", "Reason")
     return table(headings, rows, (1, 2)) + more(audit.more_holes, "log", "logs")
 
 
 def _logs(page: Page) -> Section:
     body = note(
-        "What this page is made of. A log is complete when all of it up to the end of the day is "
-        "in the lake; numbers that are missing were lost before they got there."
+        "The logs that this page is computed from. A log is complete when the lake has all of it "
+        "up to the end of the day. Missing events were lost before they were ingested."
     )
     if not page.brokers:
-        return Section("logs", "The logs", body + none("The lake holds no log for this day."))
+        return Section("logs", "Event logs", body + none("The lake has no log of this day."))
     rows = [
         (
             html(broker.name),
@@ -391,10 +388,10 @@ def _logs(page: Page) -> Section:
     body += table(headings, rows, range(1, 5)) + more(page.more_brokers, "log", "logs")
     if page.late:
         body += (
-            f"<p class=more>Came after the day had been closed: {_counted(page.late, 'event')}. "
-            "That is in this page; pages that were made before lack it.</p>"
+            f"<p class=more>Events that came after the day was closed: {amount(page.late)}. This "
+            "page includes them; earlier pages of the day do not.</p>"
         )
-    return Section("logs", "The logs", body)
+    return Section("logs", "Event logs", body)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -74,7 +74,7 @@ def test_a_day_with_something_of_each_becomes_a_page(spark: SparkSession) -> Non
     assert page.matrix.origins == ("web",)
     assert dict(zip(page.matrix.dests, page.matrix.frames[0], strict=True)) == {
         "shop": 150,
-        "(nobody)": 0,
+        "(none)": 0,
     }
     assert page.latency is not None
     assert "shop" in {line.dest for line in page.latency.lines}
@@ -118,7 +118,7 @@ def test_an_empty_day_becomes_a_page_too(spark: SparkSession) -> None:
     )
     assert done.page is not None
     assert set(done.rows.values()) == {0}
-    assert "Nothing was sent on this day." in render(done.page)
+    assert "There were no requests on this day." in render(done.page)
     assert "Audit: nothing was recorded" in render(done.page)
 
 

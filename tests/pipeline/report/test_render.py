@@ -81,18 +81,18 @@ def test_what_was_not_asked_for_is_left_out() -> None:
 def test_an_empty_day_says_so_in_each_section() -> None:
     text = "".join(read(empty_day()).text)
     for said in (
-        "Nothing was sent on this day.",
-        "No request of this day was sampled.",
-        "No objective was given",
-        "Everything that was asked for had a route.",
-        "Nothing was asked for by shard.",
-        "No destination came or went.",
-        "No message of this day was sampled.",
-        "There was no traffic to rehearse with.",
-        "Nothing was counted on this day.",
-        "The lake holds no log for this day.",
+        "There were no requests on this day.",
+        "No requests of this day were sampled.",
+        "No objectives are set",
+        "All requests had a route.",
+        "There were no shard requests.",
+        "No destination registered or left.",
+        "No messages of this day were sampled.",
+        "There was no sampled traffic to resolve.",
+        "No requests were recorded on this day.",
+        "The lake has no log of this day.",
         "Audit: nothing was recorded",
-        "no log holds anything for it",
+        "no log of this day",
     ):
         assert said in text
     assert figures(empty_day()) == {}
@@ -130,7 +130,7 @@ def test_the_same_page_is_written_the_same() -> None:
 def test_the_head_says_the_day_the_verdict_and_the_figures() -> None:
     text = "".join(read(busy_day()).text)
     assert "Friday, 20 November 2026" in text
-    assert "Audit: it all adds up" in text
+    assert "Audit: balanced" in text
     assert "4.81 M" in text
     assert "eu-1, eu-2, us-1: complete" in text
 
@@ -139,8 +139,8 @@ def test_the_head_says_the_day_the_verdict_and_the_figures() -> None:
     ("missing", "duplicated", "said"),
     [
         (3, 0, "Audit: 3 missing"),
-        (0, 1200, "Audit: 1\u202f200 counted twice"),
-        (3, 1, "Audit: 3 missing and 1 counted twice"),
+        (0, 1200, "Audit: 1\u202f200 duplicated"),
+        (3, 1, "Audit: 3 missing and 1 duplicated"),
     ],
 )
 def test_an_audit_that_does_not_add_up_is_the_first_thing_said(
@@ -162,7 +162,7 @@ def test_what_is_not_shown_is_counted() -> None:
 def test_late_events_are_told() -> None:
 
     text = "".join(read(replace(busy_day(), late=12)).text)
-    assert "Came after the day had been closed: 12 events. That is in this page" in text
+    assert "Events that came after the day was closed: 12. This page includes them" in text
 
 
 def test_what_may_be_in_hand_is_amber_and_what_is_lost_is_not() -> None:
@@ -172,9 +172,9 @@ def test_what_may_be_in_hand_is_amber_and_what_is_lost_is_not() -> None:
     rows = (replace(first, missing=4, going=True), *others)
     going = replace(page, audit=replace(page.audit, rows=rows, missing=4, open=4))
     written = render(going)
-    assert '<span class="verdict note">Audit: 4 in hand, or lost, at the end' in written
+    assert '<span class="verdict note">Audit: 4 in progress or lost' in written
     assert "<span class=isopen>4</span>" in written
-    assert "cannot be told before that run has ended" in "".join(read(going).text)
+    assert "their broker still runs, so they may be in progress" in "".join(read(going).text)
     rows = (replace(first, missing=4), *others)
     lost = render(replace(page, audit=replace(page.audit, rows=rows, missing=4)))
     assert '<span class="verdict bad">Audit: 4 missing</span>' in lost
@@ -194,13 +194,13 @@ def test_all_that_is_wrong_is_said_one_after_the_other() -> None:
     assert page.audit is not None
     audit = replace(page.audit, missing=5, open=3, duplicated=1, absent=2)
     text = "".join(read(replace(page, audit=audit)).text)
-    said = "2 missing from the lake; 2 missing; 1 counted twice; 3 in hand, or lost"
+    said = "2 missing from the lake; 2 missing; 1 duplicated; 3 in progress or lost"
     assert f"Audit: {said}" in text
 
 
 def test_requests_without_tags_in_the_log_are_told_where_they_are_left_out() -> None:
     page = busy_day()
-    said = "Without tags in the log: 17 requests"
+    said = "Requests without tags in the log: 17"
     assert said not in render(page)
     totals = replace(page.totals, untagged=17)
     assert render(replace(page, totals=totals)).count(said) == 2
