@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from ...actors.broker import Answer
@@ -37,7 +37,7 @@ async def stream_elements(
     """Yield the elements of a stream."""
     kind = FrameType.REQUEST_STREAM
     calls.requests += 1
-    async with _admitted(calls, tries, patience.first):
+    async with _Admitted(calls, tries, patience.first):
         while True:
             async with calls.in_time(tries, patience.first):
                 asked = await calls.send(tries, lambda link: link.elements(kind, data, metadata))
@@ -77,7 +77,7 @@ async def channel_elements(
             return
         data, metadata = parts_of(first, "an element")
         wrapped = wrap(metadata)
-        async with _admitted(calls, tries, patience.first):
+        async with _Admitted(calls, tries, patience.first):
             while True:
                 async with calls.in_time(tries, patience.first):
                     asked = await calls.send(tries, lambda link: link.elements(kind, data, wrapped))
@@ -127,14 +127,24 @@ async def _first(
         raise NotDelivered("the client", why) from None
 
 
-@asynccontextmanager
-async def _admitted(calls: Calls, tries: Tries, timeout: float | None) -> AsyncGenerator[None]:
-    async with calls.in_time(tries, timeout):
-        await calls.enter(tries)
-    try:
-        yield
-    finally:
-        calls.admission.leave()
+class _Admitted:
+    """The place of a request among those that the client has in flight.
+
+    No `asynccontextmanager`: its generator would be one more that `loop.shutdown_asyncgens` closes,
+    maybe before the generator of the elements that is in it, which would fail then.
+    """
+
+    def __init__(self, calls: Calls, tries: Tries, timeout: float | None) -> None:
+        self._calls = calls
+        self._tries = tries
+        self._timeout = timeout
+
+    async def __aenter__(self) -> None:
+        async with self._calls.in_time(self._tries, self._timeout):
+            await self._calls.enter(self._tries)
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        self._calls.admission.leave()
 
 
 async def _next(

@@ -218,6 +218,17 @@ def test_sources_that_block_have_threads_of_their_own_up_to_a_limit(uri: str) ->
         assert [each.data for each in client.channel(ECHO, [b"b", b"c"])] == [b"B", b"C"]
 
 
+def test_its_end_closes_streams_and_channels_in_silence(
+    uri: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Idle() as idle, connect(uri).in_background() as client:
+        streams = [client.stream(ECHO, b"1000000") for _ in range(8)]
+        channels = [client.channel(ECHO, idle.source(b"a")) for _ in range(8)]
+        assert {next(each).data for each in streams + channels} == {b"0", b"A"}
+        client.close()
+    assert [each.getMessage() for each in caplog.records if each.name == "asyncio"] == []
+
+
 async def test_no_call_is_made_on_a_loop(uri: str) -> None:
     with pytest.raises(WouldDeadlock):
         connect(uri).in_background().open()
