@@ -93,11 +93,18 @@ class WatchService(Service):
             watch.end()
             if not watch.stopped:
                 self._tell(token, watch, WatchState.FORGOTTEN)
+        self._forget()
 
     def on_failure(self, *_exc_info: object, **_named: object) -> None:
         """End the watches at the node; their watchers learn it when they renew them."""
         for watch in self._watches.values():
             watch.end()
+        self._forget()
+
+    def _forget(self) -> None:
+        # The same instance may be started again, and would report its ended watches as alive.
+        self._watches.clear()
+        self._by_link.clear()
 
     def _handle(self, message: Message) -> None:
         request = decode_watch_request(message.payload)

@@ -217,6 +217,36 @@ async def test_a_service_that_was_started_anew_does_not_know_the_watch(node: Nod
     assert not node.parts.workers.is_watched("orders")
 
 
+async def test_an_instance_that_is_started_again_has_no_watches(both: Pair) -> None:
+    watch = await both.watch()
+    # Its last notice is lost with the link, so the watcher asks the instance that goes on.
+    both.network.partition(["a"], ["b"])
+    await both.b.stop_worker("watch")
+    assert both.service.watches == 0
+    both.network.heal()
+    await both.b.start(lambda: both.service, address="watch")
+    assert (await watch.until_ended()).outcome is WatchOutcome.FORGOTTEN
+    again = await both.watch()
+    await both.b.stop_worker("orders")
+    assert (await again.until_ended()).outcome is WatchOutcome.STOPPED
+
+
+async def test_a_failed_instance_that_goes_on_has_no_watches(node: Node) -> None:
+    class Fickle(WatchService):
+        def _sweep(self) -> None:
+            if self.watches:
+                raise ValueError("a fault")
+
+    await node.start(Echo, address="orders")
+    service = Fickle(["orders"])
+    supervision = Supervision(OnFailure.RESTART)
+    await node.start(lambda: service, address="watch", supervision=supervision)
+    watch = await RemoteWatch.on(node, "watch", "orders")
+    assert await watch.until_known() is None
+    assert (await watch.until_ended()).outcome is WatchOutcome.FORGOTTEN
+    assert service.watches == 0
+
+
 async def test_a_route_that_leads_nowhere(node: Node) -> None:
     watch = await RemoteWatch.on(node, [], "orders")
     assert (await watch.until_ended()).outcome is WatchOutcome.NO_ANSWER
