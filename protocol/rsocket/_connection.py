@@ -52,6 +52,9 @@ __all__ = ["Connection"]
 
 _PREFIXED_HEADER: Final = LENGTH_SIZE + HEADER_SIZE
 _PARITY_BITS: Final = 0x80000001
+_AWAIT_SETUP: Final = ConnectionState.AWAIT_SETUP
+_CLOSED: Final = ConnectionState.CLOSED
+_DRAINING: Final = ConnectionState.DRAINING
 _OPEN: Final = ConnectionState.OPEN
 _PAYLOAD: Final = int(FrameType.PAYLOAD)
 _TOO_LONG: Final = (0xFF, 0xFFFF)
@@ -100,7 +103,7 @@ class Connection(Control):
         """
         # Transport Protocol: "it is assumed that the connection will have no further frames sent
         # and all frames will be ignored."
-        if self.state is ConnectionState.CLOSED:
+        if self.state is _CLOSED:
             return []
         self._last_received = now
         tail = self._tail
@@ -114,9 +117,9 @@ class Connection(Control):
         events: list[Event] = []
         try:
             pos = 0
-            if self.state is ConnectionState.AWAIT_SETUP:
+            if self.state is _AWAIT_SETUP:
                 pos = self._receive_first(data, events)
-            if self.state is not ConnectionState.AWAIT_SETUP:
+            if self.state is not _AWAIT_SETUP:
                 pos = self._receive_frames(data, pos, events)
             if pos < len(data):
                 if pos or fresh:
@@ -126,7 +129,7 @@ class Connection(Control):
             events.append(self._end(error))
         except RSocketError as error:
             events.append(self._fail(error))
-        if self.state is ConnectionState.DRAINING:
+        if self.state is _DRAINING:
             events += self._end_if_drained()
         if events:
             self._established = True
@@ -218,7 +221,7 @@ class Connection(Control):
         self._needed = LENGTH_SIZE
         if len(data) - pos >= LENGTH_SIZE:
             length = int.from_bytes(data[pos : pos + LENGTH_SIZE])
-            if self.state is ConnectionState.AWAIT_SETUP:
+            if self.state is _AWAIT_SETUP:
                 try:
                     check_length(length, self.limits.max_setup)
                 except MalformedFrame as error:

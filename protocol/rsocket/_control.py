@@ -47,6 +47,7 @@ from ._states import CLOSED, CONNECTION, ConnectionInput, ConnectionState, Role
 
 __all__ = ["Control"]
 
+_OPEN: Final = ConnectionState.OPEN
 _SETUP_CODES: Final = frozenset(
     {
         ErrorCode.INVALID_SETUP,
@@ -111,6 +112,8 @@ class Control(Outbound):
 
     def close_expected(self) -> bool:
         """Return whether to write what is pending and then close the transport."""
+        if self.state is _OPEN:
+            return False
         return self.closed or (self.state is ConnectionState.DRAINING and not self.streams)
 
     # --- opening and closing --------------------------------------------------------------

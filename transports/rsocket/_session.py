@@ -346,17 +346,19 @@ class Session(FrameReceiver):
         """
         self.requests += 1
         express = self._express
-        onward: Route = (self._link.index.address, ask.address)
+        if express is not None and tracing is None:
+            onward = express.take(exchange, ask)
+            if onward:
+                self._link.node.parts.router.dispatch(self.message(exchange, onward))
+            return
+        message = self.message(exchange, (self._link.index.address, ask.address))
         if tracing is not None:
             traces = self._traces
             if traces is None:
                 traces = self._traces = RequestTracing(self._link)
-            traces.send(self.message(exchange, onward), tracing)
-            return
-        if express is not None:
-            onward = express.take(exchange, ask)
-        if onward:
-            self._link.node.parts.router.dispatch(self.message(exchange, onward))
+            traces.send(message, tracing)
+        else:
+            self._link.node.parts.router.dispatch(message)
 
     def _send_named(self, exchange: StreamExchange, metadata: bytes) -> None:
         """Send a request that names a route instead of tags.
