@@ -169,9 +169,7 @@ TWO_DECISIONS = f"\n## {DECISIONS}\n\n1. One.\n2. Two.\n"
         ("MUST | something | done | [Decision 1](../x).", "silent | x | done | ", "silent, and no"),
     ],
 )
-def test_a_page_that_is_wrong_is_found_out(
-    tmp_path: Path, before: str, after: str, said: str
-) -> None:
+def test_a_wrong_page_is_found_out(tmp_path: Path, before: str, after: str, said: str) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text(
         "def test_it(): ...\nclass TestIt:\n    def test_it(self): ...\n"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fixtures import Capsys
 from tools import check_language as language
 
 
@@ -62,17 +63,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(
-    root: Path, debt: list[str], capsys: pytest.CaptureFixture[str], *arguments: str
-) -> tuple[int, list[str]]:
+def run(root: Path, debt: list[str], capsys: Capsys, *arguments: str) -> tuple[int, list[str]]:
     (root / language.DEBT).write_text("".join(f"{line}\n" for line in ["# Debt.", *debt]))
     status = language.main(arguments, root)
     return status, capsys.readouterr().out.splitlines()
 
 
-def test_a_file_that_is_not_listed_has_to_be_clean(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_not_listed_has_to_be_clean(root: Path, capsys: Capsys) -> None:
     said = ["actors/_a.py:1: 'whom' does not name its subject"]
     assert run(root, [], capsys) == (1, said)
     assert run(root, ["actors/_a.py"], capsys) == (0, [])
@@ -81,9 +78,7 @@ def test_a_file_that_is_not_listed_has_to_be_clean(
 
 
 @pytest.mark.parametrize("paid", ["docs/a.md", "docs/gone.md"])
-def test_a_file_that_is_clean_or_gone_has_to_be_taken_off_the_list(
-    paid: str, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_clean_or_missing_file_has_to_be_taken_off(paid: str, root: Path, capsys: Capsys) -> None:
     status, printed = run(root, ["actors/_a.py", paid], capsys)
     assert status == 1
     assert printed == [f"{paid}: is clean or gone, take it off {language.DEBT} (--prune)"]
@@ -91,7 +86,7 @@ def test_a_file_that_is_clean_or_gone_has_to_be_taken_off_the_list(
     assert (root / language.DEBT).read_text() == "# Debt.\nactors/_a.py\n"
 
 
-def test_the_list_is_sorted(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_is_sorted(root: Path, capsys: Capsys) -> None:
     status, printed = run(root, ["actors/_a.py", "actors/_a.py"], capsys)
     assert status == 1
     assert "not sorted" in printed[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fixtures import Capsys, Patch
 from tools import pages
 
 HELP_OF = (3, 11), (3, 12)
@@ -67,9 +68,7 @@ def test_what_is_generated_is_written_anew(body: str) -> None:
 
 
 @HELP_AS_SHOWN
-def test_the_check_says_which_pages_differ(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_check_says_which_pages_differ(monkeypatch: Patch, capsys: Capsys) -> None:
     page = MARKED[0]
     text = pages.made(page)
     monkeypatch.setattr(pages, "written", lambda: iter([(page, text)]))

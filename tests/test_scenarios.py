@@ -134,9 +134,7 @@ def page_of_all_areas() -> str:
         ("| all | 11 |", "| all | 12 |", "the counts are"),
     ],
 )
-def test_a_page_that_is_wrong_is_found_out(
-    tmp_path: Path, before: str, after: str, said: str
-) -> None:
+def test_a_wrong_page_is_found_out(tmp_path: Path, before: str, after: str, said: str) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text("def test_it(): ...\n")
     page = page_of_all_areas()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from onward.transports import Backoff, TcpOptions
+from tests.support.fixtures import Capsys, Patch
 from tools import compile as compiling, coverage_gates, docs_limits
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,7 +48,7 @@ FULL = {
 }
 
 
-def test_the_gates_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_gates_hold(tmp_path: Path, capsys: Capsys) -> None:
     assert gates(tmp_path, FULL) == 0
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert printed[1:3] == [
@@ -69,11 +70,7 @@ def test_the_gates_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_a_gate_that_does_not_hold_says_where(
-    path: str,
-    each: dict[str, Any],
-    named: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    path: str, each: dict[str, Any], named: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     assert gates(tmp_path, {**FULL, path: each}) == 1
     printed = capsys.readouterr().out
@@ -86,7 +83,7 @@ def test_missing_lines_are_shown_as_spans() -> None:
     assert coverage_gates.spans([]) == []
 
 
-def test_a_share_is_never_rounded_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_share_is_never_rounded_up(tmp_path: Path, capsys: Capsys) -> None:
     almost = summary((99_999, 100_000), (0, 0))
     assert gates(tmp_path, {**FULL, "protocol/_a.py": almost}) == 1
     assert "99.99%" in capsys.readouterr().out
@@ -160,7 +157,7 @@ def test_what_is_compiled_exists() -> None:
     assert [file for file in folders if not (ROOT / file).is_file()] == []
 
 
-def test_compiling_without_a_compiler_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_without_a_compiler_says_what_to_do(monkeypatch: Patch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(SystemExit, match="there is no C compiler"):
         compiling.main([])

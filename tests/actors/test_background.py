@@ -169,7 +169,7 @@ def test_a_node_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatc
 
 
 @on_each_loop
-def test_calls_while_it_stops_raise_that_it_has_stopped(
+def test_calls_of_a_stopping_node(
     loop_factory: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background_module, "_LAST_STEPS", 0.05)

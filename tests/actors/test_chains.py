@@ -138,7 +138,7 @@ async def test_types_that_fit(before: type[Worker], after: type[Worker], node: N
 
 
 @pytest.mark.parametrize(("before", "after", "words"), MISFITS)
-async def test_types_that_do_not_fit(
+async def test_wrong_types(
     before: type[Worker], after: type[Worker], words: str, node: Node
 ) -> None:
     with pytest.raises(ChainMismatch, match=words):

@@ -110,7 +110,7 @@ TURN: list[Step] = [
 
 
 @pytest.mark.parametrize(("owner", "name"), TURN, ids=names)
-async def test_a_fault_in_a_step_of_a_turn_costs_one_message(
+async def test_a_fault_costs_one_message(
     owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = plant(monkeypatch, owner, name)

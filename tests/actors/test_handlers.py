@@ -20,6 +20,7 @@ from onward.actors import (
 )
 from onward.actors.diagnostics._diagnostics import Diagnostics
 from onward.protocol import Message, WorkerFailed
+from tests.support.fixtures import Caplog
 from tests.support.workers import Echo, start_worker
 
 
@@ -90,7 +91,7 @@ def returning_later(result: Any) -> type[Worker]:
     ],
 )
 async def test_a_handler_that_returns_something_fails_and_the_requester_is_told_at_once(
-    kind: Callable[[Any], type[Worker]], result: Any, told: str, caplog: pytest.LogCaptureFixture
+    kind: Callable[[Any], type[Worker]], result: Any, told: str, caplog: Caplog
 ) -> None:
     async with Node() as node:
         node.spawn(kind(result), address="worker")
@@ -120,9 +121,7 @@ async def test_a_handler_on_a_thread_that_returns_something(node: Node) -> None:
         await node.request("worker", b"hi")
 
 
-async def test_a_handler_that_returns_something_is_restarted_if_that_is_its_policy(
-    node: Node,
-) -> None:
+async def test_a_handler_that_returns_something_is_restarted_by_policy(node: Node) -> None:
     policy = Supervision(OnFailure.RESTART)
     node.spawn(returning(b"answer"), address="worker", supervision=policy)
     with pytest.raises(WorkerFailed):
@@ -171,7 +170,7 @@ async def test_whatever_can_be_awaited_is_awaited() -> None:
     assert worker.events == ["start", "1", "2", "stop"]
 
 
-async def test_a_timer_whose_action_yields_fails(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_timer_whose_action_yields_fails(caplog: Caplog) -> None:
     class Timed(Worker):
         def on_start(self) -> None:
             self.after(1, lambda: yields(None))
@@ -191,9 +190,7 @@ async def test_a_timer_whose_action_yields_fails(caplog: pytest.LogCaptureFixtur
     assert "a timer of Timed: it yields" in caplog.text
 
 
-async def test_an_answer_in_the_middle_of_a_route_is_counted_and_told(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_an_answer_in_the_middle_of_a_route_is_counted_and_told(caplog: Caplog) -> None:
     async with Node(diagnostics=DiagnosticsOptions(hold=5.0)) as node:
         node.spawn(Echo, address="echo")
         node.spawn(Echo, address="further")
@@ -210,9 +207,7 @@ async def test_an_answer_in_the_middle_of_a_route_is_counted_and_told(
     assert lines == [f"{told} dropped: 0#further => 1#127.0.0.1:4000"]
 
 
-async def test_an_answer_in_the_middle_of_a_route_is_counted_without_diagnostics(
-    node: Node,
-) -> None:
+async def test_an_answer_amid_a_route_is_counted_without_diagnostics(node: Node) -> None:
     node.spawn(Echo, address="echo")
     await node.request("echo => further", b"hi")
     assert node.statistics().routes_cut == 1

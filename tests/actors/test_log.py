@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from onward.actors._log import LONGEST, MAX_KINDS, SeldomLogger, shown
+from tests.support.fixtures import Caplog, Patch
 
 
 @pytest.fixture
@@ -13,14 +14,12 @@ def times() -> list[float]:
 
 
 @pytest.fixture
-def seldom(times: list[float], caplog: pytest.LogCaptureFixture) -> SeldomLogger:
+def seldom(times: list[float], caplog: Caplog) -> SeldomLogger:
     caplog.set_level(logging.DEBUG)
     return SeldomLogger(logging.getLogger("onward.transports"), lambda: times[-1])
 
 
-def test_the_first_of_a_kind_then_one_a_minute(
-    seldom: SeldomLogger, times: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_of_a_kind_a_minute(seldom: SeldomLogger, times: list[float], caplog: Caplog) -> None:
     for _ in range(5):
         seldom.log(logging.WARNING, "broken", "broken: %s", "x")
     seldom.log(logging.INFO, "closed", "closed")
@@ -40,18 +39,14 @@ def test_the_first_of_a_kind_then_one_a_minute(
     assert [record.levelname for record in caplog.records][:2] == ["WARNING", "INFO"]
 
 
-def test_kinds_have_a_limit(
-    seldom: SeldomLogger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_kinds_have_a_limit(seldom: SeldomLogger, monkeypatch: Patch, caplog: Caplog) -> None:
     monkeypatch.setattr("onward.actors._log.MAX_KINDS", 2)
     for kind in ("a", "b", "c", "d", "a"):
         seldom.log(logging.INFO, kind, kind)
     assert [record.getMessage() for record in caplog.records] == ["a", "b", "c"]
 
 
-def test_kinds_long_past_make_room(
-    seldom: SeldomLogger, times: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_old_kinds_make_room(seldom: SeldomLogger, times: list[float], caplog: Caplog) -> None:
     for number in range(MAX_KINDS + 100):
         seldom.log(logging.INFO, f"old {number}", "old")
     assert len(seldom._kinds) == MAX_KINDS + 1  # and what is not told apart
@@ -66,11 +61,8 @@ def test_kinds_long_past_make_room(
     assert len(seldom._kinds) == MAX_KINDS
 
 
-def test_kinds_that_are_not_past_stay(
-    seldom: SeldomLogger,
-    times: list[float],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+def test_recent_kinds_stay(
+    seldom: SeldomLogger, times: list[float], monkeypatch: Patch, caplog: Caplog
 ) -> None:
     monkeypatch.setattr("onward.actors._log.MAX_KINDS", 2)
     seldom.log(logging.INFO, "past", "past")

@@ -113,9 +113,7 @@ class AnswersTextOnAThread(AnswersText, ThreadWorker):
 
 @pytest.mark.parametrize("kind", [AnswersText, AnswersTextOnAThread])
 @pytest.mark.real_time
-async def test_a_worker_that_answers_with_text_fails_and_goes_on(
-    kind: type[Worker], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_answer_that_is_text(kind: type[Worker], caplog: pytest.LogCaptureFixture) -> None:
     async with Node() as node:
         node.spawn(kind, address="worker")
         with pytest.raises(WorkerFailed) as raised:

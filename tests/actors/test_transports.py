@@ -11,6 +11,7 @@ import pytest
 from onward.actors import Listener, Node, RuleInUse, UnknownScheme, _transports
 from onward.actors._transports import GROUP, TYPES_GROUP
 from onward.protocol import Address, Message, NodeStopped
+from tests.support.fixtures import Caplog, Patch
 
 
 class Plugged:
@@ -38,7 +39,7 @@ class Other(Plugged):
 
 
 @pytest.fixture
-def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
+def plugged(monkeypatch: Patch) -> None:
     """Have a good and a broken entry point, and only these."""
     module = types.ModuleType("plugged_transport")
     module.Plugged = Plugged  # type: ignore[attr-defined]
@@ -71,7 +72,7 @@ def test_found_by_scheme_and_made_once() -> None:
 
 
 @pytest.mark.usefixtures("plugged")
-def test_found_by_type_and_nothing_else_is_loaded(caplog: pytest.LogCaptureFixture) -> None:
+def test_found_by_type_and_nothing_else_is_loaded(caplog: Caplog) -> None:
     transports = Node().parts.transports
     made = transports.for_type(210)
     assert type(made) is Plugged
@@ -82,7 +83,7 @@ def test_found_by_type_and_nothing_else_is_loaded(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.usefixtures("plugged")
-def test_a_broken_transport_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_transport_is_logged_once(caplog: Caplog) -> None:
     transports = Node().parts.transports
     assert transports.for_type(5) is None
     assert transports.for_type(5) is None
@@ -92,9 +93,7 @@ def test_a_broken_transport_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.usefixtures("plugged")
-def test_a_transport_of_another_type_than_its_entry_point_says(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_transport_of_another_type_than_its_entry_point_says(caplog: Caplog) -> None:
     assert Node().parts.transports.for_type(212) is None
     (record,) = caplog.records
     assert record.getMessage() == (
@@ -103,9 +102,7 @@ def test_a_transport_of_another_type_than_its_entry_point_says(
     )
 
 
-def test_a_transport_whose_type_no_entry_point_names(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_transport_whose_type_no_entry_point_names(monkeypatch: Patch, caplog: Caplog) -> None:
     module = types.ModuleType("plugged_transport")
     module.Plugged = Plugged  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "plugged_transport", module)

@@ -284,9 +284,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "words"), BAD)
-async def test_who_sent_a_bad_payload_is_told_which_field(
-    value: Any, words: str, node: Node
-) -> None:
+async def test_an_error_reply_names_the_bad_field(value: Any, words: str, node: Node) -> None:
     await node.start(Orders, address="orders")
     with pytest.raises(NotDelivered) as caught:
         await node.request("orders", CBOR.encode(value))
@@ -693,9 +691,7 @@ class Prices(TypedWorker):
     ("worker", "payload"),
     [(Sets, b"[[1]]"), (CarelessWorker, b'{"counts":{}}'), (Prices, b'["sNaN"]')],
 )
-def test_a_payload_that_makes_a_type_raise_is_no_failure(
-    worker: type[TypedWorker], payload: bytes
-) -> None:
+def test_a_payload_that_a_type_refuses(worker: type[TypedWorker], payload: bytes) -> None:
     @virtual_time
     async def ask() -> None:
         async with Node() as node:

@@ -13,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.support.counts import exhaustive
+from tests.support.fixtures import Patch
 
 hostile: Any = import_module("hostile")
 attacks: Any = import_module("_hostile_attacks")
@@ -55,7 +56,7 @@ async def asked(answers: list[bytes | Exception]) -> Any:
     ],
 )
 async def test_requests_that_are_not_answered_are_seen(
-    answers: list[bytes | Exception], which: list[str], monkeypatch: pytest.MonkeyPatch
+    answers: list[bytes | Exception], which: list[str], monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(hostile, "EVERY", 0.001)
     assert missed(await asked(answers)) == which
@@ -76,9 +77,7 @@ def test_what_is_left_is_seen(what: str) -> None:
     assert missed(report) == [f"{what}, left"]
 
 
-def test_the_part_of_a_lag_that_the_loop_computed_is_told_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_part_of_a_lag_that_the_loop_computed_is_told_apart(monkeypatch: Patch) -> None:
     clock, computed = iter([10.0, 10.11, 20.0]), iter([1.0, 1.04, 2.0])
     monkeypatch.setattr(lags.time, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(lags.time, "thread_time", lambda: next(computed))

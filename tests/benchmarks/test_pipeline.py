@@ -99,7 +99,7 @@ def test_flows_and_postings_have_as_many_rows_as_were_asked_for(tmp_path: Path) 
         assert [value.partition("-")[0] for value in values] == keys
 
 
-def test_a_candidate_lacks_about_each_fiftieth_destination(
+def test_a_candidate_lacks_some_destinations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data, "TENANTS", 100)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.fixtures import Patch
+
 rawload: Any = import_module("_rawload")
 mixedload: Any = import_module("_mixedload")
 nats: Any = import_module("_nats")
@@ -80,7 +82,7 @@ def test_the_lines_for_nats_have_their_number_where_it_is_said() -> None:
     assert answer.arrived[answer.arrived_number.start :][:8] == b"00000000"
 
 
-def test_a_rival_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rival_that_is_not_there_is_left_out(monkeypatch: Patch) -> None:
     monkeypatch.setenv("NATS_SERVER", "/nowhere/nats-server")
     with pytest.raises(rivals.Missing, match="/nowhere/nats-server"), rivals.start(rivals.NATS):
         pass
@@ -100,7 +102,7 @@ def test_ratios_are_made_window_by_window() -> None:
 class Unsteady:
     """A load whose windows never agree, on a clock that they advance."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, costs: list[float]) -> None:
+    def __init__(self, monkeypatch: Patch, costs: list[float]) -> None:
         self.now = 0.0
         self.used = 0.0
         self._costs = costs
@@ -126,8 +128,8 @@ class Unsteady:
         ([5.0, 4.0, 3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 9, True),
     ],
 )
-def test_a_broker_that_never_settles_is_named(
-    monkeypatch: pytest.MonkeyPatch, costs: list[float], windows: int, noted: bool
+def test_an_unsettled_broker(
+    monkeypatch: Patch, costs: list[float], windows: int, noted: bool
 ) -> None:
     left = list(costs)
     load = Unsteady(monkeypatch, left)
@@ -140,7 +142,7 @@ def test_a_broker_that_never_settles_is_named(
 
 
 @pytest.mark.parametrize("collected", [True, False])
-def test_garbage_in_a_memory_is_named(monkeypatch: pytest.MonkeyPatch, collected: bool) -> None:
+def test_garbage_in_a_memory_is_named(monkeypatch: Patch, collected: bool) -> None:
     def collect_garbage(_pid: int) -> bool:
         return collected
 
@@ -165,9 +167,7 @@ def test_the_cpu_of_a_process_is_that_of_its_clock() -> None:
     assert 0 < before <= rawload.cpu_seconds(os.getpid())
 
 
-def test_what_is_compiled_is_left_out_until_it_is_built(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_is_compiled_is_left_out_until_it_is_built(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setattr(rivals, "COMPILED_SITE", tmp_path)
     with pytest.raises(rivals.Missing, match="make compiled"), rivals.start(rivals.COMPILED):
         pass
@@ -177,9 +177,7 @@ def test_what_is_compiled_is_left_out_until_it_is_built(
         pass
 
 
-def test_what_is_compiled_of_older_sources_is_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_is_compiled_of_older_sources_is_said(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setattr(rivals, "HERE", tmp_path / "benchmarks")
     (tmp_path / "protocol").mkdir()
     source = tmp_path / "protocol" / "a.py"
@@ -189,7 +187,7 @@ def test_what_is_compiled_of_older_sources_is_said(
     assert "older than 1 of the source files" in rivals._older_than_sources(999.0)
 
 
-def test_another_broker_under_the_name_of_ours_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_broker_under_the_name_of_ours_is_said(monkeypatch: Patch) -> None:
     monkeypatch.delenv("ONWARD", raising=False)
     with rivals.start(rivals.ONWARD) as ours:
         assert ours.note == ""
@@ -205,9 +203,7 @@ def test_the_soak_is_no_benchmark() -> None:
         run.benchmarks(["soak"])
 
 
-def test_a_destination_that_is_asked_whether_it_is_there_answers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_destination_that_is_asked_whether_it_is_there_answers(monkeypatch: Patch) -> None:
     ours, brokers = socket.socketpair()
 
     def connect(port: int, name: str) -> socket.socket:

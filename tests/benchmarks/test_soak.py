@@ -80,9 +80,7 @@ async def cancelled_request(uri: str, patience: float) -> tuple[list[str], list[
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_left_is_seen_while_its_connection_is_there(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_stream_left_open_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     leaky = tmp_path / "leaky.py"
     leaky.write_text(LEAKY)
     monkeypatch.setenv("ONWARD", f"{sys.executable} {leaky}")
@@ -92,9 +90,7 @@ def test_a_stream_that_is_left_is_seen_while_its_connection_is_there(
     assert when_gone == []  # too late to ask
 
 
-def test_a_broker_that_tells_the_destination_holds_nothing(
-    broker: tuple[int, tuple[str, ...]],
-) -> None:
+def test_a_broker_that_cancels_legs_holds_nothing(broker: tuple[int, tuple[str, ...]]) -> None:
     assert asyncio.run(cancelled_request(broker[1][0], 10.0)) == ([], [])
 
 
@@ -108,7 +104,7 @@ def test_a_broker_that_tells_the_destination_holds_nothing(
         ({"counted push": 3, "multicast push": 29}, ["29 x multicast push came of 7 sent"]),
     ],
 )
-def test_what_is_lost_or_comes_twice_is_seen(
+def test_lost_and_repeated(
     monkeypatch: pytest.MonkeyPatch, came: dict[str, int], said: list[str]
 ) -> None:
     monkeypatch.setattr(soak, "PATIENCE", 0.0)

@@ -25,6 +25,7 @@ from onward.transports.client import RequestRejected, connect
 from onward.transports.rsocket import LeaseOptions, LinkOptions, UnixOptions, WebSocketOptions
 from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, printed
+from tests.support.fixtures import Capsys, Patch
 from tests.support.workers import Echo
 
 ANY = "rsocket+tcp://127.0.0.1:0"
@@ -65,7 +66,7 @@ async def test_it_stops_while_it_starts() -> None:
     assert "stopped" not in output.getvalue()
 
 
-def flags(*words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerOptions, Listening]:
+def flags(*words: str, monkeypatch: Patch) -> tuple[BrokerOptions, Listening]:
     """Return the options that the command serves with."""
     seen = list[tuple[BrokerOptions, Listening]]()
 
@@ -91,11 +92,11 @@ def flags(*words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerOptions, 
     return seen[0]
 
 
-def test_its_limits_are_the_library_s_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_limits_are_the_library_s_by_default(monkeypatch: Patch) -> None:
     assert flags(monkeypatch=monkeypatch) == (BrokerOptions(), Listening())
 
 
-def test_its_limits_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_limits_can_be_said(monkeypatch: Patch) -> None:
     words: tuple[str, ...] = (
         "--no-management",
         "--max-connections",
@@ -109,7 +110,7 @@ def test_its_limits_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert listening == Listening(LinkOptions(max_connections=7, proxies=("10.0.0.5", "unix")))
 
 
-def test_who_may_connect_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_connect_can_be_said(monkeypatch: Patch) -> None:
     words = ("--listen", WS, "--origin", "https://a.example", "--origin", "http://b.example:81")
     _, listening = flags(*words, monkeypatch=monkeypatch)
     origins = ("https://a.example", "http://b.example:81")
@@ -120,7 +121,7 @@ def test_who_may_connect_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert listening.options(path)["unix"] == UnixOptions(0o660)
 
 
-def test_nothing_can_be_named_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_can_be_named_by_default(monkeypatch: Patch) -> None:
     _, listening = flags(monkeypatch=monkeypatch)
     assert listening.options(ANY)["expose"] == ()
     _, listening = flags("--expose", "1#*", "--expose", "2#10.0.0.7:1", monkeypatch=monkeypatch)
@@ -148,12 +149,12 @@ async def test_clients_name_the_workers_of_an_exposed_node() -> None:
             await serving
 
 
-def test_only_a_worker_that_exists_can_be_exposed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_worker_that_exists_can_be_exposed(capsys: Capsys) -> None:
     assert main(["broker", "--listen", ANY, "--expose", "echo"]) == Status.USAGE
     assert "there is no worker 0#echo to expose" in capsys.readouterr().err
 
 
-def test_certificates_are_for_listeners_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_are_for_listeners_with_tls(monkeypatch: Patch) -> None:
     secure = "rsocket+tls://127.0.0.1:0"
     words = ("--listen", secure, "--listen", ANY, "--certificate", "a.pem", "--authority", "b.pem")
     _, listening = flags(*words, monkeypatch=monkeypatch)
@@ -162,7 +163,7 @@ def test_certificates_are_for_listeners_with_tls(monkeypatch: pytest.MonkeyPatch
     assert "tls" not in listening.options(ANY)
 
 
-def test_leases_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leases_can_be_said(monkeypatch: Patch) -> None:
     words = ("--lease-requests", "9", "--lease-time", "2.5")
     _, listening = flags(*words, monkeypatch=monkeypatch)
     assert listening.links == LinkOptions(lease=LeaseOptions(9, 2.5))
@@ -180,22 +181,20 @@ def test_leases_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--lease-time", "0"), "LeaseOptions.interval"),
     ],
 )
-def test_what_fits_no_listener_has_status_2(
-    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_that_fit_no_listener(words: tuple[str, ...], told: str, capsys: Capsys) -> None:
     assert main(["broker", *words]) == Status.USAGE
     assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mode", ["", "8", "rw", "1000", "-1", "00660"])
-def test_a_mode_is_in_octal(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mode_is_in_octal(mode: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["broker", f"--mode={mode}"])
     assert ended.value.code == Status.USAGE
     assert f"{mode!r} is not 0 to 777 in octal" in capsys.readouterr().err
 
 
-def test_how_long_destinations_are_expected_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_long_destinations_are_expected_can_be_said(monkeypatch: Patch) -> None:
     options, _ = flags("--expect-for", "7", monkeypatch=monkeypatch)
     assert options.expected_seconds == 7.0
 
@@ -231,8 +230,8 @@ async def test_it_expects_the_destinations_of_a_file(tmp_path: Path, text: bool)
         (b"".join(write_snapshot(EXPECTED))[:-1], "and should have"),
     ],
 )
-def test_a_bad_table_is_an_error_before_it_listens(
-    data: bytes | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_bad_table_is_an_error(
+    data: bytes | None, told: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     file = tmp_path / "table"
     if data is not None:
@@ -255,9 +254,7 @@ def test_every_flipped_bit_of_a_table_is_an_error_before_it_listens(tmp_path: Pa
             load_routes(file)
 
 
-def test_a_table_that_is_too_long_is_an_error_before_its_routes_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_is_too_long_is_refused_unread(tmp_path: Path, monkeypatch: Patch) -> None:
     file = tmp_path / "table"
     file.write_bytes(b"".join(write_snapshot(EXPECTED)))
     assert len(load_routes(file, 3)) == 3
@@ -270,7 +267,7 @@ def test_a_table_that_is_too_long_is_an_error_before_its_routes_are_read(
         load_routes(file, 2)
 
 
-async def test_it_expects_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_expects_a_slice_at_a_time(monkeypatch: Patch) -> None:
     monkeypatch.setattr(_broker, "EXPECT_SLICE", 2)
     stop = Stop()
     with printed() as output:
@@ -325,7 +322,7 @@ async def test_it_listens_with_tls(tmp_path: Path) -> None:
         await serving
 
 
-def test_how_it_chooses_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_it_chooses_can_be_said(monkeypatch: Patch) -> None:
     words = ("--method", "peak-ewma", "--shard-method", "jump", "--max-wait", "9")
     options, _ = flags(*words, "--multicast-on-leave", "error", monkeypatch=monkeypatch)
     assert options == BrokerOptions(
@@ -335,15 +332,13 @@ def test_how_it_chooses_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_method_that_nobody_knows_has_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_method_that_nobody_knows_has_status_2(capsys: Capsys) -> None:
     assert main(["broker", "--listen", ANY, "--method", "best"]) == Status.USAGE
     assert "method: 'best' is none of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "1.5", "many"])
-def test_a_number_of_connections_is_at_least_one(
-    number: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_number_of_connections_is_at_least_one(number: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["broker", "--max-connections", number])
     assert ended.value.code == Status.USAGE
@@ -381,7 +376,7 @@ async def test_it_takes_so_many_connections_and_no_more() -> None:
         await serving
 
 
-def test_a_port_that_is_taken_has_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_has_status_1(capsys: Capsys) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         uri = f"rsocket+tcp://127.0.0.1:{server.getsockname()[1]}"
         assert main(["broker", "--listen", uri]) == Status.FAILED
@@ -390,7 +385,7 @@ def test_a_port_that_is_taken_has_status_1(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("uri", ["tcp://127.0.0.1:0", "rsocket+carrier://x", "rsocket+tcp://x"])
-def test_a_wrong_uri_has_status_2(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_uri_has_status_2(uri: str, capsys: Capsys) -> None:
     assert main(["broker", "--listen", uri]) == Status.USAGE
     told = capsys.readouterr().err
     assert told.startswith("onward broker: ")

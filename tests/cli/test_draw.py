@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import pytest
-
 from onward.cli import main
 from onward.cli._status import Status
+from tests.support.fixtures import Capsys
 
 ROOT = Path(__file__).resolve().parents[2]
 CITY = ROOT / "examples" / "topologies" / "5_city.toml"
@@ -73,14 +72,12 @@ def test_characters_that_xml_has_not_are_replaced(tmp_path: Path) -> None:
     assert texts[-1] == "tcp://h\ufffd:1"
 
 
-def test_a_picture_that_cannot_be_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_picture_that_cannot_be_written(tmp_path: Path, capsys: Capsys) -> None:
     assert main(["draw", str(CITY), "-o", str(tmp_path)]) == Status.FAILED
     assert capsys.readouterr().err == (f"onward draw: cannot write {tmp_path}: Is a directory\n")
 
 
-def test_a_file_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_wrong(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "t.toml").write_text("")
     assert main(["draw", str(tmp_path / "t.toml")]) == Status.USAGE
     assert "there are no nodes" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from onward.cli._statistics import show
 from onward.cli._status import CommandError, Status
 from onward.protocol.eventlog import read_header
 from tests.support.commands import TIMEOUT, printed
+from tests.support.fixtures import Capsys, Patch
 
 
 def parsed(*given: str, name: str | None = "broker") -> argparse.Namespace:
@@ -47,9 +48,7 @@ async def test_nothing_is_recorded_unless_it_is_asked_for() -> None:
         ("--event-log-name", "shop"),
     ],
 )
-def test_an_option_of_a_log_goes_with_a_log(
-    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_log_options_without_a_log(words: tuple[str, ...], tmp_path: Path, capsys: Capsys) -> None:
     file = tmp_path / "shop.toml"
     file.write_text('[nodes.one]\nworkers = { echo = "echo" }\n')
     commands = [["broker"], ["node"], ["up", str(file)]]
@@ -118,9 +117,7 @@ async def test_what_cannot_be_is_told_in_a_line(tmp_path: Path) -> None:
         ("--event-log-max-age", "-1"),
     ],
 )
-def test_a_bad_number_is_refused(
-    option: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_number_is_refused(option: str, value: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit):
         parsed("--event-log", "x", f"{option}={value}")
     assert option in capsys.readouterr().err
@@ -171,7 +168,7 @@ async def test_a_node_without_one_says_nothing_of_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["broker", "node"])
 def test_a_node_is_called_as_its_log_is_so_that_several_logs_can_be_told_apart(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     called: list[str] = []
 

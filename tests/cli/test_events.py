@@ -33,6 +33,7 @@ from onward.protocol.eventlog import (
     segment_name,
     tagsets_block,
 )
+from tests.support.fixtures import Capsys, Patch
 
 STARTED = 1_700_000_000_000_000
 HEADER = SegmentHeader("shop", bytes(16), 1, 1, STARTED, 0.5)
@@ -94,9 +95,7 @@ def log(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_prints_what_was_recorded_in_its_order(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_prints_what_was_recorded_in_its_order(log: Path, capsys: Capsys) -> None:
     assert main(["events", str(log)]) == Status.OK
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 9
@@ -117,7 +116,7 @@ def test_it_prints_what_was_recorded_in_its_order(
     ]
 
 
-def test_it_prints_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_json(log: Path, capsys: Capsys) -> None:
     assert main(["events", str(log), "--json", "--limit", "3"]) == Status.OK
     told = capsys.readouterr()
     assert "there are more" in told.err
@@ -129,15 +128,13 @@ def test_it_prints_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("sort", ["hops", "flows", "events"])
-def test_it_prints_one_sort(log: Path, sort: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_one_sort(log: Path, sort: str, capsys: Capsys) -> None:
     assert main(["events", str(log), "--only", sort, "--json"]) == Status.OK
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["type"] for line in lines] == [sort[:-1]] * 3
 
 
-def test_what_refers_to_nothing_and_has_no_word_is_printed_all_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_with_unknown_references_are_printed(tmp_path: Path, capsys: Capsys) -> None:
     nobody = {"origin": 0, "dest": 0, "route": 0, "tagset": 0, "kind": 99, "flags": 0}
     path = put(tmp_path / "shop", HEADER, **nobody, ts_us=(1 << 63) - 1)
     assert main(["events", str(path), "--only", "hops"]) == Status.OK
@@ -149,7 +146,7 @@ def test_what_refers_to_nothing_and_has_no_word_is_printed_all_the_same(
     assert json.loads(capsys.readouterr().out)["shard_hash"] is None
 
 
-def test_it_prints_a_line_for_each_segment(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_a_line_for_each_segment(log: Path, capsys: Capsys) -> None:
     assert main(["events", str(log.parent), "--segments", "--limit", "2"]) == Status.OK
     told = capsys.readouterr()
     headings, first, _ = told.out.splitlines()
@@ -177,7 +174,7 @@ def test_it_prints_a_line_for_each_segment(log: Path, capsys: pytest.CaptureFixt
 # --- checks -------------------------------------------------------------------------------
 
 
-def test_a_log_that_is_whole_passes(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_is_whole_passes(log: Path, capsys: Capsys) -> None:
     put(log, replace(HEADER, epoch=2, first_seq=4), count=10)
     (log / "notes.seg").write_bytes(b"not of ours")
     (log / "00000001-0000000000000009.open.bad").touch()
@@ -195,7 +192,7 @@ def test_a_log_whose_oldest_segments_were_deleted_passes(log: Path) -> None:
     assert main(["events", str(log), "--check"]) == Status.OK
 
 
-def problems_of(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def problems_of(path: Path, capsys: Capsys) -> list[str]:
     assert main(["events", str(path), "--check"]) == Status.FAILED
     told = capsys.readouterr()
     found = [line for line in told.out.splitlines() if "WRONG" in line]
@@ -203,7 +200,7 @@ def problems_of(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line.removeprefix("  WRONG: ") for line in found]
 
 
-def test_a_segment_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_segment_that_is_not_there_is_told(log: Path, capsys: Capsys) -> None:
     put(log, replace(HEADER, first_seq=10))
     put(log, replace(HEADER, epoch=3, first_seq=5))
     assert problems_of(log, capsys) == [
@@ -212,9 +209,7 @@ def test_a_segment_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFi
     ]
 
 
-def test_a_segment_that_is_there_twice_is_told(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_segment_that_is_there_twice_is_told(log: Path, capsys: Capsys) -> None:
     put(log, replace(HEADER, first_seq=6))
     assert problems_of(log, capsys) == [
         "00000001-0000000000000006.seg: the events 6 to 6 are there twice"
@@ -224,7 +219,7 @@ def test_a_segment_that_is_there_twice_is_told(
 NOT_THERE = "deleted, or its disk failed and kept nothing"
 
 
-def test_a_run_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_not_there_is_told(log: Path, capsys: Capsys) -> None:
     put(log, replace(HEADER, epoch=4))
     put(log, replace(HEADER, epoch=7))
     assert problems_of(log, capsys) == [
@@ -261,7 +256,7 @@ def test_a_run_that_wrote_nothing_is_not_missed(tmp_path: Path) -> None:
     assert main(["events", str(tmp_path), "--check"]) == Status.OK
 
 
-def test_a_run_that_is_damaged_is_there(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_damaged_is_there(log: Path, capsys: Capsys) -> None:
     put(log, replace(HEADER, epoch=3))
     (log / "00000002-0000000000000001.seg").write_bytes(b"no segment")
     (told,) = problems_of(log, capsys)
@@ -269,7 +264,7 @@ def test_a_run_that_is_damaged_is_there(log: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.fixture
-def late(log: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def late(log: Path, monkeypatch: Patch) -> Path:
     """A log whose second segment, and second run, are deleted after they were found."""
     put(log, replace(HEADER, epoch=3))
 
@@ -283,9 +278,7 @@ def late(log: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log
 
 
-def test_what_is_deleted_meanwhile_does_not_end_a_check(
-    late: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_deleted_meanwhile_does_not_end_a_check(late: Path, capsys: Capsys) -> None:
     assert main(["events", str(late), "--check"]) == Status.OK
     assert capsys.readouterr().out.splitlines() == [
         "shop: 2 segments of 3 epochs: 2 hops, 2 flows, 2 events; 0 not recorded",
@@ -295,7 +288,7 @@ def test_what_is_deleted_meanwhile_does_not_end_a_check(
 
 @pytest.mark.parametrize(("words", "lines"), [(("--segments",), 2), ((), 6)])
 def test_what_is_deleted_meanwhile_is_not_printed_and_said(
-    words: tuple[str, ...], lines: int, late: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], lines: int, late: Path, capsys: Capsys
 ) -> None:
     assert main(["events", str(late), "--json", *words]) == Status.OK
     told = capsys.readouterr()
@@ -306,7 +299,7 @@ def test_what_is_deleted_meanwhile_is_not_printed_and_said(
     ]
 
 
-def test_a_check_can_be_told_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_can_be_told_as_json(log: Path, capsys: Capsys) -> None:
     put(log.parent / "other", replace(HEADER, log=b"o" * 16))
     (log / "00000001-0000000000000004.seg").unlink()
     put(log, replace(HEADER, first_seq=10))
@@ -336,7 +329,7 @@ def test_a_check_can_be_told_as_json(log: Path, capsys: pytest.CaptureFixture[st
     assert said.startswith("other and shop are two logs of one name, shop")
 
 
-def test_damage_is_told_with_its_place(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damage_is_told_with_its_place(log: Path, capsys: Capsys) -> None:
     path = log / "00000001-0000000000000004.seg"
     data = bytearray(path.read_bytes())
     data[300] ^= 1
@@ -347,14 +340,14 @@ def test_damage_is_told_with_its_place(log: Path, capsys: pytest.CaptureFixture[
     assert str(path) in capsys.readouterr().err
 
 
-def test_a_record_that_is_wrong_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_that_is_wrong_is_told(tmp_path: Path, capsys: Capsys) -> None:
     path = put(tmp_path / "shop", HEADER, origin=9)
     assert "refers to what has no number yet" in problems_of(path, capsys)[0]
     assert main(["events", str(path)]) == Status.FAILED
     assert "refers to what has no number yet" in capsys.readouterr().err
 
 
-def test_two_logs_in_one_folder_are_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_logs_in_one_folder_are_told(log: Path, capsys: Capsys) -> None:
     put(log, replace(HEADER, epoch=3, log=b"x" * 16, broker="other"))
     assert problems_of(log, capsys) == [
         "segments of several logs: two brokers have written under one name"
@@ -363,18 +356,14 @@ def test_two_logs_in_one_folder_are_told(log: Path, capsys: pytest.CaptureFixtur
     assert "note: segments say that the log is called other" in capsys.readouterr().out
 
 
-def test_a_segment_under_another_name_is_told(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_segment_under_another_name_is_told(log: Path, capsys: Capsys) -> None:
     (log / "00000002-0000000000000001.seg").rename(log / "00000004-0000000000000001.seg")
     assert problems_of(log, capsys) == [
         "00000004-0000000000000001.seg: it is another segment, renamed"
     ]
 
 
-def test_where_there_is_no_log_it_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_there_is_no_log_it_says_so(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").touch()
     assert main(["events", str(tmp_path)]) == Status.FAILED
@@ -383,23 +372,21 @@ def test_where_there_is_no_log_it_says_so(
     assert "there is no " in capsys.readouterr().err
 
 
-def test_a_copy_of_a_log_beside_it_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_of_a_log_beside_it_is_told(log: Path, capsys: Capsys) -> None:
     shutil.copytree(log, log.parent / "copy")
     assert problems_of(log.parent, capsys) == [
         f"copy and shop are one log, {bytes(16).hex()}: leave one of them"
     ]
 
 
-def test_two_logs_of_one_name_are_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_logs_of_one_name_are_told(log: Path, capsys: Capsys) -> None:
     put(log.parent / "other", replace(HEADER, log=b"o" * 16))
     assert problems_of(log.parent, capsys) == [
         "other and shop are two logs of one name, shop: each writer needs its own name"
     ]
 
 
-def test_what_a_log_says_that_it_lost_is_shown_up_to_a_limit(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_log_says_that_it_lost_is_shown_up_to_a_limit(log: Path, capsys: Capsys) -> None:
     lost = [
         RouteEvent(seq, STARTED, EventName.LOST, reason=f"{seq} events: \x1bfull")
         for seq in range(1, 24)
@@ -414,7 +401,7 @@ def test_what_a_log_says_that_it_lost_is_shown_up_to_a_limit(
     assert notes[20:] == ["  note: the log reports 3 more losses"]
 
 
-def test_a_path_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_that_is_not_there_is_told(log: Path, capsys: Capsys) -> None:
     nothing = log / "nothing"
     assert main(["events", str(nothing)]) == Status.FAILED
     assert capsys.readouterr().err == (

@@ -14,6 +14,7 @@ from onward.cli import main
 from onward.cli._look import Look, show
 from onward.cli._status import CommandError, Status
 from tests.support.commands import Far, onward
+from tests.support.fixtures import Capsys
 
 
 def address(row: Any) -> str:
@@ -44,9 +45,7 @@ def uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         yield tuple(line(process).removeprefix("listening ") for _ in range(2))  # type: ignore[misc]
 
 
-def test_what_is_in_a_node(
-    uris: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_is_in_a_node(uris: tuple[str, str], capsys: Capsys, tmp_path: Path) -> None:
     node, management = uris
     where = node.removeprefix("tcp://")
     assert main(["request", f"1#{where} => echo", "hi"]) == Status.OK
@@ -75,14 +74,12 @@ def test_what_is_in_a_node(
     assert (answer["total"], answer["rows"][0]["size"]) == (1, 6)
 
 
-def test_a_node_is_looked_into_where_its_management_is_exposed(
-    uris: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_with_exposed_management_is_shown(uris: tuple[str, str], capsys: Capsys) -> None:
     assert main(["links", "--node", uris[0], "--timeout", "0.5"]) == Status.FAILED
     assert "is its management on, and exposed there?" in capsys.readouterr().err
 
 
-def test_without_a_uri_every_peer_may_ask(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_uri_every_peer_may_ask(capsys: Capsys) -> None:
     with onward("node", "--listen", "tcp://127.0.0.1:0", "--management") as process:
         uri = line(process).removeprefix("listening ")
         assert main(["workers", "--node", uri]) == Status.OK
@@ -91,9 +88,7 @@ def test_without_a_uri_every_peer_may_ask(capsys: pytest.CaptureFixture[str]) ->
         assert capsys.readouterr().out == "no dead letters\n"
 
 
-def test_a_broker_tells_its_workers_and_dead_letters(
-    broker: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broker_tells_its_workers_and_dead_letters(broker: str, capsys: Capsys) -> None:
     assert main(["workers", "--broker", broker]) == Status.OK
     assert "0#store" in capsys.readouterr().out
     assert main(["dead-letters", "--broker", broker, "--json"]) == Status.OK
@@ -101,12 +96,12 @@ def test_a_broker_tells_its_workers_and_dead_letters(
 
 
 @pytest.mark.parametrize("words", [("--node", "http://a"), ("--node", "rsocket+tcp://a:1")])
-def test_a_uri_of_no_node(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_uri_of_no_node(words: tuple[str, ...], capsys: Capsys) -> None:
     assert main(["workers", *words]) == Status.USAGE
     assert "does not start with tcp:" in capsys.readouterr().err
 
 
-def test_another_service_at_the_address(far: Far, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_service_at_the_address(far: Far, capsys: Capsys) -> None:
     far.background.call(lambda: _rename(far))
     listener = far.background.listen("tcp://127.0.0.1:0", expose=["management"])
     assert main(["workers", "--node", listener.uri]) == Status.FAILED

@@ -19,6 +19,7 @@ from onward.cli._status import Status
 from tests.support.commands import TIMEOUT, Far, onward
 from tests.support.compiled import COMPILED
 from tests.support.counts import exhaustive
+from tests.support.fixtures import Capsys, Patch
 
 COMMANDS = ("broker", "node", "send", "request", "routes")
 
@@ -33,13 +34,13 @@ def ended(process: Popen[str], number: signal.Signals) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(command: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
     assert f"usage: onward {command}" in capsys.readouterr().out
 
 
-def test_help_names_every_command_and_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command_and_exit_status(capsys: Capsys) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     printed = capsys.readouterr().out
@@ -47,7 +48,7 @@ def test_help_names_every_command_and_exit_status(capsys: pytest.CaptureFixture[
     assert [status for status in Status if f"\n  {status.value}  " not in printed] == []
 
 
-def test_the_version_says_whether_it_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_says_whether_it_is_compiled(capsys: Capsys) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
     kind = "compiled" if COMPILED else "pure Python"
@@ -71,8 +72,8 @@ def test_the_version_says_whether_it_is_compiled(capsys: pytest.CaptureFixture[s
         (("routes", "--timeout", "soon"), "'soon' is not a number of seconds"),
     ],
 )
-def test_a_wrong_command_line_is_said_and_has_status_2(
-    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+def test_a_wrong_command_line_has_status_2(
+    words: tuple[str, ...], told: str, capsys: Capsys
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(words)
@@ -87,9 +88,7 @@ class Input:
         self.read = read
 
 
-def test_a_signal_before_anything_is_done_has_status_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signal_before_anything_is_done_has_status_1(monkeypatch: Patch, capsys: Capsys) -> None:
     def interrupted() -> bytes:
         raise KeyboardInterrupt
 
@@ -98,9 +97,7 @@ def test_a_signal_before_anything_is_done_has_status_1(
     assert capsys.readouterr().err == "onward send: interrupted\n"
 
 
-def test_an_error_of_the_system_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_the_system_is_one_line(monkeypatch: Patch, capsys: Capsys) -> None:
     def broken() -> bytes:
         raise OSError("the disk is on fire")
 

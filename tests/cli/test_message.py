@@ -25,6 +25,7 @@ from onward.cli import main
 from onward.cli._status import Status
 from onward.protocol import Message
 from tests.support.commands import TIMEOUT, Far
+from tests.support.fixtures import Capsys, Patch
 
 
 class Other(Worker):
@@ -34,7 +35,7 @@ class Other(Worker):
         self.reply(message, b"\xff\xff")
 
 
-def test_a_request_prints_the_answer(far: Far, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_request_prints_the_answer(far: Far, capsys: Capsys) -> None:
     assert main(["request", f"1#{far.where} => echo", "hellö"]) == Status.OK
     assert capsys.readouterr() == ("hellö\n", "")
 
@@ -42,16 +43,12 @@ def test_a_request_prints_the_answer(far: Far, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("option", "word"), [("--text", "plain"), ("--hex", "00ff"), ("--bare-string", "x" * 200)]
 )
-def test_the_answer_is_shown_in_the_form_of_the_payload(
-    option: str, word: str, far: Far, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_answer_has_the_payloads_form(option: str, word: str, far: Far, capsys: Capsys) -> None:
     assert main(["request", f"1#{far.where} => echo", word, option]) == Status.OK
     assert capsys.readouterr().out == f"{word}\n"
 
 
-def test_an_answer_of_another_form_is_shown_as_hex(
-    far: Far, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_answer_of_another_form_is_shown_as_hex(far: Far, capsys: Capsys) -> None:
     far.background.start(Other, address="other")
     listener = far.background.listen("tcp://127.0.0.1:0", expose=["other"])
     where = listener.uri.removeprefix("tcp://")
@@ -61,17 +58,13 @@ def test_an_answer_of_another_form_is_shown_as_hex(
     assert "the answer cannot be read" in err
 
 
-def test_a_payload_is_read_from_standard_input(
-    far: Far, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_payload_from_standard_input(far: Far, capsys: Capsys, monkeypatch: Patch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from\nthere")))
     assert main(["request", f"1#{far.where} => echo", "-"]) == Status.OK
     assert capsys.readouterr().out == "from\nthere\n"
 
 
-def test_both_messages_of_a_request_can_be_seen(
-    far: Far, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_messages_of_a_request_can_be_seen(far: Far, capsys: Capsys) -> None:
     assert main(["request", f"1#{far.where} => echo", "hi", "--verbose"]) == Status.OK
     sent, answered = re.sub(r"[0-9a-f]{32}", "?", capsys.readouterr().err).splitlines()
     assert sent == f"sent      onward 1#{far.where} => 0#echo  return 0#?  2 bytes"
@@ -79,7 +72,7 @@ def test_both_messages_of_a_request_can_be_seen(
 
 
 @pytest.mark.slow
-def test_no_answer_in_time_is_in_doubt(far: Far, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_answer_in_time_is_in_doubt(far: Far, capsys: Capsys) -> None:
     # The time includes that for connecting, which there has to be enough of.
     route = f"1#{far.where} => hidden"
     assert main(["request", route, "hi", "--timeout", "2"]) == Status.IN_DOUBT
@@ -90,9 +83,7 @@ def test_no_answer_in_time_is_in_doubt(far: Far, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(("command", "promised"), [("send", False), ("request", True)])
-def test_help_promises_an_answer_where_there_is_one(
-    command: str, promised: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_mentions_the_answer_if_any(command: str, promised: bool, capsys: Capsys) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])
     _, _, statuses = capsys.readouterr().out.partition("exit status:\n")
@@ -117,16 +108,14 @@ def test_help_promises_an_answer_where_there_is_one(
         ("1#a..b:1 => echo", "link down: a..b:1 ("),
     ],
 )
-def test_what_is_certainly_not_delivered_has_status_1(
-    command: str, route: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_certainly_not_delivered_is_1(command: str, route: str, told: str, capsys: Capsys) -> None:
     assert main([command, route, "hi"]) == Status.FAILED
     printed = capsys.readouterr().err
     assert printed.startswith(f"onward {command}: {told}")
     assert printed.count("\n") == 1
 
 
-def test_a_peer_that_says_nothing_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_peer_that_says_nothing_is_not_waited_for(capsys: Capsys) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"127.0.0.1:{server.getsockname()[1]}"
         assert main(["request", f"1#{where} => a", "", "--timeout", "0.1"]) == Status.FAILED
@@ -135,14 +124,12 @@ def test_a_peer_that_says_nothing_is_not_waited_for(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("where", ["1#127.0.0.1 => a", "1#127.0.0.1:99999 => a", "1#%FF:1 => a"])
-def test_a_wrong_address_of_a_host_has_status_2(
-    where: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_address_of_a_host_has_status_2(where: str, capsys: Capsys) -> None:
     assert main(["request", where]) == Status.USAGE
     assert capsys.readouterr().err.startswith("onward request: bad address")
 
 
-def test_a_message_is_sent(far: Far, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_is_sent(far: Far, capsys: Capsys) -> None:
     assert main(["send", f"1#{far.where} => silent", "hi", "--verbose"]) == Status.OK
     assert far.silent.came.wait(TIMEOUT)
     assert far.silent.payload == b"hi"
@@ -158,9 +145,7 @@ def test_a_message_is_sent_to_its_last_byte(far: Far) -> None:
     assert far.silent.payload == b"\x7f" * 8_000_000
 
 
-def test_a_route_that_ends_at_the_connection_is_not_delivered(
-    far: Far, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_route_that_ends_at_the_connection_is_not_delivered(far: Far, capsys: Capsys) -> None:
     assert main(["send", f"1#{far.where}", "hi"]) == Status.FAILED
     assert capsys.readouterr().err == f"onward send: empty route: 1#{far.where}\n"
 
@@ -188,7 +173,7 @@ def peer_that_greets(then: str) -> tuple[str, threading.Thread]:
     return f"127.0.0.1:{server.getsockname()[1]}", thread
 
 
-def test_a_connection_lost_while_sending_is_in_doubt(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_connection_lost_while_sending_is_in_doubt(capsys: Capsys) -> None:
     where, thread = peer_that_greets("close")
     word = "00" * 8_000_000
     assert main(["send", f"1#{where} => a", word, "--hex"]) == Status.IN_DOUBT
@@ -197,7 +182,7 @@ def test_a_connection_lost_while_sending_is_in_doubt(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
-def test_a_peer_that_does_not_read_leaves_it_in_doubt(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_peer_that_does_not_read_leaves_it_in_doubt(capsys: Capsys) -> None:
     where, thread = peer_that_greets("stall")
     words = ["send", f"1#{where} => a", "00" * 8_000_000, "--hex", "--timeout", "2"]
     assert main(words) == Status.IN_DOUBT
@@ -247,16 +232,12 @@ def shop() -> Iterator[str]:
         "@method=random @no-route=reject service=orders",
     ],
 )
-def test_a_destination_is_asked_through_a_broker(
-    query: str, shop: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_destination_is_asked_through_a_broker(query: str, shop: str, capsys: Capsys) -> None:
     assert main(["request", "--broker", shop, query, "ann"]) == Status.OK
     assert capsys.readouterr() == ("for ann\n", "")
 
 
-def test_what_went_through_a_broker_can_be_seen(
-    shop: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_went_through_a_broker_can_be_seen(shop: str, capsys: Capsys) -> None:
     words = ["request", "service=orders", "6f", "--hex", "--verbose", "--broker", shop]
     assert main(words) == Status.OK
     told = "sent      service=orders  1 byte\nanswered  5 bytes\n"
@@ -274,7 +255,7 @@ def test_what_went_through_a_broker_can_be_seen(
     ],
 )
 def test_no_answer_through_a_broker_is_said_in_a_line(
-    query: str, word: str, status: Status, told: str, shop: str, capsys: pytest.CaptureFixture[str]
+    query: str, word: str, status: Status, told: str, shop: str, capsys: Capsys
 ) -> None:
     assert main(["request", query, word, "--broker", shop]) == status
     out, err = capsys.readouterr()
@@ -283,16 +264,14 @@ def test_no_answer_through_a_broker_is_said_in_a_line(
 
 
 @pytest.mark.slow
-def test_no_answer_in_time_through_a_broker_is_in_doubt(
-    shop: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_answer_in_time_through_a_broker_is_in_doubt(shop: str, capsys: Capsys) -> None:
     words = ["request", "service=orders", "wait", "--broker", shop, "--timeout", "2"]
     assert main(words) == Status.IN_DOUBT
     told = "onward request: no answer in time: service=orders (2 s)\n"
     assert capsys.readouterr() == ("", told)
 
 
-def test_a_broker_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broker_that_is_not_there(capsys: Capsys) -> None:
     where = "rsocket+tcp://127.0.0.1:1"
     assert main(["request", "service=orders", "--broker", where]) == Status.FAILED
     told = capsys.readouterr().err
@@ -301,7 +280,7 @@ def test_a_broker_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["request", "service=orders", "--broker", "http://a"]) == Status.USAGE
 
 
-def test_a_broker_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broker_that_says_nothing(capsys: Capsys) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = f"rsocket+tcp://127.0.0.1:{server.getsockname()[1]}"
         words = ["request", "service=orders", "--broker", where, "--timeout", "0.1"]

@@ -10,6 +10,7 @@ import pytest
 from onward.cli import main
 from onward.cli._payload import BARE_STRING, HEX, TEXT, decode_bare_string, encode_bare_string
 from onward.cli._status import Status
+from tests.support.fixtures import Capsys, Patch
 
 # From the specification of BARE: a uint is seven bits a byte, the lowest first.
 BARE_STRINGS = [
@@ -46,16 +47,12 @@ def test_hexadecimal_digits() -> None:
 @pytest.mark.parametrize(
     ("option", "word", "form"), [("--hex", "0g", HEX), ("--bare-string", "\udcff", BARE_STRING)]
 )
-def test_a_payload_that_is_not_of_its_form_is_wrong_usage(
-    option: str, word: str, form: object, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_payload_of_another_form(option: str, word: str, form: object, capsys: Capsys) -> None:
     assert main(["send", "nobody", word, option]) == Status.USAGE
     assert "onward send: the payload cannot be read: " in capsys.readouterr().err
 
 
-def test_a_payload_from_standard_input(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_payload_from_standard_input(monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"zz")))
     assert main(["send", "nobody", "-", "--hex"]) == Status.USAGE
     assert "the payload cannot be read" in capsys.readouterr().err

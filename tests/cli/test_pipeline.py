@@ -30,19 +30,20 @@ from onward.cli._pipeline_arguments import (
 from onward.cli._pipeline_output import MAX_KEPT, Kept
 from onward.cli._pipeline_session import check_first, known_failures, one_line
 from onward.cli._status import CommandError, Status
+from tests.support.fixtures import Capsys, Patch
 
 JOBS = ("ingest", "report", "replay", "index", "audit")
 DAY = ("--day", "2026-11-20")
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_every_job_has_help(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_job_has_help(job: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["pipeline", job, "--help"])
     assert f"usage: onward pipeline {job}" in capsys.readouterr().out
 
 
-def test_help_says_what_each_exit_status_means(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_says_what_each_exit_status_means(capsys: Capsys) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["pipeline", "--help"])
     printed = capsys.readouterr().out
@@ -50,7 +51,7 @@ def test_help_says_what_each_exit_status_means(capsys: pytest.CaptureFixture[str
         assert status in printed
 
 
-def test_help_says_how_many_segments_are_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_says_how_many_segments_are_a_batch(capsys: Capsys) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["pipeline", "ingest", "--help"])
     printed = " ".join(capsys.readouterr().out.split())
@@ -104,8 +105,8 @@ def test_help_needs_no_spark() -> None:
         ((), "the following arguments are required: JOB"),
     ],
 )
-def test_a_wrong_command_line_is_said_and_has_status_2(
-    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+def test_a_wrong_command_line_has_status_2(
+    words: tuple[str, ...], told: str, capsys: Capsys
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["pipeline", *words])
@@ -155,16 +156,14 @@ def without(*missing: str) -> Callable[[str], object]:
     return lambda name: None if name in missing else object()
 
 
-def test_an_extra_that_is_missing_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extra_that_is_missing_is_said_first(monkeypatch: Patch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", without("pyspark", "pandas"))
     with pytest.raises(CommandError, match="pyspark and pandas not installed") as caught:
         check_first(arguments())
     assert "pip install '.[spark]' in Onward's folder" in str(caught.value)
 
 
-def test_so_is_java_that_is_missing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_so_is_java_that_is_missing(monkeypatch: Patch, tmp_path: Path, capsys: Capsys) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", without())
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     status = main(["pipeline", "report", "--lake", str(tmp_path), *DAY])
@@ -172,9 +171,7 @@ def test_so_is_java_that_is_missing(
     assert "Spark needs Java 17 or newer" in capsys.readouterr().err
 
 
-def test_remote_needs_no_java_but_what_it_is_made_of(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_remote_needs_no_java_but_what_it_is_made_of(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(importlib.util, "find_spec", without())
     check_first(arguments(remote="sc://a:1"), [("--lake", "/elsewhere")])
@@ -186,13 +183,13 @@ def test_remote_needs_no_java_but_what_it_is_made_of(
         check_first(arguments(remote="sc://a:1", master="local[1]"))
 
 
-def test_ingest_refuses_remote_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ingest_refuses_remote_and_says_why(capsys: Capsys) -> None:
     words = ("--log", "l", "--lake", "k", "--checkpoint", "c", "--remote", "sc://a:1")
     assert main(["pipeline", "ingest", *words]) == Status.USAGE
     assert "ingest cannot run over --remote" in capsys.readouterr().err
 
 
-def test_folders_are_folders(capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_are_folders(capsys: Capsys) -> None:
     words = ("--lake", "s3a://bucket/lake", *DAY)
     assert main(["pipeline", "report", *words]) == Status.USAGE
     assert "--lake is a folder that driver and executors see" in capsys.readouterr().err
@@ -210,10 +207,7 @@ def test_folders_are_folders(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_is_not_there_is_said_before_spark_starts(
-    words: tuple[str, ...],
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], told: str, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", without())
     monkeypatch.setattr("onward.pipeline.find_java", lambda: Path("/java"))
@@ -234,9 +228,7 @@ def test_what_is_not_there_is_said_before_spark_starts(
         ("index", "verify", "--snapshot", "s", "--against", "FILE"),
     ],
 )
-def test_a_file_where_a_folder_is_to_be_is_said(
-    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_instead_of_a_folder(words: tuple[str, ...], tmp_path: Path, capsys: Capsys) -> None:
     file = tmp_path / "file"
     file.touch()
     assert main(["pipeline", *(word.replace("FILE", str(file)) for word in words)]) == Status.USAGE
@@ -258,9 +250,7 @@ def test_a_file_where_a_folder_is_to_be_is_said(
         (("index", "build", "--routes", "r", "--out", "o", "--at", "2026-11-20"), "go with --lake"),
     ],
 )
-def test_options_that_go_together(
-    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_that_go_together(words: tuple[str, ...], told: str, capsys: Capsys) -> None:
     assert main(["pipeline", *words]) == Status.USAGE
     assert told in capsys.readouterr().err
 

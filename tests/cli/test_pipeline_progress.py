@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
 from onward.cli import _pipeline_progress
 from onward.cli._pipeline_progress import Progress
+from tests.support.fixtures import Patch
 
 
 class Terminal(io.StringIO):
@@ -37,9 +36,7 @@ def test_quiet_says_nothing() -> None:
     assert output.getvalue() == ""
 
 
-def test_a_terminal_has_a_live_line_that_is_wiped_in_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_terminal_has_a_live_line_that_is_wiped_in_the_end(monkeypatch: Patch) -> None:
     monkeypatch.setattr(_pipeline_progress, "_OFTEN", 60.0)
     output = Terminal()
     with Progress(output=output) as progress:
@@ -56,7 +53,7 @@ def test_a_terminal_has_a_live_line_that_is_wiped_in_the_end(
     assert shown.endswith("\r\x1b[K")
 
 
-def test_the_live_line_is_drawn_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_live_line_is_drawn_again_and_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(_pipeline_progress, "_OFTEN", 0.001)
     output = Terminal()
     with Progress(output=output) as progress:

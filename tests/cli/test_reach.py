@@ -17,6 +17,7 @@ from onward.protocol import LinkDown, address
 from onward.transports import TlsOptions
 from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, Far, printed
+from tests.support.fixtures import Capsys
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +27,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws", "udp", "uds"])
 def test_an_address_of_each_type_and_a_uri_of_each_scheme(
-    scheme: str,
-    far: Far,
-    tmp_path_factory: pytest.TempPathFactory,
-    capsys: pytest.CaptureFixture[str],
+    scheme: str, far: Far, tmp_path_factory: pytest.TempPathFactory, capsys: Capsys
 ) -> None:
     where = f"{tmp_path_factory.mktemp('s')}/s" if scheme == "uds" else "127.0.0.1:0"
     listener = far.background.listen(f"{scheme}://{where}", expose=["echo"])
@@ -41,9 +39,7 @@ def test_an_address_of_each_type_and_a_uri_of_each_scheme(
     assert main(["send", "echo", "c", "--connect", listener.uri]) == Status.OK
 
 
-def test_certificates_both_ways(
-    far: Far, certificates: Certificates, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_certificates_both_ways(far: Far, certificates: Certificates, capsys: Capsys) -> None:
     listener = far.background.listen("tls://127.0.0.1:0", expose=["echo"], tls=certificates.strict)
     to = ["request", "echo", "hi", "--connect", listener.uri]
     trust = ["--authority", str(certificates.authority)]
@@ -72,21 +68,19 @@ def test_certificates_both_ways(
         (["--connect", "tls://a:1", "--key", "x.pem"], "--key needs certificate"),
     ],
 )
-def test_what_does_not_go_together(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_does_not_go_together(options: list[str], said: str, capsys: Capsys) -> None:
     for command in ("send", "request", "trace"):
         assert main([command, "echo", "hi", *options]) == Status.USAGE
         assert said in capsys.readouterr().err
 
 
-def test_connect_and_broker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_connect_and_broker(capsys: Capsys) -> None:
     more = ["--connect", "tcp://a:1", "--broker", "rsocket+tcp://a:1"]
     assert main(["request", "service=a", "hi", *more]) == Status.USAGE
     assert "do not go together" in capsys.readouterr().err
 
 
-def test_a_peer_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_peer_that_is_not_there(capsys: Capsys) -> None:
     assert main(["request", "5#/no/such/socket => echo", "hi"]) == Status.FAILED
     assert main(["request", "5#%ff => echo", "hi"]) == Status.USAGE
     assert "the value is not text" in capsys.readouterr().err
@@ -143,9 +137,7 @@ async def test_a_node_with_certificates(scheme: str, certificates: Certificates)
             await near.connect(uri, tls=TlsOptions(authority=certificates.authority))
 
 
-def test_a_node_with_certificates_that_are_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_with_certificates_that_are_none(tmp_path: Path, capsys: Capsys) -> None:
     assert main(["node", "--listen", "tls://127.0.0.1:0"]) == Status.USAGE
     assert "needs a certificate" in capsys.readouterr().err
     missing = str(tmp_path / "none.pem")

@@ -9,9 +9,10 @@ import pytest
 from onward.cli import main
 from onward.cli._resolve import show
 from onward.cli._status import CommandError, Status
+from tests.support.fixtures import Capsys
 
 
-def test_it_says_where_a_request_would_go(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_where_a_request_would_go(broker: str, capsys: Capsys) -> None:
     assert main(["resolve", "service=store", "--broker", broker]) == Status.OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "service=store  (unicast, by round-robin)"
@@ -21,7 +22,7 @@ def test_it_says_where_a_request_would_go(broker: str, capsys: pytest.CaptureFix
     assert lines[-1].split()[1:] == ["onward.management", "has", "service=onward.management"]
 
 
-def test_it_says_what_is_missing(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_what_is_missing(broker: str, capsys: Capsys) -> None:
     words = ["service=store", "region=us", "zone=1"]
     assert main(["resolve", *words, "--broker", broker]) == Status.FAILED
     out, err = capsys.readouterr()
@@ -44,24 +45,20 @@ def test_it_says_what_is_missing(broker: str, capsys: pytest.CaptureFixture[str]
         ),
     ],
 )
-def test_it_asks_in_each_way(
-    words: list[str], query: str, how: str, broker: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_question(words: list[str], query: str, how: str, broker: str, capsys: Capsys) -> None:
     command = ["resolve", "service=store", "user=7", *words, "--broker", broker]
     # The tag that chooses is not asked for; of all that carry it there are none.
     assert main(command) == (Status.FAILED if words == ["--multicast"] else Status.OK)
     assert capsys.readouterr().out.splitlines()[0] == f"{query}  ({how})"
 
 
-def test_a_method_that_the_broker_does_not_know(
-    broker: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_method_that_the_broker_does_not_know(broker: str, capsys: Capsys) -> None:
     words = ["service=store", "--method", "foo"]
     assert main(["resolve", *words, "--broker", broker]) == Status.OK
     assert "the broker does not know the method foo" in capsys.readouterr().out
 
 
-def test_it_prints_json(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_json(broker: str, capsys: Capsys) -> None:
     assert main(["resolve", "service=store", "--json", "--broker", broker]) == Status.OK
     found = json.loads(capsys.readouterr().out)
     assert found["next"] == found["matching"][0]["route"]
@@ -71,9 +68,7 @@ def test_it_prints_json(broker: str, capsys: pytest.CaptureFixture[str]) -> None
     "words",
     [["--shard", "user", "service=a"], ["service=%zz"], ["--multicast", "--method=x", "service=a"]],
 )
-def test_what_cannot_be_read_has_status_2(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_read_has_status_2(words: list[str], capsys: Capsys) -> None:
     assert main(["resolve", *words, "--broker", "rsocket+tcp://127.0.0.1:1"]) == Status.USAGE
     assert capsys.readouterr().err.startswith("onward resolve: ")
 
@@ -161,9 +156,7 @@ def test_who_gets_it(answer: dict[str, object], how: str, but: str, marks: str) 
         ({"wait": 0.0, "expected": True}, ", but one that is expected does: it would be rejected"),
     ],
 )
-def test_it_says_what_becomes_of_a_request_that_nobody_takes(
-    more: dict[str, object], told: str
-) -> None:
+def test_the_outcome_of_a_request_without_destination(more: dict[str, object], told: str) -> None:
     nobody: dict[str, object] = {
         "query": "service=a",
         "routing": "unicast",

@@ -23,6 +23,7 @@ from onward.cli._trace import raise_for, show
 from onward.cli._trace_picture import brief
 from onward.protocol import Address, Message, address
 from tests.support.commands import TIMEOUT, onward
+from tests.support.fixtures import Capsys, Patch
 from tests.support.workers import Echo, Failing, Forwarder
 
 
@@ -66,7 +67,7 @@ def chain() -> Iterator[Chain]:
         yield Chain(middle, far, (uris[0][6:], uris[1][6:]))
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
+def told(capsys: Capsys, *words: str, status: int = 0) -> str:
     """Run the command and return what it prints."""
     assert main(["trace", *words]) == status
     return capsys.readouterr().out
@@ -78,7 +79,7 @@ def same(text: str) -> str:
     return re.sub(r" +[0-9]+\.[0-9]{3}\b", " 0.000", text)
 
 
-def test_it_prints_and_draws_each_hop(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_and_draws_each_hop(chain: Chain, capsys: Capsys) -> None:
     chain.traced(chain.middle, chain.far)
     table, drawing, remarks, answer = told(capsys, chain.route(), "hello").split("\n\n")
     assert [line.split()[:5] for line in same(table).splitlines()[1:]] == [
@@ -122,7 +123,7 @@ def test_it_prints_and_draws_each_hop(chain: Chain, capsys: pytest.CaptureFixtur
     assert answer == "answer: hello\n"
 
 
-def test_it_says_who_was_silent(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_who_was_silent(chain: Chain, capsys: Capsys) -> None:
     chain.traced(chain.far)
     out = same(told(capsys, chain.route()))
     assert "After hop 1 and before hop 2, no report came of 0#…… => 0#relay." in out
@@ -132,7 +133,7 @@ def test_it_says_who_was_silent(chain: Chain, capsys: pytest.CaptureFixture[str]
     assert "    trace          far            (no report)\n" in out
 
 
-def test_it_says_where_nothing_was_heard(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_where_nothing_was_heard(chain: Chain, capsys: Capsys) -> None:
     chain.traced(chain.middle, chain.far)
     words = (chain.route("nobody"), "--timeout", "0.2")
     out = told(capsys, *words, status=Status.IN_DOUBT)
@@ -141,7 +142,7 @@ def test_it_says_where_nothing_was_heard(chain: Chain, capsys: pytest.CaptureFix
     assert "Times of far are of its own clock, which could not be compared" in out
 
 
-def test_no_answer_is_in_doubt(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_answer_is_in_doubt(chain: Chain, capsys: Capsys) -> None:
     chain.traced(chain.far)
     words = ("--timeout", "0.2", chain.route("failing"), "!on purpose")
     assert main(["trace", *words]) == Status.IN_DOUBT
@@ -150,7 +151,7 @@ def test_no_answer_is_in_doubt(chain: Chain, capsys: pytest.CaptureFixture[str])
     assert error == "onward trace: no answer in 0.2 s\n"
 
 
-def test_an_error_reply_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_reply_says_why(capsys: Capsys) -> None:
     with Node.in_background("far", error_replies=True) as far:
         far.start(Forwarder, address="relay")
         uri = "tcp://127.0.0.1:0"
@@ -164,7 +165,7 @@ def test_an_error_reply_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert error == "onward trace: no such worker: 0#nobody\n"
 
 
-def test_what_its_own_node_drops_is_not_delivered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_its_own_node_drops_is_not_delivered(capsys: Capsys) -> None:
     traced = Trace(
         trace="0" * 32,
         route=(address("echo"),),
@@ -187,7 +188,7 @@ def test_what_its_own_node_drops_is_not_delivered(capsys: pytest.CaptureFixture[
     assert "Before the answer, at least one report was lost." in show(lost, TEXT)
 
 
-def test_it_connects_first(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_connects_first(chain: Chain, capsys: Capsys) -> None:
     words = (
         "--connect",
         f"tcp://{chain.where[0]}",
@@ -204,12 +205,12 @@ def test_it_connects_first(chain: Chain, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["trace", "--connect", "no://where", "echo"]) == Status.USAGE
 
 
-def test_what_cannot_be_sent_is_not_delivered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_sent_is_not_delivered(capsys: Capsys) -> None:
     assert main(["trace", "nobody"]) == Status.FAILED
     assert "no such worker: 0#nobody" in capsys.readouterr().err
 
 
-def test_it_writes_json(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_writes_json(chain: Chain, capsys: Capsys) -> None:
     chain.traced(chain.far)
     given = json.loads(told(capsys, "--json", "--hex", chain.route(), "00ff"))
     assert given["route"] == chain.route().replace(" => r", " => 0#r").replace(" => e", " => 0#e")
@@ -227,9 +228,7 @@ def test_it_writes_json(chain: Chain, capsys: pytest.CaptureFixture[str]) -> Non
     assert given["answer"] is None
 
 
-def test_an_answer_of_another_form_is_printed_as_hex(
-    chain: Chain, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_answer_of_another_form_is_printed_as_hex(chain: Chain, capsys: Capsys) -> None:
     out = told(capsys, "--bare-string", chain.route(), "hi")
     assert out.endswith("answer: hi\n")
     chain.far.start(Strange, address="strange")
@@ -244,9 +243,7 @@ class Strange(Echo):
         self.reply(message, b"\xff")
 
 
-def test_it_draws_a_picture(
-    chain: Chain, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_it_draws_a_picture(chain: Chain, capsys: Capsys, tmp_path: Path) -> None:
     chain.traced(chain.far)
     file = tmp_path / "trace.svg"
     told(capsys, "--svg", str(file), chain.route())
@@ -260,10 +257,7 @@ def test_it_draws_a_picture(
 
 
 def test_a_picture_that_cannot_be_written_costs_no_trace(
-    chain: Chain,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    chain: Chain, capsys: Capsys, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     # Before anything is sent.
     assert main(["trace", chain.route(), "--svg", str(tmp_path)]) == Status.FAILED
@@ -282,9 +276,7 @@ def test_a_picture_that_cannot_be_written_costs_no_trace(
 
 
 @pytest.mark.parametrize("name", ["trace", "(no report)"])
-def test_a_node_may_be_called_what_it_likes(
-    name: str, chain: Chain, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_may_be_called_what_it_likes(name: str, chain: Chain, capsys: Capsys) -> None:
     with Node.in_background(name) as odd:
         odd.node.add_instrument(HopTracer(odd.node))
         odd.start(Echo, address="echo")
@@ -298,7 +290,7 @@ def test_a_node_may_be_called_what_it_likes(
         assert re.split("   +", heads.strip()) == ["trace", f"{name} (2)", "(no report)"]
 
 
-def test_names_are_escaped_in_a_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_names_are_escaped_in_a_picture(capsys: Capsys, tmp_path: Path) -> None:
     with Node.in_background("<a & b> with a name that is longer than its box") as far:
         far.node.add_instrument(HopTracer(far.node))
         far.start(Echo, address="<&>")

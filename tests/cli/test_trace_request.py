@@ -13,6 +13,7 @@ from onward.actors.tracing import HopTracer
 from onward.cli import main
 from onward.cli._status import Status
 from onward.transports.client import Client, connect
+from tests.support.fixtures import Capsys
 
 SHARD = "@shard=user service=orders user=42"
 
@@ -45,14 +46,14 @@ def uri() -> Iterator[str]:
         background.call(clients[0].close)
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
+def told(capsys: Capsys, *words: str, status: int = 0) -> str:
     """Run the command; return what it prints, without times and without random addresses."""
     assert main(["trace", *words]) == status
     text = re.sub(r"0#[0-9a-f]{6}…", "0#……", capsys.readouterr().out)
     return re.sub(r" +[0-9]+\.[0-9]{3}\b", " 0.000", text)
 
 
-def test_a_shard_request_of_a_client(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shard_request_of_a_client(uri: str, capsys: Capsys) -> None:
     table, drawing, _, answer = told(capsys, SHARD, "ann", "--broker", uri).split("\n\n")
     assert [line.split()[:5] for line in table.splitlines()[1:]] == [
         ["1", "0", "shop", "0#……", "ConnectionWorker"],
@@ -79,7 +80,7 @@ def test_a_shard_request_of_a_client(uri: str, capsys: pytest.CaptureFixture[str
     assert answer == "answer: for ann\n"
 
 
-def test_a_request_without_an_answer(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_request_without_an_answer(uri: str, capsys: Capsys) -> None:
     out = told(capsys, "service=tea", "a", "--broker", uri, status=Status.FAILED)
     assert "nothing was heard of that" in out
 
@@ -91,14 +92,12 @@ def test_a_request_without_an_answer(uri: str, capsys: pytest.CaptureFixture[str
         (["service=a", "--connect", "tcp://127.0.0.1:1"], "do not go together"),
     ],
 )
-def test_words_that_do_not_fit(
-    words: list[str], said: str, uri: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_words_that_do_not_fit(words: list[str], said: str, uri: str, capsys: Capsys) -> None:
     assert main(["trace", *words, "--broker", uri]) == Status.USAGE
     assert said in capsys.readouterr().err
 
 
-def test_a_broker_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broker_that_is_not_there(capsys: Capsys) -> None:
     words = ["trace", "service=a", "--broker", "rsocket+tcp://127.0.0.1:1", "--timeout", "5"]
     assert main(words) == Status.FAILED
     assert "cannot connect" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from onward.cli._run import Interrupted, Stop
 from onward.cli._status import Status
 from onward.cli._up import _in_process, read_file
 from tests.support.commands import TIMEOUT, printed
+from tests.support.fixtures import Capsys, Patch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
 FILES = sorted(EXAMPLES.glob("*.toml"))
@@ -55,8 +56,8 @@ def test_the_largest_has_six_hops_over_three_transports() -> None:
 
 @pytest.mark.parametrize("how", ["--in-process", "--simulated"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_requests_of_the_examples_come_out_as_they_have_to(
-    path: Path, how: str, capsys: pytest.CaptureFixture[str]
+def test_the_requests_of_the_examples_have_their_outcome(
+    path: Path, how: str, capsys: Capsys
 ) -> None:
     assert main(["up", "--check", how, str(path)]) == Status.OK
     out = capsys.readouterr().out
@@ -64,7 +65,7 @@ def test_the_requests_of_the_examples_come_out_as_they_have_to(
     assert "FAILED" not in out
 
 
-def test_a_simulated_run_is_the_same_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_simulated_run_is_the_same_each_time(capsys: Capsys) -> None:
     def run(*words: str) -> str:
         assert main(["up", "--simulated", *words, str(FILES[-1])]) == Status.OK
         return capsys.readouterr().out
@@ -74,9 +75,7 @@ def test_a_simulated_run_is_the_same_each_time(capsys: pytest.CaptureFixture[str
     assert run("--seed", "12").startswith("simulated with seed 12: ")
 
 
-def test_a_request_that_comes_out_otherwise_is_a_failure(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_request_that_comes_out_otherwise_is_a_failure(file: Path, capsys: Capsys) -> None:
     file.write_text(f'{ECHO}{ASK}{ASK}expect = "y"\n')
     assert main(["up", "--check", "--in-process", str(file)]) == Status.FAILED
     out, err = capsys.readouterr()
@@ -84,23 +83,19 @@ def test_a_request_that_comes_out_otherwise_is_a_failure(
     assert err == "onward up: 1 of 2 requests had an unexpected outcome\n"
 
 
-def test_a_simulation_may_last_some_virtual_time(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_simulation_may_last_some_virtual_time(file: Path, capsys: Capsys) -> None:
     assert main(["up", "--simulated", "--for", "3600", str(file)]) == Status.OK
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("simulated with seed 1: 3600.000 s; ")
 
 
-def test_a_topology_may_last_some_time(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_topology_may_last_some_time(file: Path, capsys: Capsys) -> None:
     assert main(["up", "--in-process", "--for", "0.01", str(file)]) == Status.OK
     assert capsys.readouterr().out == f"up: {file}\n"
 
 
 @pytest.mark.parametrize("how", ["--in-process", "--simulated"])
-def test_what_is_in_a_file_moves_no_cursor(
-    how: str, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_in_a_file_moves_no_cursor(how: str, file: Path, capsys: Capsys) -> None:
     ask = ASK.replace('"x"', '"\\u001b[2J"')
     file.write_text(f'title = "\\u001b[2Jred"\n{ECHO}{ask}expect = "\\u001b"\n')
     assert main(["up", "--check", how, str(file)]) == Status.FAILED
@@ -135,9 +130,7 @@ def parsed(*words: str) -> argparse.Namespace:
     return _parser().parse_args(words)
 
 
-def test_classes_are_found_beside_the_file(
-    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classes_are_found_beside_the_file(file: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     monkeypatch.setattr("sys.path", [*sys.path])
     (file.parent / "workers_beside_a_topology.py").write_text(
         "from onward.actors import Worker\n"
@@ -162,9 +155,7 @@ def test_classes_are_found_beside_the_file(
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(
-    text: str, told: str, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_of_a_file_are_printed(text: str, told: str, file: Path, capsys: Capsys) -> None:
     file.write_text(text)
     assert main(["up", "--in-process", str(file)]) == Status.USAGE
     first, second, *_ = capsys.readouterr().err.splitlines()
@@ -172,14 +163,14 @@ def test_what_is_wrong_with_a_file_is_told(
     assert second.startswith(f"{file}{told}")
 
 
-def test_a_part_that_cannot_start_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_that_cannot_start_is_told(file: Path, capsys: Capsys) -> None:
     file.write_text('[nodes.a.listeners]\nx = "uds:///no/such/folder/x"')
     assert main(["up", "--in-process", str(file)]) == Status.FAILED
     told = f"onward up: {file}:2: nodes.a.listeners.x: cannot listen at uds:///no/such/folder/x: "
     assert capsys.readouterr().err.startswith(told)
 
 
-def test_processes_do_not_meet_in_memory(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_processes_do_not_meet_in_memory(file: Path, capsys: Capsys) -> None:
     file.write_text(
         '[nodes.a]\n[nodes.b.listeners]\nx = "memory://up"\n[[links]]\nfrom = "a"\nto = "b"'
     )
@@ -211,17 +202,13 @@ NOT_PROCESSES = "--keep and --restart are for nodes that run as processes, witho
         (("--node", "b", "FILE"), "no node 'b'; there are: a; did you mean 'a'?"),
     ],
 )
-def test_what_is_wrong_with_the_words(
-    words: tuple[str, ...], told: str, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_arguments(words: tuple[str, ...], told: str, file: Path, capsys: Capsys) -> None:
     given = [str(file) if word == "FILE" else word for word in words]
     assert main(["up", *given]) == Status.USAGE
     assert capsys.readouterr().err == f"onward up: {told}\n"
 
 
-def test_a_simulation_that_is_interrupted_is_in_doubt(
-    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_simulation_in_doubt(file: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -230,16 +217,14 @@ def test_a_simulation_that_is_interrupted_is_in_doubt(
     assert capsys.readouterr().err == "onward up: interrupted\n"
 
 
-def test_the_kinds_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_kinds_are_told(capsys: Capsys) -> None:
     assert main(["up", "--kinds"]) == Status.OK
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(KINDS)
     assert "observer (route, required)" in "\n".join(lines)
 
 
-def test_a_file_that_is_too_big_is_not_read_whole(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_too_big_is_not_read_whole(file: Path, capsys: Capsys) -> None:
     file.write_bytes(b"#" * (2 * 1024 * 1024))
     assert main(["up", str(file)]) == Status.USAGE
     assert "1048577 bytes are over the limit of 1048576" in capsys.readouterr().err

@@ -23,6 +23,7 @@ from onward.cli._status import CommandError, Status
 from onward.cli._up_processes import _Children
 from tests.support.commands import TIMEOUT, onward
 from tests.support.counts import exhaustive
+from tests.support.fixtures import Patch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
 
@@ -169,9 +170,7 @@ def test_a_signal_ends_all(tmp_path: Path, number: signal.Signals) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_left_when_the_command_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_left_when_the_command_is_killed(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with running(tmp_path) as run:
         process = run.process

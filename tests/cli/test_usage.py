@@ -21,7 +21,7 @@ from onward.cli import main
         (("--nonsense",), "usage: onward [-h]"),
     ],
 )
-def test_the_usage_is_that_of_the_command(
+def test_usage_errors(
     words: tuple[str, ...], usage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -14,6 +14,7 @@ from onward.actors import Node
 from onward.actors.testing import Probe
 from onward.protocol import LinkDown, LinkLost
 from onward.transports.testing import Claims, conformance, run_suite
+from tests.support.fixtures import Patch
 from tests.support.transports import Echo, Stuck, eventually
 from tests.support.workers import start_worker
 
@@ -54,9 +55,7 @@ def folder_node(name: str) -> Node:
     return node
 
 
-async def test_an_end_that_is_silent_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_end_that_is_silent_is_gone(tmp_path: Path, monkeypatch: Patch) -> None:
     # As a process that was killed: nobody says anything, and the signs of life grow old.
     async with folder_node("a") as a, folder_node("c") as c:
         stuck = await start_worker(c, Stuck(), "stuck")
@@ -88,8 +87,8 @@ async def test_who_listens_anew_begins_with_an_empty_folder(tmp_path: Path) -> N
         assert not left.exists()
 
 
-async def test_who_comes_after_the_last_link_gets_no_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_peer_beyond_the_last_link_gets_no_answer(
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(SHOWN, "MAX_LINKS", 1)
     monkeypatch.setattr(SHOWN, "CONNECT", 0.05)
@@ -105,9 +104,7 @@ async def test_who_comes_after_the_last_link_gets_no_answer(
         await a.connect(listener.uri)
 
 
-async def test_a_file_that_is_too_large_is_thrown_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_that_is_too_large_is_thrown_away(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(SHOWN, "MAX_BYTES", 1000)
     async with folder_node("a") as a, folder_node("c") as c:
         probe = await Probe.on(c, "probe")

@@ -306,12 +306,7 @@ class JavaDestination:
 
     @classmethod
     async def start(
-        cls,
-        java: Java,
-        uri: str,
-        service: str,
-        tags: dict[str, str] | None = None,
-        **options: int,
+        cls, java: Java, uri: str, service: str, tags: dict[str, str] | None = None, **options: int
     ) -> JavaDestination:
         """Connect it; the options are those of `Java.connect`."""
         route_id = uuid.uuid4()
@@ -351,11 +346,7 @@ class JavaRequester:
         )
 
     async def ask(
-        self,
-        to: str | dict[str, str],
-        interaction: str,
-        argument: str,
-        routing: str = "UNICAST",
+        self, to: str | dict[str, str], interaction: str, argument: str, routing: str = "UNICAST"
     ) -> Outcome:
         """Send one request, and wait for what becomes of it.
 

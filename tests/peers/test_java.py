@@ -97,11 +97,7 @@ def lost() -> set[int | None]:
 
 
 async def java_destination(
-    java: Java,
-    uri: str,
-    service: str,
-    stack: AsyncExitStack,
-    tags: dict[str, str] | None = None,
+    java: Java, uri: str, service: str, stack: AsyncExitStack, tags: dict[str, str] | None = None
 ) -> JavaDestination:
     """Connect a destination; the stack closes it."""
     destination = await JavaDestination.start(java, uri, service, tags)
@@ -186,7 +182,7 @@ async def test_a_request_to_a_killed_process_is_canceled(
 
 
 @pytest.mark.peer(destination="nobody")
-async def test_a_request_that_nobody_can_take_is_rejected(
+async def test_an_unroutable_request_is_rejected(
     requesters: Java, transport: str, service: str
 ) -> None:
     with rejecting_broker(transport) as uris:
@@ -360,9 +356,7 @@ async def test_all_tags_of_a_request_have_to_match(java: JavaRequester, several:
     assert second.tags == asked
 
 
-async def test_destinations_of_one_service_take_turns(
-    java: JavaRequester, several: Several
-) -> None:
+async def test_destinations_of_a_service_take_turns(java: JavaRequester, several: Several) -> None:
     for _ in range(6):
         await java.ask(several.tags, "fire_and_forget", "note")
     # Two for each, so that none is left.
@@ -370,18 +364,14 @@ async def test_destinations_of_one_service_take_turns(
         await several.receive(Received("fire_and_forget", "note", "echo"))
 
 
-async def test_a_hint_at_a_method_is_taken_from_the_tags(
-    java: JavaRequester, several: Several
-) -> None:
+async def test_a_method_hint_is_taken_from_the_tags(java: JavaRequester, several: Several) -> None:
     asked = {**several.tags, "LB_METHOD": "weighted"}
     outcomes = [await java.ask(asked, "request_response", "hello") for _ in range(3)]
     assert outcomes == [Outcome(["hello from java"])] * 3
 
 
 @pytest.mark.parametrize("routing", ["SHARD", "UNICAST"])
-async def test_a_user_stays_with_a_destination(
-    java: JavaRequester, several: Several, routing: str
-) -> None:
+async def test_a_sticky_user(java: JavaRequester, several: Several, routing: str) -> None:
     named = "SHARD_KEY" if routing == "SHARD" else "STICKY_ROUTE_KEY"
     asked = {**several.tags, "USER_NAME": "7", named: "user"}
     for number in range(6):
@@ -397,9 +387,7 @@ async def test_a_user_stays_with_a_destination(
 
 
 @pytest.mark.peer(destination="nobody")
-async def test_a_request_says_in_a_tag_that_it_does_not_wait(
-    java: JavaRequester, service: str
-) -> None:
+async def test_a_tag_says_that_a_request_does_not_wait(java: JavaRequester, service: str) -> None:
     asked = {"SERVICE_NAME": service, "BROKER_EXTENSION": "@no-route=reject"}
     assert (await java.ask(asked, "request_response", "hello")).code == REJECTED
 
@@ -434,7 +422,7 @@ async def test_a_multicast_push_reaches_all(java: JavaRequester, multicast: Seve
     await multicast.receive(Received("metadata_push", "", "news"))
 
 
-async def test_the_first_answer_to_a_multicast_cancels_the_others(
+async def test_the_first_multicast_answer_cancels_others(
     java: JavaRequester, multicast: Several
 ) -> None:
     for name in multicast.destinations:
@@ -453,7 +441,7 @@ async def test_a_multicast_stream_is_that_of_all(java: JavaRequester, multicast:
     assert Counter(outcome.elements) == {f"{n} from java": 3 for n in range(1, 21)}
 
 
-async def test_a_canceled_multicast_stream_is_canceled_for_all(
+async def test_a_canceled_multicast_cancels_all_legs(
     java: JavaRequester, multicast: Several
 ) -> None:
     outcome = await java.ask(multicast.tags, "first_of_stream", "3", routing="MULTICAST")
@@ -463,9 +451,7 @@ async def test_a_canceled_multicast_stream_is_canceled_for_all(
         await destination.canceled()
 
 
-async def test_a_multicast_channel_reaches_all_and_hears_all(
-    java: JavaRequester, multicast: Several
-) -> None:
+async def test_a_multicast_channel_reaches_all(java: JavaRequester, multicast: Several) -> None:
     outcome = await java.ask(multicast.tags, "request_channel", "a,b,c", routing="MULTICAST")
     assert outcome.code is None
     assert Counter(outcome.elements) == {f"{letter} from java": 3 for letter in "abc"}
@@ -477,7 +463,7 @@ async def test_an_error_ends_a_multicast(java: JavaRequester, multicast: Several
 
 
 @pytest.mark.peer(destination="nobody")
-async def test_a_multicast_that_nobody_can_take_is_rejected(
+async def test_an_unroutable_multicast_fails(
     requesters: Java, transport: str, service: str
 ) -> None:
     with rejecting_broker(transport) as uris:

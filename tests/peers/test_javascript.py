@@ -161,7 +161,7 @@ class TestInteractions(Interactions):
 
 
 @pytest.mark.peer(destination="nobody")
-async def test_a_request_that_nobody_can_take_is_rejected(
+async def test_an_unroutable_request_is_rejected(
     javascript: str, transport: str, service: str
 ) -> None:
     with running_broker("--no-route-timeout", "0", transports=[transport]) as uris:
@@ -172,7 +172,7 @@ async def test_a_request_that_nobody_can_take_is_rejected(
     assert service in outcome.message
 
 
-async def test_all_tags_of_a_list_count(
+async def test_a_list_of_tags(
     javascript: str, uri: str, service: str, stack: AsyncExitStack
 ) -> None:
     # Its lists of tags lack the bit that says that another one follows.
@@ -190,7 +190,7 @@ async def test_all_tags_of_a_list_count(
 
 
 @pytest.mark.parametrize("hint", ["0x9d=user", "0x9f=@sticky=user"])
-async def test_a_user_stays_with_a_destination(
+async def test_a_sticky_user(
     javascript: str, uri: str, service: str, stack: AsyncExitStack, hint: str
 ) -> None:
     names = ("1", "2")
@@ -213,7 +213,7 @@ async def test_a_user_stays_with_a_destination(
 
 
 @pytest.mark.peer(requester="python", destination="javascript, python")
-async def test_destinations_of_one_service_take_turns(
+async def test_destinations_of_a_service_take_turns(
     javascript: str, uri: str, service: str, stack: AsyncExitStack
 ) -> None:
     for language in ("javascript", "python"):

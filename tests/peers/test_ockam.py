@@ -99,7 +99,7 @@ async def node() -> AsyncGenerator[Node]:
 
 
 @pytest.mark.parametrize(("sent", "answered"), EXCHANGES.values(), ids=EXCHANGES)
-async def test_rust_takes_and_sends_the_bytes_of_our_vectors(
+async def test_rust_exchanges_the_bytes_of_vectors(
     rust_port: int, sent: str, answered: str
 ) -> None:
     expected = bytes.fromhex(answered)
@@ -118,7 +118,7 @@ async def test_the_rust_echoer_answers_a_request(rust_port: int, node: Node) -> 
     assert answer.return_route[-1].value == b"echoer"
 
 
-async def test_a_route_through_rust_workers_comes_back_by_the_same_way(
+async def test_a_route_through_rust_workers_and_its_return_route(
     rust_port: int, node: Node
 ) -> None:
     answer = await node.request(f"1#127.0.0.1:{rust_port} => hop => hop => raw", b"\x00\xff")
@@ -154,9 +154,7 @@ async def test_rust_calls_through_a_python_forwarder(program: str, node: Node) -
     assert await call(program, listener.uri, "hop=>hop=>echo", count=10) == "10 of 10 equal"
 
 
-async def test_a_python_node_is_reached_through_rusts_static_relay(
-    rust_port: int, node: Node
-) -> None:
+async def test_a_python_node_behind_rusts_static_relay(rust_port: int, node: Node) -> None:
     hub = f"127.0.0.1:{rust_port}"
     await node.start(Echo, address="echo")
     link = await node.connect(f"tcp://{hub}", expose=["echo"])
@@ -172,9 +170,7 @@ async def test_a_python_node_is_reached_through_rusts_static_relay(
             assert (await caller.request(route, payload, timeout=TIMEOUT)).payload == payload
 
 
-async def test_a_python_node_is_reached_through_rusts_dynamic_relay(
-    rust_port: int, node: Node
-) -> None:
+async def test_a_python_node_behind_rusts_dynamic_relay(rust_port: int, node: Node) -> None:
     hub = f"127.0.0.1:{rust_port}"
     await node.start(Echo, address="echo")
     link = await node.connect(f"tcp://{hub}", expose=["echo"])
@@ -188,9 +184,7 @@ async def test_a_python_node_is_reached_through_rusts_dynamic_relay(
 
 
 @pytest.mark.parametrize("alias", ["rust", ""], ids=["static", "dynamic"])
-async def test_a_rust_node_is_reached_through_our_relay(
-    program: str, node: Node, alias: str
-) -> None:
+async def test_a_rust_node_behind_our_relay(program: str, node: Node, alias: str) -> None:
     service = "static_forwarding_service" if alias else "forwarding_service"
     listener = await node.listen("tcp://127.0.0.1:0", expose=[service])
     kind = StaticRelayService if alias else RelayService
@@ -231,9 +225,7 @@ async def test_rust_answers_by_datagrams(rust_udp_port: int, node: Node, size: i
     assert answer.payload == payload[:size]
 
 
-async def test_messages_that_fill_their_parts_go_both_ways_by_datagrams(
-    rust_udp_port: int, node: Node
-) -> None:
+async def test_messages_of_full_parts_cross_by_datagrams(rust_udp_port: int, node: Node) -> None:
     # A Rust node then sends one more part, which is empty.
     route = f"2#127.0.0.1:{rust_udp_port} => raw"
     for size in range(2 * MAX_PART - 120, 2 * MAX_PART + 2):

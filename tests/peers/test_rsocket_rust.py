@@ -77,11 +77,7 @@ async def start_rust_destination(
 
 @pytest_asyncio.fixture(loop_scope="module", params=[[], ["64"]], ids=["whole", "fragments"])
 async def requester(
-    request: pytest.FixtureRequest,
-    program: Path,
-    broker: str,
-    service: str,
-    stack: AsyncExitStack,
+    request: pytest.FixtureRequest, program: Path, broker: str, service: str, stack: AsyncExitStack
 ) -> ProgramRequester:
     """A requester that sends its requests whole, or in fragments of 64 bytes."""
     command = [str(program), "requester", broker.removeprefix("tcp://"), service, *request.param]
@@ -149,7 +145,7 @@ async def test_an_error_of_the_destination(
 
 
 @pytest.mark.peer(destination="nobody")
-async def test_a_request_that_nobody_can_take_is_rejected(
+async def test_an_unroutable_request_is_rejected(
     program: Path, service: str, stack: AsyncExitStack
 ) -> None:
     with running_broker("--no-route-timeout", "0") as uris:

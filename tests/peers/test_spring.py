@@ -178,7 +178,7 @@ async def test_of_two_addresses_the_last_counts(
 
 
 @pytest.mark.peer(destination="spring, onward")
-async def test_a_user_stays_with_a_destination(
+async def test_a_sticky_user(
     requester: ProgramRequester, destination: ProgramDestination, broker: str
 ) -> None:
     second = OnwardDestination()

@@ -91,8 +91,7 @@ async def stack() -> AsyncGenerator[AsyncExitStack]:
 
 @pytest.mark.parametrize("name", ["java", "go", "js-alpha"])
 @pytest.mark.parametrize(
-    "odd",
-    ["fragments without N", "bytes after CANCEL", "bytes after REQUEST_N", "F beside C"],
+    "odd", ["fragments without N", "bytes after CANCEL", "bytes after REQUEST_N", "F beside C"]
 )
 async def test_what_one_sends_harms_nobody_else(
     destinations: Java, broker: str, service: str, stack: AsyncExitStack, name: str, odd: str
@@ -109,9 +108,7 @@ async def test_what_one_sends_harms_nobody_else(
         case "fragments without N":
             # None is under 64 bytes, which Java takes for an error whoever sends it.
             requester.send(
-                request(RR, 1, metadata, LONG, flags=F),
-                payload(1, LONG, F),
-                payload(1, b"end", 0),
+                request(RR, 1, metadata, LONG, flags=F), payload(1, LONG, F), payload(1, b"end", 0)
             )
             text = f"{LONG.decode()}{LONG.decode()}end"
             assert (await destination.received()).data == text

@@ -20,6 +20,7 @@ from onward.pipeline import (
     build_session,
     find_java,
 )
+from tests.support.fixtures import Patch
 
 
 def java_that_prints(folder: Path, line: str, status: int = 0) -> Path:
@@ -34,9 +35,7 @@ def java_that_prints(folder: Path, line: str, status: int = 0) -> Path:
 @pytest.mark.parametrize(
     "line", ['openjdk version "17.0.15" 2025-04-15', 'java version "21" 2023-09-19']
 )
-def test_a_java_that_is_new_enough_is_found(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_java_that_is_new_enough_is_found(line: str, tmp_path: Path, monkeypatch: Patch) -> None:
     java = java_that_prints(tmp_path, line)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
@@ -53,7 +52,7 @@ def test_a_java_that_is_new_enough_is_found(
     ],
 )
 def test_a_java_that_will_not_do_is_told_with_what_to_do(
-    line: str, status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, status: int, said: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     java_that_prints(tmp_path, line, status)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -64,13 +63,13 @@ def test_a_java_that_will_not_do_is_told_with_what_to_do(
     assert "apt-get install" in str(raised.value)
 
 
-def test_a_home_without_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_without_java_is_told(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="no bin/java"):
         find_java()
 
 
-def test_no_java_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_is_told(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaMissing, match="no java was found"):
@@ -78,9 +77,7 @@ def test_no_java_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.spark
-def test_the_session_keeps_utc_whatever_is_set(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_session_keeps_utc_whatever_is_set(spark: SparkSession, monkeypatch: Patch) -> None:
     zone = "spark.sql.session.timeZone"
     spark.conf.set(zone, "Asia/Kolkata")
     # What spark-submit finds in spark-defaults.conf comes as properties of the process.
@@ -89,7 +86,7 @@ def test_the_session_keeps_utc_whatever_is_set(
     assert session.conf.get(zone) == "UTC"
 
 
-def test_a_remote_session_keeps_utc_whatever_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_session_keeps_utc_whatever_is_set(monkeypatch: Patch) -> None:
     conf: dict[str, str] = {}
 
     class Conf:

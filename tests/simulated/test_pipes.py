@@ -97,9 +97,7 @@ async def one_hop(
 @pytest.mark.parametrize(
     ("ordering", "confirm"), KINDS, ids=lambda value: getattr(value, "name", str(value))
 )
-def test_each_kind_of_pipe_keeps_its_promise_at_thirty_percent_loss(
-    ordering: Ordering, confirm: bool
-) -> None:
+def test_each_kind_of_pipe_at_thirty_percent_loss(ordering: Ordering, confirm: bool) -> None:
     for seed in range(times(3, 8)):
         found = simulate(
             lambda network: one_hop(network, seed, ordering, confirm),  # noqa: B023

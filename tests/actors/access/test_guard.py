@@ -291,7 +291,7 @@ async def test_the_mailbox_behind_a_guard_has_its_limit_and_policy(node: Node) -
     assert slow.payloads == [b"1", b"3"]
 
 
-async def test_a_control_that_fails_denies_and_is_logged_now_and_then(
+async def test_a_failing_control_denies_and_is_logged(
     caplog: pytest.LogCaptureFixture, node: Node
 ) -> None:
     def fails(message: Message) -> bool:

@@ -93,9 +93,7 @@ LOOPS: dict[str, tuple[Callable[[Hop, Message], object], int, str]] = {
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("context", [None, Context(meta="x")], ids=["plain", "context"])
-async def test_two_workers_that_point_at_each_other(
-    loop: str, context: Context | None, node: Node
-) -> None:
+async def test_workers_that_route_in_a_loop(loop: str, context: Context | None, node: Node) -> None:
     does, most, reason = LOOPS[loop]
     a, b = Hop(does), Hop(does)
     node.spawn(lambda: a, address="a")

@@ -194,9 +194,7 @@ class Asks(Worker):
         ({"a": "b", "b": "c", "c": "b"}, "Asks 0#b awaits Asks 0#c awaits Asks 0#b"),
     ],
 )
-def test_workers_that_await_one_another(
-    routes: dict[str, str], circle: str, by_node: bool, lines: list[str]
-) -> None:
+def test_a_deadlock(routes: dict[str, str], circle: str, by_node: bool, lines: list[str]) -> None:
     async def main() -> None:
         async with Node(diagnostics=None) as node:
             diagnostics = watched(node)

@@ -4,10 +4,9 @@ import asyncio
 import gc
 from types import FrameType
 
-import pytest
-
 from onward.actors import Diagnostics, DiagnosticsOptions, Node
 from onward.actors.diagnostics._watchdog import LoopWatch, Watchdog
+from tests.support.fixtures import Patch
 
 
 class Loop:
@@ -98,7 +97,7 @@ def test_the_thread_ends_with_the_last_that_is_watched() -> None:
     assert watchdog.thread is None
 
 
-def test_no_thread_where_the_loop_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_where_the_loop_is_not_watched(monkeypatch: Patch) -> None:
     watchdog = Watchdog()
     monkeypatch.setattr("onward.actors.diagnostics._diagnostics.WATCHDOG", watchdog)
     Diagnostics(Node(), DiagnosticsOptions())

@@ -11,6 +11,7 @@ import pytest
 from onward.actors import Instrument, Node, ThreadWorker, TracedMessage, Watch, Worker
 from onward.actors.routing._given import as_route
 from onward.protocol import Address, Context, Message
+from tests.support.fixtures import Caplog, Patch
 from tests.support.workers import Echo, Failing, Gate, Recorder, spawn_worker
 
 TRACED = Context(trace='{"a":"b"}')
@@ -124,9 +125,7 @@ class Around(Watch):
         self.notes.append(f"{self.name} ended")
 
 
-async def test_the_instrument_added_first_encloses_the_others(
-    monkeypatch: pytest.MonkeyPatch, node: Node
-) -> None:
+async def test_the_first_instrument_encloses_the_others(monkeypatch: Patch, node: Node) -> None:
     from onward.actors.instruments import _instrument
 
     texts: list[str] = []
@@ -291,9 +290,7 @@ class BrokenWatch(Watch):
     ],
 )
 @pytest.mark.real_time
-async def test_an_instrument_that_raises_is_logged_and_removed(
-    hook: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_instrument_that_raises_is_logged_and_removed(hook: str, caplog: Caplog) -> None:
     broken = Broken(hook)
     gate = Gate()
     gate.opened.set()
@@ -351,9 +348,7 @@ class Wrong(Instrument):
     ],
 )
 @pytest.mark.real_time
-async def test_an_instrument_that_returns_another_type_is_logged_and_removed(
-    hook: str, wrong: object, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_instrument_with_a_wrong_result(hook: str, wrong: object, caplog: Caplog) -> None:
     async with Node() as node, Node() as far:
         await far.start(Echo, address="echo")
         listener = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
@@ -393,9 +388,7 @@ class Readable(Instrument):
 
 
 @pytest.mark.parametrize("hook", ["figures", "broker_part"])
-async def test_an_instrument_whose_part_or_figures_cannot_be_read_is_removed(
-    hook: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_instrument_with_unreadable_figures_is_removed(hook: str, caplog: Caplog) -> None:
     async with Node(diagnostics=None) as node:
         node.add_instrument(Unreadable(hook))
         readable = Readable()

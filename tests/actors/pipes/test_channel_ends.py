@@ -65,9 +65,7 @@ def test_the_end_of_one_direction_lets_the_other_finish(options: PipeChannelOpti
 
 @pytest.mark.parametrize("options", [OPTIONS, PLAIN])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_channel_that_nothing_went_through_ends_too(
-    options: PipeChannelOptions, seed: int
-) -> None:
+def test_an_unused_channel_ends_too(options: PipeChannelOptions, seed: int) -> None:
     async def scenario(network: SimulatedNetwork) -> None:
         near, _, service, channel = await joined(network, options)
         await channel.end()

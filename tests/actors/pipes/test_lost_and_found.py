@@ -29,6 +29,7 @@ from onward.protocol.pipes import (
     encode_frame,
 )
 from onward.transports.simulated import SimulatedNetwork, simulate
+from tests.support.fixtures import Caplog
 from tests.support.workers import start_worker
 
 
@@ -49,9 +50,7 @@ class Stuck(Worker):
 
 @pytest.mark.parametrize("ordering", Ordering)
 @pytest.mark.parametrize("kind", [PipeReceiver, PipeService])
-def test_a_pipe_that_is_not_confirmed_goes_on_after_silence(
-    ordering: Ordering, kind: type[Worker]
-) -> None:
+def test_an_unconfirmed_pipe_goes_on_after_silence(ordering: Ordering, kind: type[Worker]) -> None:
     async def scenario(network: SimulatedNetwork) -> None:
         near, far = await network.node("near"), await network.node("far")
         probe = await Probe.on(far, "probe")
@@ -115,9 +114,7 @@ async def test_a_full_sender_stops_at_once(node: Node) -> None:
     assert node.statistics().failed == 0
 
 
-async def test_a_rule_that_fails_loses_that_one_message(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_a_rule_that_fails_loses_that_one_message(caplog: Caplog, node: Node) -> None:
     def rule(message: Message) -> Message:
         raise KeyError(message.to)
 
@@ -137,9 +134,7 @@ async def test_a_rule_that_fails_loses_that_one_message(
     assert "0#out could not hand on a message" in caplog.text
 
 
-async def test_a_worker_that_was_given_up_holds_nothing_up_until_it_takes_a_message(
-    node: Node,
-) -> None:
+async def test_an_abandoned_worker_blocks_only_after_it_takes_a_message(node: Node) -> None:
     stuck = await start_worker(node, Stuck(), "stuck", mailbox=MailboxOptions(1))
     probe = await Probe.on(node, "probe")
     receiver = PipeReceiver(PipeReceiverOptions(stall_timeout=10.0))
@@ -180,9 +175,7 @@ async def test_deadlines_and_traces_do_not_end_at_a_pipe(node: Node) -> None:
     assert dict(node.dead_letters.by_reason)["expired"] == 1
 
 
-def test_a_request_through_a_pipe_to_another_node_is_warned_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_request_through_a_pipe_to_another_node_is_warned_of_once(caplog: Caplog) -> None:
     async def scenario(network: SimulatedNetwork) -> None:
         near, far = await network.node("near"), await network.node("far")
         await Probe.on(far, "probe")

@@ -86,9 +86,7 @@ def test_exception_classes_and_nothing_at_all_as_exception() -> None:
 
 
 @on_each_loop
-def test_blocking_on_a_loop_is_an_error_unless_the_value_is_there(
-    loop_factory: LoopFactory,
-) -> None:
+def test_blocking_on_a_loop_is_an_error_without_a_value(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         future: LoopFuture[int] = LoopFuture()
         with pytest.raises(WouldDeadlock):

@@ -17,6 +17,7 @@ from pykka import messages
 from onward.actors import LoopFuture, Node, ThreadWorker, Worker, WouldDeadlock
 from onward.actors.pykka import _inbox as _pykka
 from onward.protocol import Message, UnknownAddress
+from tests.support.fixtures import Caplog, Patch
 from tests.support.workers import Echo, Recorder, start_worker
 
 
@@ -95,9 +96,7 @@ def test_actors_on_threads_and_workers_ask_each_other(stopped: list[pykka.ActorR
     assert asking_from_loop.ask(6) == 12
 
 
-def test_blocking_on_the_loop_is_an_error_for_the_one_who_blocks(
-    stopped: list[pykka.ActorRef[Any]],
-) -> None:
+def test_blocking_on_the_loop_is_an_error_of_the_caller(stopped: list[pykka.ActorRef[Any]]) -> None:
     class Careless(Worker):
         def on_receive(self, message: pykka.ActorRef[Any]) -> Any:
             return message.ask(1)
@@ -251,9 +250,7 @@ def test_what_pykka_asks_of_a_kind_of_actor() -> None:
     assert issubclass(Echo, pykka.Actor)
 
 
-def test_a_failing_tell_stops_a_worker_started_as_in_pykka(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_failing_tell_stops_a_worker_started_as_in_pykka(caplog: Caplog) -> None:
     failures: list[BaseException | None] = []
 
     class Unlucky(Worker):
@@ -278,7 +275,7 @@ def test_a_failing_tell_stops_a_worker_started_as_in_pykka(
     assert "Unhandled exception in Unlucky" in caplog.text
 
 
-def test_two_threads_make_one_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_make_one_identity(monkeypatch: Patch) -> None:
     worker = Recorder()
 
     class Racing:

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import pytest
-
 from onward.actors import DeadLetter, DeadLetters
 from onward.actors.routing._dead_letters import KEPT_PAYLOAD
 from onward.protocol import Address, Context, Message
+from tests.support.fixtures import Caplog
 
 MESSAGES = [Message((Address(0, b"w%d" % number),), (), b"") for number in range(5)]
 
@@ -58,7 +57,7 @@ def test_further_reasons_count_as_other() -> None:
     assert [letter.reason for letter in letters.recent] == ["c", "d", "b"]
 
 
-def test_subscribers_see_each_until_they_leave(caplog: pytest.LogCaptureFixture) -> None:
+def test_subscribers_see_each_until_they_leave(caplog: Caplog) -> None:
     letters = made()
     seen: list[str] = []
 

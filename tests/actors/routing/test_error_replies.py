@@ -167,9 +167,7 @@ async def test_so_many_a_second() -> None:
 @pytest.mark.parametrize(
     ("is_certain", "expected"), [(True, Refused), (False, GivenUp)], ids=["certain", "in doubt"]
 )
-async def test_a_request_that_gets_one_raises(
-    is_certain: bool, expected: type[Exception], node: Node
-) -> None:
+async def test_a_request_raises_it(is_certain: bool, expected: type[Exception], node: Node) -> None:
     class Elsewhere(Worker):
         """As a link would: what comes back says that it was not delivered there."""
 
@@ -388,9 +386,7 @@ async def test_an_answer_over_the_limit_is_lost_and_in_doubt() -> None:
 
 
 @pytest.mark.parametrize("catches", [False, True])
-async def test_the_loss_of_another_worker_is_the_failure_of_one_that_asks_it(
-    catches: bool, node: Node
-) -> None:
+async def test_a_loss_elsewhere_fails_the_requesting_worker(catches: bool, node: Node) -> None:
     class Asks(Worker):
         async def handle_message(self, message: Message) -> None:
             await self.request("far", message.payload)

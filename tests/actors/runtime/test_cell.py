@@ -22,6 +22,7 @@ from onward.protocol import (
     WorkerStopped,
     read_error_reply,
 )
+from tests.support.fixtures import Caplog
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.workers import Echo, Failing, Gate, Recorder, spawn_worker
 
@@ -80,9 +81,7 @@ def test_workers_take_turns(loop_factory: LoopFactory) -> None:
     assert "".join(order) == "aabbaabbab"
 
 
-async def test_cancelling_a_handler_fails_that_one_message(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_cancelling_a_handler_fails_that_one_message(caplog: Caplog, node: Node) -> None:
     gate, bystander = Gate(), Recorder()
     node.spawn(lambda: gate, address="gate")
     node.spawn(lambda: bystander, address="bystander")
@@ -100,9 +99,7 @@ async def test_cancelling_a_handler_fails_that_one_message(
     gate.opened.set()
 
 
-async def test_a_plain_handler_that_raises_cancelled_error_fails_that_one_message(
-    node: Node,
-) -> None:
+async def test_a_plain_handler_that_raises_cancelled_error_fails_one_message(node: Node) -> None:
     class Odd(Recorder):
         def handle_message(self, message: Message) -> None:
             super().handle_message(message)
@@ -207,9 +204,7 @@ async def test_ask_of_a_handler_that_is_cancelled(node: Node) -> None:
 @on_each_loop
 @pytest.mark.parametrize("in_task", [False, True])
 @pytest.mark.parametrize("asked", [None, False, True])
-def test_system_exit_ends_the_program(
-    loop_factory: LoopFactory, *, in_task: bool, asked: bool | None
-) -> None:
+def test_system_exit(loop_factory: LoopFactory, *, in_task: bool, asked: bool | None) -> None:
     """By a routed message, by `tell` and by `ask`; plain and in a coroutine."""
 
     class Exiting(Worker):
@@ -486,9 +481,7 @@ class Doubtful(Worker):
 
 
 @pytest.mark.parametrize("payload", [b"now", b"later", b"never"])
-async def test_a_request_that_a_worker_had_in_hand_is_in_doubt_for_everybody(
-    payload: bytes,
-) -> None:
+async def test_a_request_that_was_being_handled_is_in_doubt(payload: bytes) -> None:
     async with Node(error_replies=True) as node:
         probe = await Probe.on(node, "probe")
         node.spawn(Doubtful, address="doubtful")

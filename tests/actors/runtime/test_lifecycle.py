@@ -9,6 +9,7 @@ import pytest
 
 from onward.actors import Node, OnFailure, Supervision, Worker
 from onward.protocol import WorkerStopped
+from tests.support.fixtures import Caplog
 from tests.support.storied import storied
 from tests.support.workers import Failing, Recorder, spawn_worker
 
@@ -45,7 +46,7 @@ class NoStartLater(Worker):
         raise AssertionError("it never started")
 
 
-async def test_start_raises_what_on_start_raises(caplog: pytest.LogCaptureFixture) -> None:
+async def test_start_raises_what_on_start_raises(caplog: Caplog) -> None:
     async with Node() as node:
         for kind in (NoStart, NoStartLater):
             with pytest.raises(ValueError, match="no start"):
@@ -54,9 +55,7 @@ async def test_start_raises_what_on_start_raises(caplog: pytest.LogCaptureFixtur
     assert caplog.records == []
 
 
-async def test_a_spawned_worker_that_does_not_start_is_logged(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_a_spawned_worker_that_does_not_start_is_logged(caplog: Caplog, node: Node) -> None:
     for kind in (NoStart, NoStartLater):
         node.spawn(kind, address="w")
         node.send("w", b"lost")
@@ -92,7 +91,7 @@ async def test_a_start_that_is_interrupted(node: Node) -> None:
     assert node.statistics().abandoned == 0
 
 
-async def test_a_start_that_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_start_that_is_given_up(caplog: Caplog) -> None:
     class Stubborn(Worker):
         async def on_start(self) -> None:
             while not released.is_set():
@@ -117,7 +116,7 @@ async def test_a_start_that_is_given_up(caplog: pytest.LogCaptureFixture) -> Non
 # --- failure --------------------------------------------------------------------------
 
 
-async def test_resume_logs_once_and_goes_on(caplog: pytest.LogCaptureFixture, node: Node) -> None:
+async def test_resume_logs_once_and_goes_on(caplog: Caplog, node: Node) -> None:
     failing = spawn_worker(node, Failing(), "w")
     node.send("w", b"!1")
     node.send("w", b"2")
@@ -240,9 +239,7 @@ async def test_escalation_to_a_parent_that_resumes_ends_the_child_only(node: Nod
     assert node.statistics().failed == 2
 
 
-async def test_escalation_without_a_parent_stops_the_worker(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_escalation_without_a_parent_stops_the_worker(caplog: Caplog, node: Node) -> None:
     node.spawn(Failing, address="w", supervision=Supervision(OnFailure.ESCALATE))
     node.send("w", b"!")
     await asyncio.sleep(1)
@@ -265,7 +262,7 @@ class Unlucky(Failing):
         raise ValueError("on_stop")
 
 
-async def test_failing_last_words_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_last_words_are_logged(caplog: Caplog) -> None:
     class UnluckyLater(Worker):
         async def on_stop(self) -> None:
             await asyncio.sleep(0.1)

@@ -209,9 +209,7 @@ async def test_a_cancelled_sender_leaves_the_line(node: Node) -> None:
     assert payloads(gate)[-1] == b"second"
 
 
-async def test_a_sender_that_is_cancelled_after_its_message_got_room_has_sent_it(
-    node: Node,
-) -> None:
+async def test_a_sender_cancelled_after_its_message_got_room_has_sent_it(node: Node) -> None:
     gate = await interfering(node)
     first = asyncio.create_task(node.send_wait("gate", b"first"))
     second = asyncio.create_task(node.send_wait("gate", b"second"))

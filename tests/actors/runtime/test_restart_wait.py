@@ -184,9 +184,7 @@ async def test_a_timer_of_the_failed_instance_ends_with_it(story: Story) -> None
 
 @pytest.mark.parametrize("waiting", [False, True])
 @pytest.mark.parametrize("by_pykka", [False, True])
-async def test_a_worker_that_waits_is_stopped_at_once(
-    story: Story, by_pykka: bool, waiting: bool
-) -> None:
+async def test_a_waiting_worker_stops_at_once(story: Story, by_pykka: bool, waiting: bool) -> None:
     async with Node() as node:
         node.spawn(lambda: Database(story), address="db", supervision=SUPERVISION)
         await asyncio.sleep(1)

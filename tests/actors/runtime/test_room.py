@@ -80,9 +80,7 @@ def numbers(count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", [Passing, PassingLater])
 @pytest.mark.parametrize("how", ["forward", "step", "redirect", "route"])
-async def test_a_chain_slows_to_its_slowest_worker(
-    how: str, kind: type[Passing], node: Node
-) -> None:
+async def test_a_chain_is_as_slow_as_its_slowest(how: str, kind: type[Passing], node: Node) -> None:
     slow = spawn_worker(node, Slow(), "slow", mailbox=ONE)
     names = ["a"] if how == "redirect" else ["a", "b", "c"]
     for name in names:
@@ -316,9 +314,7 @@ def test_a_worker_with_a_thread_that_waits_can_be_stopped() -> None:
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-async def test_a_worker_that_stops_while_senders_wait_leaves_nothing(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_a_stop_while_senders_wait(caplog: pytest.LogCaptureFixture, node: Node) -> None:
     caplog.set_level(logging.CRITICAL, "onward.actors")  # records keep frames alive
     stops = weakref.ref(gate := Gate())
     node.spawn(lambda: stops() or Gate(), address="gate", mailbox=ONE)

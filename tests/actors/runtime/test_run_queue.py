@@ -92,9 +92,7 @@ def test_a_node_whose_loop_is_closed_refuses_to_send(loop_factory: LoopFactory) 
 
 
 @on_each_loop
-def test_what_is_routed_after_the_loop_was_closed_becomes_dead_letters(
-    loop_factory: LoopFactory,
-) -> None:
+def test_messages_to_a_closed_loop_become_dead_letters(loop_factory: LoopFactory) -> None:
     """A program that closes its loop and forgets its node still loses nothing silently."""
     node = Node()
     recorder = Recorder()

@@ -10,6 +10,7 @@ import pytest
 from onward.actors import MailboxOptions, Node, NodeLimits, OnFailure, Supervision, Worker
 from onward.actors.runtime import _lifecycle as lifecycle
 from onward.protocol import Message, NotDelivered, UnknownAddress, WorkerFailed, WorkerStopped
+from tests.support.fixtures import Caplog
 from tests.support.storied import Storied, storied
 from tests.support.workers import Echo, Failing, Gate, Recorder, spawn_worker, start_worker
 
@@ -111,9 +112,7 @@ async def test_node_stop_turns_waiting_messages_into_dead_letters(node: Node) ->
     assert node.statistics().handled == 1
 
 
-async def test_a_handler_that_hangs_is_cancelled_and_reported(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_handler_that_hangs_is_cancelled_and_reported(caplog: Caplog) -> None:
     story: list[str] = []
 
     class Hanging(Storied):
@@ -144,9 +143,7 @@ async def test_last_words_that_hang_are_cancelled(node: Node) -> None:
     assert node.statistics().abandoned == 0
 
 
-async def test_a_worker_that_cannot_be_stopped_is_given_up(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_worker_that_cannot_be_stopped_is_given_up(caplog: Caplog) -> None:
     released = asyncio.Event()
 
     class Stubborn(Worker):
@@ -303,9 +300,7 @@ async def test_closing_a_worker_that_is_closed_does_nothing(node: Node) -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_who_asked_a_worker_that_fails_hears_of_it_at_once(
-    asynchronous: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failure_is_told_to_the_requester_now(asynchronous: bool, caplog: Caplog) -> None:
     class Plain(Worker):
         def handle_message(self, message: Message) -> None:
             raise ValueError("secret")

@@ -6,6 +6,7 @@ import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, OnFailure, Supervision, Timer, Worker
 from onward.protocol import Message
+from tests.support.fixtures import Caplog
 from tests.support.workers import start_worker
 
 
@@ -118,9 +119,7 @@ async def test_a_timer_cancelled_in_the_moment_it_goes_off(node: Node) -> None:
     assert clock.log == []
 
 
-async def test_a_failing_action_is_a_failure_of_the_worker(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_a_failing_action_is_a_failure_of_the_worker(caplog: Caplog, node: Node) -> None:
     clock = await started(node)
 
     def fail() -> None:

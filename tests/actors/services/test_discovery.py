@@ -73,9 +73,7 @@ async def test_a_service_is_found_and_used_from_another_node(network: SimulatedN
     assert await client.list() == ()
 
 
-async def test_a_service_is_used_through_the_discovery_services_node(
-    network: SimulatedNetwork,
-) -> None:
+async def test_a_service_is_used_through_the_discovery_node(network: SimulatedNetwork) -> None:
     hub, device, phone = [await network.node(name) for name in ("hub", "device", "phone")]
     listener = await hub.listen("sim://hub", expose=["discovery"])
     service = DiscoveryService(expose_at=[listener.address])

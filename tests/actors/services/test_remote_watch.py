@@ -30,6 +30,7 @@ from onward.protocol.services import (
     encode_watch_request,
 )
 from onward.transports.simulated import SimulatedNetwork
+from tests.support.fixtures import Caplog
 from tests.support.workers import Echo, Failing, start_worker
 
 ORDERS = address("orders")
@@ -165,9 +166,7 @@ async def test_silence_ends_a_watch_after_its_timeout(both: Pair) -> None:
     assert str(end) == "0#orders: no answer (for 15 s)"
 
 
-async def test_a_short_silence_does_not_end_a_watch_and_an_end_meanwhile_is_told(
-    both: Pair,
-) -> None:
+async def test_a_short_silence_ends_no_watch_and_an_end_meanwhile_is_told(both: Pair) -> None:
     watch = await both.watch()
     both.network.partition(["a"], ["b"])
     await both.b.stop_worker("orders")
@@ -263,9 +262,7 @@ async def test_a_closed_watch_calls_no_function(both: Pair) -> None:
     assert both.ends == []
 
 
-async def test_a_function_that_raises_is_logged(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_a_function_that_raises_is_logged(caplog: Caplog, node: Node) -> None:
     def ended(_end: WatchEnd) -> None:
         raise ValueError("in the function")
 

@@ -170,9 +170,7 @@ async def test_what_cannot_be_sent_is_given_back(node: Node) -> None:
         await session.until_up(2)
 
 
-async def test_a_first_step_that_stops_is_noticed_at_once_and_what_comes_then_is_kept(
-    node: Node,
-) -> None:
+async def test_a_first_step_that_stops_is_noticed_and_later_messages_are_kept(node: Node) -> None:
     downs: list[str] = []
 
     def went_down(session: SessionClient) -> None:

@@ -23,6 +23,7 @@ from onward.actors.testing import Probe
 from onward.protocol import LinkDown, Route, RouteLike
 from onward.protocol.sessions import LivenessOptions, SessionState
 from onward.transports.simulated import SimulatedNetwork
+from tests.support.fixtures import Caplog
 from tests.support.workers import start_worker
 
 TIMES = LivenessOptions(ping_interval=1, open_timeout=1, retry=0.5, longest_retry=2)
@@ -136,9 +137,7 @@ async def test_a_failure_may_be_followed_by_the_next_attempt_at_once(node: Node)
     assert tries == [1, 2, 3]
 
 
-async def test_a_way_that_is_not_left_in_time_is_cancelled(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_a_way_that_is_not_left_in_time_is_cancelled(caplog: Caplog, node: Node) -> None:
     ways = ReturnRoutes()
     ways.slow_out = 1000.0
     finder = ways.finder(node)
@@ -156,9 +155,7 @@ async def test_a_way_that_is_not_left_in_time_is_cancelled(
     caplog.clear()
 
 
-async def test_no_connection_is_left_behind_by_sessions_and_relays(
-    network: SimulatedNetwork,
-) -> None:
+async def test_sessions_and_relays_leave_no_connection_behind(network: SimulatedNetwork) -> None:
     here, there = await network.node("here"), await network.node("there")
     await Probe.on(there, "echo", answer=lambda message: message.payload)
     await start_worker(there, SessionService(expose=["echo"]), "sessions")
@@ -209,9 +206,7 @@ async def test_a_way_over_nothing_that_can_be_reached_is_a_failed_attempt(node: 
             pass
 
 
-async def test_a_way_whose_connection_is_gone_is_left_all_the_same(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_way_whose_connection_is_gone_is_left_all_the_same(caplog: Caplog) -> None:
     async with Node() as here, Node() as there:
         await there.listen("memory://leave", expose=["sessions"])
         async with way_over(here, "memory://leave", "sessions")() as way:

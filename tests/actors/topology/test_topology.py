@@ -13,6 +13,7 @@ from onward.protocol import LinkDown, NodeStopped, UnknownAddress
 from onward.protocol.topology import TopologyError
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
 from tests.actors.topology.own import Tells
+from tests.support.fixtures import Caplog
 
 OWN = "tests.actors.topology.own"
 
@@ -368,9 +369,7 @@ async def test_a_network_that_cannot_make_a_node() -> None:
         assert await network.node("near")
 
 
-async def test_no_worker_that_starts_late_is_taken_for_a_misspelt_name(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_no_worker_that_starts_late_is_taken_for_a_misspelt_name(caplog: Caplog) -> None:
     plan = read(TWO)
     far = RunningNode(plan, "far", factories(plan))
     await far.open()

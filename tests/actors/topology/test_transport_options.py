@@ -50,9 +50,7 @@ def options(scheme: str, written: str) -> dict[str, object]:
         ("gopher", "any = 'thing'", {"any": "thing"}),
     ],
 )
-def test_options_are_those_of_the_transport(
-    scheme: str, written: str, expected: dict[str, object]
-) -> None:
+def test_options_of_a_transport(scheme: str, written: str, expected: dict[str, object]) -> None:
     assert options(scheme, written) == expected
 
 

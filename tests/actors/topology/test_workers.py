@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from onward.actors import Node
 from onward.actors.topology import Print, Record
+from tests.support.fixtures import Capsys
 
 
 async def test_a_record_keeps_what_comes_and_says_it_elsewhere(node: Node) -> None:
@@ -15,7 +14,7 @@ async def test_a_record_keeps_what_comes_and_says_it_elsewhere(node: Node) -> No
     assert (await node.request("seen.list", b"")).payload == b"b\nc"
 
 
-async def test_print_prints(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_print_prints(capsys: Capsys) -> None:
     async with Node() as node:
         await node.start(Print, address="out")
         node.send("out", b"one\xff")

@@ -346,7 +346,7 @@ REPORT = HopReport(
         ("worker", encode_hop_report(REPORT), MARK.trace),
     ],
 )
-def test_only_reports_of_a_trace_pass_a_handler_by_and_on_its_way_back_alone(
+def test_only_returning_trace_reports_bypass_a_handler(
     route: str, payload: bytes, said: str
 ) -> None:
     @virtual_time

@@ -11,6 +11,7 @@ from onward.actors.runtime._cell import Cell
 from onward.actors.workers import AtLimit, Spawner, SpawnerOptions, TooManyWorkers
 from onward.protocol import Address, MailboxFull, Message, WorkerFailed, WorkerStopped
 from onward.protocol.payloads import PayloadError
+from tests.support.fixtures import Caplog, Patch
 from tests.support.workers import Gate, Recorder
 
 SECOND = SpawnerOptions(max_workers=2, idle=10)
@@ -164,9 +165,7 @@ async def test_at_the_limit_with_nobody_idle_a_new_key_is_refused(node: Node) ->
         await node.request("spawner", b"e")
 
 
-async def test_at_the_limit_a_refused_message_looks_at_few_workers(
-    monkeypatch: pytest.MonkeyPatch, node: Node
-) -> None:
+async def test_a_refusal_at_the_limit_looks_at_few_workers(monkeypatch: Patch, node: Node) -> None:
     looks: list[Address] = []
     idle = AddressTable.idle
 
@@ -219,9 +218,7 @@ async def test_a_mailbox_of_a_worker_that_is_full(node: Node) -> None:
     assert node.statistics().failed == 0
 
 
-async def test_a_factory_that_fails_is_a_failure_of_the_spawner(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_a_factory_that_fails_is_a_failure_of_the_spawner(caplog: Caplog, node: Node) -> None:
     broken = False
 
     def factory(key: bytes) -> Worker:

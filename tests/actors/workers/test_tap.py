@@ -9,6 +9,7 @@ from onward.actors import MailboxOptions, Node
 from onward.actors.testing import Probe
 from onward.actors.workers import Echo, Tap, TapStatistics
 from onward.protocol import Context, Message, UnknownAddress, address, route
+from tests.support.fixtures import Caplog
 from tests.support.workers import Gate, start_worker
 
 
@@ -55,9 +56,7 @@ async def test_an_observer_that_does_not_keep_up_loses_copies(node: Node) -> Non
     gate.opened.set()
 
 
-async def test_a_rule_that_breaks_hurts_nobody(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_a_rule_that_breaks_hurts_nobody(caplog: Caplog, node: Node) -> None:
     def broken(message: Message) -> Message:
         raise ZeroDivisionError
 

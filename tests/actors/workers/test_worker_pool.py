@@ -23,6 +23,7 @@ from onward.actors.workers import REPLACE_AFTER, Spread, WorkerPool, WorkerPoolS
 from onward.actors.workers._worker_pool import _jump
 from onward.protocol import MailboxFull, Message, WorkerFailed, WorkerStopped
 from onward.protocol.payloads import PayloadError
+from tests.support.fixtures import Caplog
 
 
 class Cook(Worker):
@@ -145,9 +146,7 @@ async def test_a_pool_of_stopped_workers_refuses(node: Node) -> None:
     assert await ask(node) == 2
 
 
-async def test_a_worker_that_cannot_be_made_is_tried_again(
-    caplog: pytest.LogCaptureFixture, node: Node
-) -> None:
+async def test_a_worker_that_cannot_be_made_is_tried_again(caplog: Caplog, node: Node) -> None:
     down: list[bool] = []
 
     def make() -> Cook:

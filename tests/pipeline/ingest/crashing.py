@@ -59,14 +59,7 @@ def main(root: Path, point: str) -> None:
             die()
 
     spark = build_session("onward-crashes", TEST)
-    ingest(
-        spark,
-        root / "log",
-        lake,
-        root / "checkpoint",
-        max_segments=MAX_SEGMENTS,
-        progress=at,
-    )
+    ingest(spark, root / "log", lake, root / "checkpoint", max_segments=MAX_SEGMENTS, progress=at)
     compact(spark, lake, DAY, progress=at)
     spark.stop()
 

@@ -145,9 +145,7 @@ def test_killed_at_any_point_every_event_is_there_once(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_task_that_loses_its_worker_is_done_again_and_leaves_nothing_of_its_first_try(
-    tmp_path: Path,
-) -> None:
+def test_a_task_that_loses_its_worker_is_repeated_and_leaves_no_rest(tmp_path: Path) -> None:
     truths = write_logs(tmp_path / "log")
 
     ended = run(tmp_path, driver=RETRYING)

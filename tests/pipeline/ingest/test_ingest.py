@@ -34,14 +34,8 @@ from onward.pipeline.ingest._parts import LakeFiles
 from onward.pipeline.source import decode
 from onward.protocol.eventlog import SegmentHeader, read_segment
 from tests.support.counts import EXHAUSTIVE
-from tests.support.eventlogs import (
-    DAY_US,
-    START_US,
-    Truth,
-    log_id_of,
-    write_log,
-    write_segment,
-)
+from tests.support.eventlogs import DAY_US, START_US, Truth, log_id_of, write_log, write_segment
+from tests.support.fixtures import Patch
 
 DAY = date(2025, 11, 20)
 TABLES = ("hops", "flows", "route_events")
@@ -197,9 +191,7 @@ def test_after_a_lost_checkpoint_nothing_is_lost_and_nothing_twice(place: Place)
 
 
 @pytest.mark.spark
-def test_what_counts_is_on_the_disk_before_it_counts(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_counts_is_on_the_disk_before_it_counts(place: Place, monkeypatch: Patch) -> None:
     truth = write_log(place.log, segments=1)
     after = truth.segments[-1].last_seq + 1
     write_log(place.log, segments=1, start_us=START_US + DAY_US, first_seq=after)
@@ -311,9 +303,7 @@ def test_what_goes_wrong_on_a_disk_is_told_with_what_to_do(place: Place) -> None
 
 
 @pytest.mark.spark
-def test_what_a_task_leaves_that_ends_late_is_removed_with_the_next_batch_or_run(
-    place: Place,
-) -> None:
+def test_files_of_a_late_task_are_removed_with_the_next_batch_or_run(place: Place) -> None:
     write_log(place.log, segments=2)
     left: list[Path] = []
 
@@ -363,9 +353,7 @@ def test_what_comes_late_is_in_the_facts_and_asks_for_the_report_again(place: Pl
 
 
 @pytest.mark.spark
-def test_a_day_is_to_be_reported_again_until_all_its_reports_know_what_came(
-    place: Place, tmp_path: Path
-) -> None:
+def test_a_day_is_rerun_until_all_its_reports_are_current(place: Place, tmp_path: Path) -> None:
     lake = place.lake
     day = date(2025, 11, 20)
     lake.path.mkdir()

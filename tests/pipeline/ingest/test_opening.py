@@ -29,6 +29,7 @@ from onward.pipeline.ingest import KEPT_COMMITS, SWEPT_BATCHES, Lake, LakeState,
 from onward.pipeline.ingest._files import locked, read_json, sync_folders, write_json
 from onward.pipeline.ingest._opening import check_apart, open_lake
 from onward.pipeline.ingest._parts import LakeFiles, Swept
+from tests.support.fixtures import Patch
 
 
 def use(checkpoint: Path) -> None:
@@ -107,9 +108,7 @@ def test_the_checkpoint_of_another_lake_is_refused(tmp_path: Path, lake: Path) -
     assert not (tmp_path / "new-lake").exists()
 
 
-def test_rebuilding_moves_nothing_but_a_checkpoint_of_the_lake(
-    tmp_path: Path, lake: Path, checkpoint: Path
-) -> None:
+def test_rebuilding_moves_only_a_checkpoint(tmp_path: Path, lake: Path, checkpoint: Path) -> None:
     begin(lake, checkpoint)
     begin(tmp_path / "other-lake", tmp_path / "other")
     precious = tmp_path / "precious"
@@ -308,8 +307,8 @@ def no_room(_: int) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_what_the_file_system_refuses_is_told_with_what_to_do(
-    lake: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_error_of_the_file_system_has_advice(
+    lake: Path, checkpoint: Path, monkeypatch: Patch
 ) -> None:
     begin(lake, checkpoint)
     files = LakeFiles(lake)
@@ -329,8 +328,8 @@ def test_what_the_file_system_refuses_is_told_with_what_to_do(
     assert (files.compacted(None), files.dropped()) == (None, frozenset())
 
 
-def test_what_is_refused_amid_other_work_is_told_as_well(
-    lake: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_error_amid_other_work_has_advice(
+    lake: Path, checkpoint: Path, monkeypatch: Patch
 ) -> None:
     begin(lake, checkpoint)
     day = date(2026, 11, 20)
@@ -416,9 +415,7 @@ def test_the_state_on_disk_is_plain_json(lake: Path) -> None:
     assert json.loads(text)["batch"] == 3
 
 
-def test_what_still_grows_while_it_is_removed_is_removed(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_still_grows_while_it_is_removed_is_removed(lake: Path, monkeypatch: Patch) -> None:
     make(lake, "hops/date=2026-11-20/hour=3/batch=0")
     real = shutil.rmtree
     tries: list[Path] = []

@@ -106,9 +106,7 @@ def test_a_pack_has_all_of_its_segments_by_day_and_hour(tmp_path: Path) -> None:
     assert all(row["path"] is not None for row in written)
 
 
-def test_what_a_pack_s_segments_define_is_there_once_from_when_it_was_first_seen(
-    tmp_path: Path,
-) -> None:
+def test_definitions_of_a_pack_s_segments_are_there_once_from_the_first(tmp_path: Path) -> None:
     later = write_log(tmp_path / "log", broker="a", segments=2, start_us=START_US + DAY_US)
     first = write_log(tmp_path / "log", broker="b", segments=2)
     job = job_of(tmp_path, later, first)
@@ -191,7 +189,7 @@ def test_a_task_that_does_not_see_the_lake_makes_none_on_its_own_disk(tmp_path: 
     assert not job.lake.exists()
 
 
-def test_what_the_driver_cannot_write_is_told_with_what_to_do(
+def test_a_write_error_of_the_driver_has_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     truth = write_log(tmp_path / "log", segments=1)
@@ -260,9 +258,7 @@ def row_of(truth: Truth, number: int = 0, **changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.spark
-def test_fewer_rows_than_the_segments_have_are_an_error(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_fewer_rows_than_in_the_segments_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
     truth = write_log(tmp_path / "log", segments=1)
     batch = plan([row_of(truth, hops=101)], LakeState())
     files = LakeFiles(tmp_path / "lake")
@@ -274,9 +270,7 @@ def test_fewer_rows_than_the_segments_have_are_an_error(
 
 
 @pytest.mark.spark
-def test_the_job_is_one_stage_in_which_no_row_goes_through_the_jvm(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_job_is_one_stage_without_rows_in_the_jvm(spark: SparkSession, tmp_path: Path) -> None:
     truth = write_log(tmp_path / "log", segments=3)
     frame = packs_of(spark, job_of(tmp_path, truth, each=1))
     plan_text = cast("Any", frame)._jdf.queryExecution().executedPlan().toString()

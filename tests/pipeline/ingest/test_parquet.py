@@ -17,6 +17,7 @@ from onward.pipeline.ingest import _parquet
 from onward.pipeline.ingest._files import remove_unnamed
 from onward.pipeline.ingest._parquet import PartFiles, Partition, Written, name_files
 from onward.pipeline.source import arrow_schema, columns_of
+from tests.support.fixtures import Patch
 
 DAY = date(2026, 11, 20)
 FLOWS = arrow_schema(columns_of(LAKE_TABLES["flows"]))
@@ -65,7 +66,7 @@ def test_a_file_that_is_gone_is_no_file_less(tmp_path: Path) -> None:
         name_files(tmp_path, files.written)
 
 
-def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(_parquet, "OPEN_FILES", 1)
 
     def fail() -> None:
@@ -81,8 +82,8 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("refused", ["write_table", "__init__"])
-def test_a_task_that_runs_out_of_memory_leaves_no_file(
-    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_task_out_of_memory_leaves_no_file(
+    refused: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     real = getattr(pq.ParquetWriter, refused)
     calls: list[Any] = []
@@ -107,9 +108,7 @@ def test_a_task_that_runs_out_of_memory_leaves_no_file(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_lake_that_cannot_be_written_is_told_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_lake_is_told_with_what_to_do(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "hops").write_bytes(b"")
 
     def write(place: Partition) -> None:
@@ -131,9 +130,7 @@ def test_a_lake_that_cannot_be_written_is_told_with_what_to_do(
     assert list(tmp_path.rglob(".part*")) == []
 
 
-def test_of_too_many_files_the_one_least_recently_written_to_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_too_many_files_the_least_recent_is_closed(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(_parquet, "OPEN_FILES", 2)
     with PartFiles(tmp_path, 0, 0) as files:
         for number, hour in enumerate((0, 1, 0, 2, 1, 0)):
@@ -145,9 +142,7 @@ def test_of_too_many_files_the_one_least_recently_written_to_is_closed(
     assert names == ["part-00000-0", "part-00000-0", "part-00000-0", "part-00000-1", "part-00000-1"]
 
 
-def test_row_groups_are_as_large_as_they_should_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_row_groups_are_as_large_as_they_should_be(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(_parquet, "GROUP_ROWS", 10)
     with PartFiles(tmp_path, 0, 0) as files:
         for first in range(0, 28, 4):
@@ -159,7 +154,7 @@ def test_row_groups_are_as_large_as_they_should_be(
     assert read(tmp_path, written) == list(range(28))
 
 
-def test_what_is_held_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_held_has_a_bound(tmp_path: Path, monkeypatch: Patch) -> None:
     kept = [_parquet.alone(rows(count))[1] for count in (400, 1200, 600)]
     monkeypatch.setattr(_parquet, "HELD_BYTES", sum(kept) - 1)
     with PartFiles(tmp_path, 0, 0) as files:
@@ -176,9 +171,7 @@ def test_what_is_held_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sorted(each.rows for each in files.written) == [1000, 1201]
 
 
-def test_the_bound_is_of_what_is_kept_and_not_of_what_is_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bound_is_of_the_rows_that_are_kept(tmp_path: Path, monkeypatch: Patch) -> None:
     # Each batch ends with a row of the next hour, as where two clocks differ: cut out, it would
     # keep the whole batch, which weighs as much as 10,000 of its kind.
     count, batches = 10_000, 12

@@ -214,9 +214,7 @@ def test_no_more_is_kept_of_what_was_skipped_than_the_limit() -> None:
     assert (len(kept), kept[0].epoch) == (KEPT_SKIPPED, 3)
 
 
-def test_old_epochs_are_folded_and_known_again_when_one_of_them_comes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folded_epoch_is_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_state, "KEPT_RANGES", 3)
     rows = [
         # Of the first there was more before, of the second there will be, in the third is a hole.

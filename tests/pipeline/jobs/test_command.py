@@ -19,6 +19,7 @@ from onward.cli._status import Status
 from onward.pipeline.ingest import Lake
 from onward.protocol.eventlog import EventName, Flow, Kind, Outcome, RouteEvent, SegmentHeader
 from tests.support.eventlogs import DAY_US, START_US, log_id_of, write_log, write_segment
+from tests.support.fixtures import Capsys, Patch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,7 @@ def ingest(folder: Path, *more: str) -> int:
     return main(["pipeline", "ingest", *words, *more])
 
 
-def test_a_second_ingest_adds_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_ingest_adds_nothing(lake: Path, capsys: Capsys) -> None:
     assert ingest(lake.parent) == Status.OK
     assert capsys.readouterr().out.splitlines() == [
         "0 segments: 0 hops, 0 flows, 0 route events",
@@ -55,7 +56,7 @@ def test_a_second_ingest_adds_nothing(lake: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.exhaustive
 def test_what_was_ingested_is_said_also_if_the_day_cannot_be_compacted_or_dropped(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: Capsys
 ) -> None:
     del spark
     truth = write_log(tmp_path / "log", broker="eu", hops=40, flows=20, events=10, segments=2)
@@ -75,7 +76,7 @@ def test_what_was_ingested_is_said_also_if_the_day_cannot_be_compacted_or_droppe
     assert re.search(rf" s  \d+ files of {DAY}, [\d,]+ bytes$", stages["drop"])
 
 
-def test_reports_are_written_and_a_page(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_are_written_and_a_page(lake: Path, capsys: Capsys) -> None:
     page = lake.parent / "page.html"
     words = ("--lake", str(lake), "--day", DAY, "--only", "traffic", "--html", str(page))
     assert main(["pipeline", "report", *words]) == Status.OK
@@ -88,7 +89,7 @@ def test_reports_are_written_and_a_page(lake: Path, capsys: pytest.CaptureFixtur
     assert list((lake / "reports" / "traffic_matrix" / f"day={DAY}").glob("*.parquet"))
 
 
-def test_a_report_can_be_read_at_once(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_can_be_read_at_once(lake: Path, capsys: Capsys) -> None:
     words = ("--lake", str(lake), "--day", DAY, "--only", "churn", "--format", "table")
     assert main(["pipeline", "report", *words, "--quiet", "--rows", "2"]) == Status.OK
     printed = capsys.readouterr()
@@ -97,15 +98,13 @@ def test_a_report_can_be_read_at_once(lake: Path, capsys: pytest.CaptureFixture[
     assert printed.err == ""
 
 
-def test_a_day_without_anything_is_no_error(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_day_without_anything_is_no_error(lake: Path, capsys: Capsys) -> None:
     words = ("--lake", str(lake), "--day", "2001-01-01", "--only", "traffic")
     assert main(["pipeline", "report", *words]) == Status.OK
     assert f"the lake has nothing of 2001-01-01; it has {DAY} to {DAY}" in capsys.readouterr().err
 
 
-def test_an_audit_out_of_balance_is_status_2(
-    lake: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_audit_out_of_balance_is_status_2(lake: Path, capsys: Capsys) -> None:
     # What is in that log is made up at random.
     assert main(["pipeline", "audit", "--lake", str(lake)]) == Status.USAGE
     printed = capsys.readouterr()
@@ -114,15 +113,15 @@ def test_an_audit_out_of_balance_is_status_2(
     assert main(["pipeline", "audit", "--lake", str(lake), "--allow", "99999999"]) == Status.OK
 
 
-def test_an_audit_of_nothing_does_not_pass(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_audit_of_nothing_does_not_pass(lake: Path, capsys: Capsys) -> None:
     words = ("--lake", str(lake), "--since", "2001-01-01", "--until", "2001-01-02")
     assert main(["pipeline", "audit", *words]) == Status.FAILED
     assert "nothing to audit: the lake has no flows between" in capsys.readouterr().err
 
 
 @pytest.mark.exhaustive
-def test_an_audit_of_logs_that_lack_something_does_not_pass(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_incomplete_log_fails_the_audit(
+    spark: SparkSession, tmp_path: Path, capsys: Capsys
 ) -> None:
     del spark
     header = SegmentHeader("eu", log_id_of("eu"), 1, 1, START_US, 1.0)
@@ -146,18 +145,14 @@ def test_an_audit_of_logs_that_lack_something_does_not_pass(
     assert main([*words, "--allow-lost", "5001"]) == Status.OK
 
 
-def test_a_folder_that_is_no_lake_is_said(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_a_lake(spark: SparkSession, tmp_path: Path, capsys: Capsys) -> None:
     del spark
     words = ("--lake", str(tmp_path), "--day", DAY)
     assert main(["pipeline", "report", *words]) == Status.FAILED
     assert "run `onward pipeline ingest` first" in capsys.readouterr().err
 
 
-def test_a_table_is_built_and_held_against_the_log(
-    lake: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_is_built_and_held_against_the_log(lake: Path, capsys: Capsys) -> None:
     out = lake.parent / "index"
     assert main(["pipeline", "index", "build", "--lake", str(lake), "--out", str(out)]) == 0
     assert "routes with" in capsys.readouterr().out
@@ -175,9 +170,7 @@ def test_a_table_is_built_and_held_against_the_log(
 
 
 @pytest.mark.exhaustive
-def test_of_no_routes_nothing_is_verified(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_routes_cannot_be_verified(spark: SparkSession, tmp_path: Path, capsys: Capsys) -> None:
     del spark
     header = SegmentHeader("eu", log_id_of("eu"), 1, 1, START_US, 1.0)
     write_segment(tmp_path / "log", header)
@@ -191,7 +184,7 @@ def test_of_no_routes_nothing_is_verified(
     assert "no log of typo; it has eu" in capsys.readouterr().err
 
 
-def test_a_rehearsal_of_nothing_is_status_2(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rehearsal_of_nothing_is_status_2(lake: Path, capsys: Capsys) -> None:
     table = lake.parent / "none.jsonl"
     table.write_text("# no routes\n")
     same = ("--table", str(table), "--candidate", str(table), "--quiet")
@@ -231,9 +224,7 @@ def files_of(lake: Path) -> set[Path]:
     return {path for path in lake.rglob("*.parquet") if "reports" not in path.parts}
 
 
-def test_commits_that_were_deleted_are_said_and_nothing_is_removed(
-    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_deleted_commits_stop_a_removal(lake: Path, tmp_path: Path, capsys: Capsys) -> None:
     other = copied(lake, tmp_path)
     there = files_of(other)
     shutil.rmtree(other / "_commits")
@@ -253,9 +244,7 @@ def test_commits_that_were_deleted_are_said_and_nothing_is_removed(
 
 
 @pytest.mark.exhaustive
-def test_commits_that_were_set_back_are_said_and_nothing_is_removed(
-    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commits_set_back_stop_a_removal(lake: Path, tmp_path: Path, capsys: Capsys) -> None:
     other = copied(lake, tmp_path)
     first = next((other / "segments").glob("batch=*"))
     shutil.copytree(first, other / "segments" / "batch=2")
@@ -266,9 +255,7 @@ def test_commits_that_were_set_back_are_said_and_nothing_is_removed(
     assert files_of(other) == there
 
 
-def test_a_checkpoint_that_spark_cannot_read_is_said_with_what_to_do(
-    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreadable_checkpoint_has_advice(lake: Path, tmp_path: Path, capsys: Capsys) -> None:
     copied(lake, tmp_path)
     (tmp_path / "checkpoint" / "metadata").unlink()
     assert ingest(tmp_path) == Status.FAILED
@@ -277,9 +264,7 @@ def test_a_checkpoint_that_spark_cannot_read_is_said_with_what_to_do(
     assert "--rebuild" in said
 
 
-def test_a_report_that_cannot_be_written_is_said_with_what_to_do(
-    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unwritable_report_has_advice(lake: Path, tmp_path: Path, capsys: Capsys) -> None:
     # What a read-only disk answers to; root may write where the bits of a folder forbid it.
     other = copied(lake, tmp_path)
     shutil.rmtree(other / "reports", ignore_errors=True)
@@ -292,9 +277,7 @@ def test_a_report_that_cannot_be_written_is_said_with_what_to_do(
 
 
 @pytest.mark.exhaustive
-def test_each_of_compact_and_drop_is_tried_and_said(
-    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compact_and_drop_are_both_tried(lake: Path, tmp_path: Path, capsys: Capsys) -> None:
     copied(lake, tmp_path)
     assert ingest(tmp_path, "--compact", DAY, "--drop", "2001-01-02", "--quiet") == Status.FAILED
     printed = capsys.readouterr()
@@ -310,7 +293,7 @@ def test_each_of_compact_and_drop_is_tried_and_said(
 
 @pytest.mark.exhaustive
 def test_an_audit_of_a_log_without_what_was_taken_says_what_is_known(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: Capsys
 ) -> None:
     del spark
     header = SegmentHeader("eu", log_id_of("eu"), 1, 1, START_US, 1.0)
@@ -330,9 +313,7 @@ def test_an_audit_of_a_log_without_what_was_taken_says_what_is_known(
     assert "duplicated, 0" not in printed.err
 
 
-def test_a_relative_lake_is_the_same_for_a_server_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_relative_lake_is_absolute_for_a_server(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     given = argparse.Namespace(lake="lake", out="out", table="s3a://x/y", candidate=None)
     _make_absolute(given)

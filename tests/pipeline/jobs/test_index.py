@@ -53,9 +53,7 @@ def logs(**ends: datetime) -> MemoryLake:
     return MemoryLake({"completeness": rows})
 
 
-def test_a_broker_that_the_lake_does_not_have_is_an_error_that_names_those_it_has(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_error_names_the_brokers_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
     from onward.pipeline.jobs import run_index_of_log, run_replay, run_verify
 
     lake = as_lake(logs(eu=NOON, us=NOON))
@@ -72,9 +70,7 @@ def test_a_broker_that_the_lake_does_not_have_is_an_error_that_names_those_it_ha
         LogsOf(as_lake(MemoryLake()), ["eu"]).check(spark)
 
 
-def test_a_time_that_the_lake_does_not_reach_is_an_error(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_time_beyond_the_lake_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     from onward.pipeline.jobs import run_index_of_log, run_verify
 
     hour, table = timedelta(hours=1), tmp_path / "none.onwx"
@@ -95,9 +91,7 @@ def test_a_time_that_the_lake_does_not_reach_is_an_error(
 
 
 @pytest.mark.slow
-def test_who_came_on_a_dropped_day_and_is_there_stays_in_the_table(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_route_of_a_dropped_day_stays_in_the_table(spark: SparkSession, tmp_path: Path) -> None:
     from onward.pipeline.ingest import Lake, ingest
     from onward.pipeline.jobs import run_index_of_log, run_verify
 

@@ -12,6 +12,7 @@ from onward.pipeline.report import Page, render
 from onward.protocol.eventlog import Kind, Outcome
 from tests.pipeline.jobs.lakes import DAY, NOON, MemoryLake, busy_lake, flow
 from tests.support.counts import exhaustive
+from tests.support.fixtures import Patch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,7 +156,7 @@ def test_what_is_in_hand_at_midnight_and_ends_then_adds_up(spark: SparkSession) 
     ],
 )
 def test_what_has_not_ended_may_be_in_hand_while_the_log_goes_on(
-    goes_on: bool, closed: bool, told: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    goes_on: bool, closed: bool, told: str, spark: SparkSession, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(MemoryLake, "is_closed", lambda _lake, _day: closed)
     rows = [flow(Outcome.RECEIVED, 5), flow(Outcome.DELIVER, 3)]
@@ -210,9 +211,7 @@ def test_a_balance_over_a_hole_is_not_believed(spark: SparkSession) -> None:
     lake = MemoryLake(
         {
             "flows": [flow(Outcome.RECEIVED, 5), flow(Outcome.DELIVER, 5)],
-            "route_events": [
-                ("eu", 1, 3, NOON, "lost", None, 0, {}, "5000 events: disk full"),
-            ],
+            "route_events": [("eu", 1, 3, NOON, "lost", None, 0, {}, "5000 events: disk full")],
         }
     )
     page = audited(spark, lake)

@@ -271,7 +271,7 @@ def test_a_plug_in_of_sharding_is_prepared_once(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("routing", "name"), METHODS)
-def test_a_plug_in_goes_before_what_is_built_in(
+def test_a_plug_in_goes_first(
     monkeypatch: pytest.MonkeyPatch, routing: RoutingType, name: str
 ) -> None:
     plug_in(monkeypatch, **{name: First if routing is RoutingType.SHARD else Last})
@@ -296,9 +296,7 @@ class Broken(Sharding):
         raise NotImplementedError
 
 
-def test_a_plug_in_that_cannot_be_made_has_failed(
-    tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plug_in_cannot_be_made(tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     plug_in(monkeypatch, modulo=Broken)
     batch = batch_of([(2, n, n, False, 3) for n in range(9)])
     (row,) = [
@@ -488,7 +486,7 @@ def test_of_the_same_nothing_moves(
 
 
 @pytest.mark.parametrize("shard", [None, "bounded-ring"])
-def test_what_is_remembered_is_bounded(
+def test_memory(
     tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch, shard: str | None
 ) -> None:
     rehearsal = Rehearsal(RehearsalPlan(*tables, shard_new=shard))
@@ -513,7 +511,7 @@ def test_what_is_remembered_is_bounded(
             assert memo.bytes == sum(map(_memo._size, memo._kept.values())) <= limit
 
 
-def test_an_answer_that_a_batch_itself_pushes_out_is_made_again(
+def test_an_evicted_answer_is_remade(
     tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_memo, "MAX_REMEMBERED_SETS", 2)

@@ -28,6 +28,7 @@ from onward.pipeline.replay import (
 from onward.protocol.broker import RoutingType, SnapshotRoute, write_snapshot
 from onward.protocol.eventlog import Asked, Flag, Kind, Outcome, asked_text, tagset_id
 from tests.support.counts import exhaustive
+from tests.support.fixtures import Patch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,7 +138,7 @@ def test_it_is_what_the_resolver_says(
     spark: SparkSession,
     hops: list[tuple[Any, ...]],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     parts: int,
     sent: int,
 ) -> None:
@@ -173,9 +174,7 @@ def test_it_is_what_the_resolver_says(
     assert rows[tagset_id(ASKED[4])]["skew_new"] == 0.0
 
 
-def test_of_the_same_nothing_moves(
-    spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path
-) -> None:
+def test_the_same_table(spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path) -> None:
     table = written(tmp_path / "old", routes(20))
     same = written(tmp_path / "same", routes(20))
     with replay(spark, frame(spark, hops), tagsets(spark), table, same) as result:
@@ -185,9 +184,7 @@ def test_of_the_same_nothing_moves(
     assert totals.skew_old == totals.skew_new
 
 
-def test_the_skew_of_a_few_samples_says_nothing_whatever_they_weigh(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_few_heavy_samples_give_no_skew(spark: SparkSession, tmp_path: Path) -> None:
     table = written(tmp_path / "old", [*routes(4, gone=False), SnapshotRoute(b"\xfe" * 16, "one")])
     few = [hop(seq, ASKED[0], weight=1_000) for seq in range(3)]
     many = [hop(seq, Asked(((1, "one"),)), weight=1) for seq in range(100)]
@@ -217,7 +214,7 @@ def test_of_no_hops_there_are_no_rows(spark: SparkSession, tmp_path: Path) -> No
             ]
 
 
-def test_a_table_of_another_broker_does_not_pass(
+def test_another_brokers_table(
     spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     other = written(tmp_path / "other", [SnapshotRoute(b"\1" * 16, "other", ((6, "ap"),))])
@@ -236,10 +233,7 @@ def test_a_table_of_another_broker_does_not_pass(
 
 
 def test_no_function_of_python_is_pickled_and_frames_are_numbers_alone(
-    spark: SparkSession,
-    hops: list[tuple[Any, ...]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path, monkeypatch: Patch
 ) -> None:
     table = written(tmp_path / "old", routes(3))
     with replay(spark, frame(spark, hops[:9]), tagsets(spark), table, table) as result:
@@ -273,9 +267,7 @@ def plan_of(result: ReplayResult) -> str:
     return str(frame._jdf.queryExecution().toString())
 
 
-def test_a_table_that_is_not_there_says_what_to_do(
-    spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path
-) -> None:
+def test_a_missing_table(spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path) -> None:
     table = written(tmp_path / "old", routes(3))
     with pytest.raises(Exception, match="--files") as info:
         replay(spark, frame(spark, hops[:5]), tagsets(spark), table, tmp_path / "gone")

@@ -40,9 +40,7 @@ class Known:
 
 
 @pytest.mark.spark
-def test_an_even_part_is_of_all_routes_of_a_tag_set_also_of_those_not_shown(
-    spark: SparkSession,
-) -> None:
+def test_an_even_part_counts_all_routes_of_a_tag_set_also_hidden_ones(spark: SparkSession) -> None:
     many = MAX_BARS + 4
     load = spark.createDataFrame(
         [(HOUR, 1, route, 100 - route) for route in range(1, many + 1)] + [(HOUR, 2, 99, 1)],
@@ -100,9 +98,7 @@ def test_what_is_missing_is_known_by_whether_its_run_goes_on(spark: SparkSession
 
 
 @pytest.mark.spark
-def test_what_ended_twice_is_known_by_whether_its_run_was_there_before(
-    spark: SparkSession,
-) -> None:
+def test_a_second_end_is_known_by_whether_its_run_was_there(spark: SparkSession) -> None:
     totals = spark.createDataFrame(
         [
             ("eu-1", "", 10, 10, 12, 0, 0, 0, 2),

@@ -143,9 +143,7 @@ def test_the_head_says_the_day_the_verdict_and_the_figures() -> None:
         (3, 1, "Audit: 3 missing and 1 duplicated"),
     ],
 )
-def test_an_audit_that_does_not_add_up_is_the_first_thing_said(
-    missing: int, duplicated: int, said: str
-) -> None:
+def test_an_audit_out_of_balance_is_said_first(missing: int, duplicated: int, said: str) -> None:
 
     page = busy_day()
     assert page.audit is not None

@@ -60,8 +60,7 @@ class Rows:
 
 @contextmanager
 def a_node(
-    rows: Callable[[tuple[bytes, ...], BatchRows], None],
-    options: BatchOptions = OPTIONS,
+    rows: Callable[[tuple[bytes, ...], BatchRows], None], options: BatchOptions = OPTIONS
 ) -> Generator[tuple[str, BatchWorker]]:
     """A node that takes batches at `rows`; give its URI, and its worker."""
     loop, worker = Loop(), BatchWorker(rows, options=options)

@@ -18,9 +18,7 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "rows_as_messages.p
 
 @pytest.mark.exhaustive
 @pytest.mark.spark
-def test_the_example_prints_what_it_says(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_output_of_the_example(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     docstring = ast.get_docstring(ast.parse(EXAMPLE.read_text())) or ""
     promised = docstring.partition("It prints\n\n")[2]
     runpy.run_path(str(EXAMPLE))["run"](spark)

@@ -64,17 +64,11 @@ def test_each_row_may_say_where_it_goes() -> None:
         (NODE, schema(body=BinaryType), "no column 'payload' among body: name the column"),
         ({"uri": "tcp://h:1"}, PAYLOAD, "no column 'route' .* give the option 'route' or the"),
         (NODE, schema(payload=IntegerType), "'payload' is int: .* Cast it, or make JSON"),
-        (
-            {"uri": "tcp://h:1"},
-            schema(route=BinaryType, payload=BinaryType),
-            "'route' is binary",
-        ),
+        ({"uri": "tcp://h:1"}, schema(route=BinaryType, payload=BinaryType), "'route' is binary"),
         (NODE, schema(payload=BinaryType, key=StringType), "'key' would not be sent: select"),
     ],
 )
-def test_what_will_not_do_is_told_with_what_to_do(
-    given: dict[str, str], columns: StructType, said: str
-) -> None:
+def test_wrong_options_have_advice(given: dict[str, str], columns: StructType, said: str) -> None:
     with pytest.raises(Exception, match=said) as raised:
         read_options(given, columns)
     assert type(raised.value).__name__ == "BadOption"

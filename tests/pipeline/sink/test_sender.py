@@ -238,9 +238,7 @@ class Slow(Refusing):
 
 
 @pytest.mark.parametrize("how", SLOW, ids=str)
-async def test_a_receiver_that_is_slower_than_the_sender_gets_all_without_retries(
-    how: OnwardError | Reason,
-) -> None:
+async def test_a_slow_receiver_gets_all_without_retries(how: OnwardError | Reason) -> None:
     way = Slow(how)
     sender = await send(way, options(chunkRows=5, retries=0), {"a": ROWS, "b": ROWS[:20]})
     assert way.rows == {"a": ROWS, "b": ROWS[:20]}
@@ -248,9 +246,7 @@ async def test_a_receiver_that_is_slower_than_the_sender_gets_all_without_retrie
 
 
 @pytest.mark.parametrize("how", SLOW, ids=str)
-async def test_a_receiver_that_takes_nothing_more_is_waited_for_until_the_timeout(
-    how: OnwardError | Reason,
-) -> None:
+async def test_a_stalled_receiver_is_waited_for(how: OnwardError | Reason) -> None:
     way = Refusing(how)
     with pytest.raises(RowsNotDelivered, match=r"None was taken for 0 s \(timeout\). Sent"):
         await send(way, options(timeout=0.05, retries=0), {"rows": ROWS})
@@ -286,8 +282,7 @@ async def test_rows_that_were_had_before_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
-    [(1, "row 0 of"), (50, "rows 0 to 49 of"), (0, "the end, after 50 rows, of")],
+    ("rows", "said"), [(1, "row 0 of"), (50, "rows 0 to 49 of"), (0, "the end, after 50 rows, of")]
 )
 async def test_an_error_says_which_rows(rows: int, said: str) -> None:
     way = Receiving(lambda batch: NoRoute("rows") if len(batch.rows) == rows else None)
@@ -304,9 +299,7 @@ async def test_an_error_says_which_rows(rows: int, said: str) -> None:
         (Reason.FORGOTTEN, "may have had all of them: look there first"),
     ],
 )
-async def test_a_receiver_that_will_never_take_them_is_not_asked_again(
-    reason: Reason, said: str
-) -> None:
+async def test_a_receiver_that_refuses_is_not_asked_again(reason: Reason, said: str) -> None:
     way = Refusing(reason)
     with pytest.raises(RowRefused, match=said):
         await send(way, options(), {"rows": ROWS})

@@ -289,9 +289,7 @@ def test_a_query_that_several_services_match_sends_each_row_to_one(spark: SparkS
 
 
 @pytest.mark.spark
-def test_a_write_that_fails_half_way_and_is_run_again_sends_each_row_once(
-    spark: SparkSession,
-) -> None:
+def test_a_write_that_failed_half_way_sends_each_row_once(spark: SparkSession) -> None:
     rows = Rows()
     rows.fail_after = 1000
     with a_node(rows) as (uri, worker):
@@ -311,9 +309,7 @@ def test_a_write_that_fails_half_way_and_is_run_again_sends_each_row_once(
 
 
 @pytest.mark.spark
-def test_an_epoch_of_a_streaming_query_that_is_run_again_is_dropped(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_repeated_epoch_of_a_query_is_dropped(spark: SparkSession, tmp_path: Path) -> None:
     rows = Rows()
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
     source.mkdir()

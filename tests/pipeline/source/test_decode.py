@@ -258,9 +258,7 @@ def test_times_that_no_clock_shows_are_damage(table: str, mad: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("frames", "size"), [(2**63, 1), (1, 2**63)])
-def test_counts_that_spark_has_no_number_for_are_damage(
-    frames: int, size: int, tmp_path: Path
-) -> None:
+def test_counts_beyond_sparks_numbers_are_damage(frames: int, size: int, tmp_path: Path) -> None:
     header = SegmentHeader("b1", log_id_of("b1"), 1, 1, START_US, 0.01)
     flow = replace(a_flow(START_US), frames=frames, bytes=size)
     written = write_segment(tmp_path, header, flows=[flow])

@@ -36,9 +36,7 @@ def ordered(rows: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("table", [table for table in EVENT_TABLES if table != "segments"])
-def test_spark_reads_what_the_plain_reader_reads(
-    table: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_spark_reads_as_the_plain_reader(table: str, spark: SparkSession, tmp_path: Path) -> None:
     one = write_log(tmp_path, segments=3)
     two = write_log(tmp_path, broker="b2", segments=1)
 
@@ -108,9 +106,7 @@ def test_a_damaged_segment_is_named_or_skipped_whole(spark: SparkSession, tmp_pa
     ]
 
 
-def test_a_stream_reads_all_that_is_there_and_goes_on_where_it_was(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_stream_reads_all_and_goes_on_from_there(spark: SparkSession, tmp_path: Path) -> None:
     log, out, checkpoint = tmp_path / "log", tmp_path / "out", tmp_path / "checkpoint"
     truth = write_log(log, segments=4)
 

@@ -331,9 +331,7 @@ def test_what_was_skipped_is_read_again_when_it_has_changed(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("begun", "sealed"), [(2**62, START_US), (START_US, 2**62), (-1, 0)])
-def test_a_segment_of_a_time_that_no_clock_shows_is_damage(
-    begun: int, sealed: int, tmp_path: Path
-) -> None:
+def test_a_segment_of_an_impossible_time_is_damage(begun: int, sealed: int, tmp_path: Path) -> None:
     header = SegmentHeader("b1", log_id_of("b1"), 1, 1, begun, 1.0)
     path = write_segment(tmp_path, header, ended_us=sealed).path
     with pytest.raises(SegmentDamaged, match=f"{path.name}: .*outside 1970 to 2200"):

@@ -45,6 +45,7 @@ from onward.protocol.broker import (
     written_tags,
 )
 from onward.protocol.eventlog import carried_tags_text, name_id, route_key
+from tests.support.fixtures import Patch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,9 +103,7 @@ def written(rows: list[SnapshotRoute]) -> bytes:
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_the_bytes_are_those_of_one_process(
-    spark: SparkSession, tmp_path: Path, parts: int
-) -> None:
+def test_the_bytes_are_of_one_process(spark: SparkSession, tmp_path: Path, parts: int) -> None:
     rows = routes(60)
     spark.conf.set("spark.sql.shuffle.partitions", str(parts))
     try:
@@ -159,9 +158,7 @@ def test_routes_of_files_are_the_same(spark: SparkSession, tmp_path: Path) -> No
     assert (tmp_path / "b" / SNAPSHOT).read_bytes() == written(rows)
 
 
-def test_a_line_that_is_no_route_is_named_by_file_and_number(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_bad_line_is_named_by_file_and_number(spark: SparkSession, tmp_path: Path) -> None:
     good = format_route(routes(1)[0])
     folder = tmp_path / "some tables.jsonl"
     folder.mkdir()
@@ -315,9 +312,7 @@ class Set(Log):
     )
 
 
-def test_who_was_there_is_told_by_the_order_of_the_log_and_not_by_its_clock(
-    spark: SparkSession,
-) -> None:
+def test_presence_follows_the_order_of_the_log_and_not_its_clock(spark: SparkSession) -> None:
     log = Set()
     events, nodes, routes = (
         log.table(spark, name) for name in ("route_events", "dim_node", "dim_route")
@@ -351,9 +346,7 @@ def test_a_broker_that_starts_anew_has_nobody_even_if_nobody_comes(spark: SparkS
     assert before == {format_id(rid(n)) for n in (2, 3, 5)}
 
 
-def test_a_destination_that_the_lake_does_not_list_is_known_by_its_tags(
-    spark: SparkSession,
-) -> None:
+def test_a_destination_not_listed_by_the_lake_is_known_by_its_tags(spark: SparkSession) -> None:
     log = Log()
     nobody = spark.createDataFrame([], LAKE_TABLES["dim_route"])
     events, nodes = log.table(spark, "route_events"), log.table(spark, "dim_node")
@@ -361,9 +354,7 @@ def test_a_destination_that_the_lake_does_not_list_is_known_by_its_tags(
     assert {row["route"] for row in rows} == {format_id(rid(3)), format_id(rid(5))}
 
 
-def test_a_snapshot_of_what_the_log_says_has_no_differences(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_snapshot_like_the_log_has_no_differences(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "saved"
     saved = [
         SnapshotRoute(rid(3), "s", ((6, "us"),), rid(7), 5),
@@ -406,9 +397,7 @@ ODD: TagList = (
 )
 
 
-def test_all_values_of_a_key_and_the_weight_are_compared(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_all_values_of_a_key_and_weights_compare(spark: SparkSession, tmp_path: Path) -> None:
     saved: list[tuple[TagList, float]] = [
         (ODD, 2.5),
         # All that follow differ.
@@ -459,8 +448,8 @@ def test_two_streams_of_bitmaps_are_compared_in_one_go() -> None:
         assert told == sorted(expected)
 
 
-def test_what_a_drift_names_is_bounded(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_names_of_a_drift_are_few(
+    spark: SparkSession, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(_write, "MAX_SHOWN", 3)
     file = tmp_path / "saved"
@@ -493,10 +482,7 @@ def test_partial_bitmaps_are_handed_on_as_they_become_many() -> None:
 
 def test_each_difference_is_named(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "saved"
-    saved = [
-        SnapshotRoute(rid(3), "s", ((6, "eu"),)),
-        SnapshotRoute(rid(8), "s", ((6, "eu"),)),
-    ]
+    saved = [SnapshotRoute(rid(3), "s", ((6, "eu"),)), SnapshotRoute(rid(8), "s", ((6, "eu"),))]
     file.write_bytes(written(saved))
     drift = verify(spark, file, Log())
     assert (drift.missing, drift.unexpected, drift.other_tags, drift.bitmaps) == (1, 1, 1, 0)
@@ -509,9 +495,7 @@ def test_each_difference_is_named(spark: SparkSession, tmp_path: Path) -> None:
     assert (earlier.missing, earlier.unexpected, earlier.other_tags) == (2, 1, 0)
 
 
-def test_bitmaps_that_are_not_of_the_routes_are_named(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bitmaps_of_other_routes(spark: SparkSession, tmp_path: Path, monkeypatch: Patch) -> None:
     file = tmp_path / "saved"
     real = written_tags
 

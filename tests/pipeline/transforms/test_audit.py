@@ -103,10 +103,7 @@ def test_a_link_that_loses_is_told_by_its_two_ends(spark: SparkSession) -> None:
         link(Outcome.FORWARD, 60, 6, "n1"),
         link(Outcome.DROP, 60, 1, "n1"),
     )
-    assert made == [
-        (0, "n1", LINK, 0, 4, 0, 0, 0, 0, 4),
-        (60, "n1", LINK, 6, 0, 0, 1, 0, 1, 0),
-    ]
+    assert made == [(0, "n1", LINK, 0, 4, 0, 0, 0, 0, 4), (60, "n1", LINK, 6, 0, 0, 1, 0, 1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -155,9 +152,7 @@ def test_windows_are_as_long_as_asked_for(spark: SparkSession) -> None:
         audit(flows, window_seconds=0)
 
 
-def test_what_is_in_hand_at_the_end_of_a_day_is_settled_by_what_comes_after(
-    spark: SparkSession,
-) -> None:
+def test_requests_open_at_the_end_of_a_day_are_settled_by_later_ones(spark: SparkSession) -> None:
     flows = frame(
         spark,
         "flows",
@@ -180,9 +175,7 @@ def test_what_is_in_hand_at_the_end_of_a_day_is_settled_by_what_comes_after(
     ]
 
 
-def test_what_ended_in_the_day_and_was_counted_as_taken_after_it_is_settled_too(
-    spark: SparkSession,
-) -> None:
+def test_requests_counted_as_taken_after_their_day_are_settled_too(spark: SparkSession) -> None:
     # The clocks of a link's two ends differ.
     flows = frame(
         spark, "flows", [link(Outcome.RECEIVED, 59, 3, "b"), link(Outcome.FORWARD, 61, 3, "a")]

@@ -59,9 +59,7 @@ def test_a_log_that_goes_on_from_number_to_number_lacks_nothing(spark: SparkSess
     assert holes(spark, segments, completeness=[complete("b", 0)]) == []
 
 
-def test_numbers_are_missing_in_a_segment_between_two_and_before_a_later_run(
-    spark: SparkSession,
-) -> None:
+def test_numbers_missing_in_a_segment_between_two_and_before_a_run(spark: SparkSession) -> None:
     segments = [
         segment(0, 1, 10, 7),
         segment(10, 16, 20, 5),
@@ -73,9 +71,7 @@ def test_numbers_are_missing_in_a_segment_between_two_and_before_a_later_run(
     assert holes(spark, segments, between=(21, 99)) == []
 
 
-def test_a_segment_that_was_skipped_lies_between_its_neighbours_until_it_is_there(
-    spark: SparkSession,
-) -> None:
+def test_a_skipped_segment_lies_between_its_neighbours_until_added(spark: SparkSession) -> None:
     around = [segment(0, 1, 3, 3), segment(5, 1, 3, 3, epoch=2), segment(20, 7, 9, 3, epoch=2)]
     skipped = [*around, damaged(4, epoch=2)]
     assert holes(spark, skipped) == [("b", 3, 0, [])]

@@ -24,9 +24,7 @@ SHOP = name_id("shop")
         ({"name": "a", "latency_us": 2**32}, "us has to be"),
     ],
 )
-def test_an_objective_that_nothing_could_meet_or_miss_is_refused(
-    wrong: dict[str, object], said: str
-) -> None:
+def test_an_objective_without_effect_is_refused(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Objective(**wrong)  # type: ignore[arg-type]
 

@@ -89,9 +89,7 @@ def test_what_is_wrong_is_told_and_nothing_else(spark: SparkSession) -> None:
         assert all(len(row["path"]) <= MAX_PATH for row in found)
 
 
-def test_a_path_takes_from_its_first_beginning_to_its_last_end(
-    spark: SparkSession,
-) -> None:
+def test_a_path_takes_from_its_first_beginning_to_its_last_end(spark: SparkSession) -> None:
     rows = [
         hop(1, 0, 5, FORWARD, at=1, latency=10),
         hop(1, 1, 6, DELIVER, at=1.00002, latency=2),
@@ -147,9 +145,7 @@ def test_a_trace_id_that_is_used_for_ever_belongs_to_each_day(spark: SparkSessio
     assert [paths(hops, between=day).count() for day in days] == [1, 1]
 
 
-def test_temporary_addresses_of_a_node_are_one_place_in_a_path_and_no_loop(
-    spark: SparkSession,
-) -> None:
+def test_temporary_addresses_of_a_node_are_one_place_and_no_loop(spark: SparkSession) -> None:
     names = {1: "near/relay", 2: f"near/0#{'ab' * 16}", 3: f"near/0#{'cd' * 16}", 4: "near/abcd"}
     seen = {1: 0, 2: 2, 3: 1, 4: 0}
     nodes: list[Row] = [(node, name, time_of(START + seen[node])) for node, name in names.items()]

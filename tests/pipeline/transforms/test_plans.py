@@ -31,17 +31,10 @@ HEAVIEST: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str]]] = {
     "paths": (
         paths,
         # All of a trace in one place, once; then what a partition has counted of each path.
-        [
-            "hashpartitioning(trace_id",
-            "hashpartitioning(path, bucket",
-            "hashpartitioning(path",
-        ],
+        ["hashpartitioning(trace_id", "hashpartitioning(path, bucket", "hashpartitioning(path"],
     ),
     "path anomalies": (path_anomalies, ["hashpartitioning(trace_id"]),
-    "latency": (
-        latency_histogram,
-        ["hashpartitioning(slot, dest_node, tagset_id"],
-    ),
+    "latency": (latency_histogram, ["hashpartitioning(slot, dest_node, tagset_id"]),
 }
 
 
@@ -53,9 +46,7 @@ def plan_of(frame: DataFrame) -> str:
 
 
 @pytest.mark.parametrize("job", HEAVIEST)
-def test_a_plan_has_no_python_in_it_and_the_exchanges_it_needs(
-    job: str, spark: SparkSession
-) -> None:
+def test_a_plan_has_no_python_and_the_exchanges_it_needs(job: str, spark: SparkSession) -> None:
     # With one partition there would be nothing to exchange.
     several = spark.newSession()
     several.conf.set("spark.sql.shuffle.partitions", "4")
@@ -73,9 +64,7 @@ def test_a_plan_has_no_python_in_it_and_the_exchanges_it_needs(
         assert said.startswith(expected), plan
 
 
-def test_of_hot_keys_only_those_are_sorted_that_can_be_among_the_first(
-    spark: SparkSession, traffic: Traffic
-) -> None:
+def test_only_candidates_for_hot_keys_are_sorted(spark: SparkSession, traffic: Traffic) -> None:
     plan = plan_of(hot_keys(spark.createDataFrame([], LAKE_TABLES["hops"])))
     above, _, _ = plan.partition("SortMergeJoin")
     assert re.search(r"WindowGroupLimit .*, 20, Final\n\W+Sort ", above), plan

@@ -57,7 +57,7 @@ REPORTS: dict[str, tuple[Callable[[Lake], DataFrame], Callable[[Traffic], Iterab
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_a_report_is_what_plain_python_says(
+def test_a_report_as_by_python(
     report: str, lake: Lake, traffic: Traffic, spark: SparkSession
 ) -> None:
     transform, said = REPORTS[report]
@@ -89,7 +89,7 @@ def test_the_traffic_has_all_that_the_reports_are_about(traffic: Traffic) -> Non
     assert any(row[3] is None for row in links)
 
 
-def test_the_audit_finds_what_went_missing_and_what_came_twice(
+def test_the_audit_finds_losses_and_repeats(
     lake: Lake, traffic: Traffic, spark: SparkSession
 ) -> None:
     totals = audit_totals(audit(lake["flows"], lake["dim_node"]))
@@ -129,9 +129,7 @@ def test_paths_count_traces_and_their_time(lake: Lake, traffic: Traffic) -> None
     assert paths(lake["hops"], top=3).collect() == ordered[:3]
 
 
-def test_burns_are_of_what_ended_badly_within_their_windows(
-    lake: Lake, traffic: Traffic, spark: SparkSession
-) -> None:
+def test_burns_count_failures_in_windows(lake: Lake, traffic: Traffic, spark: SparkSession) -> None:
     service = traffic.requests[0].sought.tags[0][1]
     objectives = [Objective("all", target=0.9), Objective("one", service, target=0.99)]
 

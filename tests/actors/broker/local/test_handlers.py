@@ -17,6 +17,7 @@ from onward.actors.broker import (
     Request,
 )
 from onward.actors.broker.local._handlers import ROUTING_MIME, route_of
+from tests.support.fixtures import Caplog
 from tests.support.handled import Written, answer, elements, start
 
 FAILED = (0x201, "the handler failed")
@@ -74,7 +75,7 @@ TEXT: Any = "text"
     ],
 )
 async def test_what_is_no_answer_is_a_failure(
-    given: Any, words: str, handlers: Handlers, outlet: Written, caplog: pytest.LogCaptureFixture
+    given: Any, words: str, handlers: Handlers, outlet: Written, caplog: Caplog
 ) -> None:
     @handlers.response
     async def odd(_request: Request) -> Any:
@@ -115,9 +116,7 @@ async def test_what_no_handler_is_for_is_invalid(handlers: Handlers) -> None:
 
 
 @pytest.mark.parametrize("code", [0x201, 0x202, 0x203, 0x204, 0x301, 0xFFFFFFFE])
-async def test_an_application_error_is_told_as_it_is(
-    handlers: Handlers, outlet: Written, code: int
-) -> None:
+async def test_an_application_error_is_sent(handlers: Handlers, outlet: Written, code: int) -> None:
     @handlers.response
     async def refuse(_request: Request) -> bytes:
         raise ApplicationError(code, "out of stock")
@@ -140,12 +139,7 @@ class OfAnotherMaking(ApplicationError):
 @pytest.mark.parametrize("error", [ApplicationError, OfAnotherMaking])
 @pytest.mark.parametrize(("code", "text"), [(0x301, {"why": 1}), (0x301, None), (769.0, "mine")])
 async def test_an_error_that_cannot_be_told_is_a_failure(
-    error: Any,
-    code: Any,
-    text: Any,
-    handlers: Handlers,
-    outlet: Written,
-    caplog: pytest.LogCaptureFixture,
+    error: Any, code: Any, text: Any, handlers: Handlers, outlet: Written, caplog: Caplog
 ) -> None:
     @handlers.response
     async def refuse(_request: Request) -> bytes:
@@ -160,8 +154,8 @@ def test_an_application_error_says_what_it_is() -> None:
     assert str(ApplicationError(0x301, "out of stock")) == "0x301: out of stock"
 
 
-async def test_a_failure_is_logged_and_not_told(
-    handlers: Handlers, outlet: Written, caplog: pytest.LogCaptureFixture
+async def test_a_failure_is_only_logged(
+    handlers: Handlers, outlet: Written, caplog: Caplog
 ) -> None:
     @handlers.response
     async def fail(_request: Request) -> bytes:
@@ -197,7 +191,7 @@ async def test_the_log_names_the_service_that_failed(
     line: str,
     handlers: Handlers,
     outlet: Written,
-    caplog: pytest.LogCaptureFixture,
+    caplog: Caplog,
 ) -> None:
     @handlers.response
     async def fail(_request: Request) -> bytes:
@@ -209,9 +203,7 @@ async def test_the_log_names_the_service_that_failed(
     assert [record.getMessage() for record in caplog.records] == [line]
 
 
-async def test_an_answer_over_the_limit_is_told(
-    handlers: Handlers, outlet: Written, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_oversized_response(handlers: Handlers, outlet: Written, caplog: Caplog) -> None:
     caplog.set_level(logging.CRITICAL)
 
     @handlers.response
@@ -221,9 +213,7 @@ async def test_an_answer_over_the_limit_is_told(
     assert await respond(handlers, outlet) == [(0x201, "the answer is too big")]
 
 
-async def test_a_handler_that_cancels_itself_answers_canceled(
-    handlers: Handlers, outlet: Written
-) -> None:
+async def test_a_handler_that_cancels_itself(handlers: Handlers, outlet: Written) -> None:
     @handlers.response
     async def give_up(_request: Request) -> bytes:
         raise asyncio.CancelledError
@@ -233,7 +223,7 @@ async def test_a_handler_that_cancels_itself_answers_canceled(
 
 @pytest.mark.parametrize("kind", [Interaction.FIRE_AND_FORGET, Interaction.METADATA_PUSH])
 async def test_what_has_no_answer_gets_none_not_even_an_error(
-    handlers: Handlers, outlet: Written, caplog: pytest.LogCaptureFixture, kind: Interaction
+    handlers: Handlers, outlet: Written, caplog: Caplog, kind: Interaction
 ) -> None:
     seen: list[bytes] = []
 
@@ -336,7 +326,7 @@ def test_functions_that_cannot_wait_are_refused_at_once(handlers: Handlers) -> N
         (((ROUTING_MIME, b"\x02\xffx"),), "\ufffdx"),
     ],
 )
-def test_the_route_is_the_first_tag_of_its_metadata(
+def test_the_route_is_the_first_routing_tag(
     entries: tuple[tuple[str, bytes], ...], route: str
 ) -> None:
     assert route_of(entries) == route

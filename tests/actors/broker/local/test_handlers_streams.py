@@ -52,9 +52,7 @@ async def test_a_stream_is_not_advanced_without_credit(handlers: Handlers, outle
     assert handling.over
 
 
-async def test_an_iterator_that_cannot_be_closed_will_do(
-    handlers: Handlers, outlet: Written
-) -> None:
+async def test_an_iterator_without_a_close(handlers: Handlers, outlet: Written) -> None:
     class Two:
         left = 2
 
@@ -78,9 +76,7 @@ async def test_an_iterator_that_cannot_be_closed_will_do(
     assert outlet.said == [b"1", b"0", "complete"]
 
 
-async def test_a_generator_that_never_waits_lets_others_run(
-    handlers: Handlers, outlet: Written
-) -> None:
+async def test_a_generator_that_never_waits_yields(handlers: Handlers, outlet: Written) -> None:
     @handlers.stream
     async def endless(_request: Request) -> AsyncGenerator[bytes]:
         while True:
@@ -128,9 +124,7 @@ async def test_an_element_over_the_limit_ends_the_stream(
 
 
 @pytest.mark.parametrize("credit", [0, 1, 5])
-async def test_cancel_closes_the_generator(
-    handlers: Handlers, outlet: Written, credit: int
-) -> None:
+async def test_cancel_ends_the_generator(handlers: Handlers, outlet: Written, credit: int) -> None:
     closed: list[bool] = []
 
     @handlers.stream
@@ -168,9 +162,7 @@ async def test_what_is_over_stays_so(handlers: Handlers, outlet: Written) -> Non
     assert outlet.said == []
 
 
-async def test_a_stream_whose_requester_is_gone_does_not_end_twice(
-    handlers: Handlers, outlet: Written
-) -> None:
+async def test_a_stream_without_requester_ends_once(handlers: Handlers, outlet: Written) -> None:
     handling: Handling
 
     @handlers.channel
@@ -243,9 +235,7 @@ async def test_the_requester_may_go_while_an_element_is_sent(handlers: Handlers)
 # --- channels ---------------------------------------------------------------------------------
 
 
-async def test_a_channel_gets_all_elements_and_asks_as_it_takes_them(
-    handlers: Handlers, outlet: Written
-) -> None:
+async def test_a_channel_grants_credit_as_it_reads(handlers: Handlers, outlet: Written) -> None:
     handlers.channel(channel_elements)
     handling = await start(handlers, outlet, Interaction.CHANNEL)
     assert outlet.said == []
@@ -286,9 +276,7 @@ async def test_elements_have_their_metadata(handlers: Handlers, outlet: Written)
     assert outlet.said == [4, b"done", "complete"]
 
 
-async def test_a_channel_that_ends_first_cancels_its_input(
-    handlers: Handlers, outlet: Written
-) -> None:
+async def test_a_channel_that_ends_cancels_its_input(handlers: Handlers, outlet: Written) -> None:
     kept: list[Incoming] = []
 
     @handlers.channel
@@ -306,9 +294,7 @@ async def test_a_channel_that_ends_first_cancels_its_input(
     assert [data async for data in kept[0]] == []
 
 
-async def test_an_element_nobody_asked_for_ends_the_channel(
-    handlers: Handlers, outlet: Written
-) -> None:
+async def test_an_element_without_credit_is_an_error(handlers: Handlers, outlet: Written) -> None:
     handlers.channel(channel_elements)
     handling = await start(handlers, outlet, Interaction.CHANNEL)
     handling.element(b"too soon", None)
@@ -317,9 +303,7 @@ async def test_an_element_nobody_asked_for_ends_the_channel(
     assert outlet.said == [(0x204, "an element without credit")]
 
 
-async def test_elements_of_what_is_no_channel_are_ignored(
-    handlers: Handlers, outlet: Written
-) -> None:
+async def test_elements_to_a_stream_are_ignored(handlers: Handlers, outlet: Written) -> None:
     handlers.stream(elements)
     handling = await start(handlers, outlet, Interaction.STREAM)
     handling.element(b"?", None)
@@ -331,7 +315,7 @@ async def test_elements_of_what_is_no_channel_are_ignored(
 
 
 @pytest.mark.parametrize(("code", "told"), [(0x301, 0x301), (0x101, 0x201)])
-async def test_the_requesters_error_reaches_the_handler(
+async def test_an_error_of_the_requester(
     handlers: Handlers, outlet: Written, code: int, told: int
 ) -> None:
     seen: list[ApplicationError] = []
@@ -355,7 +339,7 @@ async def test_the_requesters_error_reaches_the_handler(
     assert outlet.said == [b"first", 4]
 
 
-async def test_the_requesters_error_ends_a_handler_that_waits_for_credit(
+async def test_a_requesters_error_ends_the_wait_for_credit(
     handlers: Handlers, outlet: Written
 ) -> None:
     handlers.channel(channel_elements)

@@ -142,7 +142,7 @@ def test_an_unknown_method_takes_turns_and_is_counted() -> None:
 
 
 @pytest.mark.parametrize("method", ["broken", "outside", "before"])
-def test_a_method_that_fails_is_counted_and_logged_now_and_then(
+def test_a_failing_method_is_counted_and_logged(
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, candidates = World(), some(4)

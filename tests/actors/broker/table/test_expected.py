@@ -14,6 +14,7 @@ from onward.actors.broker import MANAGEMENT_SERVICE, BrokerOptions, WaitingOptio
 from onward.actors.broker.table import _expected
 from onward.protocol import NoRoute, NotDelivered
 from onward.protocol.broker import SnapshotRoute, WellKnownKey, parse_routes
+from tests.support.fixtures import Caplog, Patch
 from tests.support.rsocket_peer import STREAM, World, asked_for, elements, in_memory, request, world
 from tests.support.workers import Echo
 
@@ -86,8 +87,8 @@ async def test_who_is_there_already_is_not_expected() -> None:
 
 
 @in_memory
-async def test_those_that_do_not_come_are_forgotten_and_counted(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_absent_destinations_expire_and_are_counted(
+    monkeypatch: Patch, caplog: Caplog
 ) -> None:
     monkeypatch.setattr(_expected, "SLICE", 2)
     async with world(
@@ -130,9 +131,7 @@ async def test_who_is_expected_has_come_when_it_has_joined() -> None:
 
 
 @in_memory
-async def test_if_all_have_come_there_is_nothing_to_forget(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_if_all_have_come_there_is_nothing_to_forget(caplog: Caplog) -> None:
     async with world(BrokerOptions(expected_seconds=10.0)) as w:
         w.broker.expect([expected(1)])
         await register(w, 1)
@@ -179,7 +178,7 @@ async def test_the_table_says_who_is_expected() -> None:
 
 
 @in_memory
-async def test_the_table_can_be_saved_with_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_table_can_be_saved_with_all_it_takes(monkeypatch: Patch) -> None:
     monkeypatch.setattr(_management, "CHUNK", 100)
     async with world() as w:
         w.broker.expect([expected(3)])

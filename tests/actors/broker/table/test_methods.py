@@ -21,6 +21,7 @@ from onward.protocol.broker import (
     Rendezvous,
     RoundRobin,
 )
+from tests.support.fixtures import Caplog, Patch
 
 
 class First(Balancer):
@@ -34,7 +35,7 @@ class Hidden(Rendezvous):
     """Another name for it."""
 
 
-def install(monkeypatch: pytest.MonkeyPatch, **plugins: dict[str, str]) -> None:
+def install(monkeypatch: Patch, **plugins: dict[str, str]) -> None:
     """Have entry points: name to what it refers to, for each group."""
 
     def found(*, group: str) -> EntryPoints:
@@ -80,9 +81,7 @@ def test_a_method_that_is_given_twice_is_refused() -> None:
         Methods(options)
 
 
-def test_a_plug_in_does_not_replace_another(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_plug_in_does_not_replace_another(monkeypatch: Patch, caplog: Caplog) -> None:
     here = f"{__name__}:First"
     install(monkeypatch, balancers={"mine": here, "Mine": f"{__name__}:RoundRobin"})
     methods = Methods(ChoiceOptions())
@@ -106,7 +105,7 @@ def test_methods_of_ones_own() -> None:
     assert type(methods.make_sharding("mine")) is Hidden
 
 
-def test_methods_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_of_installed_packages(monkeypatch: Patch) -> None:
     install(
         monkeypatch,
         balancers={"In-Turn": "onward.protocol.broker:RoundRobin", "any": "onward.nothing:Any"},
@@ -119,9 +118,7 @@ def test_methods_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(methods.make_sharding("hop")) is Jump
 
 
-def test_one_that_cannot_be_loaded_does_not_take_the_others_with_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_plug_in_that_fails_to_load_spares_the_others(monkeypatch: Patch, caplog: Caplog) -> None:
     install(
         monkeypatch,
         balancers={"broken": "onward.nothing:Any", "good": "onward.protocol.broker:Random"},
