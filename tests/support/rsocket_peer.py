@@ -623,11 +623,7 @@ async def world(
     async with Node("edge", limits=limits or NodeLimits()) as node:
         broker = await Broker.attach(node, broker_options or BrokerOptions())
         listener = await node.listen(
-            "rsocket+tcp://127.0.0.1:0",
-            expose=expose,
-            allow=allow,
-            broker=broker,
-            options=options,
+            "rsocket+tcp://127.0.0.1:0", expose=expose, allow=allow, broker=broker, options=options
         )
         assert isinstance(listener, RSocketListener)
         made = World(node, broker, listener, options)

@@ -14,11 +14,7 @@ from onward.transports.testing import CASES, Case, known_claims, run_case
 from tests.support.certificates import Certificates
 from tests.support.counts import exhaustive
 
-PLACES = {
-    "tls": "tls://127.0.0.1:0",
-    "wss": "wss://127.0.0.1:0/a/path",
-    "uds": "uds://{tmp}/{n}",
-}
+PLACES = {"tls": "tls://127.0.0.1:0", "wss": "wss://127.0.0.1:0/a/path", "uds": "uds://{tmp}/{n}"}
 SCHEMES = [
     "uds",
     # The suite's own tests run these two with the certificate of one side.

@@ -13,15 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from onward.actors import MailboxOptions, Node, Overflow, Worker
-from onward.protocol import (
-    Address,
-    Context,
-    LinkLost,
-    Message,
-    OnwardError,
-    WorkerFailed,
-    route,
-)
+from onward.protocol import Address, Context, LinkLost, Message, OnwardError, WorkerFailed, route
 from onward.transports.node._arrivals import Arrivals
 from onward.transports.node._gate import Gate
 from onward.transports.node._link import Link

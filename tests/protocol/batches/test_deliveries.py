@@ -16,13 +16,7 @@ from onward.protocol.batches import (
     Reason,
     RowBatch,
 )
-from tests.protocol.batches.receiving import (
-    accepted,
-    batch,
-    duplicate,
-    numbers,
-    take,
-)
+from tests.protocol.batches.receiving import accepted, batch, duplicate, numbers, take
 from tests.support.counts import times
 
 
@@ -94,9 +88,7 @@ class Trouble:
 
 @settings(max_examples=times(30, 150), deadline=None)
 @given(st.integers(0, 1 << 32))
-def test_each_row_is_handed_on_once_and_in_order_whatever_is_lost_and_sent_again(
-    seed: int,
-) -> None:
+def test_each_row_is_handed_on_once_and_in_order_whatever_is_lost_and_sent_again(seed: int) -> None:
     trouble = Trouble(Random(seed))
     for epoch in range(3):
         trouble.run(epoch)

@@ -15,14 +15,7 @@ from onward.protocol.batches import (
     BatchRows,
     Reason,
 )
-from tests.protocol.batches.receiving import (
-    accepted,
-    batch,
-    duplicate,
-    numbers,
-    refused,
-    take,
-)
+from tests.protocol.batches.receiving import accepted, batch, duplicate, numbers, refused, take
 
 
 def test_a_new_epoch_begins_when_the_one_before_has_ended() -> None:

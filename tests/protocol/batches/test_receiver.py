@@ -13,13 +13,7 @@ from onward.protocol.batches import (
     BatchRows,
     Reason,
 )
-from tests.protocol.batches.receiving import (
-    accepted,
-    batch,
-    duplicate,
-    refused,
-    take,
-)
+from tests.protocol.batches.receiving import accepted, batch, duplicate, refused, take
 
 
 def test_rows_are_handed_on_in_order_and_once() -> None:

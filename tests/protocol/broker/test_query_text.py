@@ -87,10 +87,7 @@ def test_it_is_the_value_of_an_address(asked: AddressQuery) -> None:
         ("@no-route=wait service=orders", AddressQuery(UNICAST, False, ORDERS, no_route=inf)),
         ("@no-route=2.5 service=orders", AddressQuery(UNICAST, False, ORDERS, no_route=2.5)),
         ("@encrypted service=orders", AddressQuery(UNICAST, True, ORDERS)),
-        (
-            "@shard=service service=orders",
-            AddressQuery(SHARD, False, ORDERS, "", ((1, "orders"),)),
-        ),
+        ("@shard=service service=orders", AddressQuery(SHARD, False, ORDERS, "", ((1, "orders"),))),
         ("user=7", AddressQuery(UNICAST, False, frozenset({(10, "7")}))),
         ("%40multicast", AddressQuery(UNICAST, False, frozenset({("@multicast", None)}))),
     ],

@@ -193,8 +193,7 @@ def test_jump_moves_few_keys_when_the_greatest_id_joins() -> None:
 
 
 @given(
-    st.lists(st.integers(0, 1000), min_size=1, max_size=12),
-    st.lists(WORD, min_size=1, max_size=20),
+    st.lists(st.integers(0, 1000), min_size=1, max_size=12), st.lists(WORD, min_size=1, max_size=20)
 )
 def test_bounded_load_is_never_exceeded(loads: list[int], keys: list[int]) -> None:
     placement = BoundedRing().prepare(MEMBERS[: len(loads)])

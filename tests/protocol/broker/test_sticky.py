@@ -80,8 +80,7 @@ def test_the_limit_is_at_least_one(limit: int) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 8),
-            st.lists(st.integers(0, 6), min_size=1, max_size=7, unique=True),
+            st.integers(0, 8), st.lists(st.integers(0, 6), min_size=1, max_size=7, unique=True)
         ),
         max_size=60,
     ),

@@ -77,8 +77,7 @@ def test_reads_a_list(text: str, dialect: Dialect, tags: TagList) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "dialect", "tags"),
-    [each for each in LISTS if each[2] and each[2][-1][1] is not None],
+    ("text", "dialect", "tags"), [each for each in LISTS if each[2] and each[2][-1][1] is not None]
 )
 def test_a_list_ends_where_it_says(text: str, dialect: Dialect, tags: TagList) -> None:
     data = bytes.fromhex(text)
@@ -261,11 +260,7 @@ ROUTE_TEXT = "00000000-0000-0000-0000-000000000022"
 
 def test_default_tags_are_added() -> None:
     tags: TagList = (("k", "v"),)
-    assert with_default_tags(tags, "pong", ROUTE_ID) == (
-        ("k", "v"),
-        (1, "pong"),
-        (2, ROUTE_TEXT),
-    )
+    assert with_default_tags(tags, "pong", ROUTE_ID) == (("k", "v"), (1, "pong"), (2, ROUTE_TEXT))
 
 
 @pytest.mark.parametrize("present", [(1, "other"), (1, None), (2, "Id{mine}")])

@@ -122,11 +122,7 @@ def test_there_and_back_only_metadata_are_lost(frame: AddressFrame) -> None:
     there = translate_address(frame.serialize(SPEC), SPEC, REFERENCE)
     found = unwrap_metadata(there, BROKER_FRAME)
     expected = AddressFrame(
-        frame.origin_route_id,
-        frame.routing,
-        frame.tags,
-        frame.encrypted,
-        wrapped=frame.wrapped,
+        frame.origin_route_id, frame.routing, frame.tags, frame.encrypted, wrapped=frame.wrapped
     )
     assert found == Unwrapped(expected, REFERENCE, frame.wrapped, ())
     bare = there[: len(there) - len(frame.wrapped)]

@@ -164,12 +164,5 @@ def flow_of(seq: int, numbers: Sequence[st.SearchStrategy[int]]) -> st.SearchStr
 def event_of(seq: int) -> st.SearchStrategy[RouteEvent]:
     route = st.none() | st.binary(min_size=16, max_size=16)
     return st.builds(
-        RouteEvent,
-        st.just(seq),
-        times,
-        st.sampled_from(EventName),
-        route,
-        texts,
-        tag_lists,
-        texts,
+        RouteEvent, st.just(seq), times, st.sampled_from(EventName), route, texts, tag_lists, texts
     )

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.protocol import ProtocolError
-from onward.protocol.eventlog import (
-    EventLogError,
-    SegmentCorrupt,
-    SegmentNewer,
-    SegmentUnfinished,
-)
+from onward.protocol.eventlog import EventLogError, SegmentCorrupt, SegmentNewer, SegmentUnfinished
 
 
 @pytest.mark.parametrize(
@@ -24,10 +19,7 @@ from onward.protocol.eventlog import (
                 "newer Onward"
             ),
         ),
-        (
-            SegmentUnfinished(),
-            "the segment has no end: it is still being written, or was cut off",
-        ),
+        (SegmentUnfinished(), "the segment has no end: it is still being written, or was cut off"),
         (EventLogError("why"), "why"),
     ],
 )

@@ -160,10 +160,7 @@ def test_every_byte_that_changes_is_seen(written: Written) -> None:
 
 def test_a_part_left_out_or_there_twice_is_seen() -> None:
     for place in range(len(PARTS)):
-        for parts in (
-            PARTS[:place] + PARTS[place + 1 :],
-            [*PARTS[: place + 1], *PARTS[place:]],
-        ):
+        for parts in (PARTS[:place] + PARTS[place + 1 :], [*PARTS[: place + 1], *PARTS[place:]]):
             if place in {1, 2, 3} and len(parts) > len(PARTS):
                 continue  # names may be given twice
             with pytest.raises(EventLogError):
@@ -297,15 +294,7 @@ def test_an_empty_block_is_fine() -> None:
 # --- what is in the records is looked at when it is asked for -----------------------------
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"origin": 3},
-        {"dest": 3},
-        {"route": 2},
-        {"tagset": 2},
-    ],
-)
+@pytest.mark.parametrize("wrong", [{"origin": 3}, {"dest": 3}, {"route": 2}, {"tagset": 2}])
 def test_a_record_that_refers_to_what_is_not_there_is_damage(wrong: dict[str, int]) -> None:
     hops = replace(FOOTER, hops=1, flows=0, events=0)
     segment = read_segment(with_blocks(hops_block([replace(HOP_1, **wrong)]), footer=hops))

@@ -103,10 +103,7 @@ def test_a_frame_that_is_cut_short_or_longer_is_refused(frame: Frame) -> None:
             f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 01 05 41 00 00 00 00 00",
             "a route of 65 addresses, over 64",
         ),
-        (
-            f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 01 05 01 00 00 00 00 00",
-            "an address of 0 bytes",
-        ),
+        (f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 01 05 01 00 00 00 00 00", "an address of 0 bytes"),
         (f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 01 01 01 00 00 00 00 00", "it is cut short"),
         (
             f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 01 06 01 00 01 78 00 00 00",

@@ -10,9 +10,7 @@ from onward.protocol.pipes import MAX_WINDOW, Mode, Ordering, PipeOptions, PipeR
 
 
 @pytest.mark.parametrize("kind", [PipeOptions, PipeReceiverOptions])
-def test_no_limit_may_let_nothing_through(
-    kind: type[PipeOptions | PipeReceiverOptions],
-) -> None:
+def test_no_limit_may_let_nothing_through(kind: type[PipeOptions | PipeReceiverOptions]) -> None:
     for field in fields(kind):
         if field.name not in ("ordering", "confirm"):
             with pytest.raises(ValueError, match=f"{field.name} must be"):

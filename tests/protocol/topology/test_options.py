@@ -37,10 +37,7 @@ def outer(size: int = 1, wait: float | None = 1, **_: Any) -> None:
         raise TypeError("wait cannot be nothing")
 
 
-INNER = KindOptions(
-    {"low": Option(OptionType.SIZE), "high": Option(OptionType.SIZE)},
-    make=Inner,
-)
+INNER = KindOptions({"low": Option(OptionType.SIZE), "high": Option(OptionType.SIZE)}, make=Inner)
 OUTER = KindOptions(
     {
         "size": Option(OptionType.SIZE),

@@ -88,10 +88,7 @@ def test_everything_a_file_can_say() -> None:
     assert plan.listeners == (main, side)
     assert (main.id, main.uri, main.is_fixed) == ("far.main", "tcp://h:0", False)
     assert main.allow == (address("*"),)
-    assert (main.expose, main.options) == (
-        (address("relay"), address("made")),
-        {"max_frame": 100},
-    )
+    assert (main.expose, main.options) == ((address("relay"), address("made")), {"max_frame": 100})
     assert (side.uri, side.expose, side.is_fixed) == ("uds://{dir}/side", (), False)
     to_far, world = plan.links
     assert plan.links_from("near") == (to_far, world)

@@ -106,8 +106,7 @@ def test_metadata_without_an_address_have_entries() -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata",
-    [b"\x00", build_composite([(MIME_FORWARDING.decode(), b"")]), b"\xff\xff\xff\xff"],
+    "metadata", [b"\x00", build_composite([(MIME_FORWARDING.decode(), b"")]), b"\xff\xff\xff\xff"]
 )
 def test_metadata_that_are_broken_are_none(metadata: bytes) -> None:
     assert request_of(b"x", metadata) == Request(b"x")

@@ -13,13 +13,7 @@ import pytest
 
 from onward.actors import MailboxOptions, Node, Overflow
 from onward.actors.runtime._room import QUANTUM
-from onward.protocol import (
-    LinkLost,
-    Message,
-    PayloadTooBig,
-    address,
-    route,
-)
+from onward.protocol import LinkLost, Message, PayloadTooBig, address, route
 from onward.transports import MAX_CROSSINGS, MAX_WORK, Link
 from onward.transports.node._link import READ_ON, READ_ON_BYTES, SWEEP
 from tests.support.transports import Echo, Recorder, Relay, Stuck, eventually

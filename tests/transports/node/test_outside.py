@@ -14,15 +14,7 @@ from onward.actors.services import RelayClient, RelayService, StaticRelayService
 from onward.actors.sessions import SessionClient, SessionService
 from onward.actors.tracing import HopTracer
 from onward.actors.workers import Echo, Forwarder, Proxy, Spawner, Spread, Spreader, Tap
-from onward.protocol import (
-    Address,
-    Context,
-    Message,
-    NotExposed,
-    Outside,
-    RequestTimeout,
-    route,
-)
+from onward.protocol import Address, Context, Message, NotExposed, Outside, RequestTimeout, route
 from onward.protocol.bare import encode_string
 from onward.transports import TcpListener
 from tests.support.transports import Recorder, eventually

@@ -50,12 +50,7 @@ async def test_a_peer_that_does_not_read_for_long_is_closed(nodes: Nodes) -> Non
     a, *_ = nodes
     async with Server() as server:
         connecting = asyncio.create_task(
-            a.connect(
-                server.uri,
-                high_water=1 << 14,
-                write_timeout=0.05,
-                reconnect=False,
-            )
+            a.connect(server.uri, high_water=1 << 14, write_timeout=0.05, reconnect=False)
         )
         await (await server.next()).greeted()
         link = await connecting

@@ -272,10 +272,7 @@ async def test_peers_that_claim_to_be_many_take_the_places_of_one_another(nodes:
             await recorder.next()
         peer_names = [f"127.0.0.1:{each.socket.getsockname()[1]}" for each in made]
         figures = listener.statistics()
-        assert [link.peer for link in figures.links] == [
-            peer_names[0],
-            *peer_names[4:],
-        ]
+        assert [link.peer for link in figures.links] == [peer_names[0], *peer_names[4:]]
         assert (figures.accepted, figures.evicted, figures.turned_away) == (6, 3, 0)
         # Those silent for longest went first.
         assert figures.closed == {"another peer needed the place": 3}

@@ -305,10 +305,7 @@ async def test_a_broken_address_in_fragments_is_refused_once(w: World, kind: int
     requester, destination = await w.pair()
     n = 1 if kind in {STREAM, CHANNEL} else None
     broken = reference(b"\x81\x04abc")
-    asked = [
-        request(kind, 1, broken[:10], n=n, flags=F),
-        payload(1, b"data", F, broken[10:]),
-    ]
+    asked = [request(kind, 1, broken[:10], n=n, flags=F), payload(1, b"data", F, broken[10:])]
     got = errors(await requester.ask(*asked))
     assert [(stream, code) for stream, code, _ in got] == [(1, INVALID)]
     # The rest of it is on its way already.

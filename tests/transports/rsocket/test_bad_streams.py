@@ -283,11 +283,7 @@ async def test_bad_requests_do_not_disturb_good_ones_in_the_same_piece(w: World)
     for number, each in enumerate(bad):
         mixed += [request(RR, 101 + 2 * number, ASKED, b"%d" % number), each]
     got = errors(await requester.ask(*mixed))
-    assert [(stream, code) for stream, code, _ in got] == [
-        (3, INVALID),
-        (5, INVALID),
-        (9, INVALID),
-    ]
+    assert [(stream, code) for stream, code, _ in got] == [(3, INVALID), (5, INVALID), (9, INVALID)]
     taken = await destination.received()
     assert len(taken) == len(bad)
     await destination.ask(*(payload(2 * n + 2, b"%d" % n, N | C) for n in range(len(bad))))

@@ -179,8 +179,7 @@ async def test_fragments_of_the_source_that_holds_the_most_make_room_for_another
 
 @in_world(options=LinkOptions(gathering=GatheringOptions(max_gathered=200_000, max_gather=50_000)))
 async def test_what_is_kept_is_not_counted_again_for_each_frame_at_the_limit(
-    w: World,
-    monkeypatch: pytest.MonkeyPatch,
+    w: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each count looks at all that is kept: refusals must not cost that much each."""
     counts = 0

@@ -9,10 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from onward.protocol.eventlog import (
-    Kind,
-    Outcome,
-)
+from onward.protocol.eventlog import Kind, Outcome
 from tests.actors.eventlog.recorded import NEVER, recorded_world, served
 from tests.support.rsocket_peer import *
 from tests.support.workers import Echo, Failing, Gate

@@ -142,10 +142,7 @@ async def test_answers_to_a_multicast_that_wait_for_the_requester(limit: str, be
     else:
         broker = BrokerOptions(multicast=MulticastOptions(max_held_total=held))
     async with world(broker, options) as w:
-        requester, *destinations = [
-            await w.requester(),
-            *[await w.destination() for _ in range(2)],
-        ]
+        requester, *destinations = [await w.requester(), *[await w.destination() for _ in range(2)]]
         await requester.ask(request(STREAM, 1, asked_for("a", MULTICAST), n=1))
         for peer, size in zip(destinations, (1, 500), strict=True):
             (asked,) = await peer.received()

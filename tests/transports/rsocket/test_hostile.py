@@ -275,8 +275,7 @@ async def test_what_a_peer_says_is_logged_as_one_short_line(
 
 @in_world(options=LinkOptions(max_connections=1))
 async def test_warnings_of_a_kind_are_counted_after_the_first(
-    w: World,
-    caplog: pytest.LogCaptureFixture,
+    w: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = await w.requester()
     assert len(await first.ask(request(RR, 1, None))) == 1

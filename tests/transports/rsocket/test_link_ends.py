@@ -42,11 +42,7 @@ async def test_an_element_and_a_cancel_in_one_piece(w: World) -> None:
 async def test_a_request_and_its_cancel_in_one_piece_reach_nobody(w: World) -> None:
     requester, destination = await w.pair()
     requester.send(
-        request(RR, 1, ASKED),
-        cancel(1),
-        request(STREAM, 3, ASKED, n=1),
-        request_n(3, 5),
-        cancel(3),
+        request(RR, 1, ASKED), cancel(1), request(STREAM, 3, ASKED, n=1), request_n(3, 5), cancel(3)
     )
     assert await destination.received() == []
     assert await requester.received() == []

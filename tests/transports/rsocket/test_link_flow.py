@@ -481,8 +481,7 @@ async def test_a_closing_connection_that_does_not_read_is_cut(w: World) -> None:
 
 @in_world(
     options=LinkOptions(
-        connection=ConnectionLimits(max_streams=50),
-        flow=FlowOptions(high_water=1000),
+        connection=ConnectionLimits(max_streams=50), flow=FlowOptions(high_water=1000)
     )
 )
 async def test_a_peer_with_many_streams_is_slow_at_each_end(w: World) -> None:

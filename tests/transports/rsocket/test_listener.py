@@ -222,10 +222,7 @@ async def test_it_only_listens() -> None:
 
 @pytest.mark.parametrize(
     ("made", "wrong"),
-    [
-        (FlowOptions, {"high_water": 2**27}),
-        (GatheringOptions, {"max_gathered": 1}),
-    ],
+    [(FlowOptions, {"high_water": 2**27}), (GatheringOptions, {"max_gathered": 1})],
 )
 def test_options_that_do_not_fit_together(made: type, wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -49,11 +49,7 @@ async def test_a_worker_tells_a_peer(w: World) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        [payload(2, b"", C)],
-        [payload(2, b"", N)],
-        [payload(2, b"", N | F), payload(2, b"", N | C)],
-    ],
+    [[payload(2, b"", C)], [payload(2, b"", N)], [payload(2, b"", N | F), payload(2, b"", N | C)]],
 )
 @in_world()
 async def test_an_empty_answer_of_a_peer(w: World, answer: list[bytes]) -> None:

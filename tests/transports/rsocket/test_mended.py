@@ -96,13 +96,7 @@ async def test_fragments_of_requests(
     await w.settled_after(requester)
 
 
-ANSWERS = [
-    (0, N),
-    (F | C, C),
-    (N | C | F, N | C),
-    (I, I | N),
-    (M, M | N),
-]
+ANSWERS = [(0, N), (F | C, C), (N | C | F, N | C), (I, I | N), (M, M | N)]
 
 
 @pytest.mark.parametrize(("said", "passed"), ANSWERS)

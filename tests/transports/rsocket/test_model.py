@@ -32,15 +32,7 @@ from hypothesis.stateful import (
 from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.protocol.rsocket import Setup
 from onward.transports.rsocket import FlowOptions, LinkOptions
-from tests.support.broker_model import (
-    MULTICAST,
-    REGION,
-    SHARD,
-    UNICAST,
-    Leg,
-    Request,
-    Wanted,
-)
+from tests.support.broker_model import MULTICAST, REGION, SHARD, UNICAST, Leg, Request, Wanted
 from tests.support.counts import times
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -337,13 +329,7 @@ class Model(RuleBasedStateMachine):
         self.a_destination("a", region, opened)
 
     def request(
-        self,
-        peer: Peer,
-        kind: int,
-        wanted: Wanted,
-        n: int,
-        fragments: bool,
-        last: bool = False,
+        self, peer: Peer, kind: int, wanted: Wanted, n: int, fragments: bool, last: bool = False
     ) -> Request:
         """Make a request, and say what becomes of it."""
         if kind == CHANNEL and wanted.flags == MULTICAST:

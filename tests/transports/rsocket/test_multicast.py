@@ -192,10 +192,7 @@ async def test_fire_and_forget_and_metadata_push(w: World) -> None:
     requester, *destinations = await three(w)
     assert await requester.ask(request(FNF, 1, ASKED, b"x"), push(ASKED, 0x01F)) == []
     for destination in destinations:
-        assert await destination.received() == [
-            request(FNF, 2, ASKED, b"x"),
-            push(ASKED, 0x01F),
-        ]
+        assert await destination.received() == [request(FNF, 2, ASKED, b"x"), push(ASKED, 0x01F)]
 
 
 @pytest.mark.parametrize("kind", [RR, FNF])

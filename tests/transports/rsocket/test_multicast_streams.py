@@ -28,11 +28,7 @@ async def test_a_stream_of_all_elements_in_the_order_they_come(w: World) -> None
     ]
     await third.ask(payload(2, b"4"))
     await third.ask(payload(2, b"5", C | N | F))
-    assert await requester.received() == [
-        payload(1, b"4"),
-        payload(1, b"5"),
-        payload(1, b"", C),
-    ]
+    assert await requester.received() == [payload(1, b"4"), payload(1, b"5"), payload(1, b"", C)]
 
 
 @in_world()

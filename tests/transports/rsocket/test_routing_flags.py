@@ -216,8 +216,7 @@ async def test_a_shard_request_in_the_reference_dialect_has_its_key_among_the_ta
 @pytest.mark.parametrize("key", [None, "nobody"])
 @in_world()
 async def test_a_shard_request_in_the_reference_dialect_names_a_tag_that_it_has(
-    w: World,
-    key: str | None,
+    w: World, key: str | None
 ) -> None:
     requester, _ = await several(w)
     tags: dict[int | str, str] = {1: "a", 0x0A: "1"}

@@ -56,10 +56,7 @@ async def test_requests_in_each_dialect(w: World, mime: bytes, plain: bool) -> N
     for stream in (1, 3):
         assert await peer.ask(request(RR, stream, metadata, b"x")) == []
     got = asked_for({1: "a", 6: "eu"})  # in the destination's own dialect
-    assert await destination.received() == [
-        request(RR, 2, got, b"x"),
-        request(RR, 4, got, b"x"),
-    ]
+    assert await destination.received() == [request(RR, 2, got, b"x"), request(RR, 4, got, b"x")]
 
 
 @in_world()

@@ -61,8 +61,7 @@ async def test_the_only_one_is_asked_all_the_same(w: World) -> None:
 @pytest.mark.parametrize("kind", [STREAM, CHANNEL, None])
 @in_world(options=LinkOptions(silent_after=5))
 async def test_one_that_owes_nothing_may_be_silent_but_answers_a_keepalive(
-    w: World,
-    kind: int | None,
+    w: World, kind: int | None
 ) -> None:
     """A stream that it has nothing to say on is no sign of anything."""
     quiet, other = await destination(w), await destination(w)

@@ -268,8 +268,7 @@ async def test_one_held_back_does_not_count_as_stopped_by_its_requester(w: World
 
 @in_world(options=ROOMY)
 async def test_destinations_are_not_looked_through_at_each_flush(
-    w: World,
-    monkeypatch: pytest.MonkeyPatch,
+    w: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
     answers_only = Link.answers_only
@@ -317,8 +316,7 @@ async def test_request_n_of_a_slow_reader_is_not_lost(w: World) -> None:
 @interpreted
 @in_world()
 async def test_requests_that_end_with_another_one_are_not_counted_as_given_up(
-    w: World,
-    monkeypatch: pytest.MonkeyPatch,
+    w: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, destination = await w.pair()
     await slow.ask(request(RR, 1, ASKED), request(RR, 3, ASKED))

@@ -18,12 +18,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import LinkDown
-from onward.transports.rsocket import (
-    LinkOptions,
-    RSocketListener,
-    UnixOptions,
-    WebSocketOptions,
-)
+from onward.transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from onward.transports.streams import _unix_file
 from onward.transports.streams._options import parse_unix_uri
 from onward.transports.streams._unix_file import LOCK_RETRY, MAX_PATH, clear

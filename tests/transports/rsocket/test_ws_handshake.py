@@ -265,11 +265,7 @@ async def test_nonsense(nonsense: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        handshake().replace(b"GET", b"POST"),
-        handshake().replace(b"HTTP/1.1", b"HTTP/1.0"),
-    ],
+    "wrong", [handshake().replace(b"GET", b"POST"), handshake().replace(b"HTTP/1.1", b"HTTP/1.0")]
 )
 @in_memory
 async def test_what_some_releases_of_the_state_machine_answer_and_others_do_not(

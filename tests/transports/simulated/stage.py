@@ -30,10 +30,7 @@ class Relay(Worker):
 
 
 def simulated(
-    *,
-    faults: Faults = NO_FAULTS,
-    options: SimulationOptions = OPTIONS,
-    seed: int = 1,
+    *, faults: Faults = NO_FAULTS, options: SimulationOptions = OPTIONS, seed: int = 1
 ) -> Callable[[Callable[[SimulatedNetwork], Coroutine[Any, Any, None]]], Callable[[], None]]:
     """Make a scenario a test."""
 

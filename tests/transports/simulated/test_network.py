@@ -91,9 +91,7 @@ def test_random_addresses_are_from_the_seed_and_never_the_same() -> None:
 
 
 @simulated(faults=Faults(latency=(0.1, 0.1)), options=SimulationOptions(detection=2))
-async def test_a_crash_tells_nobody_and_loses_what_is_on_the_way(
-    network: SimulatedNetwork,
-) -> None:
+async def test_a_crash_tells_nobody_and_loses_what_is_on_the_way(network: SimulatedNetwork) -> None:
     a, b, link, near, far = await two_nodes(network)
     near.send([link, "far"], b"first")
     first = await far.next()

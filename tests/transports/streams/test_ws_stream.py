@@ -15,15 +15,7 @@ from onward.transports.node._socket import WireSocket
 from onward.transports.node._ws import LinkStream
 from onward.transports.streams._ws_frames import FrameReader
 from tests.support.virtual import virtual_time
-from tests.support.websocket_peer import (
-    BINARY,
-    CLOSE,
-    PING,
-    PONG,
-    close_code,
-    ws_frame,
-    ws_split,
-)
+from tests.support.websocket_peer import BINARY, CLOSE, PING, PONG, close_code, ws_frame, ws_split
 from tests.transports.node.test_socket import Teller
 
 
@@ -136,10 +128,7 @@ def test_we_close_and_the_peer_answers() -> None:
 def test_what_is_wrong_is_said_once_and_nothing_follows() -> None:
     stream, line, inner = joined()
     stream.data_received(ws_frame(BINARY, b"x") + b"\xff\xff")
-    assert inner.told == [
-        b"x",
-        ("close", "broken WebSocket: reserved bits or an unknown opcode"),
-    ]
+    assert inner.told == [b"x", ("close", "broken WebSocket: reserved bits or an unknown opcode")]
     assert close_code(ws_split(line.written)) == 1002
     assert (len(ws_split(line.written)), line.state) == (1, "closed")
 

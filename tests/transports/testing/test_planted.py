@@ -20,12 +20,7 @@ from onward.transports import Listener, TcpTransport, Transport
 from onward.transports.node._stream_dialled import DialledLink
 from onward.transports.streams._dial import Dialler
 from onward.transports.testing import CASES, Claims, conformance, known_claims, run_case
-from tests.support.plain_transport import (
-    MAX_BODY,
-    PlainLink,
-    PlainListener,
-    PlainTransport,
-)
+from tests.support.plain_transport import MAX_BODY, PlainLink, PlainListener, PlainTransport
 
 BY_NAME = {each.name: each for each in CASES}
 SOUND = Claims(ephemeral=True, too_large=MAX_BODY)
