@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from onward.actors import Node
 from onward.protocol import Message
@@ -13,7 +13,6 @@ from onward.protocol.ockam import PREAMBLE, WireConnection
 from onward.transports import Backoff, LinkStatistics, TcpListener, TcpTransport
 from onward.transports.streams._options import parse_uri
 
-Nodes: TypeAlias = tuple[Node, Node, Node]
 FAST = Backoff(first=0.001, longest=0.001)
 
 

@@ -34,3 +34,21 @@ async def nodes() -> AsyncIterator[tuple[Node, Node, Node]]:
     await eventually(lambda: asyncio.all_tasks() <= tasks | {asyncio.current_task()})
     await eventually(lambda: open_sockets() <= sockets)
     gc.collect(0)  # what was not closed warns now, and a warning is an error
+
+
+@pytest.fixture
+def a(nodes: tuple[Node, Node, Node]) -> Node:
+    """The first of the three nodes."""
+    return nodes[0]
+
+
+@pytest.fixture
+def b(nodes: tuple[Node, Node, Node]) -> Node:
+    """The second of the three nodes."""
+    return nodes[1]
+
+
+@pytest.fixture
+def c(nodes: tuple[Node, Node, Node]) -> Node:
+    """The third of the three nodes, mostly the one that listens."""
+    return nodes[2]

@@ -15,11 +15,8 @@ from tests.support.certificates import Certificates
 from tests.support.counts import exhaustive
 
 PLACES = {"tls": "tls://127.0.0.1:0", "wss": "wss://127.0.0.1:0/a/path", "uds": "uds://{tmp}/{n}"}
-SCHEMES = [
-    "uds",
-    # The suite's own tests run these two with the certificate of one side.
-    *exhaustive("tls", "wss"),
-]
+# The suite's own tests run it with the certificate of one side.
+SCHEMES = exhaustive("uds", "tls", "wss")
 
 
 @pytest.fixture(scope="module")

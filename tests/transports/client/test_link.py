@@ -47,17 +47,6 @@ async def test_a_request_that_was_handed_over_is_in_doubt_when_the_broker_dies()
         assert client.statistics().requests == 2
 
 
-async def test_a_request_that_is_rejected_is_sent_again() -> None:
-    async with met() as (client, peer, _):
-        request = asyncio.create_task(client.request(TO, b""))
-        for _ in range(2):
-            peer.core.send_error(await asked(peer), ErrorCode.REJECTED, "no route")
-            peer.flush()
-        answer(peer, await asked(peer), b"at last", complete=True)
-        assert (await request).data == b"at last"
-        assert client.statistics().retried == 2
-
-
 async def test_tries_end_with_the_time_that_is_allowed() -> None:
     never = quick(retry=RetryOptions(max_tries=10**9, backoff=SOON))
     async with met(never) as (client, peer, _):
@@ -74,7 +63,7 @@ async def test_tries_end_with_the_time_that_is_allowed() -> None:
         await asyncio.wait({rejecting})
 
 
-@pytest.mark.parametrize("code", [0x203, 0x205, 0x101, 0x300])
+@pytest.mark.parametrize("code", [0x201, 0x203, 0x205, 0x101, 0x300, 0xFFFFFFFE])
 async def test_codes_of_all_kinds_end_a_request(code: int) -> None:
     # Defect 3 of the package: it does not read an ERROR whose code it does not know.
     async with met() as (client, peer, _):

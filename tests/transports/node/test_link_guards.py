@@ -24,7 +24,6 @@ from tests.support.transports import Recorder, Stuck, eventually
 from tests.support.virtual import virtual_time
 from tests.support.workers import Forwarder
 
-Nodes: TypeAlias = tuple[Node, Node, Node]
 Uri: TypeAlias = Callable[[], str]
 
 
@@ -51,8 +50,7 @@ def link_of(listener: Listener, node: Node) -> Address:
 # --- what is exposed at run time ----------------------------------------------------------
 
 
-async def test_what_is_exposed_to_one_link(nodes: Nodes, uri: Uri) -> None:
-    a, b, c = nodes
+async def test_what_is_exposed_to_one_link(a: Node, b: Node, c: Node, uri: Uri) -> None:
     listener = await c.listen(uri())
     by_a, by_b = await a.connect(listener.uri), await b.connect(listener.uri)
     inner = await Recorder.on(c, "inner")
@@ -70,8 +68,9 @@ async def test_what_is_exposed_to_one_link(nodes: Nodes, uri: Uri) -> None:
     await eventually(lambda: reasons(c) == {"not exposed": 3})
 
 
-async def test_what_is_exposed_to_all_links_of_a_listener(nodes: Nodes, uri: Uri) -> None:
-    a, b, c = nodes
+async def test_what_is_exposed_to_all_links_of_a_listener(
+    a: Node, b: Node, c: Node, uri: Uri
+) -> None:
     listener = await c.listen(uri())
     by_a = await a.connect(listener.uri)
     inner = await Recorder.on(c, "inner")
@@ -83,8 +82,7 @@ async def test_what_is_exposed_to_all_links_of_a_listener(nodes: Nodes, uri: Uri
     assert (await inner.next()).payload == b"b"
 
 
-async def test_what_the_end_that_connected_exposes(nodes: Nodes, uri: Uri) -> None:
-    a, _, c = nodes
+async def test_what_the_end_that_connected_exposes(a: Node, c: Node, uri: Uri) -> None:
     listener = await c.listen(uri())
     link = await a.connect(listener.uri)
     inner = await Recorder.on(a, "inner")
@@ -93,8 +91,7 @@ async def test_what_the_end_that_connected_exposes(nodes: Nodes, uri: Uri) -> No
     assert (await inner.next()).payload == b"hi"
 
 
-async def test_a_name_that_is_used_again_is_not_exposed_again(nodes: Nodes, uri: Uri) -> None:
-    a, _, c = nodes
+async def test_a_name_that_is_used_again_is_not_exposed_again(a: Node, c: Node, uri: Uri) -> None:
     listener = await c.listen(uri())
     by_a = await a.connect(listener.uri)
     inner = await Recorder.on(c, "inner")
@@ -111,8 +108,7 @@ async def test_a_name_that_is_used_again_is_not_exposed_again(nodes: Nodes, uri:
 # --- error replies ------------------------------------------------------------------------
 
 
-async def test_error_replies_stay_in_unless_the_link_lets_them(nodes: Nodes, uri: Uri) -> None:
-    a, _, c = nodes
+async def test_error_replies_stay_in_unless_the_link_lets_them(a: Node, c: Node, uri: Uri) -> None:
     c.parts.undeliverable.error_replies.on = True
     listener = await c.listen(uri(), expose=["gone"])
     link = await a.connect(listener.uri)
@@ -125,9 +121,8 @@ async def test_error_replies_stay_in_unless_the_link_lets_them(nodes: Nodes, uri
 
 
 async def test_a_link_that_lets_them_sends_none_of_a_node_that_has_none(
-    nodes: Nodes, uri: Uri
+    a: Node, c: Node, uri: Uri
 ) -> None:
-    a, _, c = nodes
     listener = await c.listen(uri(), expose=["gone"], error_replies=True)
     link = await a.connect(listener.uri)
     asker = await Recorder.on(a, "asker")
@@ -136,8 +131,7 @@ async def test_a_link_that_lets_them_sends_none_of_a_node_that_has_none(
     assert c.statistics().error_replies == 0
 
 
-async def test_each_reason_comes_back(nodes: Nodes, uri: Uri) -> None:
-    a, b, c = nodes
+async def test_each_reason_comes_back(a: Node, b: Node, c: Node, uri: Uri) -> None:
     b.parts.undeliverable.error_replies.on = c.parts.undeliverable.error_replies.on = True
     last = await c.listen(uri(), expose=["gone", "closed", "stuck"], error_replies=True)
     by_b = await b.connect(last.uri)
@@ -160,8 +154,7 @@ async def test_each_reason_comes_back(nodes: Nodes, uri: Uri) -> None:
     assert asker.messages[0].return_route == (by_a, address("relay"), by_b, ERROR_SOURCE)
 
 
-async def test_one_is_no_reason_for_another(nodes: Nodes, uri: Uri) -> None:
-    a, _, c = nodes
+async def test_one_is_no_reason_for_another(a: Node, c: Node, uri: Uri) -> None:
     a.parts.undeliverable.error_replies.on = c.parts.undeliverable.error_replies.on = True
     listener = await c.listen(uri(), expose=["gone"], error_replies=True)
     link = await a.connect(listener.uri, error_replies=True)
@@ -173,8 +166,7 @@ async def test_one_is_no_reason_for_another(nodes: Nodes, uri: Uri) -> None:
     assert a.statistics().error_replies == 0
 
 
-async def test_a_mailbox_that_stays_full_is_told_of(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_mailbox_that_stays_full_is_told_of(a: Node, c: Node) -> None:
     c.parts.undeliverable.error_replies.on = True
     listener = await c.listen(
         "tcp://127.0.0.1:0", expose=["stuck"], error_replies=True, stall_timeout=0.0
@@ -190,8 +182,7 @@ async def test_a_mailbox_that_stays_full_is_told_of(nodes: Nodes) -> None:
     stuck.go_on.set()
 
 
-async def test_a_link_that_is_gone_is_told_of_at_home(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_link_that_is_gone_is_told_of_at_home(a: Node, c: Node) -> None:
     a.parts.undeliverable.error_replies.on = True
     listener = await c.listen("tcp://127.0.0.1:0")
     link = await a.connect(listener.uri, reconnect=False, write_timeout=1.0)
@@ -203,8 +194,9 @@ async def test_a_link_that_is_gone_is_told_of_at_home(nodes: Nodes) -> None:
         asker.send([link, "x"], b"")
 
 
-async def test_what_lets_error_replies_is_forgotten_with_the_link(nodes: Nodes, uri: Uri) -> None:
-    a, _, c = nodes
+async def test_what_lets_error_replies_is_forgotten_with_the_link(
+    a: Node, c: Node, uri: Uri
+) -> None:
     listener = await c.listen(uri(), error_replies=True)
     link = await a.connect(listener.uri, error_replies=True)
     assert a.parts.guards.lets_error_replies((link,))
@@ -218,8 +210,7 @@ async def test_what_lets_error_replies_is_forgotten_with_the_link(nodes: Nodes, 
 # --- access -------------------------------------------------------------------------------
 
 
-async def test_only_one_link_may_send(nodes: Nodes, uri: Uri) -> None:
-    a, b, c = nodes
+async def test_only_one_link_may_send(a: Node, b: Node, c: Node, uri: Uri) -> None:
     listener = await c.listen(uri(), expose=["inner"])
     by_a = await a.connect(listener.uri)
     link = link_of(listener, c)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
-from typing import TypeAlias, cast
+from typing import cast
 
 import pytest
 
@@ -15,7 +15,6 @@ from onward.transports.node._memory import WINDOW
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 from tests.support.virtual import virtual_time
 
-Nodes: TypeAlias = tuple[Node, Node, Node]
 _names = count()
 
 
@@ -27,8 +26,7 @@ async def joined(a: Node, c: Node, *expose: str) -> tuple[Address, MemoryLink]:
     return link, transport.link(link)
 
 
-async def test_a_frozen_link_delays_and_loses_nothing(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_frozen_link_delays_and_loses_nothing(a: Node, c: Node) -> None:
     recorder = await Recorder.on(c, "c1")
     link, ours = await joined(a, c, "c1")
     ours.freeze()
@@ -41,8 +39,7 @@ async def test_a_frozen_link_delays_and_loses_nothing(nodes: Nodes) -> None:
     assert [each.payload[0] for each in recorder.messages] == [0, 1, 2, 3, 4]
 
 
-async def test_frozen_after_the_other_end_was_called(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_frozen_after_the_other_end_was_called(a: Node, c: Node) -> None:
     recorder = await Recorder.on(c, "c1")
     link, ours = await joined(a, c, "c1")
     a.send([link, "c1"], b"")
@@ -52,8 +49,7 @@ async def test_frozen_after_the_other_end_was_called(nodes: Nodes) -> None:
     await recorder.next()
 
 
-async def test_a_cut_ends_both_ends_and_their_requests(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_cut_ends_both_ends_and_their_requests(a: Node, c: Node) -> None:
     stuck = Stuck()
     await c.start(lambda: stuck, address="stuck")
     link, ours = await joined(a, c, "stuck")
@@ -68,8 +64,7 @@ async def test_a_cut_ends_both_ends_and_their_requests(nodes: Nodes) -> None:
     stuck.go_on.set()
 
 
-async def test_what_is_on_the_way_is_lost_in_a_cut(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_what_is_on_the_way_is_lost_in_a_cut(a: Node, c: Node) -> None:
     recorder = await Recorder.on(c, "c1")
     link, ours = await joined(a, c, "c1")
     ours.freeze()
@@ -80,8 +75,7 @@ async def test_what_is_on_the_way_is_lost_in_a_cut(nodes: Nodes) -> None:
     assert not recorder.messages
 
 
-async def test_a_half_closed_link_lets_what_was_sent_arrive(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_half_closed_link_lets_what_was_sent_arrive(a: Node, c: Node) -> None:
     recorder = await Recorder.on(c, "c1")
     link, ours = await joined(a, c, "c1")
     ours.freeze()
@@ -96,8 +90,7 @@ async def test_a_half_closed_link_lets_what_was_sent_arrive(nodes: Nodes) -> Non
     await eventually(lambda: not a.has(link))
 
 
-async def test_a_window_of_messages_on_the_way_then_the_mailbox(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_window_of_messages_on_the_way_then_the_mailbox(a: Node, c: Node) -> None:
     recorder = await Recorder.on(c, "c1")
     listener = await c.listen(f"memory://memory-{next(_names)}", expose=["c1"])
     link = await a.connect(listener.uri)
@@ -115,8 +108,7 @@ async def test_a_window_of_messages_on_the_way_then_the_mailbox(nodes: Nodes) ->
     await eventually(lambda: len(recorder.messages) == sent)
 
 
-async def test_a_link_is_found_by_its_address(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_link_is_found_by_its_address(a: Node, c: Node) -> None:
     _, ours = await joined(a, c)
     transport = cast(MemoryTransport, a.transport("memory://"))
     assert transport.link(ours.address) is ours
@@ -149,8 +141,7 @@ async def test_the_other_loop_may_be_gone() -> None:
         await eventually(lambda: a.statistics().worker_count == 0)
 
 
-async def test_what_is_over_can_be_asked_to_end_again(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_what_is_over_can_be_asked_to_end_again(a: Node, c: Node) -> None:
     _, ours = await joined(a, c)
     ours.cut()
     await eventually(lambda: not a.has(ours.address))
@@ -159,8 +150,7 @@ async def test_what_is_over_can_be_asked_to_end_again(nodes: Nodes) -> None:
     ours._pull()
 
 
-async def test_a_transport_stops_with_its_listeners_and_links(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_transport_stops_with_its_listeners_and_links(a: Node, c: Node) -> None:
     link, _ = await joined(a, c)
     for node in (a, c):
         await node.transport("memory://").stop()
@@ -173,8 +163,7 @@ async def joined_to_nobody(node: Node) -> Address:
     return await node.connect(f"memory://memory-{next(_names)}")
 
 
-async def test_an_end_that_is_held_or_whose_line_is_frozen_pulls_nothing(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_an_end_that_is_held_or_whose_line_is_frozen_pulls_nothing(a: Node, c: Node) -> None:
     recorder = await Recorder.on(c, "c1")
     link, ours = await joined(a, c, "c1")
     theirs = ours._peer

@@ -15,7 +15,7 @@ from onward.actors.testing import Probe
 from onward.actors.workers import Forwarder, Proxy
 from onward.protocol import Address, Message, route
 from onward.transports.simulated import Faults, SimulatedNetwork, SimulationOptions
-from tests.support.tcp import Nodes, Peer, Server, dialled, listening, reasons
+from tests.support.tcp import Peer, Server, dialled, listening, reasons
 from tests.support.transports import Echo, eventually
 from tests.transports.simulated.stage import simulated
 
@@ -32,27 +32,26 @@ class OnAThread(ThreadWorker):
 @pytest.mark.parametrize("kind", ["forwarder", "thread", "proxy"])
 @pytest.mark.parametrize(("count", "size"), [(5000, 3000), (150, 128 * 1024)])
 async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
-    nodes: Nodes, kind: str, count: int, size: int
+    b: Node, c: Node, kind: str, count: int, size: int
 ) -> None:
-    _, b, middle = nodes
     await b.start(Echo, address="echo")
     beside = await listening(b, "echo")
     async with Server() as server:
         connecting = asyncio.create_task(
-            middle.connect(server.uri, mailbox=SMALL_MAILBOX, high_water=1 << 16)
+            c.connect(server.uri, mailbox=SMALL_MAILBOX, high_water=1 << 16)
         )
         far = await (await server.next()).greeted()
-        slow, quick = await connecting, await middle.connect(beside.uri)
+        slow, quick = await connecting, await c.connect(beside.uri)
         way = (slow, *route("x"))
         if kind != "proxy":
-            await middle.start(OnAThread if kind == "thread" else Forwarder, address="through")
+            await c.start(OnAThread if kind == "thread" else Forwarder, address="through")
             way = (*route("through"), *way)
         else:
             there = way
-            await middle.start(lambda: Proxy(there), address="through")
-            await middle.start(Forwarder, address="forwarder")
+            await c.start(lambda: Proxy(there), address="through")
+            await c.start(Forwarder, address="forwarder")
             way = route("through")
-        listener = await listening(middle, "through", "forwarder", allow=["*"])
+        listener = await listening(c, "through", "forwarder", allow=["*"])
         other = "through" if kind != "proxy" else "forwarder"
         async with dialled(listener) as source, dialled(listener) as asks:
             await source.greeted()
@@ -74,7 +73,7 @@ async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
             for number in range(count):
                 assert struct.unpack(">Q", (await far.receive()).payload[:8]) == (number,)
             await sending
-        assert not reasons(middle)
+        assert not reasons(c)
 
 
 class Many(ThreadWorker):
@@ -108,9 +107,8 @@ class Held(Worker):
 
 @pytest.mark.parametrize("ending", ["all arrive", "stopped", "link closed"])
 async def test_a_thread_that_makes_many_messages_of_one_waits_while_the_link_holds(
-    nodes: Nodes, ending: str
+    c: Node, ending: str
 ) -> None:
-    *_, c = nodes
     held = Held()
     await c.start(Many, address="many")
     await c.start(lambda: held, address="held")
@@ -191,19 +189,18 @@ async def test_a_thread_goes_on_after_its_time_and_what_it_made_is_kept_in_order
         assert not reasons(c)
 
 
-async def test_a_relay_pushes_back_too(nodes: Nodes) -> None:
-    *_, hub = nodes
+async def test_a_relay_pushes_back_too(c: Node) -> None:
     count = 3000
     service = RelayService()
-    await hub.start(lambda: service, address="forwarding_service")
-    listener = await listening(hub, "forwarding_service", mailbox=SMALL_MAILBOX, high_water=1000)
-    service_at = await listening(hub, "any")
+    await c.start(lambda: service, address="forwarding_service")
+    listener = await listening(c, "forwarding_service", mailbox=SMALL_MAILBOX, high_water=1000)
+    service_at = await listening(c, "any")
     async with dialled(listener) as registered, dialled(service_at) as source:
         await registered.greeted()
         await source.greeted()
         registered.send(Message(route("forwarding_service"), route("me"), b"\x08register"))
         relay = (await registered.receive()).return_route[-1]
-        hub.expose(service_at.address, relay)
+        c.expose(service_at.address, relay)
 
         async def burst() -> None:
             for number in range(count):
@@ -215,11 +212,10 @@ async def test_a_relay_pushes_back_too(nodes: Nodes) -> None:
         for number in range(count):
             assert struct.unpack(">Q", (await registered.receive()).payload[:8]) == (number,)
         await sending
-    assert not reasons(hub)
+    assert not reasons(c)
 
 
-async def test_a_peer_that_asks_and_reads_nothing_costs_itself_only(nodes: Nodes) -> None:
-    *_, c = nodes
+async def test_a_peer_that_asks_and_reads_nothing_costs_itself_only(c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo", mailbox=SMALL_MAILBOX, high_water=1 << 16)
     async with dialled(listener) as greedy, dialled(listener) as honest:
@@ -283,8 +279,7 @@ async def test_small_answers_that_peers_do_not_read_count_in_the_bytes_of_the_no
         await eventually(lambda: not c.parts.run_queue.waiting_bytes)
 
 
-async def test_what_came_before_a_connection_closed_is_delivered(nodes: Nodes) -> None:
-    *_, c = nodes
+async def test_what_came_before_a_connection_closed_is_delivered(c: Node) -> None:
 
     class Slow(Worker):
         def __init__(self) -> None:
@@ -311,8 +306,7 @@ async def test_what_came_before_a_connection_closed_is_delivered(nodes: Nodes) -
     assert not reasons(c)
 
 
-async def test_a_connection_that_brings_much_is_read_in_turns(nodes: Nodes) -> None:
-    *_, c = nodes
+async def test_a_connection_that_brings_much_is_read_in_turns(c: Node) -> None:
     most = 0
     seen: list[int] = []
 

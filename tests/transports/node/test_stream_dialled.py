@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +16,6 @@ from onward.transports.streams._endpoint import TcpEndpoint
 from tests.support.tcp import FAST, Server
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 
-Nodes: TypeAlias = tuple[Node, Node, Node]
 BIG = 100_000
 HUGE = 128 * 1024 * 1024
 
@@ -36,9 +35,8 @@ def numbers(recorder: Recorder) -> list[int]:
 
 @pytest.mark.parametrize(("scheme", "type_"), [("tcp", 1), ("ws", 3)])
 async def test_more_than_a_socket_takes_is_sent_as_it_takes_it(
-    nodes: Nodes, scheme: str, type_: int
+    a: Node, b: Node, scheme: str, type_: int
 ) -> None:
-    a, b, _ = nodes
     recorder = await Recorder.on(b, "c")
     listener = await b.listen(f"{scheme}://127.0.0.1:0", expose=["c"])
     transport = cast("TcpTransport | WsTransport", a.transport(f"{scheme}://"))
@@ -55,8 +53,7 @@ async def test_more_than_a_socket_takes_is_sent_as_it_takes_it(
     assert (link.connects, link.sent, link.queued) == (1, 1000, 0)
 
 
-async def test_what_waits_for_a_connection_is_bounded_in_bytes(nodes: Nodes) -> None:
-    a, b, _ = nodes
+async def test_what_waits_for_a_connection_is_bounded_in_bytes(a: Node, b: Node) -> None:
     recorder = await Recorder.on(b, "c")
     listener = await b.listen("tcp://127.0.0.1:0", expose=["c"])
     transport = cast(TcpTransport, a.transport("tcp://"))
@@ -86,8 +83,7 @@ async def kept(a: Node, server: Server, count: int, **options: Any) -> Address:
     return link
 
 
-async def test_what_comes_while_it_is_sent_comes_after_it(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_what_comes_while_it_is_sent_comes_after_it(a: Node) -> None:
     async with Server() as server:
         link = await kept(a, server, 200)
         peer = await (await server.next()).greeted()
@@ -101,8 +97,7 @@ async def test_what_comes_while_it_is_sent_comes_after_it(nodes: Nodes) -> None:
         assert (link_of(a).queued, a.dead_letters.total) == (0, 0)
 
 
-async def test_what_waits_for_its_turn_waits_for_the_peer_too(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_what_waits_for_its_turn_waits_for_the_peer_too(a: Node) -> None:
     async with Server() as server:
         link = await kept(a, server, 200)
         peer = await (await server.next()).greeted()
@@ -113,8 +108,7 @@ async def test_what_waits_for_its_turn_waits_for_the_peer_too(nodes: Nodes) -> N
         assert sizes == [BIG] * 200 + [12_000_000, 4]
 
 
-async def test_what_does_not_fit_into_a_frame_costs_nothing_else(nodes: Nodes) -> None:
-    a, b, _ = nodes
+async def test_what_does_not_fit_into_a_frame_costs_nothing_else(a: Node, b: Node) -> None:
     recorder = await Recorder.on(b, "c")
     listener = await b.listen("tcp://127.0.0.1:0", expose=["c"])
     transport = cast(TcpTransport, a.transport("tcp"))
@@ -127,8 +121,7 @@ async def test_what_does_not_fit_into_a_frame_costs_nothing_else(nodes: Nodes) -
     assert dict(a.dead_letters.by_reason) == {"payload too big": 1}
 
 
-async def test_what_was_not_sent_when_it_is_lost_is_sent_by_the_next(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_what_was_not_sent_when_it_is_lost_is_sent_by_the_next(a: Node) -> None:
     async with Server() as server:
         link = await kept(a, server, 200)
         peer = await (await server.next()).greeted()
@@ -141,8 +134,7 @@ async def test_what_was_not_sent_when_it_is_lost_is_sent_by_the_next(nodes: Node
         assert came == list(range(200 - left, 201))
 
 
-async def test_what_was_not_sent_when_it_ends_becomes_dead_letters(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_what_was_not_sent_when_it_ends_becomes_dead_letters(a: Node) -> None:
     async with Server() as server:
         transport = cast(TcpTransport, a.transport("tcp://"))
         transport.options = transport.options_class(reconnect=False, heartbeat=None)
@@ -157,9 +149,8 @@ async def test_what_was_not_sent_when_it_ends_becomes_dead_letters(nodes: Nodes)
 
 
 async def test_an_error_nobody_foresaw_ends_the_first_attempt(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    a: Node, b: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    a, b, _ = nodes
     listener = await b.listen("tcp://127.0.0.1:0")
 
     async def begin(*_: object) -> None:
@@ -175,9 +166,8 @@ async def test_an_error_nobody_foresaw_ends_the_first_attempt(
 
 
 async def test_an_error_nobody_foresaw_between_two_attempts_ends_the_link(
-    nodes: Nodes, caplog: pytest.LogCaptureFixture
+    a: Node, b: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    a, b, _ = nodes
     await b.start(Echo, address="echo")
     listener = await b.listen("tcp://127.0.0.1:0", expose=["echo"])
 
@@ -192,8 +182,7 @@ async def test_an_error_nobody_foresaw_between_two_attempts_ends_the_link(
     assert not cast(TcpTransport, a.transport("tcp://")).statistics()
 
 
-async def test_a_link_that_holds_goes_on_holding_when_it_is_connected_again(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_link_that_holds_goes_on_holding_when_it_is_connected_again(a: Node) -> None:
     gate = Stuck()
     await a.start(lambda: gate, address="gate", mailbox=MailboxOptions(10, Overflow.WAIT))
     first, second = 200, 2000

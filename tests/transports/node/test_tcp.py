@@ -18,14 +18,13 @@ from onward.protocol import LinkDown, LinkLost, UnreadableAddress, address, rout
 from onward.protocol.ockam import PREAMBLE
 from onward.transports import Backoff, LinkState
 from onward.transports.node._stream_dialled import DialledLink
-from tests.support.tcp import FAST, Nodes, Server, link_of, listening, peer_of, reasons, tcp_of
+from tests.support.tcp import FAST, Server, link_of, listening, peer_of, reasons, tcp_of
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 
 # --- addresses of type 1 ------------------------------------------------------------------
 
 
-async def test_an_address_of_type_1_connects_and_the_next_one_reuses(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_an_address_of_type_1_connects_and_the_next_one_reuses(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo")
     first = await a.request(f"1#{peer_of(listener)} => echo", b"1")
@@ -38,8 +37,9 @@ async def test_an_address_of_type_1_connects_and_the_next_one_reuses(nodes: Node
     assert listener.statistics().accepted == 1
 
 
-async def test_the_specifications_session_begins_with_an_address_of_type_1(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_the_specifications_session_begins_with_an_address_of_type_1(
+    a: Node, c: Node
+) -> None:
     a1, c1 = await Recorder.on(a, "A1"), await Recorder.on(c, "C1")
     listener = await listening(c, "C1")
     a1.send([f"1#{peer_of(listener)}", "C1"], b"")  # 1: onward [TCP#C, C1], return [A1]
@@ -53,8 +53,7 @@ async def test_the_specifications_session_begins_with_an_address_of_type_1(nodes
     assert seventh.return_route == (link_of(a).address, address("C1"))
 
 
-async def test_two_hops_of_type_1_in_one_route(nodes: Nodes) -> None:
-    a, b, c = nodes
+async def test_two_hops_of_type_1_in_one_route(a: Node, b: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     to_c = await listening(c, "echo")
     to_b = await listening(b, f"1#{peer_of(to_c)}")
@@ -63,8 +62,7 @@ async def test_two_hops_of_type_1_in_one_route(nodes: Nodes) -> None:
     assert answer.return_route == (link_of(a).address, link_of(b).address, address("echo"))
 
 
-async def test_a_node_is_no_open_proxy(nodes: Nodes) -> None:
-    a, b, c = nodes
+async def test_a_node_is_no_open_proxy(a: Node, b: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     to_c = await listening(c, "echo")
     to_b = await listening(b, "echo")
@@ -73,8 +71,7 @@ async def test_a_node_is_no_open_proxy(nodes: Nodes) -> None:
     assert to_c.statistics().accepted == 0
 
 
-async def test_messages_sent_while_connecting_all_arrive_in_order(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_messages_sent_while_connecting_all_arrive_in_order(a: Node, c: Node) -> None:
     recorder = await Recorder.on(c, "c1")
     listener = await listening(c, "c1")
     for number in range(100):
@@ -84,8 +81,7 @@ async def test_messages_sent_while_connecting_all_arrive_in_order(nodes: Nodes) 
     assert listener.statistics().accepted == 1
 
 
-async def test_a_refused_connection_ends_the_request_and_leaves_nothing(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_refused_connection_ends_the_request_and_leaves_nothing(a: Node, c: Node) -> None:
     listener = await listening(c)
     peer = peer_of(listener)
     await listener.close()
@@ -98,8 +94,7 @@ async def test_a_refused_connection_ends_the_request_and_leaves_nothing(nodes: N
     await eventually(lambda: a.statistics().worker_count == 0)
 
 
-async def test_messages_over_the_queue_are_dead_letters_at_once(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_messages_over_the_queue_are_dead_letters_at_once(a: Node) -> None:
     tcp_of(a).options = tcp_of(a).options.__class__(queue=3, reconnect=False)
     async with Server() as server:
         for _ in range(5):
@@ -121,8 +116,7 @@ def test_an_address_of_type_1_that_is_no_endpoint(value: str) -> None:
     asyncio.run(main())
 
 
-async def test_links_opened_by_addresses_have_a_limit(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_links_opened_by_addresses_have_a_limit(a: Node, c: Node) -> None:
     first, second = await listening(c), await listening(c)
     tcp_of(a).max_dialled = 1
     a.send(f"1#{peer_of(first)} => x", b"")
@@ -132,8 +126,7 @@ async def test_links_opened_by_addresses_have_a_limit(nodes: Nodes) -> None:
         await a.connect(second.uri)
 
 
-async def test_a_connected_link_serves_addresses_of_type_1_too(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_connected_link_serves_addresses_of_type_1_too(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo")
     link = await a.connect(listener.uri)
@@ -141,8 +134,7 @@ async def test_a_connected_link_serves_addresses_of_type_1_too(nodes: Nodes) -> 
     assert answer.return_route[0] == link
 
 
-async def test_messages_of_other_threads_share_one_link(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_messages_of_other_threads_share_one_link(a: Node, c: Node) -> None:
     recorder = await Recorder.on(c, "c1")
     listener = await listening(c, "c1")
     onward = f"1#{peer_of(listener)} => c1"
@@ -151,8 +143,7 @@ async def test_messages_of_other_threads_share_one_link(nodes: Nodes) -> None:
     assert listener.statistics().accepted == 1
 
 
-async def test_an_idle_link_is_closed_and_opened_again_when_needed(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_an_idle_link_is_closed_and_opened_again_when_needed(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo")
     tcp_of(a).options = tcp_of(a).options.__class__(idle_timeout=0.02, reconnect=False)
@@ -163,8 +154,7 @@ async def test_an_idle_link_is_closed_and_opened_again_when_needed(nodes: Nodes)
     assert again.return_route[0] != first.return_route[0]
 
 
-async def test_a_link_in_use_is_not_idle(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_link_in_use_is_not_idle(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo", idle_timeout=0.05)
     link = await a.connect(listener.uri, idle_timeout=0.05)
@@ -179,8 +169,7 @@ async def test_a_link_in_use_is_not_idle(nodes: Nodes) -> None:
 # --- the life of a connection -------------------------------------------------------------
 
 
-async def test_a_lost_connection_comes_back_at_the_same_address(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_lost_connection_comes_back_at_the_same_address(a: Node) -> None:
     async with Server() as server:
         connecting = asyncio.create_task(a.connect(server.uri, backoff=FAST))
         peer = await (await server.next()).greeted()
@@ -197,8 +186,7 @@ async def test_a_lost_connection_comes_back_at_the_same_address(nodes: Nodes) ->
         assert (statistics.connects, statistics.failures, statistics.address) == (2, 0, link)
 
 
-async def test_waits_between_attempts_follow_the_back_off(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_waits_between_attempts_follow_the_back_off(a: Node) -> None:
     drawn: list[int] = []
 
     def draw() -> float:
@@ -215,8 +203,7 @@ async def test_waits_between_attempts_follow_the_back_off(nodes: Nodes) -> None:
     assert drawn[:4] == [0, 1, 2, 3]
 
 
-async def test_while_a_link_waits_messages_are_kept_until_an_attempt_fails(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_while_a_link_waits_messages_are_kept_until_an_attempt_fails(a: Node) -> None:
     async with Server() as server:
         long = Backoff(first=60, longest=60, random=lambda: 1.0)
         connecting = asyncio.create_task(a.connect(server.uri, backoff=long))
@@ -232,8 +219,7 @@ async def test_while_a_link_waits_messages_are_kept_until_an_attempt_fails(nodes
         assert reasons(a) == {"link down": 1}
 
 
-async def test_without_reconnect_a_lost_link_ends(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_without_reconnect_a_lost_link_ends(a: Node, c: Node) -> None:
     stuck = Stuck()
     await c.start(lambda: stuck, address="stuck")
     listener = await listening(c, "stuck")
@@ -247,8 +233,7 @@ async def test_without_reconnect_a_lost_link_ends(nodes: Nodes) -> None:
     stuck.go_on.set()
 
 
-async def test_a_connect_that_is_given_up_leaves_nothing(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_connect_that_is_given_up_leaves_nothing(a: Node) -> None:
     async with Server() as server:
         connecting = asyncio.create_task(a.connect(server.uri))
         peer = await server.next()
@@ -258,8 +243,7 @@ async def test_a_connect_that_is_given_up_leaves_nothing(nodes: Nodes) -> None:
         await eventually(lambda: a.statistics().worker_count == 0)
 
 
-async def test_stopping_a_link_that_is_still_connecting(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_stopping_a_link_that_is_still_connecting(a: Node) -> None:
     async with Server() as server:
         connecting = asyncio.create_task(a.connect(server.uri))
         peer = await server.next()
@@ -269,8 +253,7 @@ async def test_stopping_a_link_that_is_still_connecting(nodes: Nodes) -> None:
         await peer.closed()
 
 
-async def test_a_server_that_speaks_something_else(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_server_that_speaks_something_else(a: Node) -> None:
     async with Server() as server:
         connecting = asyncio.create_task(a.connect(server.uri))
         peer = await server.next()
@@ -279,16 +262,14 @@ async def test_a_server_that_speaks_something_else(nodes: Nodes) -> None:
             await connecting
 
 
-async def test_a_server_that_says_nothing(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_server_that_says_nothing(a: Node) -> None:
     async with Server() as server:
         with pytest.raises(LinkDown, match=r"said nothing for 0\.02 s"):
             await a.connect(server.uri, preamble_timeout=0.02)
         await (await server.next()).closed()
 
 
-async def test_a_server_that_hangs_up_at_once(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_server_that_hangs_up_at_once(a: Node) -> None:
     async with Server() as server:
         connecting = asyncio.create_task(a.connect(server.uri))
         (await server.next()).writer.close()
@@ -296,8 +277,7 @@ async def test_a_server_that_hangs_up_at_once(nodes: Nodes) -> None:
             await connecting
 
 
-async def test_a_host_that_does_not_answer(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, *_ = nodes
+async def test_a_host_that_does_not_answer(a: Node, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
@@ -328,8 +308,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-async def test_a_peer_process_that_is_killed(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_peer_process_that_is_killed(a: Node) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PEER, stdout=subprocess.PIPE
     )
@@ -352,8 +331,7 @@ async def test_a_peer_process_that_is_killed(nodes: Nodes) -> None:
         await process.wait()
 
 
-async def test_a_transport_that_stops_closes_all_that_is_its_own(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_transport_that_stops_closes_all_that_is_its_own(a: Node, c: Node) -> None:
     listener = await listening(c)
     links = [await a.connect(listener.uri) for _ in range(2)]
     await a.stop_worker(links[0])
@@ -411,9 +389,10 @@ async def test_what_has_gone_can_be_asked_to_end_again() -> None:
         await wire_socket.closed()
 
 
-async def test_a_link_has_no_more_attributes_than_python_keeps_in_a_fast_way(nodes: Nodes) -> None:
+async def test_a_link_has_no_more_attributes_than_python_keeps_in_a_fast_way(
+    a: Node, c: Node
+) -> None:
     # As for a node: with 30 or more in its dictionary, each call of a method looks there first.
-    a, _, c = nodes
     listener = await listening(c, "echo")
     address = await a.connect(listener.uri)
     await eventually(lambda: listener.statistics().links)

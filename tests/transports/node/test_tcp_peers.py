@@ -17,13 +17,12 @@ from onward.protocol.bare import encode_string
 from onward.protocol.ockam import HEARTBEAT, PREAMBLE, encode_message
 from onward.protocol.services import decode_text
 from onward.transports import LinkState
-from tests.support.tcp import Nodes, dialled, link_of, listening, reasons
+from tests.support.tcp import dialled, link_of, listening, reasons
 from tests.support.transports import Echo, Recorder, eventually
 from tests.support.virtual import virtual_time
 
 
-async def test_a_foreign_client_is_answered_on_the_wire(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_foreign_client_is_answered_on_the_wire(c: Node) -> None:
     await c.start(Echo, address="echoer")
     listener = await listening(c, "echoer")
     async with dialled(listener) as peer:
@@ -52,9 +51,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 async def test_a_broken_peer_is_closed_with_a_logged_reason_and_others_go_on(
-    nodes: Nodes, caplog: pytest.LogCaptureFixture, name: str
+    a: Node, c: Node, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    a, _, c = nodes
     caplog.set_level(logging.INFO, "onward.transports")
     data, reason = BROKEN[name]
     await c.start(Echo, address="echo")
@@ -70,8 +68,7 @@ async def test_a_broken_peer_is_closed_with_a_logged_reason_and_others_go_on(
     assert (await a.request([link, "echo"], b"still here")).payload == b"still here"
 
 
-async def test_peers_fill_no_log(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
-    a, _, c = nodes
+async def test_peers_fill_no_log(a: Node, c: Node, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "onward.transports")
     listener = await listening(c, max_connections=1)
     for data in 10 * (b"\x02",) + 10 * (PREAMBLE,):
@@ -89,8 +86,7 @@ async def test_peers_fill_no_log(nodes: Nodes, caplog: pytest.LogCaptureFixture)
     assert "turned away" in caplog.records[-1].getMessage()
 
 
-async def test_what_came_before_the_break_is_delivered(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_what_came_before_the_break_is_delivered(c: Node) -> None:
     recorder = await Recorder.on(c, "c1")
     listener = await listening(c, "c1")
     body = encode_message(Message(route("c1"), route("x"), b"good"))
@@ -100,8 +96,7 @@ async def test_what_came_before_the_break_is_delivered(nodes: Nodes) -> None:
         await peer.closed()
 
 
-async def test_a_peer_that_dies_inside_a_frame(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_peer_that_dies_inside_a_frame(c: Node) -> None:
     listener = await listening(c)
     async with dialled(listener) as peer:
         peer.write(PREAMBLE + b"\x00\x00\x10\x00\x84")
@@ -112,8 +107,7 @@ async def test_a_peer_that_dies_inside_a_frame(nodes: Nodes) -> None:
     assert listener.statistics().closed == expected
 
 
-async def test_a_peer_that_resets_the_connection(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_peer_that_resets_the_connection(c: Node) -> None:
     listener = await listening(c)
     async with dialled(listener) as peer:
         await peer.greeted()
@@ -125,8 +119,7 @@ async def test_a_peer_that_resets_the_connection(nodes: Nodes) -> None:
         await eventually(lambda: not listener.statistics().links)
 
 
-async def test_a_client_that_says_nothing_is_cleaned_up(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_client_that_says_nothing_is_cleaned_up(c: Node) -> None:
     listener = await listening(c, preamble_timeout=0.02)
     async with dialled(listener) as peer:
         assert await peer.reader.readexactly(1) == PREAMBLE
@@ -192,8 +185,7 @@ async def test_a_link_that_waits_for_its_connection_is_not_idle() -> None:
         assert a.has(link)
 
 
-async def test_one_connection_more_than_allowed_is_turned_away(nodes: Nodes) -> None:
-    a, b, c = nodes
+async def test_one_connection_more_than_allowed_is_turned_away(a: Node, b: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo", max_connections=1)
     link = await a.connect(listener.uri, reconnect=False)
@@ -214,10 +206,7 @@ async def test_a_node_with_no_room_for_a_link_turns_it_away() -> None:
         assert listener.statistics().turned_away == 1
 
 
-async def test_many_reasons_are_counted_as_others(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, _, c = nodes
+async def test_many_reasons_are_counted_as_others(c: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onward.transports.streams._acceptor.MAX_REASONS", 1)
     listener = await listening(c)
     for number, data in enumerate((b"\x02", b"\x03", b"\x04"), 1):
@@ -230,8 +219,7 @@ async def test_many_reasons_are_counted_as_others(
     assert listener.statistics().closed["other"] == 2
 
 
-async def test_heartbeats_are_swallowed(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_heartbeats_are_swallowed(c: Node) -> None:
     listener = await listening(c)
     async with dialled(listener) as peer:
         await peer.greeted()
@@ -254,10 +242,7 @@ ONE, TOO_MANY = "820041 78".replace(" ", ""), "9841" + "82004178" * 65
         f"8182005904 01{'61' * 1025} 80",  # an address of 1025 bytes
     ],
 )
-async def test_a_message_with_a_route_nobody_can_use_is_lost_alone(
-    nodes: Nodes, routes: str
-) -> None:
-    _, _, c = nodes
+async def test_a_message_with_a_route_nobody_can_use_is_lost_alone(c: Node, routes: str) -> None:
     listener = await listening(c, "c1")
     recorder = await Recorder.on(c, "c1")
     async with dialled(listener) as peer:

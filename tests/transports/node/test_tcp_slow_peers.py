@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 
-from onward.actors import MailboxOptions
+from onward.actors import MailboxOptions, Node
 from onward.protocol import DeliveryError, LinkLost, MailboxFull, Message, PayloadTooBig, route
-from tests.support.tcp import (
-    FAST,
-    Nodes,
-    Server,
-    dialled,
-    link_of,
-    listening,
-    peer_of,
-    reasons,
-    tcp_of,
-)
+from tests.support.tcp import FAST, Server, dialled, link_of, listening, peer_of, reasons, tcp_of
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 
 
-async def test_a_peer_that_does_not_read_fills_the_mailbox_of_its_link_and_no_more(
-    nodes: Nodes,
-) -> None:
-    a, *_ = nodes
+async def test_a_peer_that_does_not_read_fills_the_mailbox_of_its_link_and_no_more(a: Node) -> None:
     async with Server() as server:
         connecting = asyncio.create_task(
             a.connect(server.uri, mailbox=MailboxOptions(limit=50), high_water=1 << 16)
@@ -46,8 +32,7 @@ async def test_a_peer_that_does_not_read_fills_the_mailbox_of_its_link_and_no_mo
         assert link_of(a).pending == 0
 
 
-async def test_a_peer_that_does_not_read_for_long_is_closed(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_peer_that_does_not_read_for_long_is_closed(a: Node) -> None:
     async with Server() as server:
         connecting = asyncio.create_task(
             a.connect(server.uri, high_water=1 << 14, write_timeout=0.05, reconnect=False)
@@ -61,8 +46,7 @@ async def test_a_peer_that_does_not_read_for_long_is_closed(nodes: Nodes) -> Non
         await eventually(lambda: not a.has(link))
 
 
-async def test_messages_lost_with_a_connection_are_counted(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_messages_lost_with_a_connection_are_counted(a: Node) -> None:
     async with Server() as server:
         connecting = asyncio.create_task(
             a.connect(server.uri, high_water=1 << 24, write_timeout=60.0, backoff=FAST)
@@ -79,8 +63,7 @@ async def test_messages_lost_with_a_connection_are_counted(nodes: Nodes) -> None
         assert figures.sent + reasons(a).get("link down", 0) + figures.queued == 100
 
 
-async def test_too_much_waiting_closes_at_once(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_too_much_waiting_closes_at_once(a: Node) -> None:
     async with Server() as server:
         connecting = asyncio.create_task(
             a.connect(server.uri, max_pending=1 << 20, reconnect=False)
@@ -93,8 +76,7 @@ async def test_too_much_waiting_closes_at_once(nodes: Nodes) -> None:
         await eventually(lambda: not a.has(link))
 
 
-async def test_a_message_too_big_for_the_wire_is_the_senders_error(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_message_too_big_for_the_wire_is_the_senders_error(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo")
     link = await a.connect(listener.uri, max_frame=1000)
@@ -107,8 +89,7 @@ async def test_a_message_too_big_for_the_wire_is_the_senders_error(nodes: Nodes)
         a.send(f"1#{peer_of(listener)} => echo", bytes(1001))
 
 
-async def test_a_message_too_big_that_was_kept_is_the_senders_error_too(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_message_too_big_that_was_kept_is_the_senders_error_too(a: Node) -> None:
     tcp_of(a).options = tcp_of(a).options.__class__(max_frame=1000)
     async with Server() as server:
         asked = asyncio.create_task(a.request(f"1#127.0.0.1:{server.port} => x", bytes(1000)))
@@ -119,18 +100,7 @@ async def test_a_message_too_big_that_was_kept_is_the_senders_error_too(nodes: N
         assert (await peer.receive()).payload == b"small"
 
 
-async def test_a_megabyte_each_way(nodes: Nodes) -> None:
-    a, _, c = nodes
-    await c.start(Echo, address="echo")
-    listener = await listening(c, "echo")
-    link = await a.connect(listener.uri)
-    payload = os.urandom(1 << 20)
-    answers = await asyncio.gather(*(a.request([link, "echo"], payload) for _ in range(5)))
-    assert all(answer.payload == payload for answer in answers)
-
-
-async def test_a_full_mailbox_stops_the_reading_of_the_socket(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_full_mailbox_stops_the_reading_of_the_socket(c: Node) -> None:
     stuck = Stuck()
     await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
     listener = await listening(c, "stuck")
@@ -151,8 +121,7 @@ async def test_a_full_mailbox_stops_the_reading_of_the_socket(nodes: Nodes) -> N
         await eventually(lambda: len(stuck.messages) == peer.wire.sent)
 
 
-async def test_a_mailbox_that_stays_full_costs_its_own_messages_only(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_mailbox_that_stays_full_costs_its_own_messages_only(c: Node) -> None:
     stuck = Stuck()
     await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
     recorder = await Recorder.on(c, "c1")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Generator
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import pytest
 
@@ -43,7 +43,6 @@ from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 from tests.support.virtual import virtual_time
 
-Nodes: TypeAlias = tuple[Node, Node, Node]
 ANY = "udp://127.0.0.1:0"
 
 
@@ -121,8 +120,7 @@ def test_requests_of_any_size_on_each_loop(loop_factory: LoopFactory) -> None:
     run_on(loop_factory, main())
 
 
-async def test_over_ipv6(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_over_ipv6(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     four = await listening(c, "echo")
     six = await c.listen("udp://[::1]:0", expose=["echo"])
@@ -131,8 +129,7 @@ async def test_over_ipv6(nodes: Nodes) -> None:
         assert (await a.request(f"2#{where} => echo", b"x")).payload == b"x"
 
 
-async def test_an_address_of_type_2_makes_a_link_and_the_next_one_reuses(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_an_address_of_type_2_makes_a_link_and_the_next_one_reuses(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo")
     where = listener.uri.removeprefix("udp://")
@@ -143,13 +140,12 @@ async def test_an_address_of_type_2_makes_a_link_and_the_next_one_reuses(nodes: 
 
 
 @pytest.mark.parametrize("value", ["nonsense", "host:port", ":1", "%ff:1"])
-async def test_an_address_of_type_2_that_is_no_endpoint(nodes: Nodes, value: str) -> None:
+async def test_an_address_of_type_2_that_is_no_endpoint(a: Node, value: str) -> None:
     with pytest.raises(UnreadableAddress):
-        nodes[0].send(f"2#{value} => x", b"")
+        a.send(f"2#{value} => x", b"")
 
 
-async def test_two_links_to_one_peer_are_kept_apart(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_two_links_to_one_peer_are_kept_apart(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo")
     links = [await a.connect(listener.uri) for _ in range(2)]
@@ -162,8 +158,7 @@ async def test_two_links_to_one_peer_are_kept_apart(nodes: Nodes) -> None:
     assert udp_of(a).statistics() == ()
 
 
-async def test_a_foreign_peer_is_answered_from_the_port_it_sent_to(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_foreign_peer_is_answered_from_the_port_it_sent_to(c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo")
     with peers(listener, 1) as (peer,):
@@ -174,17 +169,7 @@ async def test_a_foreign_peer_is_answered_from_the_port_it_sent_to(nodes: Nodes)
         assert link.peer == "{}:{}".format(*peer.socket.getsockname())
 
 
-async def test_nothing_is_reachable_unless_exposed(nodes: Nodes) -> None:
-    _, _, c = nodes
-    await c.start(Echo, address="echo")
-    listener = await listening(c)
-    with peers(listener, 1) as (peer,):
-        peer.send("echo")
-        await eventually(lambda: reasons(c) == {"not exposed": 1})
-
-
-async def test_nobody_there(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_nobody_there(a: Node, c: Node) -> None:
     listener = await listening(c)
     await listener.close()
     link = await a.connect(listener.uri)  # there is no way to know
@@ -196,8 +181,7 @@ async def test_nobody_there(nodes: Nodes) -> None:
 # --- what is wrong, too much, or never comes -----------------------------------------------
 
 
-async def test_garbage_makes_no_link_and_is_counted(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_garbage_makes_no_link_and_is_counted(c: Node) -> None:
     listener = await listening(c)
     with peers(listener, 1) as (peer,):
         peer.raw(b"")
@@ -209,8 +193,7 @@ async def test_garbage_makes_no_link_and_is_counted(nodes: Nodes) -> None:
         await eventually(lambda: listener.statistics().dropped.get("malformed") == 3)
 
 
-async def test_heartbeats_are_swallowed(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_heartbeats_are_swallowed(c: Node) -> None:
     listener = await listening(c)
     with peers(listener, 1) as (peer,):
         peer.raw(split_message(encode_message(Message((), (), b"")), 1)[0])
@@ -218,8 +201,7 @@ async def test_heartbeats_are_swallowed(nodes: Nodes) -> None:
         assert reasons(c) == {}
 
 
-async def test_a_message_that_never_comes_whole_is_given_up(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_message_that_never_comes_whole_is_given_up(c: Node) -> None:
     limits = DatagramLimits(max_age=0.02)
     listener = await listening(c, datagrams=limits)
     with peers(listener, 1) as (peer,):
@@ -230,8 +212,7 @@ async def test_a_message_that_never_comes_whole_is_given_up(nodes: Nodes) -> Non
         assert listener.statistics().links == ()
 
 
-async def test_a_closed_listener_waits_for_no_part(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_closed_listener_waits_for_no_part(c: Node) -> None:
     listener = await listening(c)
     with peers(listener, 1) as (peer,):
         peer.raw(split_message(bytes(1000), 1)[0])
@@ -241,8 +222,7 @@ async def test_a_closed_listener_waits_for_no_part(nodes: Nodes) -> None:
         assert not c.has(listener.address)
 
 
-async def test_a_message_that_is_too_big_is_the_senders_error(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_message_that_is_too_big_is_the_senders_error(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo")
     small = DatagramLimits(max_message=1000)
@@ -255,8 +235,7 @@ async def test_a_message_that_is_too_big_is_the_senders_error(nodes: Nodes) -> N
         a.send(f"2#{listener.uri[6:]} => echo", bytes(1001))
 
 
-async def test_peers_that_claim_to_be_many_take_the_places_of_one_another(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_peers_that_claim_to_be_many_take_the_places_of_one_another(c: Node) -> None:
     recorder, private = await Recorder.on(c, "c1"), await Recorder.on(c, "private")
     listener = await listening(c, "c1", max_peers=3)
     with peers(listener, 6) as made:
@@ -278,8 +257,7 @@ async def test_peers_that_claim_to_be_many_take_the_places_of_one_another(nodes:
         assert figures.closed == {"another peer needed the place": 3}
 
 
-async def test_what_a_peer_sent_that_gives_up_its_place_is_counted(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_what_a_peer_sent_that_gives_up_its_place_is_counted(c: Node) -> None:
     stuck = Stuck()
     await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(1))
     listener = await listening(c, "stuck", max_peers=1)
@@ -312,8 +290,7 @@ async def test_a_link_is_not_idle_while_what_came_over_it_waits() -> None:
             assert listener.statistics().closed == {"no message for 10 s": 1}
 
 
-async def test_what_is_sent_over_a_socket_that_was_lost_is_a_dead_letter(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_what_is_sent_over_a_socket_that_was_lost_is_a_dead_letter(a: Node) -> None:
     link = await a.connect("udp://127.0.0.1:9")
     (udp_socket,) = udp_of(a)._sockets.values()
     udp_socket.close()
@@ -323,8 +300,7 @@ async def test_what_is_sent_over_a_socket_that_was_lost_is_a_dead_letter(nodes: 
     assert link_of(a).sent == 0
 
 
-async def test_peers_that_have_answered_stay(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_peers_that_have_answered_stay(c: Node) -> None:
     recorder, private = await Recorder.on(c, "c1"), await Recorder.on(c, "private")
     listener = await listening(c, "c1", max_peers=1)
     with peers(listener, 2) as (first, second):
@@ -348,8 +324,7 @@ async def test_a_node_with_no_room_for_a_link_turns_a_peer_away() -> None:
             await eventually(lambda: listener.statistics().turned_away == 1)
 
 
-async def test_a_full_mailbox_costs_its_own_messages_only(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_full_mailbox_costs_its_own_messages_only(c: Node) -> None:
     stuck = Stuck()
     await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
     listener = await listening(c, "stuck", arrivals=2)
@@ -361,8 +336,7 @@ async def test_a_full_mailbox_costs_its_own_messages_only(nodes: Nodes) -> None:
         stuck.go_on.set()
 
 
-async def test_what_comes_to_the_socket_of_ours_from_strangers_is_dropped(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_what_comes_to_the_socket_of_ours_from_strangers_is_dropped(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, "echo")
     link = await a.connect(listener.uri)
@@ -378,8 +352,7 @@ async def test_what_comes_to_the_socket_of_ours_from_strangers_is_dropped(nodes:
 # --- the life of a link -------------------------------------------------------------------
 
 
-async def test_a_host_that_is_not_there(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, *_ = nodes
+async def test_a_host_that_is_not_there(a: Node, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "no such host")
@@ -393,9 +366,8 @@ async def test_a_host_that_is_not_there(nodes: Nodes, monkeypatch: pytest.Monkey
 
 
 async def test_messages_are_kept_while_a_host_is_looked_up(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, _, c = nodes
     recorder = await Recorder.on(c, "c1")
     listener = await listening(c, "c1")
     loop = asyncio.get_running_loop()
@@ -417,9 +389,8 @@ async def test_messages_are_kept_while_a_host_is_looked_up(
 
 
 async def test_a_look_up_that_takes_too_long_or_is_given_up(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    a: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, *_ = nodes
 
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
@@ -439,16 +410,14 @@ async def test_a_look_up_that_takes_too_long_or_is_given_up(
         await asked
 
 
-async def test_links_have_a_limit(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_links_have_a_limit(a: Node) -> None:
     udp_of(a).max_dialled = 1
     await a.connect("udp://127.0.0.1:1")
     with pytest.raises(LinkDown, match="1 link already"):
         a.send("2#127.0.0.1:2 => x", b"")
 
 
-async def test_a_link_that_ends_ends_what_waits_for_it(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_link_that_ends_ends_what_waits_for_it(a: Node, c: Node) -> None:
     stuck = Stuck()
     await c.start(lambda: stuck, address="stuck")
     listener = await listening(c, "stuck")
@@ -495,20 +464,12 @@ async def test_a_node_that_stops_while_it_begins_to_listen() -> None:
             assert not node.has((await begun).address)
 
 
-async def test_a_port_that_is_taken(nodes: Nodes) -> None:
-    _, b, c = nodes
-    listener = await listening(c)
-    with pytest.raises(OSError, match="in use"):
-        await b.listen(listener.uri)
-    assert b.statistics().worker_count == 0
-
-
 @pytest.mark.parametrize("uri", ["udp://", "udp://h:1/path", "udp://h"])
-async def test_what_is_no_uri(nodes: Nodes, uri: str) -> None:
+async def test_what_is_no_uri(a: Node, uri: str) -> None:
     with pytest.raises(ValueError, match="not"):
-        await nodes[0].listen(uri)
+        await a.listen(uri)
     with pytest.raises(TypeError):
-        await nodes[0].connect("udp://127.0.0.1:1", no_such_option=1)
+        await a.connect("udp://127.0.0.1:1", no_such_option=1)
 
 
 def test_options_that_make_no_sense() -> None:
@@ -568,8 +529,7 @@ async def test_who_sends_waits_while_the_system_takes_nothing() -> None:
     assert udp_socket.dropped == {"refused by the system": 1}
 
 
-async def test_a_transport_that_stops_closes_all_that_is_its_own(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_a_transport_that_stops_closes_all_that_is_its_own(a: Node, c: Node) -> None:
     listener = await listening(c)
     links = [await a.connect(listener.uri) for _ in range(2)]
     await udp_of(a).stop()
@@ -579,8 +539,8 @@ async def test_a_transport_that_stops_closes_all_that_is_its_own(nodes: Nodes) -
     assert not c.has(listener.address)
 
 
-async def test_what_closes_later_than_its_socket_and_again(nodes: Nodes) -> None:
-    udp_socket = UdpSocket(UdpOptions(), nodes[0].loop, _nobody)
+async def test_what_closes_later_than_its_socket_and_again(a: Node) -> None:
+    udp_socket = UdpSocket(UdpOptions(), a.loop, _nobody)
     for _ in range(2):
         udp_socket.close()
         await udp_socket.closed()

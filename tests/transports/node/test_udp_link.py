@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +17,6 @@ from onward.transports.node._udp_link import DialledUdpLink, _literal, _look_up,
 from onward.transports.node._udp_socket import UdpSocket
 from tests.support.transports import Echo, Recorder, eventually
 
-Nodes: TypeAlias = tuple[Node, Node, Node]
 LARGE = DatagramLimits(max_message=200_000)
 
 
@@ -46,9 +45,8 @@ class Slow:
 
 
 async def test_what_was_kept_is_sent_as_the_system_takes_it(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    a: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, *_ = nodes
     slow = Slow(monkeypatch)
     udp_of(a).options = UdpOptions(heartbeat=None)
     for _ in range(10):
@@ -63,9 +61,8 @@ async def test_what_was_kept_is_sent_as_the_system_takes_it(
 
 
 async def test_what_waits_for_its_turn_waits_for_the_system_too(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    a: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, *_ = nodes
     slow = Slow(monkeypatch)
     a.send("2#127.0.0.1:9 => x", b"")
     await eventually(lambda: slow.sent == 1)
@@ -82,9 +79,8 @@ async def test_what_waits_for_its_turn_waits_for_the_system_too(
 
 
 async def test_what_was_not_sent_when_the_link_ends_becomes_dead_letters(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    a: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, *_ = nodes
     slow = Slow(monkeypatch)
     for _ in range(10):
         a.send("2#127.0.0.1:9 => x", b"")
@@ -94,8 +90,7 @@ async def test_what_was_not_sent_when_the_link_ends_becomes_dead_letters(
     assert dict(a.dead_letters.by_reason) == {"link down": 9}
 
 
-async def test_what_is_kept_is_bounded_in_bytes(nodes: Nodes) -> None:
-    a, b, _ = nodes
+async def test_what_is_kept_is_bounded_in_bytes(a: Node, b: Node) -> None:
     recorder = await Recorder.on(b, "c")
     listener = await listening(b, "udp://127.0.0.1:0", "c")
     udp_of(a).options = UdpOptions(max_queue_bytes=250, heartbeat=None)
@@ -107,9 +102,8 @@ async def test_what_is_kept_is_bounded_in_bytes(nodes: Nodes) -> None:
 
 
 async def test_an_error_nobody_foresaw_ends_the_link(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    a: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    a, *_ = nodes
 
     async def find(_: object) -> None:
         raise RuntimeError("nobody foresaw it")
@@ -133,9 +127,8 @@ async def test_an_error_nobody_foresaw_ends_the_link(
     ],
 )
 async def test_a_peer_is_known_however_its_address_is_written(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, bound: str, hosts: list[str]
+    a: Node, b: Node, monkeypatch: pytest.MonkeyPatch, bound: str, hosts: list[str]
 ) -> None:
-    a, b, _ = nodes
     loop = asyncio.get_running_loop()
     look_up = loop.getaddrinfo
 
@@ -151,8 +144,7 @@ async def test_a_peer_is_known_however_its_address_is_written(
         assert (await a.request([link, "echo"], host.encode(), timeout=5)).payload == host.encode()
 
 
-async def test_what_a_listener_says_of_itself_can_be_connected_to(nodes: Nodes) -> None:
-    a, b, _ = nodes
+async def test_what_a_listener_says_of_itself_can_be_connected_to(a: Node, b: Node) -> None:
     await b.start(Echo, address="echo")
     for uri in ("udp://0.0.0.0:0", "udp://[::]:0"):
         listener = await listening(b, uri, "echo")
@@ -183,8 +175,7 @@ class Large(Worker):
         self.reply(message, bytes(100_000))
 
 
-async def test_the_limits_of_a_link_are_those_of_what_comes_too(nodes: Nodes) -> None:
-    a, b, _ = nodes
+async def test_the_limits_of_a_link_are_those_of_what_comes_too(a: Node, b: Node) -> None:
     await b.start(Large, address="large")
     listener = await listening(b, "udp://127.0.0.1:0", "large", datagrams=LARGE)
     usual = await a.connect(listener.uri)
@@ -196,8 +187,7 @@ async def test_the_limits_of_a_link_are_those_of_what_comes_too(nodes: Nodes) ->
     await eventually(lambda: udp_of(a).dropped.get("too big", 0) > 0)
 
 
-async def test_links_that_want_the_same_share_a_socket(nodes: Nodes) -> None:
-    a, b, _ = nodes
+async def test_links_that_want_the_same_share_a_socket(a: Node, b: Node) -> None:
     listeners = [await listening(b, "udp://127.0.0.1:0") for _ in range(4)]
     transport = udp_of(a)
     usual = await a.connect(listeners[0].uri)
@@ -212,8 +202,7 @@ async def test_links_that_want_the_same_share_a_socket(nodes: Nodes) -> None:
     assert a.has(usual)
 
 
-async def test_what_came_to_sockets_that_are_closed_stays_counted(nodes: Nodes) -> None:
-    a, b, _ = nodes
+async def test_what_came_to_sockets_that_are_closed_stays_counted(a: Node, b: Node) -> None:
     await b.start(Large, address="large")
     listener = await listening(b, "udp://127.0.0.1:0", "large", datagrams=LARGE)
     small = DatagramLimits(max_message=1000)

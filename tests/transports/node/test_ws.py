@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect as dial
@@ -13,22 +13,15 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-from onward.actors import MailboxOptions, Node
+from onward.actors import Node
 from onward.protocol import LinkDown, LinkLost, Message, UnreadableAddress, route
 from onward.protocol.ockam import PREAMBLE, WireConnection
-from onward.transports import (
-    LinkStatistics,
-    StreamListener,
-    WebSocketOptions,
-    WsOptions,
-    WsTransport,
-)
+from onward.transports import StreamListener, WebSocketOptions, WsOptions, WsTransport
 from onward.transports.streams._ws_stream import MAX_HANDSHAKE
 from tests.support.loops import LoopFactory, on_each_loop, run_on
-from tests.support.transports import Echo, Recorder, Stuck, eventually
+from tests.support.transports import Echo, Recorder, eventually
 from tests.support.websocket_peer import handshake
 
-Nodes: TypeAlias = tuple[Node, Node, Node]
 ANY = "ws://127.0.0.1:0"
 
 
@@ -38,11 +31,6 @@ async def listening(node: Node, uri: str = ANY, *expose: str, **options: Any) ->
 
 def ws_of(node: Node) -> WsTransport:
     return cast(WsTransport, node.transport("ws://"))
-
-
-def link_of(node: Node) -> LinkStatistics:
-    (link,) = ws_of(node).statistics()
-    return link
 
 
 @on_each_loop
@@ -62,8 +50,7 @@ def test_requests_of_any_size_on_each_loop(loop_factory: LoopFactory) -> None:
     run_on(loop_factory, main())
 
 
-async def test_an_address_of_type_3_connects(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_an_address_of_type_3_connects(a: Node, c: Node) -> None:
     await c.start(Echo, address="echo")
     root = await listening(c, ANY, "echo")
     deep = await listening(c, f"{ANY}/deep/er", "echo")
@@ -81,38 +68,17 @@ async def test_an_address_of_type_3_connects(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize("value", ["nonsense", "host:port/", "h:1/a?b", "h:1/%20", "%ff:1"])
-async def test_an_address_of_type_3_that_is_none(nodes: Nodes, value: str) -> None:
+async def test_an_address_of_type_3_that_is_none(a: Node, value: str) -> None:
     with pytest.raises(UnreadableAddress):
-        nodes[0].send(f"3#{value} => x", b"")
+        a.send(f"3#{value} => x", b"")
 
 
-async def test_the_path_that_has_to_be_asked_for(nodes: Nodes) -> None:
-    a, _, c = nodes
+async def test_the_path_that_has_to_be_asked_for(a: Node, c: Node) -> None:
     listener = await listening(c, f"{ANY}/right")
     with pytest.raises(LinkDown, match=r"no WebSocket: it answers 'HTTP/1.1 404"):
         await a.connect(listener.uri.replace("right", "wrong"))
     assert listener.statistics().refused == {"path": 1}
     await a.connect(f"{listener.uri}")
-
-
-async def test_one_more_than_there_may_be(nodes: Nodes) -> None:
-    a, b, c = nodes
-    listener = await listening(c, ANY, max_connections=1)
-    await a.connect(listener.uri)
-    with pytest.raises(LinkDown):
-        await b.connect(listener.uri)
-    assert listener.statistics().turned_away == 1
-
-
-async def test_a_lost_connection_comes_back_at_the_same_address(nodes: Nodes) -> None:
-    a, _, c = nodes
-    await c.start(Echo, address="echo")
-    listener = await listening(c, ANY, "echo")
-    link = await a.connect(listener.uri)
-    await a.request([link, "echo"], b"")
-    await c.stop_worker(listener.statistics().links[0].address)
-    await eventually(lambda: link_of(a).connects == 2)
-    assert (await a.request([link, "echo"], b"again")).payload == b"again"
 
 
 # --- foreign clients ----------------------------------------------------------------------
@@ -124,8 +90,7 @@ async def dialled(listener: StreamListener, **options: object) -> AsyncGenerator
         yield client
 
 
-async def test_a_foreign_client_speaks_the_wire_in_messages_cut_anywhere(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_foreign_client_speaks_the_wire_in_messages_cut_anywhere(c: Node) -> None:
     await c.start(Echo, address="echo")
     listener = await listening(c, ANY, "echo")
     wire = WireConnection()
@@ -151,20 +116,7 @@ async def test_a_foreign_client_speaks_the_wire_in_messages_cut_anywhere(nodes: 
     assert client.close_code == 1000
 
 
-async def test_text_is_refused_with_a_code(nodes: Nodes) -> None:
-    _, _, c = nodes
-    listener = await listening(c)
-    async with dialled(listener) as client:
-        await client.send("text")
-        await client.wait_closed()
-    assert (client.close_code, client.close_reason) == (1003, "messages have to be binary")
-    await eventually(lambda: listener.statistics().closed)
-    expected = {"broken WebSocket: messages have to be binary": 1}
-    assert listener.statistics().closed == expected
-
-
-async def test_a_client_that_speaks_something_else_inside(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_client_that_speaks_something_else_inside(c: Node) -> None:
     listener = await listening(c)
     async with dialled(listener) as client:
         await client.send(b"\x07")
@@ -176,9 +128,8 @@ async def test_a_client_that_speaks_something_else_inside(nodes: Nodes) -> None:
 
 
 async def test_pages_of_browsers_need_an_origin_that_may(
-    nodes: Nodes, caplog: pytest.LogCaptureFixture
+    c: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, _, c = nodes
     web = WebSocketOptions(origins=("https://shop.example",))
     listener = await listening(c, ANY, websocket=web)
     async with dialled(listener, origin=Origin("https://shop.example")):
@@ -191,38 +142,7 @@ async def test_pages_of_browsers_need_an_origin_that_may(
     assert "the origin https://evil.example may not connect unless" in record.getMessage()
 
 
-async def test_a_program_names_the_machine_of_the_listener(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, _, c = nodes
-    monkeypatch.setattr("socket.gethostname", lambda: "build-7.lan")
-    listener = await listening(c)
-    host, _, port = listener.uri.removeprefix("ws://").partition(":")
-    for name, status in (("build-7.lan", b"101"), ("build-7", b"101"), ("build-8", b"403")):
-        reader, writer = await asyncio.open_connection(host, int(port))
-        where = f"{name}:{port}"
-        writer.write(handshake("/", f"Origin: http://{where}", host=where))
-        assert (await reader.readline()).split()[1] == status
-        writer.close()
-    await eventually(lambda: not listener.statistics().links)
-
-
-async def test_a_client_that_does_not_finish_its_handshake(nodes: Nodes) -> None:
-    _, _, c = nodes
-    web = WebSocketOptions(handshake_timeout=0.02)
-    listener = await listening(c, ANY, websocket=web)
-    host, _, port = listener.uri.removeprefix("ws://").partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(b"GET / HTTP/1.1\r\n")
-    with contextlib.suppress(ConnectionError):
-        assert await reader.read() == b""
-    writer.close()
-    await eventually(lambda: listener.statistics().refused == {"too late": 1})
-    assert listener.statistics().handshakes == 0
-
-
-async def test_a_listener_that_closes_ends_handshakes_and_links(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_listener_that_closes_ends_handshakes_and_links(c: Node) -> None:
     listener = await listening(c)
     host, _, port = listener.uri.removeprefix("ws://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -239,8 +159,7 @@ async def test_a_listener_that_closes_ends_handshakes_and_links(nodes: Nodes) ->
     await eventually(lambda: listener.statistics().refused == {"stopped": 1})
 
 
-async def test_a_client_that_does_not_answer_close_is_cut(nodes: Nodes) -> None:
-    _, _, c = nodes
+async def test_a_client_that_does_not_answer_close_is_cut(c: Node) -> None:
     listener = await listening(c, ANY, drain_timeout=0.02)
     host, _, port = listener.uri.removeprefix("ws://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -254,25 +173,10 @@ async def test_a_client_that_does_not_answer_close_is_cut(nodes: Nodes) -> None:
     writer.close()
 
 
-async def test_a_full_mailbox_stops_the_reading(nodes: Nodes) -> None:
-    a, _, c = nodes
-    stuck = Stuck()
-    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
-    listener = await listening(c, ANY, "stuck")
-    link = await a.connect(listener.uri, high_water=1 << 16)
-    for number in range(100):
-        a.send([link, "stuck"], number.to_bytes(2) + bytes(100_000))
-    await eventually(lambda: listener.statistics().links[0].held)
-    stuck.go_on.set()
-    await eventually(lambda: len(stuck.messages) == 100)
-    assert [int.from_bytes(each.payload[:2]) for each in stuck.messages] == [*range(100)]
-
-
 # --- foreign servers ----------------------------------------------------------------------
 
 
-async def test_a_foreign_server(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_foreign_server(a: Node) -> None:
     recorder = await Recorder.on(a, "back")
     asked: list[ServerConnection] = []
 
@@ -307,8 +211,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_servers_that_are_none(nodes: Nodes, name: str) -> None:
-    a, *_ = nodes
+async def test_servers_that_are_none(a: Node, name: str) -> None:
     answer, text = ANSWERS[name]
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -327,8 +230,7 @@ async def test_servers_that_are_none(nodes: Nodes, name: str) -> None:
             await a.connect(f"ws://127.0.0.1:{port}")
 
 
-async def test_a_server_that_takes_its_time(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_server_that_takes_its_time(a: Node) -> None:
     closed = asyncio.Event()
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -345,8 +247,7 @@ async def test_a_server_that_takes_its_time(nodes: Nodes) -> None:
         await closed.wait()
 
 
-async def test_a_server_that_breaks_the_rules(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_server_that_breaks_the_rules(a: Node) -> None:
     closing: list[bytes] = []
 
     async def served(server: ServerConnection) -> None:
@@ -368,8 +269,7 @@ async def test_a_server_that_breaks_the_rules(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize("uri", ["ws://", "ws://host", "ws://h:1/?q", "ws://u@h:1", "ws://[::1"])
-async def test_what_is_no_uri(nodes: Nodes, uri: str) -> None:
-    a, *_ = nodes
+async def test_what_is_no_uri(a: Node, uri: str) -> None:
     with pytest.raises(ValueError, match="not"):
         await a.connect(uri)
     with pytest.raises(ValueError, match="is not ws://"):

@@ -48,7 +48,6 @@ async def test_peers_of_one_source_that_do_not_read_leave_half_of_the_bytes(w: W
     assert [peer.closed for peer in (*peers, late)] == [True, False, False]
     for peer in w.peers:
         peer.read_on()
-    await w.loop.idle()
 
 
 @in_world(options=LinkOptions(flow=FlowOptions(max_pending_total=16 * MIB)))
@@ -68,7 +67,6 @@ async def test_one_that_finds_no_room_is_not_closed_for_what_others_hold(w: Worl
     assert w.listener._shared.waiting.total <= 16 * MIB
     for peer in w.peers:
         peer.read_on()
-    await w.loop.idle()
 
 
 @in_world(options=LinkOptions(flow=FlowOptions(max_pending_total=10 * MIB)))
@@ -79,7 +77,6 @@ async def test_where_none_holds_more_than_its_part_the_one_that_comes_is_refused
     assert [peer.closed for peer in (*held, late)] == [False, False, False, True]
     for peer in w.peers:
         peer.read_on()
-    await w.loop.idle()
 
 
 @in_world(options=LinkOptions(flow=FlowOptions(max_pending_total=10 * MIB)))

@@ -16,8 +16,6 @@ from tests.support.workers import Echo, Failing, Gate
 
 ASKED: Final = asked_for("a")
 MANY: Final = asked_for("a", MULTICAST)
-ZIPKIN: Final = b"message/x.rsocket.tracing-zipkin.v0"
-UNREGISTERED: Final = "(unregistered)"
 REJECTED, APPLICATION_ERROR = 0x202, 0x201
 
 Scenario = Callable[[World], Awaitable[Any]]

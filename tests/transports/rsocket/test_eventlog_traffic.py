@@ -40,7 +40,6 @@ from tests.transports.rsocket.test_model import WALK, Model
 ASKED: Final = asked_for("a")
 MANY: Final = asked_for("a", MULTICAST)
 ZIPKIN: Final = b"message/x.rsocket.tracing-zipkin.v0"
-UNREGISTERED: Final = "(unregistered)"
 RESPONSE, FORGET = Kind.RESPONSE, Kind.FIRE_AND_FORGET
 
 

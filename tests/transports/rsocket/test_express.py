@@ -35,7 +35,6 @@ async def test_the_actors_that_handle_a_request(w: World, express: bool) -> None
     assert on_the_way(w) == ((0, 0, 1, 1) if express else (1, 1, 1, 1))
     assert w.row().requests == 1
     assert await destination.ask(payload(2, b"done", N | C)) == []
-    await w.settled_after(requester)
 
 
 @in_world()

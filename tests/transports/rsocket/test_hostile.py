@@ -106,7 +106,6 @@ async def test_pushes_to_a_destination_that_does_not_read_are_dropped(w: World) 
     assert len(await slow.received()) == 1
     await requester.ask(push(ASKED))
     assert await slow.ask(payload(2, b"", N | C)) == [push(ASKED)]
-    await w.settled_after(requester)
 
 
 @in_world(options=TIGHT)
@@ -118,7 +117,6 @@ async def test_pushes_in_one_piece_do_not_fill_a_destination(w: World) -> None:
     assert not slow.closed
     assert w.row().outstanding == 0
     slow.read_on()
-    await w.settled_after(slow)
 
 
 # --- destinations that do not keep up -------------------------------------------------------
@@ -153,7 +151,6 @@ async def test_a_request_to_a_destination_that_does_not_keep_up_is_rejected(w: W
     slow.read_on()
     assert len(await slow.received()) == 1
     await slow.ask(payload(2, b"", N | C))
-    await w.settled_after(requester)
 
 
 @in_world(options=TIGHT)
@@ -169,7 +166,6 @@ async def test_a_destination_that_was_just_given_much_gets_a_little_more(w: Worl
     assert len(await slow.received()) == 3
     for stream in (2, 4, 6):
         await slow.ask(payload(stream, b"", N | C))
-    await w.settled_after(requester)
 
 
 @in_world(options=TIGHT)
@@ -186,7 +182,6 @@ async def test_another_destination_is_chosen_while_one_does_not_keep_up(w: World
     slow.read_on()
     for one in (slow, other):
         one.die()
-    await w.settled_after(requester)
 
 
 # --- frames that are never finished ---------------------------------------------------------

@@ -54,7 +54,6 @@ async def test_those_that_do_not_read_get_few_copies_at_a_time(w: World, kind: i
     assert nothing_held(w, requester)
     for peer in w.peers:
         peer.die()
-    await w.loop.idle()
 
 
 @in_world(OPTIONS, LINKS)
@@ -160,7 +159,6 @@ async def test_a_large_element_goes_to_a_few_at_a_time_and_in_order(w: World) ->
     assert nothing_held(w, requester)
     await requester.ask(cancel(1))
     requester.die()
-    await w.loop.idle()
 
 
 @in_world(
@@ -184,7 +182,6 @@ async def test_two_at_once_keep_to_the_limit_of_their_requester(w: World) -> Non
     assert not rules.overflowed
     for peer in w.peers:
         peer.die()
-    await w.loop.idle()
 
 
 @in_world(with_multicast(max_held=50 * SIZE, max_held_total=40 * SIZE), LINKS)
@@ -204,7 +201,6 @@ async def test_copies_that_others_do_not_read_leave_room_for_an_honest_multicast
     assert [await peer.received() for peer in readers] == [[restamped(asked, 2)]] * 3
     for peer in w.peers:
         peer.die()
-    await w.loop.idle()
 
 
 @in_world(OPTIONS, replace(LINKS, gathering=GatheringOptions(max_multicast_held=SIZE - 1)))
@@ -232,7 +228,6 @@ async def test_what_waits_for_its_turn_counts_as_gathered(w: World) -> None:
     assert [code for _, code, _ in refused] == [0x202] * 5
     for peer in w.peers:
         peer.die()
-    await w.loop.idle()
 
 
 @in_memory
@@ -270,7 +265,6 @@ async def test_one_that_reads_slowly_gets_all_of_it(w: World) -> None:
     assert w.broker.statistics().multicast_left == 0
     for peer in w.peers:
         peer.die()
-    await w.loop.idle()
 
 
 @in_memory

@@ -125,7 +125,6 @@ async def test_credit_without_end(w: World) -> None:
         assert credit(await destination.received()) in {0, 112, 64}
     assert len(elements(await requester.received())) == 1000
     assert await destination.ask(payload(2, b"", C)) == []
-    await requester.received()
 
 
 @in_world(options=SMALL)
@@ -141,7 +140,6 @@ async def test_credit_given_before_a_destination_is_found(w: World) -> None:
     assert 8 + credit(got) == 25
     assert len(elements(await requester.received())) == 25
     assert await destination.ask(payload(2, b"", C)) == []
-    await requester.received()
 
 
 @in_world(options=SMALL)
@@ -299,7 +297,6 @@ async def test_a_requester_not_read_is_read_again_when_it_is_to_answer(w: World)
     slow.read_on()
     assert len(await slow.received()) == 4
     slow.die()
-    await w.settled_after(both)
 
 
 # --- a destination that does not read -------------------------------------------------------
@@ -321,7 +318,6 @@ async def test_who_goes_on_sending_to_a_destination_that_does_not_read_is_not_re
     assert requester.transport.reading
     assert await fast.received() == [request(FNF, 4, asked_for("b"))]
     slow.die()
-    await w.settled_after(requester)
 
 
 @in_world(options=TIGHT)
@@ -342,7 +338,6 @@ async def test_two_that_send_to_each_other_and_do_not_read_are_both_read(w: Worl
         one.read_on()
         assert len(elements(await one.received())) == 5
     first.die()
-    await w.settled_after(second)
 
 
 @in_world(options=LinkOptions(flow=FlowOptions(high_water=1000, max_pending=10_000)))
@@ -400,7 +395,6 @@ async def test_two_slow_destinations(w: World) -> None:
     await second.received()
     assert requester.transport.reading
     requester.die()
-    await w.settled_after(first)
 
 
 @pytest.mark.parametrize("which", ["requester", "destination"])
@@ -536,8 +530,6 @@ async def test_a_stream_that_is_over_waits_for_no_socket(w: World) -> None:
         await destination.ask(last)
         assert not requester.link.blocked_on_write
         requester.read_on()
-    await w.loop.idle()
-    await requester.received()
 
 
 @in_world()

@@ -190,7 +190,6 @@ async def test_an_answer_that_nobody_waits_for(w: World, way: str) -> None:
     assert await requester.received() == []
     assert w.node.dead_letters.by_reason == {"no such worker": 1}
     recorder.reply(recorder.messages[0], b"")
-    await w.settled_after(requester)
 
 
 @in_world()

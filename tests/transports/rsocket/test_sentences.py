@@ -40,7 +40,6 @@ async def test_a_later_frame_that_looks_like_an_address_is_none(w: World, flags:
     await requester.ask(payload(1, b"", C))
     for each in destinations:
         await each.ask(payload(2, b"", C))
-    await w.settled_after(requester)
 
 
 @in_world()
@@ -56,7 +55,6 @@ async def test_later_fragments_of_a_request_route_nothing(w: World) -> None:
     assert await destination.received() == [restamped(each, 2) for each in asked]
     assert await other.received() == []
     await destination.ask(payload(2, b"", N | C))
-    await w.settled_after(requester)
 
 
 # --- the metadata stays enveloped until it reaches its destination --------------------------
@@ -75,7 +73,6 @@ async def test_what_is_wrapped_arrives_wrapped(w: World) -> None:
     said = address("a", wrapped=wrapped)
     assert (metadata, data) == (composite((BROKER_FRAME, said)), b"data")
     await destination.ask(payload(2, b"", N | C))
-    await w.settled_after(requester)
 
 
 # --- a sticky key ---------------------------------------------------------------------------
@@ -141,7 +138,6 @@ async def test_a_rejection_before_any_element_is_not_the_first_signal(w: World, 
     assert errors(got) == []
     if kind == CHANNEL:
         await requester.ask(payload(1, b"", C))
-    await w.settled_after(other)
 
 
 @pytest.mark.parametrize("kind", [STREAM, CHANNEL])

@@ -44,7 +44,6 @@ async def test_one_that_owes_an_answer_and_says_nothing_is_passed_over(w: World)
     await stopped.ask(ALIVE)
     assert await share(requester, [stopped, well], 201) == [10, 10]
     stopped.die()
-    await w.settled_after(requester)
 
 
 @in_world(options=LinkOptions(silent_after=5))
@@ -55,7 +54,6 @@ async def test_the_only_one_is_asked_all_the_same(w: World) -> None:
     await stopped.received()
     assert await share(requester, [stopped], 11) == [20]
     stopped.die()
-    await w.settled_after(requester)
 
 
 @pytest.mark.parametrize("kind", [STREAM, CHANNEL, None])
@@ -94,7 +92,6 @@ async def test_one_that_owes_nothing_may_be_silent_but_answers_a_keepalive(
         await quiet.ask(ALIVE)
     assert await share(requester, [quiet, other], 501) == [10, 10]
     requester.die()
-    await w.settled_after(quiet)
 
 
 @in_world(options=LinkOptions(silent_after=5))
@@ -117,7 +114,6 @@ async def test_a_request_that_is_new_says_nothing_about_who_was_idle_before(w: W
     await other.received()
     assert await share(requester, [idle, other], 11) == [10, 10]
     requester.die()
-    await w.settled_after(idle)
 
 
 @pytest.mark.parametrize("flags", [UNICAST, MULTICAST])
@@ -138,7 +134,6 @@ async def test_time_that_a_request_waited_for_a_route_is_not_its_destinations(
     await asyncio.sleep(0.2)
     assert await share(requester, [late, other], 101) == [0, 20]
     late.die()
-    await w.settled_after(requester)
 
 
 @in_world(options=LinkOptions(silent_after=5))
@@ -153,4 +148,3 @@ async def test_one_whose_keepalive_is_overdue_is_passed_over_and_closed_at_its_l
     await asyncio.sleep(20)
     assert stopped.closed
     assert w.listener.statistics().closed == {"silent": 1}
-    await w.settled_after(well)

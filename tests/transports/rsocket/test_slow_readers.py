@@ -54,7 +54,6 @@ async def test_who_reads_steadily_has_time_and_who_hardly_reads_has_not(
         slow.die()
     else:
         assert w.listener.statistics().closed == {"too slow": 1}
-    await w.settled_after(destination)
 
 
 @in_world(options=ROOMY)
@@ -171,7 +170,6 @@ async def test_a_slow_reader_is_closed_where_there_is_no_room_at_all(w: World) -
         await destination.ask(payload(2 + 2 * number, bytes(190_000), N | C))
         slow.transport.drain(100)
         assert slow.closed is closed
-    await w.settled_after(destination)
 
 
 @in_world(options=ROOMY)
@@ -184,7 +182,6 @@ async def test_one_that_reads_nothing_is_closed_above_what_may_wait(w: World) ->
     destination.link.read_again()
     await destination.ask(payload(4, bytes(60_000), N | C))
     assert dead.closed
-    await w.settled_after(destination)
 
 
 @in_world(options=TIGHT)
@@ -202,7 +199,6 @@ async def test_one_that_is_held_back_is_read_when_another_asks_it(w: World) -> N
     await destination.ask(payload(12, b"x", N | C))
     assert elements(await other.received()) == [b"x"]
     slow.die()
-    await w.settled_after(destination)
 
 
 @in_world(options=TIGHT)
@@ -220,7 +216,6 @@ async def test_one_that_does_not_read_holds_nobody_back_for_long(w: World) -> No
     assert destination.transport.reading
     await asyncio.sleep(10)
     assert slow.closed
-    await w.settled_after(destination)
 
 
 @in_world(options=TIGHT)
@@ -247,7 +242,6 @@ async def test_a_destination_that_reads_little_does_not_stop_those_that_send_to_
     assert (kind_of(alive), kind_of(asked)) == (KEEPALIVE, RR)
     await good.ask(payload(stream_of(asked), b"y", N | C))
     assert b"y" in elements(await honest.received())
-    await w.settled_after(honest)
 
 
 @in_world(options=TIGHT)
@@ -263,7 +257,6 @@ async def test_one_held_back_does_not_count_as_stopped_by_its_requester(w: World
     assert not slow.closed
     assert not destination.transport.reading
     slow.die()
-    await w.settled_after(destination)
 
 
 @in_world(options=ROOMY)
@@ -295,7 +288,6 @@ async def test_destinations_are_not_looked_through_at_each_flush(
     assert looks > before
     slow.die()
     other.die()
-    await w.settled_after(destination)
 
 
 @in_world(options=TIGHT)
@@ -310,7 +302,6 @@ async def test_request_n_of_a_slow_reader_is_not_lost(w: World) -> None:
     await slow.received()
     assert [int.from_bytes(raw[9:13]) for raw in await destination.received()] == [5]
     slow.die()
-    await w.settled_after(destination)
 
 
 @interpreted

@@ -136,19 +136,6 @@ async def test_a_client_without_a_certificate_is_refused(
         assert listener.statistics().accepted == 0
 
 
-async def test_certificates_of_others_are_refused_on_both_sides(
-    uri: str, certificates: Certificates
-) -> None:
-    stranger = TlsOptions(authority=certificates.authority, certificate=certificates.stranger)
-    async with listening(uri, certificates.strict) as listener:
-        await refusal(listener.uri, stranger)
-        await eventually(lambda: sum(listener.statistics().refused_handshakes.values()) == 1)
-        assert listener.statistics().accepted == 0
-    async with listening(uri, TlsOptions(certificate=certificates.expired)) as listener:
-        text = await refusal(listener.uri, certificates.anonymous)
-        assert "the peer's certificate is not accepted" in text
-
-
 async def test_a_plain_client_at_a_listener_with_tls(uri: str, certificates: Certificates) -> None:
     async with listening(uri, certificates.listener) as listener:
         plain = listener.uri.replace("+tls", "+tcp").replace("+wss", "+ws")
@@ -168,34 +155,6 @@ async def test_a_client_with_tls_at_a_plain_listener(uri: str, certificates: Cer
         text = await refusal(secure, certificates.anonymous)
         assert "TLS" in text, text
         await eventually(lambda: listener.statistics().connections == 0)
-
-
-@pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01"])
-async def test_a_handshake_that_hangs_is_ended(hello: bytes, certificates: Certificates) -> None:
-    options = LinkOptions(tls_timeout=0.2)
-    async with listening("rsocket+tls://127.0.0.1:0", certificates.listener, options) as listener:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
-        writer.write(hello)
-        await ended(reader)
-        await eventually(lambda: listener.statistics().handshakes == 0)
-        assert listener.statistics().refused_handshakes == {"no TLS handshake within 0.2 s": 1}
-        writer.close()
-
-
-@pytest.mark.parametrize("scheme", ["rsocket+tls", "rsocket+wss"])
-async def test_pending_handshakes_are_bounded_and_end_with_the_listener(
-    scheme: str, certificates: Certificates
-) -> None:
-    options = LinkOptions(max_connections=3, max_connections_per_source=3, tls_timeout=60)
-    async with listening(f"{scheme}://127.0.0.1:0", certificates.listener, options) as listener:
-        opened = [await asyncio.open_connection("127.0.0.1", port_of(listener)) for _ in range(5)]
-        await eventually(lambda: listener.statistics().turned_away == 2)
-        assert listener.statistics().handshakes == 3
-        await listener.close()
-        for reader, writer in opened:
-            await ended(reader)
-            writer.close()
-        assert listener.statistics().refused_handshakes == {"stopped": 3}
 
 
 async def test_a_websocket_handshake_that_hangs_inside_tls_is_ended(

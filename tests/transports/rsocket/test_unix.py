@@ -93,21 +93,6 @@ def test_requests_and_answers(loop_factory: LoopFactory, path: Path) -> None:
     run_on(loop_factory, main())
 
 
-@on_each_loop
-def test_there_are_too_many(loop_factory: LoopFactory, path: Path) -> None:
-    async def main() -> None:
-        async with listening(path, options=LinkOptions(max_connections=1)) as (_, listener):
-            _, one = await asyncio.open_unix_connection(path)
-            await eventually(lambda: listener.statistics().connections == 1)
-            reader, two = await asyncio.open_unix_connection(path)
-            assert await reader.read() == b""
-            assert listener.statistics().turned_away == 1
-            one.close()
-            two.close()
-
-    run_on(loop_factory, main())
-
-
 @pytest.mark.parametrize("mode", [0o600, 0o660, 0o777, 0])
 async def test_the_mode_of_the_file(path: Path, mode: int) -> None:
     unix = None if mode == 0o600 else UnixOptions(mode=mode)

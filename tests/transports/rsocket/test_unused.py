@@ -66,7 +66,6 @@ async def test_clients_behind_a_proxy_do_not_share_what_one_source_may_have(w: W
     for client in clients:
         client.read_on()
         client.die()
-    await w.settled_after(destination)
 
 
 def test_a_proxy_that_is_no_network() -> None:
@@ -114,7 +113,6 @@ async def test_who_is_a_destination_or_has_asked_keeps_its_place(w: World) -> No
         await asyncio.sleep(1)
         assert await opened(w, 1, OTHER) == []
     assert not any(peer.closed for peer in (destination, asked, refused, pushed))
-    await w.loop.idle()
 
 
 @in_world(options=LinkOptions(max_connections=10, unused_timeout=5))

@@ -11,25 +11,18 @@ from uuid import UUID
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import LinkDown
-from onward.transports.rsocket import (
-    FlowOptions,
-    LinkOptions,
-    RSocketListener,
-    UnixOptions,
-    WebSocketOptions,
-)
+from onward.transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from onward.transports.rsocket._ws_socket import FrameSocket
 from onward.transports.streams._options import parse_websocket_uri
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
-from tests.support.websocket_peer import handshake, messages
 
 URI = "rsocket+ws://127.0.0.1:0"
 ASKED = asked_for("a")
@@ -186,43 +179,6 @@ def test_the_broker_closes(loop_factory: LoopFactory) -> None:
                 assert client.close_code == 1001
             assert asyncio.get_running_loop().time() - began < 1.5
             assert e.listener.statistics().closed == {"stopped": 3}
-
-    run_on(loop_factory, main())
-
-
-@on_each_loop
-def test_who_is_refused_is_told_why(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        web = WebSocketOptions(origins=("https://shop.example",))
-        async with edge(web=web, uri=URI + "/rsocket") as e:
-            shop = await e.client(setup(), origin="https://shop.example")
-            with pytest.raises(InvalidStatus, match="403"):
-                await e.client(origin="https://evil.example")
-            e.uri += "x"
-            with pytest.raises(InvalidStatus, match="404"):
-                await e.client()
-            await shop.close()
-
-    run_on(loop_factory, main())
-
-
-@on_each_loop
-def test_a_client_that_does_not_read_is_closed(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        options = LinkOptions(flow=FlowOptions(high_water=20_000, stall_timeout=0.2))
-        async with edge(options) as e:
-            port = int(e.uri.rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
-            destination = await e.destination()
-            asked = request(STREAM, 1, ASKED, n=2**31 - 1)
-            writer.write(handshake() + messages(setup(), asked))
-            await next_of(destination)
-            big = payload(2, bytes(100_000), N)[3:]
-            for _ in range(100):
-                await destination.send(big)
-            await eventually(lambda: e.listener.statistics().closed.get("too slow", 0) == 1)
-            writer.transport.abort()
-            del reader
 
     run_on(loop_factory, main())
 

@@ -6,7 +6,7 @@ import pytest
 
 from onward.actors import MailboxOptions, Node
 from onward.actors.testing import Probe
-from onward.protocol import Context, EmptyRoute, LinkDown, LinkLost, Message, Outside
+from onward.protocol import EmptyRoute, LinkDown, Message
 from onward.transports.simulated import Faults, SimulatedNetwork, SimulationOptions, Traffic
 from tests.transports.simulated.stage import simulated, two_nodes
 
@@ -27,16 +27,6 @@ class Stuck(Probe):
         stuck = cls()
         await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=10))
         return stuck
-
-
-@simulated()
-async def test_only_the_tracing_text_of_a_context_crosses(network: SimulatedNetwork) -> None:
-    a, _, link, _, far = await two_nodes(network)
-    a.send([link, "far"], b"", context=Context(deadline=5000.0, trace="span"))
-    a.send([link, "far"], b"", context=Context(deadline=5000.0))
-    # What it may do on the node is said there, by the link.
-    assert (await far.next()).context == Context(trace="span", outside=Outside(0, bool))
-    assert (await far.next()).context == Context(outside=Outside(0, bool))
 
 
 @simulated()
@@ -104,18 +94,6 @@ async def test_a_link_that_ends_with_a_full_inbox(network: SimulatedNetwork) -> 
 
 
 @simulated(faults=Faults(latency=(0.1, 0.1)))
-async def test_closing_lets_what_was_sent_arrive(network: SimulatedNetwork) -> None:
-    a, b, link, near, far = await two_nodes(network)
-    near.send([link, "far"], b"first")
-    (link_b,) = {(await far.next()).return_route[0]}
-    near.send([link, "far"], b"last")
-    await a.stop_worker(link)
-    assert (await far.next()).payload == b"last"
-    await asyncio.sleep(0.001)
-    assert not b.has(link_b)
-
-
-@simulated(faults=Faults(latency=(0.1, 0.1)))
 async def test_what_comes_too_late_for_a_link_is_gone(network: SimulatedNetwork) -> None:
     a, _, link, near, far = await two_nodes(network)
     near.send([link, "far"], b"first")
@@ -124,19 +102,6 @@ async def test_what_comes_too_late_for_a_link_is_gone(network: SimulatedNetwork)
     far.reply(first, b"too late")
     await asyncio.sleep(1)
     assert network.traffic("b", "a") == Traffic(sent=1, gone=1)
-
-
-@simulated()
-async def test_a_request_over_a_link_that_ends(network: SimulatedNetwork) -> None:
-    a, b, _, _, _ = await two_nodes(network)
-    await Stuck.at(b)
-    listener = await b.listen("sim://stuck", expose=["stuck"])
-    link = await a.connect("sim://stuck")
-    asked = asyncio.create_task(a.request([link, "stuck"], b""))
-    await asyncio.sleep(1)
-    await listener.close()
-    with pytest.raises(LinkLost, match="the other end closed it"):
-        await asked
 
 
 @simulated(options=SimulationOptions(window=1))

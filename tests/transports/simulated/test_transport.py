@@ -16,21 +16,7 @@ from onward.transports.simulated import (
     SimulatedTransport,
     SimulationOptions,
 )
-from tests.transports.simulated.stage import kinds, simulated, two_nodes
-
-
-@simulated()
-async def test_a_listener_says_where_it_listens(network: SimulatedNetwork) -> None:
-    a = await network.node("a")
-    listener = await a.listen("sim://shop")
-    assert listener.uri == "sim://shop"
-    assert a.has(listener.address)
-    with pytest.raises(OSError, match="in use"):
-        await a.listen("sim://shop")
-    await listener.close()
-    await listener.close()
-    assert not a.parts.table.targets
-    await a.listen("sim://shop")
+from tests.transports.simulated.stage import kinds, simulated
 
 
 @simulated()
@@ -191,16 +177,6 @@ async def test_connecting_that_is_given_up_leaves_nothing(network: SimulatedNetw
         await asyncio.sleep(5)
         assert not a.parts.table.targets
         assert len(b.parts.table.targets) == 1
-
-
-@simulated()
-async def test_stopping_a_node_ends_its_links(network: SimulatedNetwork) -> None:
-    a, b, link, _, _ = await two_nodes(network)
-    assert a.has(link)
-    await b.stop()
-    await asyncio.sleep(1)
-    assert not a.has(link)
-    assert kinds(network)[-1] == "closed"
 
 
 class Late(Worker):

@@ -17,6 +17,7 @@ from onward.transports import (
     parse_uri,
 )
 from onward.transports.streams._options import format_endpoint, parse_endpoint, parse_websocket_uri
+from tests.support.counts import exhaustive
 
 
 def test_waits_double_up_to_the_longest() -> None:
@@ -158,7 +159,7 @@ WRONG_OF_STREAMS = [
 ]
 
 
-@pytest.mark.parametrize("kind", [TcpOptions, UdsOptions, WsOptions])
+@pytest.mark.parametrize("kind", [TcpOptions, *exhaustive(UdsOptions, WsOptions)])
 @pytest.mark.parametrize(("wrong", "text"), WRONG + WRONG_OF_STREAMS)
 def test_options_of_streams_that_make_no_sense(
     kind: type[StreamOptions], wrong: dict[str, Any], text: str

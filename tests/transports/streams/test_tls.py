@@ -9,7 +9,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import pytest
 
@@ -34,7 +34,6 @@ from tests.support.certificates import Certificates
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 
-Nodes: TypeAlias = tuple[Node, Node, Node]
 SCHEMES = ("tls", "wss", "uds")
 
 
@@ -228,9 +227,8 @@ def test_certificates_that_are_not_accepted(
 
 
 async def test_the_name_of_the_certificate_is_checked(
-    nodes: Nodes, certificates: Certificates
+    a: Node, c: Node, certificates: Certificates
 ) -> None:
-    a, _, c = nodes
     listener = await listening(c, "tls://127.0.0.1:0", certificates.listener)
     other = replace(certificates.anonymous, server_name="other.example")
     with pytest.raises(LinkDown, match=r"not valid for 'other\.example'"):
@@ -283,9 +281,8 @@ def test_tls_at_a_plain_port(loop_factory: LoopFactory, certificates: Certificat
 
 
 async def test_handshakes_under_way_count_as_connections(
-    nodes: Nodes, certificates: Certificates
+    a: Node, c: Node, certificates: Certificates
 ) -> None:
-    a, _, c = nodes
     listener = await listening(c, "tls://127.0.0.1:0", certificates.listener, max_connections=1)
     reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tls"))
     await eventually(lambda: listener.statistics().handshakes == 1)
@@ -323,9 +320,8 @@ def test_what_comes_with_the_end_of_the_handshake_is_not_lost(
 
 
 async def test_a_link_with_tls_serves_addresses_of_type_1(
-    nodes: Nodes, certificates: Certificates
+    a: Node, c: Node, certificates: Certificates
 ) -> None:
-    a, _, c = nodes
     await c.start(Echo, address="echo")
     listener = await listening(c, "tls://127.0.0.1:0", certificates.listener, expose=["echo"])
     link = await a.connect(listener.uri, tls=certificates.anonymous)
@@ -333,8 +329,9 @@ async def test_a_link_with_tls_serves_addresses_of_type_1(
     assert answer.return_route[0] == link
 
 
-async def test_a_worker_for_peers_of_a_name(nodes: Nodes, certificates: Certificates) -> None:
-    a, b, c = nodes
+async def test_a_worker_for_peers_of_a_name(
+    a: Node, b: Node, c: Node, certificates: Certificates
+) -> None:
     only = from_certificate(c, "DNS:client.example")
     recorder = await Recorder.on(c, "c1")
     listener = await listening(c, "tls://127.0.0.1:0", certificates.strict, expose=["c1"])
@@ -358,25 +355,22 @@ async def test_a_worker_for_peers_of_a_name(nodes: Nodes, certificates: Certific
 # --- options ------------------------------------------------------------------------------
 
 
-async def test_a_listener_needs_a_certificate(nodes: Nodes) -> None:
-    a, *_ = nodes
+async def test_a_listener_needs_a_certificate(a: Node) -> None:
     with pytest.raises(ValueError, match="needs a certificate"):
         await a.listen("tls://127.0.0.1:0")
     assert a.statistics().worker_count == 0
 
 
 async def test_a_unix_socket_needs_the_name_of_its_certificate(
-    nodes: Nodes, certificates: Certificates
+    a: Node, certificates: Certificates
 ) -> None:
-    a, *_ = nodes
     with pytest.raises(ValueError, match=r"needs TlsOptions\(server_name"):
         await a.connect("uds:///nowhere", tls=certificates.anonymous)
 
 
 async def test_certificates_of_links_that_addresses_open(
-    nodes: Nodes, certificates: Certificates
+    a: Node, c: Node, certificates: Certificates
 ) -> None:
-    a, _, c = nodes
     await c.start(Echo, address="echo")
     listener = await listening(c, "tls://127.0.0.1:0", certificates.listener, expose=["echo"])
     transport = cast(StreamTransport, a.transport("tcp://"))
@@ -387,8 +381,7 @@ async def test_certificates_of_links_that_addresses_open(
     assert (await a.request(f"1#{listener.uri[6:]} => echo", b"x")).payload == b"x"
 
 
-async def test_contexts_of_ones_own(nodes: Nodes, certificates: Certificates) -> None:
-    a, _, c = nodes
+async def test_contexts_of_ones_own(a: Node, c: Node, certificates: Certificates) -> None:
     server, client = server_context(certificates.listener), client_context(certificates.anonymous)
     assert (server.minimum_version, client.minimum_version) == (ssl.TLSVersion.TLSv1_2,) * 2
     assert client.check_hostname
@@ -451,9 +444,8 @@ def test_a_key_that_is_encrypted_asks_nobody_for_a_password(
 
 
 async def test_a_client_that_goes_away_before_it_begins(
-    nodes: Nodes, certificates: Certificates
+    c: Node, certificates: Certificates
 ) -> None:
-    _, _, c = nodes
     listener = await listening(c, "tls://127.0.0.1:0", certificates.listener)
     _, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tls"))
     writer.close()
@@ -461,30 +453,16 @@ async def test_a_client_that_goes_away_before_it_begins(
     assert listener.statistics().refused == {"the peer closed the connection": 1}
 
 
-async def test_a_client_that_does_not_go_on(nodes: Nodes, certificates: Certificates) -> None:
-    _, _, c = nodes
-    tls = certificates.listener
-    listener = await listening(c, "tls://127.0.0.1:0", tls, tls_timeout=0.05)
-    reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tls"))
-    writer.write(b"\x16\x03\x01\x02\x00")
-    with contextlib.suppress(ConnectionError):
-        assert await reader.read() == b""
-    writer.close()
-    await eventually(lambda: listener.statistics().refused)
-    assert listener.statistics().refused == {"no TLS handshake within 0.05 s": 1}
-
-
 @pytest.mark.parametrize("name", ["client.example", "dns:client.example", "", "spiffe://a/b"])
-async def test_a_name_without_its_kind(nodes: Nodes, name: str) -> None:
+async def test_a_name_without_its_kind(a: Node, name: str) -> None:
     with pytest.raises(ValueError, match=r"a name is like DNS:…, with one of"):
-        from_certificate(nodes[0], "URI:spiffe://a/b", name)
+        from_certificate(a, "URI:spiffe://a/b", name)
 
 
 @pytest.mark.parametrize(("scheme", "expected"), [("https", 101), ("http", 403)])
 async def test_programs_that_name_the_listener_as_origin(
-    nodes: Nodes, certificates: Certificates, scheme: str, expected: int
+    c: Node, certificates: Certificates, scheme: str, expected: int
 ) -> None:
-    _, _, c = nodes
     listener = await listening(c, "wss://127.0.0.1:0", certificates.listener)
     host, port = parse_uri(listener.uri, "wss")
     context = client_context(certificates.anonymous)
@@ -562,9 +540,8 @@ def test_what_went_wrong_in_words(error: Exception, text: str) -> None:
     assert reason_of(error).startswith(text) or text in reason_of(error)
 
 
-async def test_a_greeting_is_as_without(nodes: Nodes, certificates: Certificates) -> None:
+async def test_a_greeting_is_as_without(c: Node, certificates: Certificates) -> None:
     # What is inside is the wire of tcp, byte for byte.
-    _, _, c = nodes
     listener = await listening(c, "tls://127.0.0.1:0", certificates.listener)
     reader, writer = await asyncio.open_connection(
         *parse_uri(listener.uri, "tls"),

@@ -7,7 +7,6 @@ import gc
 import os
 import threading
 import warnings
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,11 +14,12 @@ from typing import Any, ClassVar
 import pytest
 
 from onward.actors import Node
-from onward.protocol import Address, DeliveryError, LinkDown, Message, OnwardError
+from onward.protocol import Address, DeliveryError, Message, OnwardError
 from onward.transports import Listener, TcpTransport, Transport
 from onward.transports.node._stream_dialled import DialledLink
 from onward.transports.streams._dial import Dialler
 from onward.transports.testing import CASES, Claims, conformance, known_claims, run_case
+from tests.support.counts import ONLY_IN_ALL
 from tests.support.plain_transport import MAX_BODY, PlainLink, PlainListener, PlainTransport
 
 BY_NAME = {each.name: each for each in CASES}
@@ -29,7 +29,7 @@ HASTY = replace(SOUND, patience=1.0)
 
 URI = "plain://127.0.0.1:0"
 
-test_sound = conformance(URI, SOUND, transport=PlainTransport)
+test_sound = ONLY_IN_ALL(conformance(URI, SOUND, transport=PlainTransport))
 
 
 def named(
@@ -188,17 +188,6 @@ def test_one_that_reorders() -> None:
     named("order_of_all_sizes", "the order is another", transport)
 
 
-class Doubles(PlainLink):
-    """Writes every hundredth message twice."""
-
-    async def write(self, data: bytes) -> None:
-        await super().write(2 * data if self.taken % 100 == 0 else data)
-
-
-def test_one_that_duplicates() -> None:
-    named("order_is_kept", "the order is another", with_links(Doubles))
-
-
 class Truncates(PlainLink):
     """Cuts off what is above 64 KiB."""
 
@@ -322,33 +311,7 @@ def test_one_that_does_not_count_what_it_refuses() -> None:
     named("nothing_is_exposed", text, with_links(RefusesInSilence), HASTY)
 
 
-class RefersToNobody(PlainLink):
-    """Routes what comes by itself, past what is exposed."""
-
-    def came(self, message: Message) -> None:
-        with suppress(OnwardError):
-            self.node.route(message._replace(return_route=(self.address, *message.return_route)))
-
-
-def test_one_that_exposes_everything() -> None:
-    named("nothing_is_exposed", "not the dead letters", with_links(RefersToNobody), HASTY)
-
-
 # --- ends ------------------------------------------------------------------------------------
-
-
-class Swallows(PlainTransport):
-    """Gives an address for a connection that was not made."""
-
-    async def connect(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Address:
-        try:
-            return await super().connect(uri, expose=expose, **options)
-        except LinkDown:
-            return Address(0, b"later")
-
-
-def test_one_that_swallows_a_failure_to_connect() -> None:
-    named("nobody_listens", "a link without a listener came up", Swallows)
 
 
 class TakesAfterItsEnd(PlainLink):
