@@ -32,13 +32,13 @@ from onward.protocol.broker import BrokerFrameError, RouteSetup, WellKnownKey
 from tests.support.rsocket_peer import (
     ERROR,
     RR,
+    World,
     asked_for,
-    in_memory,
+    in_world,
     kind_of,
     request,
     setup,
     stream_of,
-    world,
 )
 from tests.support.transports import eventually
 from tests.support.workers import Echo, Recorder
@@ -216,15 +216,13 @@ async def test_the_broker_answers_questions_about_itself(node: Node) -> None:
     assert node.dead_letters.total == 0
 
 
-@in_memory
-async def test_a_peer_asks_the_broker_about_itself() -> None:
-    async with world() as w:
-        requester, _ = await w.pair()
-        (answer,) = await requester.ask(request(RR, 1, asked_for(MANAGEMENT_SERVICE), b"routes"))
-        rows = json.loads(answer[9:])
-        assert [row["service"] for row in rows] == [MANAGEMENT_SERVICE, "a"]
-        assert rows[0]["outstanding"] == 1
-        await w.settled()
+@in_world()
+async def test_a_peer_asks_the_broker_about_itself(w: World) -> None:
+    requester, _ = await w.pair()
+    (answer,) = await requester.ask(request(RR, 1, asked_for(MANAGEMENT_SERVICE), b"routes"))
+    rows = json.loads(answer[9:])
+    assert [row["service"] for row in rows] == [MANAGEMENT_SERVICE, "a"]
+    assert rows[0]["outstanding"] == 1
 
 
 async def test_no_connection_takes_over_a_local_route_id_or_a_reserved_name(node: Node) -> None:

@@ -26,14 +26,14 @@ from onward.protocol.rsocket import ErrorCode
 from tests.support.rsocket_peer import (
     RR,
     STREAM,
+    World,
     asked_for,
     cancel,
     elements,
     errors,
-    in_memory,
+    in_world,
     request,
     request_n,
-    world,
 )
 from tests.support.transports import eventually
 from tests.support.workers import Echo
@@ -150,43 +150,39 @@ async def test_the_route_of_a_request_goes_before_its_data(node: Node) -> None:
 # --- what happens ---------------------------------------------------------------------------
 
 
-@in_memory
-async def test_a_peer_watches() -> None:
-    async with world(AT_ONCE) as w:
-        watcher = await w.requester()
-        metadata = asked_for(MANAGEMENT_SERVICE)
-        assert await watcher.ask(request(STREAM, 1, metadata, b"watch", n=2)) == []
-        assert w.broker.statistics().watchers == 1
-        destination = await w.destination()
-        destination.die()
-        other = await w.requester()
-        await other.ask(request(RR, 1, asked_for("a")))
-        got = [json.loads(each) for each in elements(await watcher.received())]
-        assert [event["kind"] for event in got] == ["joined", "left"]
-        assert (got[0]["service"], got[0]["missed"]) == ("a", 0)
-        (raw,) = elements(await watcher.ask(request_n(1, 5)))
-        assert (json.loads(raw)["kind"], json.loads(raw)["query"]) == ("rejected", "service=a")
-        await watcher.ask(cancel(1))
-        assert w.broker.statistics().watchers == 0
-        await w.settled()
+@in_world(AT_ONCE)
+async def test_a_peer_watches(w: World) -> None:
+    watcher = await w.requester()
+    metadata = asked_for(MANAGEMENT_SERVICE)
+    assert await watcher.ask(request(STREAM, 1, metadata, b"watch", n=2)) == []
+    assert w.broker.statistics().watchers == 1
+    destination = await w.destination()
+    destination.die()
+    other = await w.requester()
+    await other.ask(request(RR, 1, asked_for("a")))
+    got = [json.loads(each) for each in elements(await watcher.received())]
+    assert [event["kind"] for event in got] == ["joined", "left"]
+    assert (got[0]["service"], got[0]["missed"]) == ("a", 0)
+    (raw,) = elements(await watcher.ask(request_n(1, 5)))
+    assert (json.loads(raw)["kind"], json.loads(raw)["query"]) == ("rejected", "service=a")
+    await watcher.ask(cancel(1))
+    assert w.broker.statistics().watchers == 0
 
 
-@in_memory
-async def test_watchers_are_limited_and_watch_one_thing() -> None:
-    async with world(BrokerOptions(max_watchers=1)) as w:
-        watcher, metadata = await w.requester(), asked_for(MANAGEMENT_SERVICE)
-        assert await watcher.ask(request(STREAM, 1, metadata, b"watch", n=9)) == []
-        ((_, code, text),) = errors(await watcher.ask(request(STREAM, 3, metadata, b"watch", n=9)))
-        assert (code, text) == (
-            ErrorCode.REJECTED,
-            "the limit of 1 for watchers of the broker is reached",
-        )
-        ((_, code, _),) = errors(await watcher.ask(request(STREAM, 5, metadata, b"routes", n=9)))
-        assert code == ErrorCode.INVALID
-        watcher.die()
-        await w.loop.idle()
-        assert w.broker.statistics().watchers == 0
-        await w.settled()
+@in_world(BrokerOptions(max_watchers=1))
+async def test_watchers_are_limited_and_watch_one_thing(w: World) -> None:
+    watcher, metadata = await w.requester(), asked_for(MANAGEMENT_SERVICE)
+    assert await watcher.ask(request(STREAM, 1, metadata, b"watch", n=9)) == []
+    ((_, code, text),) = errors(await watcher.ask(request(STREAM, 3, metadata, b"watch", n=9)))
+    assert (code, text) == (
+        ErrorCode.REJECTED,
+        "the limit of 1 for watchers of the broker is reached",
+    )
+    ((_, code, _),) = errors(await watcher.ask(request(STREAM, 5, metadata, b"routes", n=9)))
+    assert code == ErrorCode.INVALID
+    watcher.die()
+    await w.loop.idle()
+    assert w.broker.statistics().watchers == 0
 
 
 # --- services -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from onward.actors import LimitReached, Node
 from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from onward.transports.rsocket import RSocketListener
-from tests.support.rsocket_peer import RR, asked_for, in_memory, request, world
+from tests.support.rsocket_peer import RR, World, asked_for, in_world, request
 
 
 async def statistics(node: Node) -> Any:
@@ -58,15 +58,14 @@ async def test_one_that_fails_has_no_figures(caplog: pytest.LogCaptureFixture, n
     assert "broken cannot report its figures" in caplog.text
 
 
-@in_memory
-async def test_a_listener_counts_the_streams_of_both_sides() -> None:
-    async with world() as w:
-        requester, destination = await w.pair()
-        await requester.ask(request(RR, 1, asked_for("a")))
-        assert w.listener.statistics().streams == 2
-        ((name, figures),) = w.broker.reports()
-        assert (name, figures["streams"], figures["connections"]) == (w.listener.uri, 2, 2)
-        requester.die()
-        destination.die()
-        await w.loop.idle()
-        assert w.listener.statistics().streams == 0
+@in_world()
+async def test_a_listener_counts_the_streams_of_both_sides(w: World) -> None:
+    requester, destination = await w.pair()
+    await requester.ask(request(RR, 1, asked_for("a")))
+    assert w.listener.statistics().streams == 2
+    ((name, figures),) = w.broker.reports()
+    assert (name, figures["streams"], figures["connections"]) == (w.listener.uri, 2, 2)
+    requester.die()
+    destination.die()
+    await w.loop.idle()
+    assert w.listener.statistics().streams == 0

@@ -24,9 +24,8 @@ from tests.support.rsocket_peer import (
     World,
     composite,
     errors,
-    in_memory,
+    in_world,
     request,
-    world,
 )
 
 REJECTED, INVALID = 0x202, 0x204
@@ -70,91 +69,77 @@ async def places(w: World, requester: Peer, peers: list[Peer], *asked: bytes) ->
     ("method", "shares"),
     [("Weighted", [2, 4, 6]), ("round_robin", [4, 4, 4]), ("unheard-of", [4, 4, 4])],
 )
-@in_memory
-async def test_the_method_of_a_unicast(method: str, shares: list[int]) -> None:
-    async with world() as w:
-        requester, peers = await several(w)
-        asked = asking(RoutingType.UNICAST, ((LB_METHOD, method),))
-        found = await places(w, requester, peers, *[asked] * 12)
-        assert [found.count(place) for place in range(3)] == shares
-        assert w.broker.statistics().unknown_methods == (12 if method == "unheard-of" else 0)
-        await w.settled()
+@in_world()
+async def test_the_method_of_a_unicast(w: World, method: str, shares: list[int]) -> None:
+    requester, peers = await several(w)
+    asked = asking(RoutingType.UNICAST, ((LB_METHOD, method),))
+    found = await places(w, requester, peers, *[asked] * 12)
+    assert [found.count(place) for place in range(3)] == shares
+    assert w.broker.statistics().unknown_methods == (12 if method == "unheard-of" else 0)
 
 
-@in_memory
-async def test_a_sticky_key_stays_and_those_without_take_turns() -> None:
-    async with world() as w:
-        requester, peers = await several(w)
-        sticky = {
-            user: asking(RoutingType.UNICAST, ((STICKY, "user"),), user=user) for user in "xyz"
-        }
-        first = await places(w, requester, peers, *sticky.values())
-        assert sorted(first) == [0, 1, 2]
-        assert await places(w, requester, peers, sticky["y"], sticky["y"]) == [first[1]] * 2
-        found = w.broker.resolve("@sticky=user service=a user=y")
-        assert (found.next, found.sticky) == (UUID(int=first[1] + 1), True)
-        assert not found.first_use
-        found = w.broker.resolve("@sticky=user service=a user=new")
-        # Whose turn it is now says nothing: others may take theirs before.
-        assert (found.next, found.sticky, found.first_use) == (None, False, True)
-        one = w.broker.resolve(f"@sticky=user service=a route={UUID(int=1)} user=new")
-        assert (one.next, one.first_use) == (UUID(int=1), False)
-        # A key that names no tag is a hint that says nothing.
-        loose = asking(RoutingType.UNICAST, ((STICKY, "nobody"),))
-        assert sorted(await places(w, requester, peers, loose, loose, loose)) == [0, 1, 2]
-        await w.settled()
+@in_world()
+async def test_a_sticky_key_stays_and_those_without_take_turns(w: World) -> None:
+    requester, peers = await several(w)
+    sticky = {user: asking(RoutingType.UNICAST, ((STICKY, "user"),), user=user) for user in "xyz"}
+    first = await places(w, requester, peers, *sticky.values())
+    assert sorted(first) == [0, 1, 2]
+    assert await places(w, requester, peers, sticky["y"], sticky["y"]) == [first[1]] * 2
+    found = w.broker.resolve("@sticky=user service=a user=y")
+    assert (found.next, found.sticky) == (UUID(int=first[1] + 1), True)
+    assert not found.first_use
+    found = w.broker.resolve("@sticky=user service=a user=new")
+    # Whose turn it is now says nothing: others may take theirs before.
+    assert (found.next, found.sticky, found.first_use) == (None, False, True)
+    one = w.broker.resolve(f"@sticky=user service=a route={UUID(int=1)} user=new")
+    assert (one.next, one.first_use) == (UUID(int=1), False)
+    # A key that names no tag is a hint that says nothing.
+    loose = asking(RoutingType.UNICAST, ((STICKY, "nobody"),))
+    assert sorted(await places(w, requester, peers, loose, loose, loose)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("method", ["", "jump", "Bounded_Ring", "modulo"])
-@in_memory
-async def test_two_keys_of_a_shard_are_one(method: str) -> None:
-    async with world() as w:
-        requester, peers = await several(w)
-        hints: tuple[tuple[int | str, str], ...] = ((SHARD_KEY, "user"), (SHARD_KEY, "shop"))
-        if method:
-            hints = (*hints, (SHARD_METHOD, method))
-        asked = [
-            asking(RoutingType.SHARD, hints, user=user, shop=shop)
-            for user in "1234"
-            for shop in "1234"
-        ]
-        first = await places(w, requester, peers, *asked)
-        assert await places(w, requester, peers, *asked) == first
-        # Both count: neither alone says where it goes.
-        assert any(len(set(first[at : at + 4])) > 1 for at in range(0, 16, 4))
-        assert any(len(set(first[at::4])) > 1 for at in range(4))
-        words = f"@method={method} " if method else ""
-        text = f"@shard=user @shard=shop {words}service=a user=1 shop=1"
-        assert w.broker.resolve(text).next == UUID(int=first[0] + 1)
-        await w.settled()
+@in_world()
+async def test_two_keys_of_a_shard_are_one(w: World, method: str) -> None:
+    requester, peers = await several(w)
+    hints: tuple[tuple[int | str, str], ...] = ((SHARD_KEY, "user"), (SHARD_KEY, "shop"))
+    if method:
+        hints = (*hints, (SHARD_METHOD, method))
+    asked = [
+        asking(RoutingType.SHARD, hints, user=user, shop=shop) for user in "1234" for shop in "1234"
+    ]
+    first = await places(w, requester, peers, *asked)
+    assert await places(w, requester, peers, *asked) == first
+    # Both count: neither alone says where it goes.
+    assert any(len(set(first[at : at + 4])) > 1 for at in range(0, 16, 4))
+    assert any(len(set(first[at::4])) > 1 for at in range(4))
+    words = f"@method={method} " if method else ""
+    text = f"@shard=user @shard=shop {words}service=a user=1 shop=1"
+    assert w.broker.resolve(text).next == UUID(int=first[0] + 1)
 
 
 @pytest.mark.parametrize(
     ("wait", "seconds"), [("reject", 0.0), ("0", 0.0), ("2.5", 2.5), ("wait", 20.0), ("99", 20.0)]
 )
-@in_memory
-async def test_how_long_a_request_waits(wait: str, seconds: float) -> None:
-    async with world(BrokerOptions(waiting=WaitingOptions(max_wait=20.0))) as w:
-        requester = await w.requester()
-        asked = asking(RoutingType.UNICAST, ((NO_ROUTE_KEY, wait),))
-        requester.send(request(RR, 1, asked))
-        await w.loop.idle()
-        if seconds:
-            assert w.broker.statistics().waiting == 1
-            await asyncio.sleep(seconds - 0.1)
-            assert w.broker.statistics().waiting == 1
-            await asyncio.sleep(0.2)
-        assert w.broker.statistics().waiting == 0
-        ((_, code, _),) = errors(await requester.received())
-        assert code == REJECTED
-        await w.settled()
+@in_world(BrokerOptions(waiting=WaitingOptions(max_wait=20.0)))
+async def test_how_long_a_request_waits(w: World, wait: str, seconds: float) -> None:
+    requester = await w.requester()
+    asked = asking(RoutingType.UNICAST, ((NO_ROUTE_KEY, wait),))
+    requester.send(request(RR, 1, asked))
+    await w.loop.idle()
+    if seconds:
+        assert w.broker.statistics().waiting == 1
+        await asyncio.sleep(seconds - 0.1)
+        assert w.broker.statistics().waiting == 1
+        await asyncio.sleep(0.2)
+    assert w.broker.statistics().waiting == 0
+    ((_, code, _),) = errors(await requester.received())
+    assert code == REJECTED
 
 
-@in_memory
-async def test_a_wait_that_cannot_be_read() -> None:
-    async with world() as w:
-        requester = await w.requester()
-        asked = asking(RoutingType.UNICAST, ((NO_ROUTE_KEY, "soon"),))
-        ((_, code, _),) = errors(await requester.ask(request(RR, 1, asked)))
-        assert code == INVALID
-        await w.settled()
+@in_world()
+async def test_a_wait_that_cannot_be_read(w: World) -> None:
+    requester = await w.requester()
+    asked = asking(RoutingType.UNICAST, ((NO_ROUTE_KEY, "soon"),))
+    ((_, code, _),) = errors(await requester.ask(request(RR, 1, asked)))
+    assert code == INVALID

@@ -19,14 +19,14 @@ from tests.support.rsocket_peer import (
     FNF,
     RR,
     STREAM,
+    World,
     asked_for,
     cancel,
     elements,
     errors,
-    in_memory,
+    in_world,
     kind_of,
     request,
-    world,
 )
 
 ASKED = asked_for(MANAGEMENT_SERVICE)
@@ -52,101 +52,92 @@ def answers(frames: list[bytes]) -> list[Any]:
     return [json.loads(each) for each in elements(frames)]
 
 
-@in_memory
-async def test_requests_go_on_while_a_large_table_is_written() -> None:
-    async with world() as w:
-        rows = Rows(w.broker)
-        asking, (honest, destination) = await w.requester(), await w.pair()
-        asking.send(*(request(RR, 1 + 2 * at, ASKED, b"routes") for at in range(10)))
-        honest.send(request(FNF, 1, asked_for("a"), b"!"))
-        # Handed over in the turn in which it came; a pass of the loop writes a slice of the table.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert rows.made <= 2 * module.SLICE
-        assert [kind_of(raw) for raw in await destination.received()] == [FNF]
-        await w.settled_after(asking)
+@in_world()
+async def test_requests_go_on_while_a_large_table_is_written(w: World) -> None:
+    rows = Rows(w.broker)
+    asking, (honest, destination) = await w.requester(), await w.pair()
+    asking.send(*(request(RR, 1 + 2 * at, ASKED, b"routes") for at in range(10)))
+    honest.send(request(FNF, 1, asked_for("a"), b"!"))
+    # Handed over in the turn in which it came; a pass of the loop writes a slice of the table.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rows.made <= 2 * module.SLICE
+    assert [kind_of(raw) for raw in await destination.received()] == [FNF]
+    await w.settled_after(asking)
 
 
-@in_memory
-async def test_a_table_is_written_once_for_all_who_ask_meanwhile() -> None:
-    async with world() as w:
-        rows = Rows(w.broker)
-        asking = await w.requester()
-        got = answers(
-            await asking.ask(*(request(RR, 1 + 2 * at, ASKED, b"routes") for at in range(10)))
-        )
-        assert [len(each) for each in got] == [ROUTES + 1] * 10
-        assert rows.made <= 2 * ROUTES
-        assert {row["service"] for row in got[9]} >= {"s1", f"s{ROUTES}"}
-        # Nothing of it is kept, and who asks later is told what is so then.
-        before = rows.made
-        Rows(w.broker, 1)
-        (later,) = answers(await asking.ask(request(RR, 21, ASKED, b"routes")))
-        assert len(later) == ROUTES + 1
-        assert before < rows.made <= before + ROUTES
-        await w.settled()
+@in_world()
+async def test_a_table_is_written_once_for_all_who_ask_meanwhile(w: World) -> None:
+    rows = Rows(w.broker)
+    asking = await w.requester()
+    got = answers(
+        await asking.ask(*(request(RR, 1 + 2 * at, ASKED, b"routes") for at in range(10)))
+    )
+    assert [len(each) for each in got] == [ROUTES + 1] * 10
+    assert rows.made <= 2 * ROUTES
+    assert {row["service"] for row in got[9]} >= {"s1", f"s{ROUTES}"}
+    # Nothing of it is kept, and who asks later is told what is so then.
+    before = rows.made
+    Rows(w.broker, 1)
+    (later,) = answers(await asking.ask(request(RR, 21, ASKED, b"routes")))
+    assert len(later) == ROUTES + 1
+    assert before < rows.made <= before + ROUTES
 
 
-@in_memory
-async def test_who_asks_while_it_is_written_is_told_of_what_has_joined_by_then() -> None:
-    async with world() as w:
-        Rows(w.broker)
-        first, second = await w.requester(), await w.requester()
-        first.send(request(RR, 1, ASKED, b"routes"))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        late = w.register("late")
-        second.send(request(RR, 1, ASKED, b"routes"))
-        assert await late.received() == []
-        (early,), (told,) = answers(await first.received()), answers(await second.received())
-        assert "late" not in {row["service"] for row in early}
-        assert "late" in {row["service"] for row in told}
-        await w.settled()
+@in_world()
+async def test_who_asks_while_it_is_written_is_told_of_what_has_joined_by_then(w: World) -> None:
+    Rows(w.broker)
+    first, second = await w.requester(), await w.requester()
+    first.send(request(RR, 1, ASKED, b"routes"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    late = w.register("late")
+    second.send(request(RR, 1, ASKED, b"routes"))
+    assert await late.received() == []
+    (early,), (told,) = answers(await first.received()), answers(await second.received())
+    assert "late" not in {row["service"] for row in early}
+    assert "late" in {row["service"] for row in told}
 
 
-@in_memory
-async def test_another_goes_on_when_the_first_who_asked_has_given_up() -> None:
-    async with world() as w:
-        Rows(w.broker)
-        first, second = await w.requester(), await w.requester()
-        first.send(request(RR, 1, ASKED, b"routes"))
-        second.send(request(RR, 1, ASKED, b"routes"))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert await first.ask(cancel(1)) == []
-        assert [len(each) for each in answers(await second.received())] == [ROUTES + 1]
-        await w.settled()
+@in_world()
+async def test_another_goes_on_when_the_first_who_asked_has_given_up(w: World) -> None:
+    Rows(w.broker)
+    first, second = await w.requester(), await w.requester()
+    first.send(request(RR, 1, ASKED, b"routes"))
+    second.send(request(RR, 1, ASKED, b"routes"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert await first.ask(cancel(1)) == []
+    assert [len(each) for each in answers(await second.received())] == [ROUTES + 1]
 
 
 @pytest.mark.parametrize("question", [b"statistics", b"resolve service=none", b"table"])
-@in_memory
-async def test_other_questions_take_turns(question: bytes) -> None:
-    async with world() as w:
-        Rows(w.broker)
-        asking = await w.requester()
-        n = None if question != b"table" else 100
-        kind = RR if n is None else STREAM
-        asking.send(*(request(kind, 1 + 2 * at, ASKED, question, n=n) for at in range(20)))
-        while before := asking.streams:
-            await asyncio.sleep(0)
-            assert before - asking.streams <= 1
-        assert not errors(await asking.received())
-        await w.settled()
+@in_world()
+async def test_other_questions_take_turns(w: World, question: bytes) -> None:
+    Rows(w.broker)
+    asking = await w.requester()
+    n = None if question != b"table" else 100
+    kind = RR if n is None else STREAM
+    asking.send(*(request(kind, 1 + 2 * at, ASKED, question, n=n) for at in range(20)))
+    while before := asking.streams:
+        await asyncio.sleep(0)
+        assert before - asking.streams <= 1
+    assert not errors(await asking.received())
 
 
 @interpreted
-@in_memory
-async def test_a_table_that_is_too_long_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_world()
+async def test_a_table_that_is_too_long_for_an_answer(
+    w: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_TEXT", 50_000)
-    async with world() as w:
-        Rows(w.broker)
-        asking = await w.requester()
-        ((stream, code, text),) = errors(await asking.ask(request(RR, 1, ASKED, b"routes")))
-        assert (stream, code) == (1, 0x202)
-        assert "ask for 'table', a stream" in text
-        got = await asking.ask(request(STREAM, 3, ASKED, b"table", n=100))
-        assert b"".join(elements(got)).count(b"\n") == ROUTES
-        await w.settled()
+    Rows(w.broker)
+    asking = await w.requester()
+    ((stream, code, text),) = errors(await asking.ask(request(RR, 1, ASKED, b"routes")))
+    assert (stream, code) == (1, 0x202)
+    assert "ask for 'table', a stream" in text
+    got = await asking.ask(request(STREAM, 3, ASKED, b"table", n=100))
+    assert b"".join(elements(got)).count(b"\n") == ROUTES
 
 
 async def test_what_is_expected_is_in_it_too(node: Node) -> None:
