@@ -36,12 +36,13 @@ COMPARED: Final = 20_000
 class Nowhere:
     """A segment writer that discards all blocks and reports no losses."""
 
-    def begin(self, header: bytes, first_seq: int) -> None: ...
-
-    def append(self, block: bytes, body: bytes | None = None) -> bool:
+    def begin(self, started_us: int, last_seq: int) -> bool:
         return True
 
-    def seal(self, footer: bytes) -> None: ...
+    def append(self, kind: bytes, body: bytes, records: int = 0) -> bool:
+        return True
+
+    def seal(self, last_seq: int, ended_us: int) -> None: ...
 
     def trouble(self) -> str | None:
         return None
@@ -53,7 +54,7 @@ class Nowhere:
 def encode(hops: int, runs: int) -> list[float]:
     """Return the CPU nanoseconds of recording a hop, for each run."""
     options = LogOptions(Path("nowhere"), "benchmark", sample_rate=1.0)
-    recorder = Recorder(Nowhere(), options, "node", log_id=bytes(16), epoch=1)
+    recorder = Recorder(Nowhere(), options, "node")
     recorder.begin()
     codes, found = codes_of(int(Kind.RESPONSE), int(Outcome.DELIVER), 0, 2), list[float]()
     ends = recorder.naming.learn("ends", "front", "orders")

@@ -202,8 +202,8 @@ def recorded(count: int) -> dict[str, float]:
             Path(folder), "bench", max_pending=1 << 30, max_foreign_per_second=1 << 30
         )
         writer = LogWriter(options)
-        epoch = writer.open()
-        recorder = Recorder(writer, options, "bench", log_id=writer.log_id, epoch=epoch)
+        writer.open()
+        recorder = Recorder(writer, options, "bench")
         recorder.begin()
         hop, known, learn = recorder.hop, recorder.naming.known, recorder.naming.learn
         codes = codes_of(MESSAGE, DELIVER)

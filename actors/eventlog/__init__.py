@@ -1,10 +1,9 @@
 """The event log of a node or broker: recorded on the loop, written by a thread."""
 
 from ._options import Fsync, LogOptions
-from ._statistics import RecorderStatistics
-from ._worker import EventLog, EventLogStatistics
+from ._statistics import EventLogStatistics, LogWriterStatistics, RecorderStatistics
+from ._worker import EventLog
 from .recording._recorder import Recorder
-from .storage._counts import LogWriterStatistics
 from .storage._files import LogInUse
 from .storage._writer import LogWriter
 

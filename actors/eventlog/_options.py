@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
-from ...protocol.eventlog import (
-    MAX_NAMES,
-    MAX_ROUTES,
-    MAX_TAGSETS,
-    check_log_name,
-)
+from ...protocol.eventlog import check_log_name
 from ...protocol.options import Probability, Range, check_options
 
 __all__ = ["Fsync", "LogOptions"]
@@ -45,9 +40,8 @@ class LogOptions:
         name: The log's name; see `check_log_name`. Running logs must have different names.
         sample_rate: The fraction of messages with recorded hops, 0 to 1.
         flush_seconds: Most seconds before a block that is not full is written.
-        window_seconds: The length of the windows in which flows are counted. Up to 1,000 counters,
-            selectors, workers and links, the counts so far are written with each flush; otherwise
-            at the end of the window. A window may have several rows of a kind.
+        window_seconds: The length of the windows in which flows are counted. A killed process
+            loses the counters of the current one.
         seal_bytes: The size at which a segment is sealed, in bytes.
         seal_seconds: The age at which a segment is sealed, and so the longest time before an event
             can be read.
@@ -60,9 +54,6 @@ class LogOptions:
         max_pending: Most bytes that wait for the disk. Blocks beyond it are refused and counted;
             less than 64 KiB, one block, would refuse all records of a busy node.
         retry_seconds: The pause after a failure of the disk.
-        max_names: Most names in one segment; further ones are left out and counted.
-        max_routes: Most route ids in one segment; further ones are left out and counted.
-        max_tagsets: Most tag sets in one segment; further ones are left out and counted.
         max_flows: Most flows with their own counters in one window; further ones are counted
             together.
         sample_arrivals: Whether messages that arrive over links are sampled as well, for a node
@@ -74,8 +65,6 @@ class LogOptions:
         max_foreign_per_second: Most requests sampled by their own trace id each second. Every
             requester can choose an id that is sampled. Further requests are sampled like requests
             without an id, at the `sample_rate` and under a new id.
-        max_rejects_per_second: Most events of requests without a destination each second; further
-            ones are only counted.
         max_event_bytes_per_second: Most bytes each second of events of destinations, and as many
             again of requests without a destination. Beyond it such requests are only counted. Of a
             destination the last state is recorded as soon as there is room, followed by an event
@@ -107,14 +96,10 @@ class LogOptions:
     ] = 7 * 24 * 3600.0
     max_pending: Amount = 16 * MIB
     retry_seconds: LogTime = 5.0
-    max_names: Annotated[int, Range(least=1, most=MAX_NAMES)] = MAX_NAMES
-    max_routes: Annotated[int, Range(least=1, most=MAX_ROUTES)] = MAX_ROUTES
-    max_tagsets: Annotated[int, Range(least=1, most=MAX_TAGSETS)] = MAX_TAGSETS
     max_flows: Annotated[int, Range(least=1, most=1 << 24)] = 65_535
     sample_arrivals: bool = False
     max_marked_per_second: Amount = 1000
     max_foreign_per_second: Amount = 1000
-    max_rejects_per_second: Amount = 100
     max_event_bytes_per_second: Amount = 4 * 1024
     max_event_burst: Amount = 64 * MIB
     close_seconds: LogTime = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -16,17 +16,16 @@ from .._worker import Worker
 from ..instruments._instrument import Instrument
 from ..runtime._clock import clock_of
 from ._options import LogOptions
-from ._statistics import RecorderStatistics
+from ._statistics import EventLogStatistics
 from .recording._flow_sampler import FlowSampler
 from .recording._recorder import Recorder
-from .storage._counts import LogWriterStatistics
 from .storage._writer import LogWriter
 
 if TYPE_CHECKING:
     from .._node import Node
     from ..routing._dead_letters import DeadLetter
 
-__all__ = ["EventLog", "EventLogStatistics"]
+__all__ = ["EventLog"]
 
 DEFAULT_ADDRESS: Final = "onward/eventlog"
 """An address that programs do not use by accident."""
@@ -35,21 +34,6 @@ LEAST_SECONDS: Final = 0.05
 """Least seconds that the end waits for the disk."""
 
 _logger: Final = logging.getLogger("onward.actors.eventlog")
-
-
-@dataclass(frozen=True, slots=True)
-class EventLogStatistics:
-    """The figures of an event log at one moment.
-
-    Attributes:
-        recorder: The figures of the recorder.
-        writer: The figures of the writer.
-        trouble: The current failure of the disk; empty if there is none.
-    """
-
-    recorder: RecorderStatistics
-    writer: LogWriterStatistics
-    trouble: str
 
 
 class EventLog(Worker):
@@ -106,13 +90,13 @@ class EventLog(Worker):
         self._check_alone()
         opening = asyncio.ensure_future(asyncio.to_thread(self._writer.open))
         try:
-            epoch = await asyncio.shield(opening)
+            await asyncio.shield(opening)
         except asyncio.CancelledError:
             # The thread goes on; its result must not keep the folder's lock.
             opening.add_done_callback(self._opened_in_vain)
             raise
         try:
-            self._begin(epoch)
+            self._begin()
         except BaseException:
             await asyncio.to_thread(self._writer.close, self.options.close_seconds)
             raise
@@ -126,21 +110,13 @@ class EventLog(Worker):
         if not opening.cancelled() and opening.exception() is None:
             self._writer.close(0.0)
 
-    def _begin(self, epoch: int) -> None:
+    def _begin(self) -> None:
         node = self.node
         # Another log may have been attached while this one opened.
         self._check_alone()
-        recorder = Recorder(
-            self._writer,
-            self.options,
-            node.name,
-            log_id=self._writer.log_id,
-            epoch=epoch,
-            now=clock_of(node.loop),
-        )
+        recorder = Recorder(self._writer, self.options, node.name, now=clock_of(node.loop))
         recorder.begin()
         self._recorder = recorder
-        self._tell_unfinished()
         recorder.links = FlowSampler(recorder, node)
         self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)
         if TAGS in node.parts.router.rules.made:
@@ -156,14 +132,8 @@ class EventLog(Worker):
         node.add_instrument(_Figures(self))
         self.every(self.options.flush_seconds, self._tick)
 
-    def _tell_unfinished(self) -> None:
-        """Record how earlier runs ended that were not closed, and the losses."""
-        for reason in self._writer.unfinished():
-            self.recorder.lose(reason)
-
     async def _tick(self) -> None:
         recorder = self.recorder
-        self._tell_unfinished()
         recorder.tick()
         # In parts: there may be many flows, and the loop runs other tasks in between.
         while recorder.write_flows():  # noqa: ASYNC110 - each call writes a block
@@ -193,7 +163,6 @@ class EventLog(Worker):
         recorder.close()
         writer = self._writer
         await asyncio.to_thread(writer.close, self._left())
-        recorder.ended()
         trouble = writer.trouble()
         if trouble is not None:
             lost = sum(recorder.statistics().dropped.values())

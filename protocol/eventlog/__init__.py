@@ -24,7 +24,6 @@ from ._blocks import (
     flows_block,
     hops_block,
     names_block,
-    record_count,
     routes_block,
     tagsets_block,
 )
@@ -117,7 +116,6 @@ __all__ = [
     "read_footer",
     "read_header",
     "read_segment",
-    "record_count",
     "recover",
     "route_key",
     "routes_block",

@@ -30,7 +30,6 @@ __all__ = [
     "flows_block",
     "hops_block",
     "names_block",
-    "record_count",
     "routes_block",
     "tagsets_block",
 ]
@@ -63,9 +62,6 @@ MAX_NAME: Final = 255
 ROUTE_SIZE: Final = 16
 """Bytes of a route id."""
 
-_LONG: Final = 24
-"""From here on the head of a CBOR item says how long its number is."""
-
 _CUT: Final = "…"
 _CHECKED: Final = Struct("<cI")
 
@@ -91,17 +87,12 @@ def block(kind: bytes, body: bytes | bytearray | memoryview) -> bytes:
     return b"".join((block_header(kind, body), body))
 
 
-def record_count(kind: bytes, body: bytes | bytearray | memoryview) -> int:
-    """Return how many hops, flows or events are in a body that a writer made; else 0."""
-    if kind == HOPS:
-        return len(body) // HOP.size
-    if kind == FLOWS:
-        return len(body) // FLOW.size
-    if kind != EVENTS or not body:
-        return 0
-    # The head of a CBOR array: the number itself, or how many bytes of it follow.
-    short = body[0] & 0x1F
-    return short if short < _LONG else int.from_bytes(body[1 : 1 + (1 << short - _LONG)], "big")
+def names_body(names: Sequence[str]) -> bytes:
+    """Return the body of `names_block`."""
+    for name in names:
+        if not 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME:
+            raise EventLogError(f"a name has 1 to {MAX_NAME} bytes, not as {name[:80]!r} has")
+    return dumps([clean(name) for name in names])
 
 
 def names_block(names: Sequence[str]) -> bytes:
@@ -110,10 +101,7 @@ def names_block(names: Sequence[str]) -> bytes:
     Raises:
         EventLogError: A name is empty or over `MAX_NAME` bytes: see `clip_name`.
     """
-    for name in names:
-        if not 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME:
-            raise EventLogError(f"a name has 1 to {MAX_NAME} bytes, not as {name[:80]!r} has")
-    return block(NAMES, dumps([clean(name) for name in names]))
+    return block(NAMES, names_body(names))
 
 
 def clip_name(text: str) -> str:
@@ -127,16 +115,21 @@ def clip_name(text: str) -> str:
     return data[: MAX_NAME - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
 
 
+def routes_body(routes: Sequence[bytes]) -> bytes:
+    """Return the body of `routes_block`."""
+    for route in routes:
+        if len(route) != ROUTE_SIZE:
+            raise EventLogError(f"a route id has {ROUTE_SIZE} bytes, not {len(route)}")
+    return dumps(list(routes))
+
+
 def routes_block(routes: Sequence[bytes]) -> bytes:
     """Return the block that gives the next numbers to route ids.
 
     Raises:
         EventLogError: One is not 16 bytes.
     """
-    for route in routes:
-        if len(route) != ROUTE_SIZE:
-            raise EventLogError(f"a route id has {ROUTE_SIZE} bytes, not {len(route)}")
-    return block(ROUTES, dumps(list(routes)))
+    return block(ROUTES, routes_body(routes))
 
 
 def plain_tags(tags: TagList | Sequence[Tag]) -> list[list[str | int | None]]:
@@ -149,9 +142,14 @@ def plain_asked(asked: Asked) -> list[object]:
     return [plain_tags(asked.tags), int(asked.routing), asked.method]
 
 
+def tagsets_body(tagsets: Sequence[Asked]) -> bytes:
+    """Return the body of `tagsets_block`."""
+    return dumps([plain_asked(asked) for asked in tagsets])
+
+
 def tagsets_block(tagsets: Sequence[Asked]) -> bytes:
     """Return the block that gives the next numbers to tag sets."""
-    return block(TAGSETS, dumps([plain_asked(asked) for asked in tagsets]))
+    return block(TAGSETS, tagsets_body(tagsets))
 
 
 def hops_block(hops: Sequence[Hop]) -> bytes:
@@ -215,22 +213,24 @@ def flows_block(flows: Sequence[Flow]) -> bytes:
     return block(FLOWS, body)
 
 
+def events_body(events: Sequence[RouteEvent]) -> bytes:
+    """Return the body of `events_block`."""
+    return dumps(
+        [
+            [
+                event.seq,
+                event.ts_us,
+                int(event.name),
+                event.route_id,
+                event.node,
+                plain_tags(event.tags),
+                event.reason,
+            ]
+            for event in events
+        ]
+    )
+
+
 def events_block(events: Sequence[RouteEvent]) -> bytes:
     """Return the block of route events, in the order of their `seq`."""
-    return block(
-        EVENTS,
-        dumps(
-            [
-                [
-                    event.seq,
-                    event.ts_us,
-                    int(event.name),
-                    event.route_id,
-                    event.node,
-                    plain_tags(event.tags),
-                    event.reason,
-                ]
-                for event in events
-            ]
-        ),
-    )
+    return block(EVENTS, events_body(events))

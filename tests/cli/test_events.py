@@ -246,9 +246,9 @@ def test_a_run_that_wrote_nothing_is_not_missed(tmp_path: Path) -> None:
     options = LogOptions(tmp_path, "shop")
     for writes in (True, False, False, True):
         writer = LogWriter(options)
-        epoch = writer.open()
+        writer.open()
         if writes:
-            recorder = Recorder(writer, options, "shop", log_id=writer.log_id, epoch=epoch)
+            recorder = Recorder(writer, options, "shop")
             recorder.begin()
             recorder.close()
         writer.close(30.0)

@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from onward.actors.eventlog import LogInUse
-from onward.actors.eventlog.storage._files import Chunk, FileInfo
+from onward.actors.eventlog.storage._files import Chunk, DiskFiles, FileInfo
 
 
 class Crash(BaseException):
@@ -58,11 +58,6 @@ class Inode:
         self.given_up.append((self.clean, len(self.data)))
         self.clean = len(self.data)
 
-    def cut(self, size: int) -> None:
-        del self.data[size:]
-        self.clean = min(self.clean, size)
-        self.given_up = [(start, min(end, size)) for start, end in self.given_up if start < size]
-
     def on_disk(self) -> bytes:
         """What would be there if all that is dirty was written now."""
         found = bytearray(self.data)
@@ -83,8 +78,8 @@ def disk_full(moment: Moment = Moment.AMID, code: int = errno.ENOSPC) -> tuple[M
     return moment, OSError(code, os.strerror(code))
 
 
-class SimulatedDisk:
-    """See `onward.actors.eventlog.storage._files.Files`."""
+class SimulatedDisk(DiskFiles):
+    """A disk in memory."""
 
     def __init__(self) -> None:
         self.fault: Fault = no_fault
@@ -186,12 +181,6 @@ class SimulatedDisk:
         after()
         return handle
 
-    def holds(self, handle: int, path: Path) -> bool:
-        after = self._simple("holds")
-        held = self._names.get(path) is self._handles[handle][1]
-        after()
-        return held
-
     def list(self, folder: Path) -> list[FileInfo]:
         after = self._simple("list")
         self._check_folder(folder)
@@ -215,13 +204,6 @@ class SimulatedDisk:
         if path in self._names:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         inode = self._names[path] = Inode(changed=self.now)
-        after()
-        return self._handle(path, inode)
-
-    def reopen(self, path: Path, size: int) -> int:
-        after = self._simple("reopen")
-        inode = self._inode(path)
-        inode.cut(size)
         after()
         return self._handle(path, inode)
 

@@ -31,18 +31,18 @@ class _Leg:
 
     __slots__ = ("_others", "delivered", "done", "forwarded")
 
-    def __init__(self, tally: RequestCounters, route: BrokerRoute | None) -> None:
-        self.forwarded: Final = tally.cell(_FORWARD, route)
-        self.delivered: Final = tally.cell(_DELIVER, route)
+    def __init__(self, counters: RequestCounters, route: BrokerRoute | None) -> None:
+        self.forwarded: Final = counters.cell(_FORWARD, route)
+        self.delivered: Final = counters.cell(_DELIVER, route)
         # A cell that counts in both.
-        self.done: Final = tally.log.recorder.flows.pair(self.forwarded, self.delivered)
+        self.done: Final = counters.log.recorder.flows.pair(self.forwarded, self.delivered)
         self._others: dict[int, FlowCell] = {}
 
-    def other(self, tally: RequestCounters, route: BrokerRoute | None, outcome: int) -> FlowCell:
+    def other(self, counters: RequestCounters, route: BrokerRoute | None, outcome: int) -> FlowCell:
         """Return the cell of an unusual outcome."""
         cell = self._others.get(outcome)
         if cell is None:
-            cell = self._others[outcome] = tally.cell(outcome, route)
+            cell = self._others[outcome] = counters.cell(outcome, route)
         return cell
 
 
@@ -163,11 +163,11 @@ class UnparsedRequest(RequestCounting):
     It is counted as received when it ends, as its query is not known before.
     """
 
-    __slots__ = ("_tally",)
+    __slots__ = ("_counters",)
 
-    def __init__(self, tally: RequestCounters) -> None:
+    def __init__(self, counters: RequestCounters) -> None:
         self.done = _NONE
-        self._tally: Final = tally
+        self._counters: Final = counters
 
     def forward(self, exchange: Exchange) -> None:
         """Raise an error: an unparsed request is never forwarded."""
@@ -179,25 +179,25 @@ class UnparsedRequest(RequestCounting):
 
     def withdrawn(self, size: int) -> None:
         """Count a request that was received and cancelled."""
-        self._tally.came.add(size)
-        self._tally.finish(None, _CANCELED, size)
+        self._counters.came.add(size)
+        self._counters.finish(None, _CANCELED, size)
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
         """Count that the request was received, and how it ended."""
-        self._tally.came.add(exchange.size)
-        self._tally.finish(None, outcome, exchange.size)
+        self._counters.came.add(exchange.size)
+        self._counters.finish(None, outcome, exchange.size)
 
 
 class Sampled(RequestCounting):
     """The account of a request with recorded hops: one at its end, one for each copy."""
 
-    __slots__ = ("_flags", "_hash", "_size", "_tally", "_trace")
+    __slots__ = ("_counters", "_flags", "_hash", "_size", "_trace")
 
     def __init__(
-        self, tally: RequestCounters, ask: Ask, exchange: Exchange, trace: int, flags: int
+        self, counters: RequestCounters, ask: Ask, exchange: Exchange, trace: int, flags: int
     ) -> None:
         self.done = _NONE
-        self._tally: Final = tally
+        self._counters: Final = counters
         self._size: Final = min(exchange.size, MAX_FIELD)
         self._trace: Final = trace
         self._hash = ask.shard
@@ -210,36 +210,36 @@ class Sampled(RequestCounting):
 
     def forward(self, exchange: Exchange) -> None:
         """Count that the request was forwarded to its destination."""
-        self._tally.forward(exchange)
+        self._counters.forward(exchange)
 
     def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
         """Count and record that a copy of the request was forwarded."""
-        self._tally.copy(exchange, route)
+        self._counters.copy(exchange, route)
         self._record(exchange, route, _FORWARD, 1, self._flags | Flag.MULTICAST)
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
         """Count and record how the request ended."""
-        self._tally.end(exchange, route, outcome)
+        self._counters.end(exchange, route, outcome)
         self._record(exchange, route, _DELIVER if outcome == RELAYED else outcome, 0, self._flags)
 
     def mark(self, trace: str | None) -> str | None:
         """Return a tracing text with the mark after the broker's hop, the first."""
-        mark = LogMark(self._trace, 1, self._tally.log.recorder.weight)
+        mark = LogMark(self._trace, 1, self._counters.log.recorder.weight)
         return with_log_mark((read_tracing(trace) or {}) if trace else {}, mark) or trace
 
     def _record(
         self, exchange: Exchange, route: BrokerRoute | None, outcome: int, hop: int, flags: int
     ) -> None:
-        tally = self._tally
-        recorder = tally.log.recorder
+        counters = self._counters
+        recorder = counters.log.recorder
         took = int((recorder.now() - exchange.began) * 1e6)
         if not 0 <= took <= MAX_FIELD:
             took = MAX_FIELD if took > 0 else 0
-        key = (tally, route)
+        key = (counters, route)
         recorder.hop(
             self._trace,
             self._hash,
-            codes_of(tally.kind, outcome, hop, flags),
+            codes_of(counters.kind, outcome, hop, flags),
             recorder.naming.known.get(key) or self._learn(key),
             took,
             self._size,
@@ -249,9 +249,9 @@ class Sampled(RequestCounting):
     @staticmethod
     def _learn(key: tuple[RequestCounters, BrokerRoute | None]) -> bytes:
         """Return the packed ends of a hop between an origin and a destination, or none."""
-        tally, route = key
-        learn = tally.log.recorder.naming.learn
+        counters, route = key
+        learn = counters.log.recorder.naming.learn
         if route is None:
-            return learn(key, tally.origin, "", None, tally.asked)
+            return learn(key, counters.origin, "", None, counters.asked)
         service = route.destination.service
-        return learn(key, tally.origin, service, route.route_id, tally.asked)
+        return learn(key, counters.origin, service, route.route_id, counters.asked)

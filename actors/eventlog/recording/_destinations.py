@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol.broker import TagList
 from ....protocol.eventlog import EventName
-from ._clocks import Budget
 from ._events import size_of_event
+from ._rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from ._recorder import Recorder
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["DestinationLog"]
 
 
-class _Late(NamedTuple):
+class _Change(NamedTuple):
     """The state of a destination that is not recorded yet.
 
     Attributes:
-        said: Whether the log has the destination as present.
+        known: Whether the log has the destination as present.
         there: Whether it is present.
         node: Its service name.
         tags: Its current or last tags.
         reason: The reason why it has left.
     """
 
-    said: bool
+    known: bool
     there: bool
     node: str
     tags: TagList
@@ -47,7 +47,7 @@ class _Late(NamedTuple):
         """The event to record."""
         if not self.there:
             return EventName.DOWN
-        return EventName.RETAG if self.said else EventName.UP
+        return EventName.RETAG if self.known else EventName.UP
 
 
 class DestinationLog:
@@ -55,24 +55,18 @@ class DestinationLog:
 
     Args:
         recorder: The recorder.
-
-    Attributes:
-        left_out: Events not recorded as they happened, since the start.
     """
 
-    __slots__ = ("_budget", "_late", "_recorder", "_told", "_waiting", "left_out")
+    __slots__ = ("_late", "_limit", "_recorder", "_skipped")
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder: Final = recorder
         options = recorder.options
-        self._budget: Final = Budget(
+        self._limit: Final = RateLimit(
             options.max_event_bytes_per_second, options.max_event_burst, recorder.now
         )
-        self._late: dict[bytes, _Late] = {}
-        self.left_out = 0
-        # Events since the log fell behind, and those of them that were recorded later.
-        self._waiting = 0
-        self._told = 0
+        self._late: dict[bytes, _Change] = {}
+        self._skipped = 0
 
     def add(
         self, name: EventName, route_id: bytes, node: str, tags: TagList, reason: str = ""
@@ -87,49 +81,50 @@ class DestinationLog:
             reason: The reason why it has left.
         """
         late = self._late
-        if not late and self._budget.take(size_of_event(node, tags, reason)):
+        if not late and self._limit.take(size_of_event(node, tags, reason)):
             self._recorder.event(name, route_id, node, tags, reason)
             return
-        self.left_out += 1
-        self._waiting += 1
         before = late.get(route_id)
-        said = name is not EventName.UP if before is None else before.said
+        known = name is not EventName.UP if before is None else before.known
         there = name is not EventName.DOWN
-        if said or there:
-            late[route_id] = _Late(said, there, node, tags, reason)
+        if before is not None:
+            self._skip()
+        if known or there:
+            late[route_id] = _Change(known, there, node, tags, reason)
         else:
+            self._skip()
             del late[route_id]  # it has joined and left, and is not in the log
+
+    def _skip(self) -> None:
+        self._skipped += 1
+        self._recorder.left_out["changes"] += 1
 
     def catch_up(self) -> None:
         """Record queued states as far as there is room, and at the end what was left out."""
-        late = self._late
-        while late:
-            each = next(iter(late.values()))
-            if not self._budget.take(size_of_event(each.node, each.tags, each.reason)):
+        while self._late:
+            each = next(iter(self._late.values()))
+            if not self._limit.take(size_of_event(each.node, each.tags, each.reason)):
                 return
-            self._tell_next()
-        self._tell_end()
+            self._record_next()
+        self._report()
 
     def finish(self) -> None:
         """Record all queued states."""
         while self._late:
-            self._tell_next()
-        self._tell_end()
+            self._record_next()
+        self._report()
 
-    def _tell_next(self) -> None:
+    def _record_next(self) -> None:
         route_id = next(iter(self._late))
         each = self._late.pop(route_id)
-        self._told += 1
         self._recorder.event(each.event, route_id, each.node, each.tags, each.reason)
 
-    def _tell_end(self) -> None:
-        if not self._waiting:
-            return
-        reason = (
-            f"{self._waiting - self._told} events: destinations came, changed and went faster "
-            f"than {self._recorder.options.max_event_bytes_per_second} bytes a second; "
-            f"{self._told} others were told late"
-        )
-        self._waiting = self._told = 0
-        self._budget.charge(size_of_event("", (), reason))
-        self._recorder.lose(reason)
+    def _report(self) -> None:
+        if self._skipped:
+            rate = self._recorder.options.max_event_bytes_per_second
+            self._recorder.event(
+                EventName.LOST,
+                reason=f"{self._skipped} events: destinations changed faster than {rate} bytes "
+                "a second",
+            )
+            self._skipped = 0

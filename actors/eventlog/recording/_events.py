@@ -6,8 +6,9 @@ from functools import partial
 from typing import Final
 
 from ....protocol.broker import TagList
-from ....protocol.eventlog import EventName, RouteEvent, clip_name, events_block
-from ..storage._dictionary import SegmentDictionary, clean, clean_tags, size_of, size_of_tags
+from ....protocol.eventlog import EventName, RouteEvent, clip_name
+from ....protocol.eventlog._blocks import events_body
+from ..storage._dictionary import size_of, size_of_tags
 from ..storage._output import EVENTS, Output
 
 __all__ = ["EventBuffer", "size_of_event"]
@@ -22,8 +23,7 @@ MAX_EVENT: Final = 1024 * 1024
 """Most bytes of the tags of one event; longer tags are left out."""
 
 MAX_REASON: Final = 1024
-"""Most bytes of the reason of an event; the rest is cut off."""
-
+"""Most characters of the reason of an event; the rest is cut off."""
 
 EVENT_COST: Final = 96
 """Most bytes of an event without its texts: its numbers, its route id with the definition, and the
@@ -42,11 +42,10 @@ class EventBuffer:
         output: The output for the blocks.
     """
 
-    __slots__ = ("_bytes", "_events", "_naming", "_output")
+    __slots__ = ("_bytes", "_events", "_output")
 
     def __init__(self, output: Output) -> None:
         self._output: Final = output
-        self._naming: Final[SegmentDictionary] = output.naming
         self._events: list[RouteEvent] = []
         self._bytes = 0
 
@@ -69,16 +68,12 @@ class EventBuffer:
         The name and route id are defined even if no request uses them, for readers that list the
         definitions of a segment.
         """
-        try:
-            size = size_of_tags(tags)
-            if size > MAX_EVENT:
-                reason, tags, size = f"{reason} ({size} bytes of tags are left out)", (), 0
-            node, reason, tags = clip_name(node), clean(reason, MAX_REASON), clean_tags(tags)
-            self._naming.route(route_id)
-            self._naming.name(node)
-        except Exception as error:  # noqa: BLE001 - a defect must not stop the routing
-            self._output.unpacked(EVENTS, error)
-            return
+        size = size_of_tags(tags)
+        if size > MAX_EVENT:
+            reason, tags, size = f"{reason} ({size} bytes of tags are left out)", (), 0
+        node, reason = clip_name(node), reason[:MAX_REASON]
+        self._output.naming.route(route_id)
+        self._output.naming.name(node)
         self._events.append(RouteEvent(seq, ts_us, name, route_id, node, tags, reason))
         self._bytes += size + len(reason) + len(node)
         if len(self._events) >= EVENTS_A_BLOCK or self._bytes >= EVENT_BYTES:
@@ -86,9 +81,8 @@ class EventBuffer:
 
     def write(self) -> bool:
         """Write the events in the buffer as a block; return whether none was dropped."""
-        events = self._events
-        if not events:
+        if not self._events:
             return True
-        self._events = []
+        events, self._events = self._events, []
         self._bytes = 0
-        return self._output.put(EVENTS, len(events), partial(events_block, events))
+        return self._output.put(EVENTS, len(events), partial(events_body, events))

@@ -53,11 +53,6 @@ class FlowSampler:
         self._shown: dict[Linked, str] = {}
         recorder.flows.before_window.append(self.take)
 
-    @property
-    def known(self) -> int:
-        """The number of known workers and links."""
-        return len(self._cells) + len(self._links)
-
     def take(self) -> None:
         """Take a sample: count the differences since the last one."""
         self._take_workers()

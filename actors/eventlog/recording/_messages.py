@@ -38,6 +38,7 @@ from ..._errors import Expired
 from ...access._errors import AccessDenied
 from ...instruments._instrument import TracedMessage, Watch
 from ...runtime._lost import reason_text
+from ._rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from ..._worker import Worker
@@ -94,12 +95,9 @@ class MessageLog:
     Args:
         recorder: The recorder of hops.
         node: The node's name.
-
-    Attributes:
-        left_out: Marks removed from messages that arrived over links, since the start.
     """
 
-    __slots__ = ("_arrivals", "_gap", "_left", "_names", "_node", "_recorder", "_until", "left_out")
+    __slots__ = ("_arrivals", "_gap", "_limit", "_names", "_node", "_recorder")
 
     def __init__(self, recorder: Recorder, node: str) -> None:
         self._recorder: Final = recorder
@@ -107,9 +105,8 @@ class MessageLog:
         self._names: dict[Address | None, str] = {None: node}
         self._arrivals: Final = recorder.options.sample_arrivals
         self._gap = recorder.gap()  # arrivals until the next sample of them
-        self._until = float("-inf")
-        self._left = 0
-        self.left_out = 0
+        limit = recorder.options.max_marked_per_second
+        self._limit: Final = RateLimit(limit, limit, recorder.now)
 
     # --- marks ----------------------------------------------------------------------------
 
@@ -174,16 +171,10 @@ class MessageLog:
         recorder = self._recorder
         if recorder.options.sample_rate > 0:
             onward = message[0]
-            if onward and waits_for(onward[0]):
-                return True  # each request has one reply, so requests bound them
-            now = recorder.now()
-            if now >= self._until:
-                self._until = now + 1.0
-                self._left = recorder.options.max_marked_per_second
-            if self._left > 0:
-                self._left -= 1
+            # Each request has one reply, so requests bound the marks of replies.
+            if (onward and waits_for(onward[0])) or self._limit.take():
                 return True
-        self.left_out += mark_of(message[4]) is not None
+        recorder.left_out["marks"] += mark_of(message[4]) is not None
         return False
 
     # --- hops -----------------------------------------------------------------------------

@@ -11,7 +11,9 @@ in an event `LOST`.
 from __future__ import annotations
 
 import random
+import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import log
 from typing import TYPE_CHECKING, Final
@@ -21,11 +23,11 @@ from ....protocol.eventlog import EventName, threshold_of, weight_of_rate
 from ...instruments._instrument import Instrument, Linked, TracedMessage, Watch
 from .._options import LogOptions
 from .._statistics import RecorderStatistics
-from ..storage._output import EVENTS, FLOWS, HOPS, Output, Sink
-from ._clocks import Budget, PerSecond, WallClock, Windows
+from ..storage._output import BROKEN, CLOSED, EVENTS, FLOWS, HOPS, Output, Sink
 from ._events import EventBuffer, size_of_event
-from ._flows import FlowTable, write_rows
+from ._flows import FlowTable
 from ._messages import PACKED_HOP, MessageLog
+from ._rate_limit import RateLimit
 from ._requests import RequestLog
 
 if TYPE_CHECKING:
@@ -37,10 +39,6 @@ __all__ = ["Recorder"]
 
 HOPS_A_BLOCK: Final = 1024
 """Number of hops that fill a block: 64 KiB, which take 120 KiB of memory."""
-
-MAX_EARLY: Final = 1000
-"""Most counters, selectors, workers and links with which counters are written at each tick, and not
-only at the end of a window."""
 
 _pack_hop: Final = PACKED_HOP.pack
 _NEVER: Final = 1 << 62
@@ -55,15 +53,13 @@ class Recorder(Instrument):
         sink: The receiver of blocks.
         options: The limits and intervals.
         node: The node's name.
-        log_id: The log's identity, 16 bytes.
-        epoch: The number of this run.
         clock: Returns nanoseconds since the Unix epoch.
         now: Returns a monotonic time in seconds.
         chance: Returns a random number, 0 or more and less than 1.
 
     Attributes:
         options: The limits and intervals.
-        epoch: The number of this run.
+        left_out: What the limits have kept out of the log: see `RecorderStatistics`.
         threshold: The threshold of `sampled`, for trace ids of other nodes.
         weight: The number of messages that a sample stands for.
         naming: The numbers of names, routes and tag sets in this segment.
@@ -82,14 +78,12 @@ class Recorder(Instrument):
         "_ids",
         "_keep",
         "_output",
-        "_reject_bytes",
         "_rejects",
         "_seq",
-        "_wall",
-        "_windows",
+        "_window_us",
         "chance",
-        "epoch",
         "flows",
+        "left_out",
         "links",
         "messages",
         "naming",
@@ -106,19 +100,17 @@ class Recorder(Instrument):
         options: LogOptions,
         node: str,
         *,
-        log_id: bytes,
-        epoch: int,
         clock: Callable[[], int] = time.time_ns,
         now: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.options: Final = options
-        self.epoch: Final = epoch
         self.now: Final = now
         self.chance: Final = chance
+        self.left_out: Final[Counter[str]] = Counter()
         self.threshold: Final = threshold_of(options.sample_rate)
         self.weight: Final = weight_of_rate(options.sample_rate)
-        output = Output(sink, options, log_id=log_id, epoch=epoch, clock=clock, now=now)
+        output = Output(sink, options, clock=clock, now=now)
         self._output: Final = output
         self.naming: Final = output.naming
         self.flows: Final = FlowTable(options.max_flows)
@@ -126,17 +118,15 @@ class Recorder(Instrument):
         self.messages: Final = MessageLog(self, node)
         self.links: FlowSampler | None = None
         self._events: Final = EventBuffer(output)
-        self._rejects: Final = PerSecond(options.max_rejects_per_second, now)
-        self._reject_bytes: Final = Budget(
+        self._rejects: Final = RateLimit(
             options.max_event_bytes_per_second, options.max_event_burst, now
         )
         self._clock: Final = clock
-        self._wall: Final = WallClock(clock, now)
-        self._windows: Final = Windows(options.window_seconds)
         self._ids: Final = random.Random(int(chance() * 2**53) ^ time.time_ns())  # noqa: S311
         self._hops: Final[list[bytes]] = []
         self._keep: Final = self._hops.append
         self._seq = 0
+        self._window_us = 0
 
     # --- what the node tells --------------------------------------------------------------
 
@@ -219,20 +209,22 @@ class Recorder(Instrument):
                     weight,
                 )
             )
-        except Exception as error:  # noqa: BLE001 - a defect must not stop the routing
-            self._output.unpacked(HOPS, error)
+        except struct.error as error:
+            self._output.total[HOPS] += 1
+            self._output.drop(1, BROKEN)
+            self._output.log_defect(error)
             return
         if len(self._hops) == HOPS_A_BLOCK:
             self._write_hops()
-            self._look_at_size()
+            if self._output.full:
+                self._output.guarded(self._turn_over)
 
     def _write_hops(self) -> None:
-        hops = self._hops
-        if hops:
-            body = b"".join(hops)
-            count = len(hops)
-            hops.clear()
-            self._output.put(HOPS, count, b"R", body)
+        if self._hops:
+            body = b"".join(self._hops)
+            count = len(self._hops)
+            self._hops.clear()
+            self._output.put(HOPS, count, lambda: body)
 
     # --- sampling -------------------------------------------------------------------------
 
@@ -261,158 +253,119 @@ class Recorder(Instrument):
     ) -> None:
         """Record an event with the current time."""
         self._seq += 1
-        self._events.add(self._seq, self._wall.us(), name, route_id, node, tags, reason)
-
-    def lose(self, reason: str) -> None:
-        """Record a loss in an event `LOST`."""
-        self.event(EventName.LOST, reason=reason)
+        self._events.add(self._seq, self._clock() // 1000, name, route_id, node, tags, reason)
 
     def reject(self, tags: TagList, reason: str) -> None:
-        """Record a request without a destination, within the limits."""
-        rejects = self._rejects
-        if not rejects.take():
-            return
-        if self._reject_bytes.take(size_of_event("", tags, reason)):
+        """Record a request without a destination, within the limit."""
+        if self._rejects.take(size_of_event("", tags, reason)):
             self.event(EventName.REJECT, tags=tags, reason=reason)
         else:
-            rejects.left_out += 1
+            self.left_out["rejects"] += 1
 
     # --- flows ----------------------------------------------------------------------------
 
     def write_flows(self) -> bool:
-        """Write a block of flows of past windows, or drop it; return whether there are more."""
-        self._seq += write_rows(self.flows.rows, self._output, self._seq)
-        return bool(self.flows.rows)
+        """Write a block of flows of past windows, or drop it; return whether there was one."""
+        count = self.flows.write(self._output, self._seq)
+        self._seq += count
+        return count > 0
 
     def _write_all_flows(self) -> None:
         while self.write_flows():
             pass
 
-    def _end_window(self) -> None:
-        current = self._windows.of(self._wall.us())
-        if current != self._windows.start:
-            self._close_window()
-            self._windows.start = current
-        elif self._is_little():
-            # A process that is killed loses only the counts since the last tick.
-            self.flows.settle(current, self._windows.length_ms)
+    def _window_now(self) -> int:
+        length = int(self.options.window_seconds * 1e6)
+        return self._clock() // 1000 // length * length
 
-    def _is_little(self) -> bool:
-        """Whether counters within a window can be written at next to no cost."""
-        links = self.links
-        return (
-            max(self.flows.counted_on, self.requests.kept) <= MAX_EARLY
-            and (links is None or links.known <= MAX_EARLY)
-            and not self.flows.rows
-        )
+    def _end_window(self) -> None:
+        # The windows of all logs begin at the same times. A clock that is set begins another one.
+        if self._window_now() != self._window_us:
+            self._close_window()
+            self._window_us = self._window_now()
 
     def _close_window(self) -> None:
-        self.flows.end_window(self._windows.start, self._windows.length_ms)
+        self.flows.end_window(self._window_us, int(self.options.window_seconds * 1000))
 
     # --- segments -------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Begin the first segment."""
-        self._output.closed = False
-        self._windows.start = self._windows.of(self._wall.us())
-        self._wall.step()
-        self._begin_segment()
+        self._window_us = self._window_now()
+        self._output.begin(self._seq)
 
     def tick(self) -> None:
         """Write the buffers, and end the window and the segment if they are due."""
         output = self._output
-        if output.closed:
+        if output.refusing is CLOSED:
             return
-        if output.broken:
-            output.guarded(self._turn_over)
         for step in (
-            self._look_at_clock,
+            self._turn_over,
             self.requests.destinations.catch_up,
             self._end_window,
-            self._tell_lost,
+            self._report_losses,
             self._write_hops,
             self._events.write,
-            self._turn_over,
         ):
             output.guarded(step)
 
     def close(self) -> None:
         """Write everything and end the segment; later records are dropped."""
         output = self._output
-        if output.closed:
+        if output.refusing is CLOSED:
             return
+        if output.refusing is not None:
+            # Another segment may have room for the report of what was lost.
+            output.guarded(self._turn_over)
         for step in (
             self.requests.destinations.finish,
             self._close_window,
             self._write_all_flows,
-            self._tell_lost,
-            self._write_hops,
-            self._events.write,
+            self._report_losses,
             self._end_segment,
         ):
             output.guarded(step)
-        output.closed = True
+        output.refusing = CLOSED
 
     def _turn_over(self) -> None:
         if self._output.due:
             self._end_segment()
-            self._begin_segment()
-
-    def _look_at_size(self) -> None:
-        output = self._output
-        if output.full and not output.closed:
-            output.guarded(self._end_segment)
-            output.guarded(self._begin_segment)
-
-    def _begin_segment(self) -> None:
-        self._output.begin(self._seq + 1)
+            self._output.begin(self._seq)
 
     def _end_segment(self) -> None:
         self._write_hops()
-        if not any(self._output.segment) and not self._events:
+        if not self._output.records and not self._events:
             # It distinguishes an idle log from one that has ended.
             self.event(EventName.IDLE)
         self._events.write()
         self._output.end(self._seq)
 
-    def _look_at_clock(self) -> None:
-        """Record a step of the wall clock."""
-        step = self._wall.step()
-        if step:
-            self.event(EventName.CLOCK, reason=f"{step:+d} us")
-
-    def _tell_lost(self) -> None:
+    def _report_losses(self) -> None:
         """Record the losses in events `LOST`."""
-        output = self._output
-        output.look_at_losses()
-        lost = output.take_losses()
-        if lost:
+        losses = self._output.take_losses()
+        if losses:
             self._events.write()
-            for reason, count in lost.items():
-                self.lose(f"{count} events: {reason}")
+            for reason, count in losses.items():
+                self.event(EventName.LOST, reason=f"{count} events: {reason}")
             if not self._events.write():
-                output.keep_losses(lost)
+                self._output.keep_losses(losses)
 
     # --- inspection -----------------------------------------------------------------------
-
-    def ended(self) -> None:
-        """Count what the disk has lost since `close`, once the writer is closed."""
-        self._output.look_at_losses()
 
     def statistics(self) -> RecorderStatistics:
         """Return the current figures."""
         output = self._output
-        total = output.total
+        output.look_at_losses()
+        total, left_out = output.total, dict(self.left_out)
+        more = {"names": output.naming.left_out, "flows": self.flows.folded}
+        for name, count in more.items():
+            if count:
+                left_out[name] = left_out.get(name, 0) + count
         return RecorderStatistics(
             hops=total[HOPS] + len(self._hops),
             flows=total[FLOWS],
             events=total[EVENTS] + len(self._events),
             segments=output.segments,
             dropped=dict(output.dropped),
-            marks_left_out=self.messages.left_out,
-            rejects_left_out=self._rejects.left_out,
-            changes_left_out=self.requests.destinations.left_out,
-            foreign_left_out=self.requests.foreign.left_out,
-            without_number=output.naming.refused + self.requests.without_tags,
-            folded=self.flows.folded,
+            left_out=left_out,
         )

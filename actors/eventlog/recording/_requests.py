@@ -16,8 +16,8 @@ from ....protocol.rsocket import FrameType
 from ...broker._instrument import OriginInstrument, RequestCounting, RequestInstrument
 from ..storage._dictionary import MAX_ASKED, size_of, size_of_tags
 from ._accounts import RequestCounters, Sampled, UnparsedRequest
-from ._clocks import PerSecond
 from ._destinations import DestinationLog
+from ._rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from ....protocol.broker import Entry
@@ -47,7 +47,7 @@ class OriginLog(OriginInstrument):
         name: The service.
     """
 
-    __slots__ = ("_foreign", "_log", "_recorder", "_rests", "_tallies", "_unread", "name")
+    __slots__ = ("_counters", "_foreign", "_log", "_recorder", "_rests", "_unread", "name")
 
     def __init__(self, log: RequestLog, name: str) -> None:
         self._log: Final = log
@@ -55,7 +55,7 @@ class OriginLog(OriginInstrument):
         self._foreign: Final = log.foreign
         self.name: Final = name
         # By frame type: see `KINDS`.
-        self._tallies: tuple[dict[Selector, RequestCounters], ...] = tuple(
+        self._counters: tuple[dict[Selector, RequestCounters], ...] = tuple(
             {} for _ in range(1 + max(KINDS))
         )
         self._rests: dict[int, RequestCounters] = {}
@@ -63,16 +63,16 @@ class OriginLog(OriginInstrument):
 
     def settle(self) -> None:
         """Settle all counters."""
-        for tallies in self._tallies:
-            for tally in tallies.values():
-                tally.settle()
-        for tally in self._rests.values():
-            tally.settle()
+        for by_selector in self._counters:
+            for counters in by_selector.values():
+                counters.settle()
+        for counters in self._rests.values():
+            counters.settle()
 
     def forget(self) -> None:
         """Release the counters, which must be settled."""
-        for tallies in self._tallies:
-            tallies.clear()
+        for by_selector in self._counters:
+            by_selector.clear()
         self._rests.clear()
         self._unread.clear()
 
@@ -86,30 +86,32 @@ class OriginLog(OriginInstrument):
             trace: The trace id in the request, if it has one.
         """
         try:
-            tally = self._tallies[kind][ask.selector]
+            counters = self._counters[kind][ask.selector]
         except KeyError:
-            tally = self._tally(kind, ask)
+            counters = self._counters_of(kind, ask)
         if trace is not None:
             chosen = sampled(trace, self._recorder.threshold)
             # Chosen requests beyond the limit are drawn like those without an id.
-            if not chosen or self._foreign.take():
-                tally.counted_from += 1
-                tally.bytes += exchange.size
+            if chosen and not self._foreign.take():
+                self._recorder.left_out["trace ids"] += 1
+            else:
+                counters.counted_from += 1
+                counters.bytes += exchange.size
                 exchange.log = (
-                    Sampled(tally, ask, exchange, trace, Flag.FOREIGN) if chosen else tally
+                    Sampled(counters, ask, exchange, trace, Flag.FOREIGN) if chosen else counters
                 )
                 return
         # One decrement counts and samples: this runs for each request.
-        tally.bytes += exchange.size
-        tally.left = left = tally.left - 1
-        exchange.log = tally if left else self._sample(tally, ask, exchange)
+        counters.bytes += exchange.size
+        counters.left = left = counters.left - 1
+        exchange.log = counters if left else self._sample(counters, ask, exchange)
 
-    def _sample(self, tally: RequestCounters, ask: Ask, exchange: Exchange) -> RequestCounting:
+    def _sample(self, counters: RequestCounters, ask: Ask, exchange: Exchange) -> RequestCounting:
         """Return the account of a sampled request, and draw the next sample."""
-        tally.settle()
+        counters.settle()
         recorder = self._recorder
-        tally.left = tally.counted_from = recorder.gap()
-        return Sampled(tally, ask, exchange, recorder.trace_id(), 0)
+        counters.left = counters.counted_from = recorder.gap()
+        return Sampled(counters, ask, exchange, recorder.trace_id(), 0)
 
     def unread(self, exchange: Exchange, kind: int) -> None:
         """Set the account of a request until its query is known."""
@@ -127,27 +129,27 @@ class OriginLog(OriginInstrument):
 
     def _rest(self, kind: int) -> RequestCounters:
         """Return the counters of requests with no known query, or too large a one."""
-        tally = self._rests.get(kind)
-        if tally is None:
-            tally = self._rests[kind] = RequestCounters(self._log, self.name, KINDS[kind], None)
+        counters = self._rests.get(kind)
+        if counters is None:
+            counters = self._rests[kind] = RequestCounters(self._log, self.name, KINDS[kind], None)
             self._log.know(self)
-        return tally
+        return counters
 
     def message(self, ask: Ask, size: int) -> RequestCounters:
         """Count a worker's message to an address of type 32, and return its counters."""
-        tally = self._tallies[0].get(ask.selector)
-        if tally is None:
-            tally = self._tally(0, ask)
-        tally.came.add(size)
-        return tally
+        counters = self._counters[0].get(ask.selector)
+        if counters is None:
+            counters = self._counters_of(0, ask)
+        counters.came.add(size)
+        return counters
 
-    def _tally(self, kind: int, ask: Ask) -> RequestCounters:
+    def _counters_of(self, kind: int, ask: Ask) -> RequestCounters:
         selector = ask.selector
         asked = self._log.asked(selector)
         if asked is None:
             return self._rest(kind)
         self._log.keeps_too_much()
-        made = self._tallies[kind][selector] = RequestCounters(
+        made = self._counters[kind][selector] = RequestCounters(
             self._log, self.name, KINDS[kind], asked
         )
         self._log.know(self)
@@ -157,15 +159,9 @@ class OriginLog(OriginInstrument):
 UNREGISTERED: Final = "(unregistered)"
 """The origin of requests of connections that are no destinations."""
 
-MAX_ORIGINS: Final = 4096
-"""Most services with their own origin in one window; further ones share one without a name."""
-
-MAX_SOURCES: Final = 65_536
-"""Most workers in the cache of message sources in one window; then it is cleared."""
-
 MAX_KEPT: Final = 16_384
-"""Most cached counters of queries and their destinations, for all origins and kinds together; then
-the cache is cleared."""
+"""Most cached origins, and counters of queries and their destinations, together; then the cache is
+cleared."""
 
 MAX_ASKED_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of tag sets in one window; requests for further ones are counted without tags."""
@@ -180,8 +176,7 @@ class RequestLog(RequestInstrument):
 
     Attributes:
         recorder: As given.
-        kept: Cached counters and destinations.
-        without_tags: Queries counted without their tags.
+        kept: Cached origins, counters and destinations.
         defaults: The default methods, which the log does not name.
         destinations: The record of destinations.
         foreign: The limit for trace ids of requesters.
@@ -192,41 +187,36 @@ class RequestLog(RequestInstrument):
         "_asked_bytes",
         "_node",
         "_origins",
-        "_others",
         "_sources",
         "_used",
         "destinations",
         "foreign",
         "kept",
         "recorder",
-        "without_tags",
     )
 
     def __init__(self, recorder: Recorder, node: str) -> None:
         self.recorder: Final = recorder
         self.destinations: Final = DestinationLog(recorder)
-        self.foreign: Final = PerSecond(recorder.options.max_foreign_per_second, recorder.now)
+        limit = recorder.options.max_foreign_per_second
+        self.foreign: Final = RateLimit(limit, limit, recorder.now)
         self._node: Final = node
         self._origins: dict[str, OriginLog] = {}
-        # The origin of all services beyond the limit.
-        self._others: Final = OriginLog(self, "")
         self._sources: dict[object, OriginLog] = {}
         self.defaults: dict[RoutingType, str] = {}
         self._used: dict[OriginLog, None] = {}
         self._asked: dict[Asked, Asked] = {}
         self._asked_bytes = 0
         self.kept = 0
-        self.without_tags = 0
         recorder.flows.before_window.append(self._settle)
-        recorder.flows.on_window.append(self._forget)
+        recorder.flows.on_window.append(self._end_window)
 
     def origin(self, service: str) -> OriginLog:
         """Return the counters for the connections of a service."""
         name = service or UNREGISTERED
         found = self._origins.get(name)
         if found is None:
-            if len(self._origins) >= MAX_ORIGINS:
-                return self._others
+            self.keeps_too_much()
             found = self._origins[name] = OriginLog(self, name)
         return found
 
@@ -248,7 +238,7 @@ class RequestLog(RequestInstrument):
                 self._asked_bytes += size
                 self._asked[made] = made
                 return made
-        self.without_tags += 1
+        self.recorder.left_out["names"] += 1
         return None
 
     def keeps_too_much(self) -> bool:
@@ -256,10 +246,8 @@ class RequestLog(RequestInstrument):
         self.kept += 1
         if self.kept <= MAX_KEPT:
             return False
-        for each in self._used:
-            each.settle()
-            each.forget()
-        self._used.clear()
+        self._settle()
+        self._release()
         self.kept = 1
         return True
 
@@ -271,14 +259,18 @@ class RequestLog(RequestInstrument):
         for each in self._used:
             each.settle()
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
         self._origins.clear()
         self._sources.clear()
         for each in self._used:
             each.forget()
         self._used.clear()
+        self.kept = 0
+
+    def _end_window(self) -> None:
+        self._release()
         self._asked.clear()
-        self._asked_bytes = self.kept = 0
+        self._asked_bytes = 0
 
     # --- messages of workers --------------------------------------------------------------
 
@@ -296,14 +288,12 @@ class RequestLog(RequestInstrument):
         """
         origin = self._sources.get(source)
         if origin is None:
-            name = self._node if source is None else f"{self._node}/{source}"
-            if len(self._sources) >= MAX_SOURCES:
-                self._sources.clear()
-            origin = self._sources[source] = self.origin(name)
-        tally = origin.message(ask, size)
+            found = self.origin(self._node if source is None else f"{self._node}/{source}")
+            origin = self._sources[source] = found
+        counters = origin.message(ask, size)
         for route in routes:
-            tally.hand(route, size)
-        tally.finish(routes[0] if len(routes) == 1 else None, outcome, size)
+            counters.hand(route, size)
+        counters.finish(routes[0] if len(routes) == 1 else None, outcome, size)
 
     # --- destinations ---------------------------------------------------------------------
 

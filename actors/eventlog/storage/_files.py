@@ -1,10 +1,9 @@
-"""The disk of an event log: an interface that tests can replace, atomic writes, and late sealing.
+"""The disk of an event log, and files that appear whole or not at all.
 
 A disk that fails an fsync has discarded the data since the last one, and reports it once. On Linux
 the file can still be read in full from memory, and the next fsync succeeds, with none of it on the
-disk. So the content of such a file is written to a new one, which replaces it. A start does so with
-every open segment, as the errors of the run before are unknown. The new file needs as much space
-again, so a segment that was left open for another reason is only cut.
+disk. So a segment on which the disk has failed, or that a run has left open, is never written on:
+what is valid of it is written to a new file.
 """
 
 from __future__ import annotations
@@ -14,22 +13,12 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from ....protocol import OnwardError
 from ....protocol.eventlog import SEALED
 
-__all__ = [
-    "Chunk",
-    "DiskFiles",
-    "FileInfo",
-    "Files",
-    "FsyncFailed",
-    "LogInUse",
-    "seal_late",
-    "store",
-    "sync",
-]
+__all__ = ["Chunk", "DiskFiles", "FileInfo", "LogInUse", "seal_late", "store"]
 
 
 class LogInUse(OnwardError):
@@ -72,75 +61,15 @@ class FileInfo(NamedTuple):
     changed: float
 
 
-class Files(Protocol):
-    """A disk. Failed methods raise `OSError`. Handles are small numbers."""
-
-    def make_folder(self, folder: Path) -> None:
-        """Make a folder and its parents; existing ones are kept."""
-        ...
-
-    def lock(self, path: Path) -> int:
-        """Lock a file, which is made if needed; `close` releases the lock.
-
-        Raises:
-            LogInUse: The lock is taken.
-        """
-        ...
-
-    def holds(self, handle: int, path: Path) -> bool:
-        """Whether the file at a path is the one that was locked."""
-        ...
-
-    def list(self, folder: Path) -> list[FileInfo]:
-        """Return the plain files in a folder."""
-        ...
-
-    def read(self, path: Path) -> bytes:
-        """Return the content of a file."""
-        ...
-
-    def create(self, path: Path) -> int:
-        """Create a file for writing; it must not exist."""
-        ...
-
-    def reopen(self, path: Path, size: int) -> int:
-        """Open a file, cut it to a size, and write on from there."""
-        ...
-
-    def write(self, handle: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks, or raise with some of the bytes written."""
-        ...
-
-    def fsync(self, handle: int) -> None:
-        """Sync a file to the disk."""
-        ...
-
-    def close(self, handle: int) -> None:
-        """Close a file."""
-        ...
-
-    def rename(self, path: Path, name: str) -> None:
-        """Rename a file within its folder."""
-        ...
-
-    def unlink(self, path: Path) -> None:
-        """Delete a file."""
-        ...
-
-    def fsync_folder(self, folder: Path) -> None:
-        """Sync the names in a folder to the disk."""
-        ...
-
-
 class DiskFiles:
-    """The disk of this machine."""
+    """The disk of this machine. Failed methods raise `OSError`. Handles are small numbers."""
 
     def make_folder(self, folder: Path) -> None:
         """Make a folder and its parents; existing ones are kept."""
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
     def lock(self, path: Path) -> int:
-        """Lock a file.
+        """Lock a file, which is made if needed; `close` releases the lock.
 
         Raises:
             LogInUse: Another process, or another log of this one, has the lock.
@@ -150,20 +79,12 @@ class DiskFiles:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             os.close(handle)
-            raise LogInUse(str(path.parent)) from None
-        except OSError:
-            os.close(handle)
+            if isinstance(error, BlockingIOError):
+                raise LogInUse(str(path.parent)) from None
             raise
         return handle
-
-    def holds(self, handle: int, path: Path) -> bool:
-        """Whether the file at a path is the one that was locked."""
-        try:
-            return os.path.samestat(os.fstat(handle), os.stat(path))  # noqa: PTH116 - as fstat
-        except FileNotFoundError:
-            return False
 
     def list(self, folder: Path) -> list[FileInfo]:
         """Return the plain files in a folder, without any deleted meanwhile."""
@@ -185,17 +106,6 @@ class DiskFiles:
     def create(self, path: Path) -> int:
         """Create a file for writing; it must not exist."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-
-    def reopen(self, path: Path, size: int) -> int:
-        """Open a file, cut it to a size, and write on from there."""
-        handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.ftruncate(handle, size)
-            os.lseek(handle, size, os.SEEK_SET)
-        except OSError:
-            os.close(handle)
-            raise
-        return handle
 
     def write(self, handle: int, chunks: Sequence[Chunk]) -> None:
         """Write all chunks, or raise with some of the bytes written."""
@@ -235,23 +145,7 @@ class DiskFiles:
 _NEW: Final = ".new"
 
 
-class FsyncFailed(OSError):
-    """An error of fsync: data written since the last one may never be on the disk."""
-
-
-def sync(files: Files, handle: int) -> None:
-    """Sync a file to the disk.
-
-    Raises:
-        FsyncFailed: It failed, and another try would change nothing.
-    """
-    try:
-        files.fsync(handle)
-    except OSError as error:
-        raise FsyncFailed(error.errno, error.strerror) from error
-
-
-def store(files: Files, path: Path, chunks: Sequence[Chunk]) -> None:
+def store(files: DiskFiles, path: Path, chunks: Sequence[Chunk]) -> None:
     """Write or replace a file atomically.
 
     Raises:
@@ -276,31 +170,18 @@ def store(files: Files, path: Path, chunks: Sequence[Chunk]) -> None:
     files.fsync_folder(path.parent)
 
 
-def seal_late(files: Files, path: Path, size: int, end: bytes, *, anew: bool) -> None:
-    """Cut a segment that was left open, and seal it.
+def seal_late(files: DiskFiles, path: Path, size: int, end: bytes) -> None:
+    """Seal the valid part of a segment that was left open, in a new file.
 
     Args:
         files: The disk.
-        path: The file.
-        size: Its bytes that are kept.
-        end: The footer.
-        anew: Whether to write it to a new file, as this one may not be on the disk.
+        path: The open segment.
+        size: Its bytes that are valid.
+        end: Bytes to add, with the footer.
 
     Raises:
-        OSError: It failed; it may be tried again, with `anew` after `FsyncFailed`.
+        OSError: It failed. If the sealed segment is there, only the open one is to be deleted;
+            else it may be tried again.
     """
-    if anew:
-        store(files, path, [memoryview(files.read(path))[:size], end])
-    else:
-        _cut(files, path, size, end)
-    files.rename(path, path.with_suffix(SEALED).name)
-    files.fsync_folder(path.parent)
-
-
-def _cut(files: Files, path: Path, size: int, end: bytes) -> None:
-    handle = files.reopen(path, size)
-    try:
-        files.write(handle, [end])
-        sync(files, handle)
-    finally:
-        files.close(handle)
+    store(files, path.with_suffix(SEALED), [memoryview(files.read(path))[:size], end])
+    files.unlink(path)

@@ -1,10 +1,9 @@
-"""A log's folder: its lock, its identity, its epochs, and the files that an earlier run left.
+"""A log's folder: its lock, its identity, its epochs, and the segments that a run left open.
 
 ```
 <directory>/<name>/.lock       held while the log is written
                    log         its identity, 16 random bytes
-                   epoch       the last epoch with a segment, deleted or not, as text; with
-                               ` running` until its run has sealed all
+                   epoch       the last epoch with a segment, deleted or not, as text
                    *.seg       sealed segments
                    *.open      the current segment
                    *.new       a file being written to replace another
@@ -17,13 +16,11 @@ Other files in it are ignored.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
 from typing import Final
 
 from ....protocol import counted
@@ -33,16 +30,19 @@ from ....protocol.eventlog import (
     OPEN,
     SEALED,
     EventLogError,
+    EventName,
+    Recovered,
+    RouteEvent,
+    events_block,
     parse_segment_name,
-    read_header,
     recover,
 )
 from ..._log import shown
 from .._options import LogOptions
-from ._counts import Counts
-from ._files import FileInfo, Files, seal_late, store
+from .._statistics import LogWriterStatistics
+from ._files import DiskFiles, seal_late, store
 
-__all__ = ["LogFolder"]
+__all__ = ["LogFolder", "is_kept", "segment_of"]
 
 _logger: Final = logging.getLogger("onward.actors.eventlog")
 
@@ -50,41 +50,19 @@ BAD: Final = ".bad"
 _LOCK: Final = ".lock"
 _LOG: Final = "log"
 _EPOCH: Final = "epoch"
-_RUNNING: Final = b" running"
-_MAX_EPOCH_TEXT: Final = 20
-_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 
 def segment_of(name: str, suffix: str) -> tuple[int, int] | None:
     """Return epoch and first number from a segment's name; `None` for another file."""
-    if not name.endswith(suffix):
-        return None
-    try:
-        return parse_segment_name(name)
-    except EventLogError:
-        return None
+    if name.endswith(suffix):
+        with suppress(EventLogError):
+            return parse_segment_name(name.removesuffix(BAD))
+    return None
 
 
-def is_aside(name: str) -> bool:
-    """Whether a file was set aside: see `LogFolder.set_aside`."""
-    if not name.endswith(BAD):
-        return False
-    stem, _, number = name.removesuffix(BAD).rpartition(".")
-    stem = stem if number.isdigit() else f"{stem}.{number}"
-    return segment_of(stem, OPEN) is not None
-
-
-def is_full(error: OSError) -> bool:
-    """Whether the disk is full or fails, which may pass, and the folder is not at fault."""
-    return error.errno in _FULL
-
-
-def _epoch_of(text: bytes) -> int | None:
-    """Return the epoch in the file's text; `None` if it is damaged."""
-    number = text.removesuffix(_RUNNING)
-    if not number.isdigit() or len(number) >= _MAX_EPOCH_TEXT or int(number) > MAX_EPOCH:
-        return None
-    return int(number)
+def is_kept(name: str) -> bool:
+    """Whether a file is a sealed segment, or was set aside: the limits of the log are for these."""
+    return segment_of(name, SEALED) is not None or segment_of(name, OPEN + BAD) is not None
 
 
 class LogFolder:
@@ -95,34 +73,30 @@ class LogFolder:
         options: The log's options.
         count: The counters.
         random: Makes an identity of a number of bytes.
+
+    Attributes:
+        path: The folder.
+        log_id: The log's identity.
+        epoch: The number of this run.
     """
 
     def __init__(
         self,
-        files: Files,
+        files: DiskFiles,
         options: LogOptions,
-        count: Counts,
+        count: LogWriterStatistics,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self.path = options.directory / options.name
+        self.log_id = b""
+        self.epoch = 0
         self._options = options
         self._files = files
         self._count = count
         self._random = random
         self._lock: int | None = None
         self._identity_stored = False
-        self.settled = False
-        """Whether the segments of earlier runs are sealed: see `settle`."""
-        self._begun = False
-        """Whether the epoch has begun: see `begin_epoch`."""
-        self.log_id = b""
-        self.epoch = 0
-        self._notices: dict[str, str] = {}
-        """How earlier runs ended that did not close, by the file each left open."""
-        self.unfinished: list[str] = []
-        """The notices that the recorder has not fetched yet."""
-
-    # --- opening --------------------------------------------------------------------------
+        self._epoch_stored = False
 
     def open(self) -> None:
         """Open the folder, and choose identity and epoch; nothing is written: see `settle`.
@@ -132,43 +106,39 @@ class LogFolder:
             EventLogError: There are no more epochs; the folder is released.
             OSError: It failed; the folder is released.
         """
-        self.settled = self._identity_stored = self._begun = False
-        self._notices.clear()
         self._files.make_folder(self.path)
         self._lock = self._files.lock(self.path / _LOCK)
         try:
-            found = self._files.list(self.path)
-            self.log_id = self._identity(found)
-            self.epoch = self._next_epoch(found)
-            self._check_epoch(found)
+            names = self._names()
+            self.log_id = self._identity(names)
+            self.epoch = self._last_epoch(names) + 1
+            if self.epoch > MAX_EPOCH:
+                raise EventLogError(
+                    f"{self.path} has a file of epoch {MAX_EPOCH}, the last there can be: if it is "
+                    "a stray file, move it away; else give this log another name"
+                )
         except BaseException:
             self.close()
             raise
 
     def settle(self) -> None:
-        """Seal the segments that an earlier run left open, once.
+        """Store the identity, and seal the segments that an earlier run left open.
 
         Raises:
             OSError: It failed; it may be tried again.
         """
-        if self.settled:
-            return
-        found = self._files.list(self.path)
         if not self._identity_stored:
-            self._store(_LOG, self.log_id)
+            store(self._files, self.path / _LOG, [self.log_id])
             self._identity_stored = True
-        self._recover(found)
-        # A run may be killed between two segments, or lose its open file in a power cut.
-        running = self._running(found)
-        if running is None:
-            self._store_epoch()
-        else:
-            if not any(name.startswith(f"{running:08x}-") for name in self._notices):
-                self._tell("", running, "no file of it was left open")
-            # Its mark stays until this run has a segment: a run without one hides nothing.
-            self._store(_EPOCH, str(running).encode() + _RUNNING)
-        self.unfinished = list(self._notices.values())
-        self.settled = True
+        names = self._names()
+        for name in sorted(names):
+            if segment_of(name, OPEN) is None:
+                continue
+            if name.removesuffix(OPEN) + SEALED in names:
+                # All but the last step of sealing it was done.
+                self._files.unlink(self.path / name)
+            else:
+                self._recover(name)
 
     def begin_epoch(self) -> None:
         """Store that the epoch has a segment, once.
@@ -179,40 +149,9 @@ class LogFolder:
         Raises:
             OSError: It failed; then nothing must be written.
         """
-        if not self._begun:
-            self._begun = True
-            try:
-                self._store_epoch()
-            except BaseException:
-                self._begun = False
-                raise
-
-    def end_epoch(self) -> None:
-        """Store that all segments are sealed; if it fails, the next run adds a notice."""
-        if self._begun and self._lock is not None:
-            with suppress(OSError):
-                self._store(_EPOCH, str(self.epoch).encode())
-
-    def _store_epoch(self) -> None:
-        text = str(self.epoch if self._begun else self.epoch - 1).encode()
-        self._store(_EPOCH, text + _RUNNING * self._begun)
-
-    def _running(self, found: list[FileInfo]) -> int | None:
-        """Return the epoch of the run that did not close, if there is one."""
-        if not any(info.name == _EPOCH for info in found):
-            return None
-        text = self._files.read(self.path / _EPOCH)
-        return _epoch_of(text) if text.endswith(_RUNNING) else None
-
-    def check(self) -> None:
-        """Check that the folder is still the one that was opened, and not another log's.
-
-        Raises:
-            FileNotFoundError: It was removed; the log is in trouble until the next start.
-            OSError: It cannot be checked.
-        """
-        if self._lock is None or not self._files.holds(self._lock, self.path / _LOCK):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+        if not self._epoch_stored:
+            store(self._files, self.path / _EPOCH, [str(self.epoch).encode()])
+            self._epoch_stored = True
 
     def close(self) -> None:
         """Release the folder."""
@@ -221,143 +160,71 @@ class LogFolder:
                 self._files.close(self._lock)
             self._lock = None
 
-    def sealed(self) -> list[FileInfo]:
-        """Return the sealed segments, the oldest first.
+    def _names(self) -> set[str]:
+        return {info.name for info in self._files.list(self.path)}
 
-        Raises:
-            OSError: The folder cannot be read.
-        """
-        found = self._files.list(self.path)
-        return sorted(info for info in found if segment_of(info.name, SEALED) is not None)
-
-    def aside(self) -> list[FileInfo]:
-        """Return the files that were set aside, in the order of their segments.
-
-        Raises:
-            OSError: The folder cannot be read.
-        """
-        return sorted(info for info in self._files.list(self.path) if is_aside(info.name))
-
-    def _identity(self, found: list[FileInfo]) -> bytes:
-        """Return the log's identity: from its file, else from a segment, else a new one."""
-        if any(info.name == _LOG for info in found):
+    def _identity(self, names: set[str]) -> bytes:
+        """Return the log's identity from its file, or a new one."""
+        if _LOG in names:
             log_id = self._files.read(self.path / _LOG)
-            if len(log_id) == LOG_ID_SIZE:
-                self._identity_stored = True
+            self._identity_stored = len(log_id) == LOG_ID_SIZE
+            if self._identity_stored:
                 return log_id
             _logger.warning("%s: the file %s is damaged, and made again", self.path, _LOG)
-        return self._identity_of_segments(found) or self._random(LOG_ID_SIZE)
+        return self._random(LOG_ID_SIZE)
 
-    def _identity_of_segments(self, found: list[FileInfo]) -> bytes | None:
-        for name in sorted((info.name for info in found), reverse=True):
-            if segment_of(name, SEALED) is not None:
-                with suppress(EventLogError):
-                    return read_header(self._files.read(self.path / name)).log
-        return None
-
-    def _next_epoch(self, found: list[FileInfo]) -> int:
-        return self._last_epoch(found)[0] + 1
-
-    def _last_epoch(self, found: list[FileInfo]) -> tuple[int, str]:
-        """Return the last epoch in use, and the file that shows it."""
-        epochs = [(0, "")]
-        for info in found:
-            stem = info.name.removesuffix(BAD)
-            for suffix in (SEALED, OPEN):
-                segment = segment_of(stem, suffix)
-                if segment is not None:
-                    epochs.append((segment[0], info.name))
-        if any(info.name == _EPOCH for info in found):
-            stored = _epoch_of(self._files.read(self.path / _EPOCH))
-            # All segments may have been deleted; an epoch must not be used twice.
-            if stored is not None:
-                epochs.append((stored, _EPOCH))
+    def _last_epoch(self, names: Iterable[str]) -> int:
+        """Return the last epoch in use; all its segments may have been deleted."""
+        segments = [segment_of(name, end) for name in names for end in (SEALED, OPEN, BAD)]
+        epochs = [segment[0] for segment in segments if segment is not None]
+        if _EPOCH in names:
+            # Earlier versions have a word behind the number.
+            number = self._files.read(self.path / _EPOCH)[:20].partition(b" ")[0]
+            if number.isdigit():
+                epochs.append(int(number))
             else:
-                _logger.warning(
-                    "%s: the file %s is damaged, and made again from the segments",
-                    self.path,
-                    _EPOCH,
-                )
-        return max(epochs)
-
-    def _check_epoch(self, found: list[FileInfo]) -> None:
-        if self.epoch > MAX_EPOCH:
-            _, name = self._last_epoch(found)
-            raise EventLogError(
-                f"{self.path / name} is of epoch {MAX_EPOCH}, the last there can be: if it is a "
-                "stray file, move it away; else give this log another name"
-            )
-
-    def _store(self, name: str, data: bytes) -> None:
-        store(self._files, self.path / name, [data])
+                _logger.warning("%s: the file %s is damaged, and made again", self.path, _EPOCH)
+        return max(epochs, default=0)
 
     # --- recovery -------------------------------------------------------------------------
 
-    def _recover(self, found: list[FileInfo]) -> None:
-        names = {info.name for info in found}
-        for name in sorted(names):
-            segment = segment_of(name, OPEN)
-            if segment is None:
-                continue
-            path = self.path / name
-            data = self._files.read(path)
-            recovered = recover(data)
-            header = recovered.header
-            if (
-                header is None
-                or recovered.refused
-                or (header.epoch, header.first_seq) != segment
-                or header.log != self.log_id
-                or path.with_suffix(SEALED).name in names
-            ):
-                reason = recovered.reason or "it is not of this log, or is there already"
-                aside = f"its last segment could not be read, and is now {self._name_aside(path)}"
-                self._tell(name, segment[0], aside)
-                self.set_aside(path, reason)
-                continue
-            self._tell(name, segment[0], f"{counted(recovered.lost, 'byte')} cut")
-            end = b"" if recovered.sealed else recovered.footer.serialize()
-            seal_late(self._files, path, recovered.valid, end, anew=True)
-            self._count.recovered += 1
-            self._count.recovered_lost_bytes += recovered.lost
-            if recovered.lost:
-                _logger.warning(
-                    "%s was left open: %d bytes at its end are lost (%s)",
-                    path.name,
-                    recovered.lost,
-                    recovered.reason,
-                )
+    def _recover(self, name: str) -> None:
+        """Seal an open segment with its whole blocks, or set it aside."""
+        path = self.path / name
+        found = recover(self._files.read(path))
+        header = found.header
+        if (
+            header is None
+            or found.refused
+            or (header.epoch, header.first_seq) != segment_of(name, OPEN)
+            or header.log != self.log_id
+        ):
+            self._set_aside(name, found.reason or "it is not of this log")
+            return
+        seal_late(self._files, path, found.valid, b"" if found.sealed else self._end_of(found))
+        self._count.recovered += 1
+        if found.lost:
+            text = "%s was left open: %d bytes at its end are lost (%s)"
+            _logger.warning(text, name, found.lost, found.reason)
 
-    def _tell(self, name: str, epoch: int, ended: str) -> None:
-        """Add a notice of a run that did not close; one that is there already stays."""
+    def _end_of(self, found: Recovered) -> bytes:
+        """Return the end for a segment that was left open: an event `LOST`, and the footer."""
         options = self._options
-        text = (
-            f"the run before (epoch {epoch}) ended without closing; {ended}; "
-            f"counters of at most {options.window_seconds:g} seconds and records of at most "
-            f"{options.flush_seconds:g} seconds are not there, nor what a disk that failed did "
-            "not take before"
+        reason = (
+            f"the run ended without closing; {counted(found.lost, 'byte')} cut; counters of at "
+            f"most {options.window_seconds:g} seconds and records of at most "
+            f"{options.flush_seconds:g} seconds are not there, nor what a failing disk did not take"
         )
-        power_cut = ", nor what a power cut took of a segment"
-        self._notices.setdefault(name, text + power_cut * (options.fsync != "block"))
+        if options.fsync != "block":
+            reason += ", nor what a power cut took"
+        seq, ended_us = found.footer.last_seq + 1, found.footer.ended_us
+        event = RouteEvent(seq, ended_us, EventName.LOST, None, "", (), reason)
+        footer = replace(found.footer, events=found.footer.events + 1, last_seq=seq)
+        return events_block([event]) + footer.serialize()
 
-    def set_aside(self, path: Path, reason: str) -> None:
-        """Rename a file that cannot be read, for inspection, and log it.
-
-        It counts towards the limits of bytes and age, as a segment does.
-
-        Raises:
-            OSError: It failed.
-        """
-        name = self._name_aside(path)
-        self._files.rename(path, name)
+    def _set_aside(self, name: str, reason: str) -> None:
+        """Rename a file that cannot be read, for inspection, and log it."""
+        self._files.rename(self.path / name, name + BAD)
         self._files.fsync_folder(self.path)
         self._count.bad += 1
-        _logger.error("%s: set aside as %s: %s", self.path, name, shown(reason))
-
-    def _name_aside(self, path: Path) -> str:
-        names = {info.name for info in self._files.list(self.path)}
-        number, name = 1, path.name + BAD
-        while name in names:
-            number += 1
-            name = f"{path.name}.{number}{BAD}"
-        return name
+        _logger.error("%s: set aside as %s: %s", self.path, name + BAD, shown(reason))

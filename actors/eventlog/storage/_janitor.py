@@ -6,9 +6,8 @@ that of the newest or to the wall clock, whichever is earlier: both would have t
 in which the log was not written counts from the next start on.
 
 A reader of a log records its position in `.acks/<reader>.json`: `{"segment": "<name of a file>"}`.
-Segments are read in the order of their names, so the oldest have been read. The newest sealed
-segment is always kept: it identifies the log and its position. Files set aside as unreadable are
-deleted in turn, by the name of their segment.
+Segments are read in the order of their names, so the oldest have been read. The newest file is
+always kept. Files set aside as unreadable are deleted in turn, by the name of their segment.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from typing import Final, NamedTuple, cast
 
 from ....protocol.eventlog import SEALED
 from .._options import LogOptions
-from ._counts import Counts
-from ._files import FileInfo, Files
-from ._folder import LogFolder, segment_of
+from .._statistics import LogWriterStatistics
+from ._files import DiskFiles
+from ._folder import is_kept, segment_of
 
 __all__ = ["Janitor"]
 
@@ -35,7 +34,7 @@ MAX_ACKS: Final = 256
 """Most acknowledgements that are read; the first by name."""
 
 
-class _Kept(NamedTuple):
+class _KeptFile(NamedTuple):
     """A sealed segment or a file set aside, with its monotonic start time."""
 
     name: str
@@ -48,33 +47,30 @@ class Janitor:
 
     Args:
         files: The disk.
-        folder: The log's folder, opened.
-        options: The limits.
+        options: The log's folder, and the limits.
         count: The counters.
         clock: Returns a monotonic time in seconds.
-        wall_clock: Returns the time in seconds since the Unix epoch. Read once.
+        wall_clock: Returns the time in seconds since the Unix epoch.
     """
 
     def __init__(
         self,
-        files: Files,
-        folder: LogFolder,
+        files: DiskFiles,
         options: LogOptions,
-        count: Counts,
+        count: LogWriterStatistics,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
         self._files = files
-        self._folder = folder
+        self._folder = options.directory / options.name
         self._max_bytes = options.max_bytes
         self._max_age = options.max_age_seconds
         self._count = count
         self._clock = clock
         self._wall_clock = wall_clock
-        self._segments: deque[_Kept] = deque()
-        self._aside: deque[_Kept] = deque()
+        self._kept: deque[_KeptFile] = deque()
         self._bytes = 0
-        self._told = False
+        self._warned = False
 
     def look(self) -> None:
         """List the files.
@@ -82,94 +78,68 @@ class Janitor:
         Raises:
             OSError: The folder cannot be read.
         """
-        known = {kept.name: kept.since for kept in (*self._segments, *self._aside)}
-        found, aside = self._folder.sealed(), self._folder.aside()
-        newest = found[-1:] or aside[-1:]
-        latest = min(self._wall_clock(), newest[0].changed) if newest else 0.0
-        self._bytes = sum(info.size for info in (*found, *aside))
-        self._segments = self._with_ages(found, known, latest)
-        self._aside = self._with_ages(aside, known, latest)
-
-    def _with_ages(
-        self, found: list[FileInfo], known: dict[str, float], latest: float
-    ) -> deque[_Kept]:
-        kept: deque[_Kept] = deque()
+        found = sorted(info for info in self._files.list(self._folder) if is_kept(info.name))
+        self._bytes = sum(info.size for info in found)
+        self._kept.clear()
         since = now = self._clock()
+        latest = min([self._wall_clock(), *(info.changed for info in found[-1:])])
         # No file is younger than one that follows it, whatever its time.
         for name, size, changed in reversed(found):
-            since = min(since, known.get(name, now - (latest - changed)))
-            kept.appendleft(_Kept(name, size, since))
-        return kept
+            since = min(since, now - (latest - changed))
+            self._kept.appendleft(_KeptFile(name, size, since))
 
     def add(self, name: str, size: int) -> None:
         """Add a segment that was just sealed."""
-        self._segments.append(_Kept(name, size, self._clock()))
+        self._kept.append(_KeptFile(name, size, self._clock()))
         self._bytes += size
 
     def clean(self) -> None:
         """Delete files beyond the limits. Failed deletions are tried again next time."""
-        acknowledged: str | None = None
-        asked = False
-        oldest = self._clock() - self._max_age
-        while (files := self._next()) is not None:
-            info = files[0]
-            by_bytes = self._bytes > self._max_bytes
-            if not by_bytes and info.since >= oldest:
+        if not self._has_due():
+            return
+        acknowledged = self._acknowledged()
+        while self._has_due():
+            name, size, _ = self._kept[0]
+            try:
+                self._files.unlink(self._folder / name)
+            except FileNotFoundError:
+                pass  # it is deleted already
+            except OSError as error:
+                self._count.errors += 1
+                _logger.warning("%s cannot be deleted: %s", name, error.strerror)
                 return
-            if not asked:
-                acknowledged, asked = self._acknowledged(), True
-            if not self._delete(files):
-                return
-            if by_bytes:
-                self._count.deleted_by_bytes += 1
-            else:
-                self._count.deleted_by_age += 1
-            if files is self._segments and acknowledged is not None and info.name > acknowledged:
-                self._count_unread(info.name)
+            self._kept.popleft()
+            self._bytes -= size
+            self._count.deleted += 1
+            if acknowledged is not None and name.endswith(SEALED) and name > acknowledged:
+                self._count_unread(name)
 
-    def _next(self) -> deque[_Kept] | None:
-        """Return the queue with the next file to delete; `None` if there is none."""
-        segments = self._segments if len(self._segments) > 1 else None
-        if not self._aside:
-            return segments
-        if segments is not None and segments[0].name < self._aside[0].name:
-            return segments
-        return self._aside
-
-    def _delete(self, files: deque[_Kept]) -> bool:
-        info = files[0]
-        try:
-            self._files.unlink(self._folder.path / info.name)
-        except FileNotFoundError:
-            pass  # it is deleted already
-        except OSError as error:
-            self._count.errors += 1
-            _logger.warning("%s cannot be deleted: %s", info.name, error.strerror)
+    def _has_due(self) -> bool:
+        """Whether the oldest file is to be deleted."""
+        if len(self._kept) < 2:
             return False
-        files.popleft()
-        self._bytes -= info.size
-        return True
+        oldest = self._clock() - self._max_age
+        return self._bytes > self._max_bytes or self._kept[0].since < oldest
 
     def _count_unread(self, name: str) -> None:
         self._count.deleted_unread += 1
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             _logger.warning(
                 "%s: %s was deleted, by the limits of bytes and age, before all readers of the "
                 "log had read it; further ones are only counted",
-                self._folder.path,
+                self._folder,
                 name,
             )
 
     def _acknowledged(self) -> str | None:
         """Return the last segment read by all readers; `None` without readers."""
-        folder = self._folder.path / ACKS
+        folder = self._folder / ACKS
         try:
             found = sorted(info for info in self._files.list(folder) if info.name[-5:] == ".json")
         except OSError:
             return None
-        read = [self._read_ack(folder / info.name) for info in found[:MAX_ACKS]]
-        return min(read) if read else None
+        return min((self._read_ack(folder / info.name) for info in found[:MAX_ACKS]), default=None)
 
     def _read_ack(self, path: Path) -> str:
         """Return a reader's position; empty if it cannot be read."""

@@ -23,6 +23,8 @@ from onward.protocol.eventlog import (
     Outcome,
     RouteEvent,
     Segment,
+    SegmentFooter,
+    SegmentHeader,
     block,
     read_segment,
 )
@@ -59,6 +61,7 @@ class MemorySink:
         room: Whether blocks are taken.
         why: What `trouble` says.
         gone: Records that were taken and not written, as a test has it.
+        blocks: Bytes of each block.
     """
 
     def __init__(self) -> None:
@@ -66,21 +69,31 @@ class MemorySink:
         self.why: str | None = None
         self.gone = 0
         self.sealed: list[bytes] = []
+        self.blocks: list[int] = []
         self._open = bytearray()
+        self._records: Counter[bytes] = Counter()
+        self._next_seq = 1
 
-    def begin(self, header: bytes, first_seq: int) -> None:
+    def begin(self, started_us: int, last_seq: int) -> bool:
         assert not self._open
-        assert first_seq > 0
-        self._open += header
+        first = self._next_seq
+        self._open += SegmentHeader("test", b"l" * 16, 1, first, started_us, 1.0).serialize()
+        self._records.clear()
+        return True
 
-    def append(self, block_or_kind: bytes, body: bytes | None = None) -> bool:
+    def append(self, kind: bytes, body: bytes, records: int = 0) -> bool:
         if self.room:
-            self._open += block_or_kind if body is None else block(block_or_kind, body)
+            self._open += block(kind, body)
+            self._records[kind] += records
+            self.blocks.append(len(body))
         return self.room
 
-    def seal(self, footer: bytes) -> None:
-        self.sealed.append(bytes(self._open) + footer)
+    def seal(self, last_seq: int, ended_us: int) -> None:
+        hops, flows, events = (self._records[kind] for kind in (b"R", b"F", b"E"))
+        footer = SegmentFooter(hops, flows, events, last_seq, ended_us)
+        self.sealed.append(bytes(self._open) + footer.serialize())
         self._open.clear()
+        self._next_seq = last_seq + 1
 
     def trouble(self) -> str | None:
         return self.why
@@ -141,8 +154,6 @@ class Recording:
             self.sink,
             options,
             node,
-            log_id=b"l" * 16,
-            epoch=1,
             clock=lambda: int((self.seconds + self.skew) * 1e9),
             now=now or (lambda: self.seconds),
             chance=random.Random(7).random,
@@ -202,14 +213,27 @@ class Recording:
         return [event for segment in self.read() for event in segment.events]
 
     def in_hand(self) -> dict[Kind, int]:
-        """Return how many requests of each kind have come and not ended, by what is counted now."""
-        found: Counter[Kind] = Counter()
-        for (kind, outcome), count in self.recorder.flows.totals().items():
-            if outcome == Outcome.RECEIVED:
-                found[Kind(kind)] += count
-            elif outcome in ENDS:
-                found[Kind(kind)] -= count
-        return {kind: count for kind, count in found.items() if count}
+        """Return how many requests of each kind have come and not ended."""
+        return _balance(self.totals())
+
+    def in_hand_now(self) -> dict[Kind, int]:
+        """Return the same in the middle of the first window, and go on."""
+        flows = self.recorder.flows
+        for settle in flows.before_window:
+            settle()
+        found: Counter[tuple[Kind, Outcome]] = Counter()
+        for cell in flows._dirty:
+            for each in (cell, cell.also):
+                if each is not None:
+                    found[Kind(each.key[4]), Outcome(each.key[5])] += cell.frames
+        return _balance(found)
+
+
+def _balance(totals: Counter[tuple[Kind, Outcome]]) -> dict[Kind, int]:
+    found: Counter[Kind] = Counter()
+    for (kind, outcome), count in totals.items():
+        found[kind] += count * ((outcome == Outcome.RECEIVED) - (outcome in ENDS))
+    return {kind: count for kind, count in found.items() if count}
 
 
 def recording(**options: object) -> Recording:

@@ -27,12 +27,12 @@ class Stepped(LogWriter):
         while most and not self._queue.empty():
             task = self._queue.get()
             assert task is not None
-            self._guarded(self._do, task)
+            self._do(task)
             most -= 1
 
     def end(self) -> None:
         """Do what a writer does as it is closed."""
-        self._refusing = True
+        self._closed = True
         self.step()
         self._end()
 
@@ -48,18 +48,10 @@ class Run:
         self.disk = disk
         now = lambda: disk.now  # noqa: E731
         self.writer = Stepped(options, files=disk, clock=now, wall_clock=now)
-        epoch = self.writer.open()
-        self.recorder = Recorder(
-            self.writer,
-            options,
-            "edge",
-            log_id=self.writer.log_id,
-            epoch=epoch,
-            clock=lambda: int(disk.now * 1e9),
-            now=now,
-        )
+        self.writer.open()
+        clock = lambda: int(disk.now * 1e9)  # noqa: E731
+        self.recorder = Recorder(self.writer, options, "edge", clock=clock, now=now)
         self.recorder.begin()
-        self._tell_unfinished()
         self.given: Counter[str] = Counter()
 
     def count(self, dest: str, frames: int) -> None:
@@ -67,14 +59,9 @@ class Run:
         cell = self.recorder.flows.cell(int(Kind.MESSAGE), int(Outcome.DELIVER), dest=dest)
         cell.add(0, frames)
 
-    def _tell_unfinished(self) -> None:
-        for reason in self.writer.unfinished():
-            self.recorder.lose(reason)
-
     def tick(self, most: int = 1 << 30) -> None:
         """Have a second pass, and the writer do so much of what it is given."""
         self.disk.now += 1.0
-        self._tell_unfinished()
         self.recorder.tick()
         while self.recorder.write_flows():
             pass
@@ -83,7 +70,6 @@ class Run:
     def end(self) -> None:
         self.recorder.close()
         self.writer.end()
-        self.recorder.ended()
 
     @property
     def numbers(self) -> int:

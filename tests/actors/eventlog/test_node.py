@@ -15,6 +15,7 @@ from onward.actors import MailboxOptions, Node, Worker
 from onward.actors.eventlog import LogOptions
 from onward.actors.eventlog.recording._flow_sampler import FlowSampler
 from onward.actors.eventlog.recording._messages import outcome_of_reason
+from onward.actors.eventlog.recording._rate_limit import RateLimit
 from onward.actors.routing._given import as_route
 from onward.actors.tracing import HopTracer
 from onward.protocol import Context, MailboxFull, Message, UnknownAddress, WorkerFailed
@@ -432,7 +433,8 @@ async def test_marks_of_strangers_are_believed_up_to_a_limit(rate: float, believ
     other = '{"onward.log": "00000000000000ff-0-9", "traceparent": "x"}'
     hidden = '{"onward\\u002elog": "00000000000000ff-0-9"}'
     async with recorded("victim", options) as (victim, made):
-        made.recorder.now = lambda: 1.0  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+        limit = RateLimit(5, 5, lambda: 1.0)
+        made.recorder.messages._limit = limit  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
         await victim.start(lambda: seen, address="seen")
         await victim.start(Echo, address="echo")
         listener = await victim.listen("tcp://127.0.0.1:0", expose=["seen", "echo"])
@@ -445,7 +447,7 @@ async def test_marks_of_strangers_are_believed_up_to_a_limit(rate: float, believ
             await stranger.request((link, *as_route("echo")), b"x")
             await victim.stop_worker("seen")
     assert len(made.hops()) == believed
-    assert made.recorder.statistics().marks_left_out == 11 - believed
+    assert made.recorder.statistics().left_out["marks"] == 11 - believed
     left = [message.context.trace for message in seen.messages if message.context][believed:]
     assert left == [*(['{"traceparent":"x"}'] * (10 - believed)), None]
 

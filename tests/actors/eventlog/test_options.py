@@ -38,11 +38,7 @@ def test_the_defaults_are_fine() -> None:
         ("seal_bytes", 1 << 31),
         ("max_bytes", 0),
         ("max_pending", 0),
-        ("max_names", 65_536),
-        ("max_routes", 0),
-        ("max_tagsets", 65_536),
         ("max_flows", 0),
-        ("max_rejects_per_second", 0),
         ("max_foreign_per_second", 0),
     ],
 )

@@ -16,14 +16,12 @@ from onward.protocol.eventlog import (
     RouteEvent,
     Segment,
     SegmentHeader,
-    block,
     clip_name,
     events_block,
     flows_block,
     hops_block,
     names_block,
     read_segment,
-    record_count,
     recover,
     routes_block,
     tagsets_block,
@@ -63,22 +61,6 @@ def test_what_fits_is_not_cut() -> None:
     assert clip_name("é" * 127) == "é" * 127
     assert clip_name("é" * 128) == "é" * 126 + "…"
     assert clip_name("a\ud800b") == "a?b"
-
-
-@pytest.mark.parametrize("count", [0, 1, 23, 24, 255, 256, 300, 65_535, 65_536])
-def test_the_records_of_a_body_are_counted_without_reading_it(count: int) -> None:
-    hops = hops_block([HOP_1] * min(count, 300))
-    assert record_count(b"R", hops[9:]) == min(count, 300)
-    flows = flows_block([FLOW_1] * min(count, 300))
-    assert record_count(b"F", memoryview(flows)[9:]) == min(count, 300)
-    events = events_block([replace(EVENT_1, tags=(), reason="", node="")] * count)
-    assert record_count(b"E", events[9:]) == count
-
-
-def test_what_holds_no_records_counts_none() -> None:
-    for kind in (b"N", b"P", b"T", b"Z"):
-        assert record_count(kind, block(kind, b"\x81\x01")) == 0
-    assert record_count(b"E", b"") == 0
 
 
 # --- whatever is written is read ----------------------------------------------------------

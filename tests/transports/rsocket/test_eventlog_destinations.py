@@ -55,7 +55,7 @@ async def test_a_connection_that_changes_its_tags_without_end_is_told_of_with_th
             await peer.ask(push(composite((BROKER_FRAME, raw))))
         await asyncio.sleep(1)
         log.recorder.tick()
-        assert log.recorder.statistics().changes_left_out == 50
+        assert log.recorder.statistics().left_out["changes"] == 49
     told = [event for event in log.events() if event.node == "a"]
     assert [(event.name, dict(event.tags)["turn"]) for event in told] == [
         (EventName.UP, "49"),

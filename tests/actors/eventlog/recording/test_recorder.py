@@ -1,19 +1,19 @@
-"""The recorder: hops, sampling, numbers and flows."""
+"""The recorder: hops, sampling, numbers, flows, events and segments."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 
 from onward.actors.eventlog import Recorder
-from onward.actors.eventlog.recording._flows import FlowCell
 from onward.actors.eventlog.recording._messages import PACKED_HOP, codes_of, mark_of
-from onward.actors.eventlog.recording._requests import MAX_ORIGINS
+from onward.actors.eventlog.recording._requests import MAX_KEPT
 from onward.actors.eventlog.storage._dictionary import MAX_KNOWN, PIECE
 from onward.protocol import Message
 from onward.protocol.eventlog import HOP, Asked, EventName, Kind, LogMark, Outcome
-from tests.actors.eventlog.recorded import A_BLOCK, Flowed, a_hop, recording
+from tests.actors.eventlog.recorded import A_BLOCK, Flowed, a_hop, an_event, recording
 
 RECEIVED, DELIVER = int(Outcome.RECEIVED), int(Outcome.DELIVER)
 MESSAGE = int(Kind.MESSAGE)
@@ -113,19 +113,17 @@ def test_numbers_are_of_one_segment_and_defined_in_each() -> None:
     assert [segment.names for segment in made.read()] == [("a", "b"), ("a", "c")]
 
 
-def test_what_there_is_no_room_for_has_no_number_and_is_counted() -> None:
-    made = recording(max_names=2, max_routes=1, max_tagsets=1)
+def test_what_there_is_no_room_for_has_no_number_and_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onward.actors.eventlog.storage._dictionary.MAX_NAMES", 2)
+    made = recording()
     recorder = made.recorder
     assert [recorder.naming.name(text) for text in ("a", "b", "c", "a", "")] == [1, 2, 0, 1, 0]
-    assert [recorder.naming.route(each) for each in (b"r" * 16, b"s" * 16, None)] == [1, 0, 0]
-    asked = Asked((("k", "v"),))
-    assert [recorder.naming.tagset(each) for each in (asked, Asked(()), asked, None)] == [
-        1,
-        0,
-        1,
-        0,
-    ]
-    assert recorder.statistics().without_number == 3
+    assert [recorder.naming.route(each * 16) for each in (b"r", b"s", b"t")] == [1, 2, 0]
+    asked = [Asked((("k", value),)) for value in "abc"]
+    assert [recorder.naming.tagset(each) for each in (*asked, asked[0], None)] == [1, 2, 0, 1, 0]
+    assert recorder.statistics().left_out == {"names": 3}
 
 
 def test_ends_are_known_until_the_segment_ends_and_only_so_many() -> None:
@@ -138,24 +136,13 @@ def test_ends_are_known_until_the_segment_ends_and_only_so_many() -> None:
     assert list(naming.known) == [MAX_KNOWN - 1]
 
 
-def test_ends_there_was_no_room_for_are_counted_for_each_hop() -> None:
-    made = recording(max_names=1)
-    for _ in range(3):
-        a_hop(made.recorder)
-    assert made.recorder.statistics().without_number == 3
-    assert [(hop.origin, hop.dest) for hop in made.hops()] == [("a", "")] * 3
-
-
-def test_long_names_are_clipped_and_long_tag_sets_left_out() -> None:
+def test_long_names_are_clipped() -> None:
     made = recording()
     recorder = made.recorder
     a_hop(recorder, dest="é" * 300)
     (hop,) = made.hops()
     assert hop.dest.endswith("…")
     assert len(hop.dest.encode()) <= 255
-    assert recorder.naming.tagset(Asked((("k", "v" * 5000),))) == 0
-    assert recorder.naming.tagset(Asked(((5, None),))) == 1
-    assert recorder.statistics().without_number == 1
 
 
 def test_many_new_names_are_defined_in_several_blocks() -> None:
@@ -170,25 +157,7 @@ def test_many_new_names_are_defined_in_several_blocks() -> None:
 # --- flows ------------------------------------------------------------------------------------
 
 
-def test_few_flows_are_written_with_each_tick_and_add_up() -> None:
-    made = recording()
-    cell = made.recorder.flows.cell(MESSAGE, RECEIVED, dest="b")
-    for _ in range(4):
-        cell.add(3)
-        made.recorder.tick()
-        assert not made.recorder.write_flows()
-        made.seconds += 1
-    made.recorder.tick()
-    assert made.recorder.statistics().flows == 4
-    (segment,) = made.read()
-    rows = [(flow.window_us, flow.window_ms, flow.frames, flow.bytes) for flow in segment.flows()]
-    assert rows == [(1_000_000_000, 10_000, 1, 3)] * 4
-
-
-def test_many_flows_are_written_once_a_window_and_begin_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("onward.actors.eventlog.recording._recorder.MAX_EARLY", 0)
+def test_flows_are_written_once_a_window_and_begin_anew() -> None:
     made = recording()
     recorder = made.recorder
     recorder.flows.cell(MESSAGE, RECEIVED, dest="b").add(10)
@@ -196,10 +165,9 @@ def test_many_flows_are_written_once_a_window_and_begin_anew(
     made.seconds += 9
     recorder.tick()
     assert not recorder.write_flows()
-    assert recorder.statistics().flows == 0
     made.seconds += 1
     recorder.tick()
-    assert not recorder.write_flows()
+    assert recorder.write_flows()
     recorder.flows.cell(MESSAGE, RECEIVED, dest="b").add(1)
     (segment,) = made.read()
     rows = [(flow.window_us, flow.window_ms, flow.frames, flow.bytes) for flow in segment.flows()]
@@ -232,39 +200,99 @@ def test_flows_there_is_no_room_for_keep_kind_and_outcome() -> None:
     assert len(made.flows()) <= 5
 
 
-def test_rows_are_bounded_whoever_kept_cells_of_windows_before() -> None:
-    made = recording(max_flows=2)
-    flows = made.recorder.flows
-    kept = list[FlowCell]()
-    for number in range(3):
-        kept += [flows.cell(MESSAGE, DELIVER, dest=f"{number}{each}") for each in "ab"]
-        flows.end_window(0, 10_000)
-    for cell in kept:
-        cell.add(1)
-    flows.end_window(0, 10_000)
-    assert len(flows.rows) == 3
-    assert flows.folded == 4
-    assert made.totals() == {(Kind.MESSAGE, Outcome.DELIVER): 6}
-
-
 def test_many_flows_are_written_in_parts() -> None:
     made = recording()
-    for number in range(2500):
+    for number in range(150):
         made.recorder.flows.cell(MESSAGE, DELIVER, dest=str(number)).add(1)
     made.seconds += 10
     made.recorder.tick()
-    assert [made.recorder.write_flows() for _ in range(3)] == [True, True, False]
-    assert sum(made.flows().values()) == 2500
+    assert [made.recorder.write_flows() for _ in range(4)] == [True, True, True, False]
+    assert sum(made.flows().values()) == 150
 
 
-def test_services_beyond_the_limit_share_one_origin_without_a_name() -> None:
+def test_services_beyond_the_limit_are_looked_up_anew() -> None:
     made = recording()
     requests = made.recorder.requests
-    first = [requests.origin(f"service {number}") for number in range(MAX_ORIGINS)]
-    assert requests.origin("service 0") is first[0]
-    one, other = requests.origin("one more"), requests.origin("")
-    assert one is other
-    assert one.name == ""
-    made.seconds += 10
+    first = requests.origin("service 0")
+    for number in range(MAX_KEPT + 10):
+        assert requests.origin(f"service {number}").name == f"service {number}"
+    assert requests.kept == 10
+    assert requests.origin("service 0") is not first
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+def test_route_events_have_all_that_was_said() -> None:
+    made = recording()
+    made.recorder.event(EventName.UP, b"r" * 16, "orders", (("zone", "b"), (5, None)), "why")
+    (event,) = made.events()
+    assert (event.name, event.route_id, event.node) == (EventName.UP, b"r" * 16, "orders")
+    assert (event.tags, event.reason) == ((("zone", "b"), (5, None)), "why")
+    assert event.ts_us == 1_000_000_000
+
+
+def test_events_are_written_before_there_are_too_many_or_too_large() -> None:
+    made = recording()
+    for _ in range(256):
+        made.recorder.event(EventName.UP)
+    assert len(made.recorder._events) == 0
+    made.recorder.event(EventName.UP, tags=(("k", "v" * 300_000),))
+    assert len(made.recorder._events) == 0
+    assert len(made.events()) == 257
+
+
+# --- segments ---------------------------------------------------------------------------------
+
+
+def test_a_segment_ends_by_age_and_an_idle_one_says_that_it_is() -> None:
+    made = recording(seal_seconds=60)
+    for _ in range(3):
+        made.seconds += 60
+        made.recorder.tick()
+    made.recorder.close()
+    made.recorder.close()
     made.recorder.tick()
-    assert requests.origin("one more").name == "one more"
+    segments = made.read()
+    assert [len(segment.events) for segment in segments] == [1, 1, 1, 1]
+    assert {event.name for event in made.events()} == {EventName.IDLE}
+    assert made.recorder.statistics().segments == 4
+
+
+def test_a_segment_ends_by_size_in_the_middle_of_things() -> None:
+    made = recording(seal_bytes=100_000)
+    for number in range(5 * A_BLOCK):
+        a_hop(made.recorder, number + 1)
+    assert [segment.footer.hops for segment in made.read()] == [2048, 2048, 1024]
+    assert len(made.hops()) == 5 * A_BLOCK
+
+
+def test_a_segment_ends_by_size_at_a_tick_if_it_was_not_hops() -> None:
+    made = recording(seal_bytes=1)
+    made.recorder.event(EventName.UP)
+    made.recorder.tick()
+    made.recorder.tick()
+    made.recorder.event(EventName.DOWN)
+    assert [len(segment.events) for segment in made.read()] == [1, 1]
+
+
+@pytest.mark.parametrize("record", [a_hop, an_event])
+def test_what_is_recorded_after_the_end_is_dropped_and_counted(
+    record: Callable[[Recorder], None],
+) -> None:
+    made = recording()
+    made.recorder.close()
+    for _ in range(A_BLOCK):
+        record(made.recorder)
+    assert made.recorder.statistics().dropped == {"the log is closed": A_BLOCK}
+    assert len(made.read()) == 1
+
+
+def test_a_clock_that_goes_back_begins_another_window() -> None:
+    made = recording()
+    made.recorder.flows.cell(MESSAGE, DELIVER).add(1)
+    made.skew -= 25
+    made.recorder.tick()
+    made.recorder.flows.cell(MESSAGE, DELIVER).add(1)
+    (segment,) = made.read()
+    assert [flow.window_us for flow in segment.flows()] == [1_000_000_000, 970_000_000]
