@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import tempfile
 from collections.abc import Sequence
@@ -56,6 +57,17 @@ async def test_it_can_be_quiet() -> None:
         stop.wish()
         await serving
     assert len(output.getvalue().splitlines()) == 1
+
+
+async def test_the_cycle_collector_passes_over_what_the_start_has_made() -> None:
+    stop = Stop()
+    with printed() as output:
+        serving = asyncio.create_task(serve(stop, [ANY]))
+        await ask_broker((await output.line()).removeprefix("listening "), "routes", TIMEOUT)
+        assert gc.get_freeze_count() > 10_000
+        stop.wish()
+        await serving
+    assert gc.get_freeze_count() == 0
 
 
 async def test_it_stops_while_it_starts() -> None:
