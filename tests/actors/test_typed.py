@@ -269,7 +269,6 @@ async def test_a_codec_that_cannot_be_remembered(node: Node) -> None:
 
 
 # --- bad payloads ---------------------------------------------------------------------
-
 BAD: list[tuple[Any, str]] = [
     ({"lines": [{"item": "tea", "count": "x"}]}, "lines[0].count: Expected int, got str"),
     ({"lines": [{"item": "tea"}]}, "lines[0]: Object missing required field count"),
@@ -341,8 +340,6 @@ async def test_a_handler_may_reject_a_value(kind: type[TypedWorker], node: Node)
 
 
 # --- acknowledgements -----------------------------------------------------------------
-
-
 class Sink(TypedWorker):
     def __init__(self) -> None:
         super().__init__()
@@ -402,8 +399,6 @@ async def test_an_answer_is_no_acknowledgement(node: Node) -> None:
 
 
 # --- chains ---------------------------------------------------------------------------
-
-
 @typed
 def add_one(value: int) -> int:
     """Return the next number."""
@@ -555,8 +550,6 @@ def test_a_function_must_declare_its_value() -> None:
 
 
 # --- answers --------------------------------------------------------------------------
-
-
 async def test_an_answer_with_no_way_back_is_a_dead_letter(node: Node) -> None:
     await node.start(Orders, address="orders")
     node.send("orders", CBOR.encode({"lines": [{"item": "tea", "count": 1}]}))
@@ -616,8 +609,6 @@ async def test_a_worker_calls_another(node: Node) -> None:
 
 
 # --- what is wrong with a handler -----------------------------------------------------
-
-
 def test_a_handler_must_declare_its_value() -> None:
     with pytest.raises(BadHandler, match=r"Undeclared.handle: 'value' has no annotation"):
 

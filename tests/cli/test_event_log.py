@@ -126,8 +126,6 @@ def test_a_bad_number_is_refused(option: str, value: str, capsys: Capsys) -> Non
 
 
 # --- what is said of it -------------------------------------------------------------------
-
-
 def test_what_is_lost_and_what_is_wrong_is_said_in_a_line() -> None:
     recorder = {"hops": 4, "flows": 3, "events": 2, "dropped": {"full": 5, "late": 1}}
     writer = {"pending": 0, "recovered": 1, "bad": 2, "deleted_unread": 0}

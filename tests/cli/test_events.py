@@ -172,8 +172,6 @@ def test_it_prints_a_line_for_each_segment(log: Path, capsys: Capsys) -> None:
 
 
 # --- checks -------------------------------------------------------------------------------
-
-
 def test_a_log_that_is_whole_passes(log: Path, capsys: Capsys) -> None:
     put(log, replace(HEADER, epoch=2, first_seq=4), count=10)
     (log / "notes.seg").write_bytes(b"not of ours")

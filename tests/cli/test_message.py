@@ -194,8 +194,6 @@ def test_a_peer_that_does_not_read_leaves_it_in_doubt(capsys: Capsys) -> None:
 
 
 # --- through a broker -------------------------------------------------------------------------
-
-
 @pytest.fixture
 def shop() -> Iterator[str]:
     """The URI of a broker with services that answer, refuse, and take their time."""

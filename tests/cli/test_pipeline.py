@@ -256,8 +256,6 @@ def test_options_that_go_together(words: tuple[str, ...], told: str, capsys: Cap
 
 
 # --- errors of Spark ------------------------------------------------------------------------
-
-
 def failing(error: Exception, *, trace: bool = False, said: bytes = b"") -> None:
     kept = Kept()
     kept.add(said)

@@ -68,8 +68,6 @@ class Destination(Protocol):
 
 
 # --- Python -----------------------------------------------------------------------------------
-
-
 class PythonDestination:
     """A client of the `rsocket` package, in this process."""
 
@@ -98,8 +96,6 @@ class PythonDestination:
 
 
 # --- programs ---------------------------------------------------------------------------------
-
-
 class ProgramDestination:
     """A program that prints a line of JSON for each event, in their order, as `destination.js`."""
 
@@ -143,8 +139,6 @@ class ProgramRequester:
 
 
 # --- JavaScript -------------------------------------------------------------------------------
-
-
 class JavascriptDestination(ProgramDestination):
     """The program `destination.js`."""
 
@@ -171,8 +165,6 @@ async def ask_from_javascript(
 
 
 # --- Java -------------------------------------------------------------------------------------
-
-
 class Java:
     """The program `Clients`: a JVM with any number of connections of the Java client."""
 
@@ -374,8 +366,6 @@ class JavaRequester:
 
 
 # --- by language ------------------------------------------------------------------------------
-
-
 async def start_destination(
     language: str, java: Java, uri: str, service: str, stack: AsyncExitStack
 ) -> Destination:
@@ -420,8 +410,6 @@ async def start_asking(
 
 
 # --- lines of the programs --------------------------------------------------------------------
-
-
 def _received(report: dict[str, Any]) -> Received:
     match report:
         case {"event": "received", "interaction": interaction, "data": data, "route": route}:

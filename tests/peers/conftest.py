@@ -44,7 +44,6 @@ destinations = pytest_asyncio.fixture(running_java, scope="module", loop_scope="
 
 
 # --- the table ----------------------------------------------------------------------------------
-
 COLUMNS = ("requester", "destination", "broker", "transport")
 
 

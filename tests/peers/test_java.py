@@ -120,8 +120,6 @@ async def ask(
 
 
 # --- interactions -------------------------------------------------------------------------------
-
-
 class TestInteractions(Interactions, MetadataPush):
     """Each interaction."""
 
@@ -135,8 +133,6 @@ async def test_a_command_that_fails_is_answered(requesters: Java, command: str) 
 
 
 # --- what only Java says ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("code", [0x201, 0x202, 0x203, 0x204, 0x301, 0x7FFFFFFF])
 async def test_each_error_code_arrives_unchanged(
     java: JavaRequester,
@@ -253,7 +249,6 @@ async def test_a_requester_dials_the_name_of_the_brokers_machine(
 
 
 # --- fragments and leases of the library itself -------------------------------------------------
-
 LONG = "x" * 500
 
 
@@ -313,8 +308,6 @@ async def test_a_destination_gets_as_many_requests_as_it_leases(
 
 
 # --- which destination --------------------------------------------------------------------------
-
-
 class Several:
     """Three destinations of one service, whose instances are called 1, 2 and 3.
 
@@ -406,8 +399,6 @@ async def test_a_route_id_is_a_tag(
 
 
 # --- multicast ----------------------------------------------------------------------------------
-
-
 @on_the_loop
 async def multicast(java: JavaRequester, several: Several) -> Several:
     """Three destinations, where the broker can send to all of them."""

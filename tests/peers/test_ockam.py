@@ -208,8 +208,6 @@ async def test_a_rust_node_behind_our_relay(program: str, node: Node, alias: str
 
 
 # --- by datagrams ---------------------------------------------------------------------------
-
-
 @pytest.fixture
 async def rust_udp_port(program: str) -> AsyncGenerator[int]:
     """The port of a Rust node with the workers `echoer`, `raw` and `hop`, by datagrams."""
@@ -242,8 +240,6 @@ async def test_rust_calls_a_python_worker_by_datagrams(program: str, node: Node)
 
 
 # --- the page -------------------------------------------------------------------------------
-
-
 def test_the_rust_code_of_the_page_is_what_is_compiled() -> None:
     page = (ROOT / "docs/how-to/talk-to-ockam.md").read_text()
     compiled = (ROOT / "tests/peers/rust/src/page.rs").read_text()

@@ -174,8 +174,6 @@ def _without_cause(outcome: Outcome) -> list[str]:
 
 
 # --- what happens -----------------------------------------------------------------------------
-
-
 def draw_plan(seed: int) -> Plan:
     """Draw what happens in a run."""
     draw = random.Random(f"{seed}/plan")
@@ -219,8 +217,6 @@ def _draw_cut(draw: random.Random) -> tuple[int, float, float]:
 
 
 # --- the workers ------------------------------------------------------------------------------
-
-
 class Onward(Worker):
     """Passes on to the next node."""
 

@@ -99,8 +99,6 @@ SERVICE_NAME = 1
 
 
 # --- frames ---------------------------------------------------------------------------------
-
-
 def frame(stream_id: int, kind: int, flags: int = 0, body: bytes = b"") -> bytes:
     """Return a frame made of its fields, right or wrong, with its length before it."""
     head = stream_id.to_bytes(4) + (kind << 10 | flags).to_bytes(2)
@@ -224,8 +222,6 @@ def elements(frames: list[bytes]) -> list[bytes]:
 
 
 # --- what is in metadata --------------------------------------------------------------------
-
-
 def composite(*entries: tuple[bytes, bytes]) -> bytes:
     """Return composite metadata of (MIME type, content)."""
     return b"".join(
@@ -275,8 +271,6 @@ def asked_for(tags: Mapping[int | str, str] | str, flags: int = UNICAST) -> byte
 
 
 # --- the loop -------------------------------------------------------------------------------
-
-
 class MemoryLoop(VirtualLoop):
     """An event loop with virtual time, whose servers are reached by `Peer`s."""
 
@@ -339,8 +333,6 @@ def in_memory(
 
 
 # --- peers ----------------------------------------------------------------------------------
-
-
 class MemoryTransport(asyncio.Transport):
     """The broker's side of a connection to a `Peer`, as asyncio's transport would be."""
 

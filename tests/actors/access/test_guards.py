@@ -36,8 +36,6 @@ A, B = Address(0, b"a"), Address(0, b"b")
 
 
 # --- loops --------------------------------------------------------------------------------
-
-
 class Hop(Worker):
     """Does something with each message, and counts them."""
 
@@ -236,8 +234,6 @@ async def test_two_relays_on_two_nodes() -> None:
 
 
 # --- redirect -----------------------------------------------------------------------------
-
-
 async def pair(node: Node) -> tuple[Recorder, Recorder]:
     first, second = Recorder(), Recorder()
     await node.start(lambda: first, address="a")
@@ -276,8 +272,6 @@ async def test_what_cannot_be_redirected_or_routed(node: Node) -> None:
 
 
 # --- who looks on -------------------------------------------------------------------------
-
-
 class Watching(Instrument):
     def __init__(self) -> None:
         self.asking: dict[Address, tuple[Address | None, Route]] = {}
@@ -331,8 +325,6 @@ async def test_long_routes_are_seen(node: Node) -> None:
 
 
 # --- deadlines ----------------------------------------------------------------------------
-
-
 def deadlines(recorder: Recorder) -> list[float]:
     found = [each.context.deadline for each in recorder.messages if each.context is not None]
     return [each for each in found if each is not None]
@@ -375,8 +367,6 @@ async def test_requests_of_one_moment_share_a_context(node: Node) -> None:
 
 
 # --- exposed at run time ------------------------------------------------------------------
-
-
 class Outside(Recorder):
     """As a link is."""
 
@@ -434,8 +424,6 @@ async def test_the_link_that_a_way_back_begins_with(node: Node) -> None:
 
 
 # --- what code outside of workers sends ---------------------------------------------------
-
-
 async def test_what_is_routed_from_outside_has_no_source(node: Node) -> None:
     recorder = await start_worker(node, Recorder(), "a", mailbox=MailboxOptions(2))
     node.route(Message((A,), (B,), b"1", B))

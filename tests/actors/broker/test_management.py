@@ -70,8 +70,6 @@ async def asked(node: Node, question: str) -> Any:
 
 
 # --- where a request would go ---------------------------------------------------------------
-
-
 async def test_where_a_request_would_go(node: Node) -> None:
     broker = await Broker.attach(node)
     await node.start(Echo, address="echo")
@@ -148,8 +146,6 @@ async def test_the_route_of_a_request_goes_before_its_data(node: Node) -> None:
 
 
 # --- what happens ---------------------------------------------------------------------------
-
-
 @in_world(AT_ONCE)
 async def test_a_peer_watches(w: World) -> None:
     watcher = await w.requester()
@@ -186,8 +182,6 @@ async def test_watchers_are_limited_and_watch_one_thing(w: World) -> None:
 
 
 # --- services -------------------------------------------------------------------------------
-
-
 async def test_handlers_are_a_destination(node: Node) -> None:
     broker = await Broker.attach(node, AT_ONCE)
     handlers = Handlers()

@@ -57,8 +57,6 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 
 
 # --- awaiting ---------------------------------------------------------------------------
-
-
 async def test_a_handler_that_awaits_too_long_is_told_of_once(lines: list[str]) -> None:
     async with Node("here", diagnostics=None) as node:
         diagnostics = watched(node)
@@ -160,8 +158,6 @@ def test_a_wait_that_nothing_ends_is_still_found() -> None:
 
 
 # --- await cycles -------------------------------------------------------------------------
-
-
 class Asks(Worker):
     """Asks along a route for the first message, and answers it with the answer."""
 
@@ -254,8 +250,6 @@ def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
 
 
 # --- mailboxes and routes -------------------------------------------------------------------
-
-
 async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
     async with Node(diagnostics=None) as node:
         diagnostics = watched(node)
@@ -333,8 +327,6 @@ async def test_a_relay_chain_that_grows(lines: list[str]) -> None:
 
 
 # --- the event loop -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["handler", "coroutine", "callback"])
 def test_code_that_holds_the_event_loop(kind: str, lines: list[str]) -> None:
     # The code holds the loop until the thread that watches has said so.

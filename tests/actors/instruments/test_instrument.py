@@ -87,8 +87,6 @@ def test_an_instrument_is_one() -> None:
 
 
 # --- messages with a tracing text -----------------------------------------------------------
-
-
 class Looks(Instrument):
     """Notes the hooks around the handling of a message, and adds a field to its text."""
 
@@ -186,8 +184,6 @@ async def test_an_instrument_can_take_a_message(node: Node) -> None:
 
 
 # --- sampling -------------------------------------------------------------------------------
-
-
 class Every(Instrument):
     """Marks each n-th message."""
 
@@ -221,8 +217,6 @@ async def test_instruments_sample_independently(node: Node) -> None:
 
 
 # --- faults ---------------------------------------------------------------------------------
-
-
 class Broken(Instrument):
     """Raises an exception in one of its hooks."""
 

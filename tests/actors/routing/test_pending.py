@@ -279,8 +279,6 @@ async def test_a_message_is_not_kept_while_another_thread_settles() -> None:
 
 
 # --- several receivers ----------------------------------------------------------------------
-
-
 async def test_a_rule_names_several_receivers(node: Node) -> None:
     one = await node_with(
         node, lambda message: [message.redirect(Address(0, each)) for each in (b"w", b"v")]

@@ -13,9 +13,8 @@ from tests.support.fixtures import Caplog
 from tests.support.storied import storied
 from tests.support.workers import Failing, Recorder, spawn_worker
 
+
 # --- start ----------------------------------------------------------------------------
-
-
 async def test_messages_wait_until_the_worker_has_started() -> None:
     story: list[str] = []
     async with Node() as node:
@@ -114,8 +113,6 @@ async def test_a_start_that_is_given_up(caplog: Caplog) -> None:
 
 
 # --- failure --------------------------------------------------------------------------
-
-
 async def test_resume_logs_once_and_goes_on(caplog: Caplog, node: Node) -> None:
     failing = spawn_worker(node, Failing(), "w")
     node.send("w", b"!1")

@@ -357,8 +357,6 @@ async def test_other_threads_are_refused(node: Node) -> None:
 
 
 # --- answers that are lost ------------------------------------------------------------
-
-
 async def test_an_answer_that_is_lost_on_its_way_back_is_told_at_once(node: Node) -> None:
     class Answering(Worker):
         def handle_message(self, message: Message) -> None:
@@ -408,7 +406,6 @@ async def test_an_answer_that_a_worker_cannot_pass_on_is_told_at_once(node: Node
 
 
 # --- bytes ----------------------------------------------------------------------------
-
 BIG = bytes(20_000)
 LARGER = bytes(50_000)
 
@@ -550,8 +547,6 @@ async def test_a_large_message_that_fails_is_as_any_other(node: Node) -> None:
 
 
 # --- turns ----------------------------------------------------------------------------
-
-
 async def test_senders_have_their_turns(node: Node) -> None:
     gate = spawn_worker(node, Gate(), "gate", mailbox=MailboxOptions(2, Overflow.WAIT))
     node.spawn(lambda: Doubling(100), address="many")

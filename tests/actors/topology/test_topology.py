@@ -266,7 +266,6 @@ async def test_a_topology_that_is_given_up_stops_what_it_has_started() -> None:
 
 
 # --- simulated ------------------------------------------------------------------------------
-
 SIMULATED = """
 [nodes.near]
 [nodes.far]

@@ -134,8 +134,6 @@ async def test_a_transport_that_raises_anything_is_named(monkeypatch: pytest.Mon
 
 
 # --- from a class to what can be written ------------------------------------------------------
-
-
 class Colour(Enum):
     RED = 1
     LIGHT_BLUE = 2

@@ -125,8 +125,6 @@ def test_a_branch_follows_what_led_to_it() -> None:
 
 
 # --- what is missing ----------------------------------------------------------------------
-
-
 def test_a_node_that_is_silent_is_known_by_what_was_passed() -> None:
     trace = traced(
         THERE_AND_BACK[0],
@@ -214,8 +212,6 @@ def test_an_answer_without_its_mark_follows_the_only_end() -> None:
 
 
 # --- clocks -------------------------------------------------------------------------------
-
-
 def shifted(milliseconds: float, *nodes: str) -> list[HopReport]:
     return [
         replace(report, taken=report.taken + int(milliseconds * MILLISECOND))

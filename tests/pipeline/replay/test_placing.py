@@ -94,8 +94,6 @@ METHODS = [
 
 
 # --- turns ---------------------------------------------------------------------------------
-
-
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), min_size=1))
 def test_turns_of_many_are_those_of_each(frames: list[tuple[int, int]]) -> None:
@@ -112,8 +110,6 @@ def test_turns_are_spread_even_if_every_other_frame_asks_for_something_else() ->
 
 
 # --- placing -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("routing", "method"), METHODS)
 @settings(deadline=None, max_examples=times(4, 12))
 @given(st.lists(st.tuples(st.integers(0, 3), numbers), min_size=1, max_size=60), st.booleans())
@@ -316,8 +312,6 @@ def test_a_method_that_a_request_names_is_taken_if_it_is_known() -> None:
 
 
 # --- questions and tables --------------------------------------------------------------------
-
-
 def test_a_question_is_read_as_the_log_writes_it() -> None:
     asked = Asked(((6, "eu"), ("a b", None)), RoutingType.SHARD, "jump")
     read = read_question(asked_text(asked), "shard", "jump")
@@ -349,7 +343,6 @@ def test_a_table_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
 
 
 # --- a batch -------------------------------------------------------------------------------
-
 TEXTS = [
     Asked((("zone", "z1"),)),
     Asked(((1, "s1"),), RoutingType.SHARD),
@@ -564,7 +557,6 @@ def test_what_cannot_be_read_is_counted(tables: tuple[str, str]) -> None:
 
 
 # --- gates ---------------------------------------------------------------------------------
-
 TOTALS = ReplayTotals(1000, 125, 3, 0, 10, 4, 1.0, 1.5, stale=20)
 LOOSE = {"max_unknown": 0.01, "max_stale": 0.02}
 

@@ -223,7 +223,6 @@ def test_what_is_there_twice_leaves_no_file(spark: SparkSession, tmp_path: Path)
 
 
 # --- against a log ----------------------------------------------------------------------------
-
 Event: TypeAlias = tuple[str, int, int, int, str, int, str]
 
 EVENTS: Sequence[Event] = [

@@ -30,8 +30,6 @@ async def respond(handlers: Handlers, outlet: Written, data: bytes = b"hi", rout
 
 
 # --- answers ----------------------------------------------------------------------------------
-
-
 async def test_a_response_is_what_the_handler_returns(handlers: Handlers, outlet: Written) -> None:
     @handlers.response
     async def echo(request: Request) -> bytes:
@@ -113,8 +111,6 @@ async def test_what_no_handler_is_for_is_invalid(handlers: Handlers) -> None:
 
 
 # --- errors -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("code", [0x201, 0x202, 0x203, 0x204, 0x301, 0xFFFFFFFE])
 async def test_an_application_error_is_sent(handlers: Handlers, outlet: Written, code: int) -> None:
     @handlers.response
@@ -240,8 +236,6 @@ async def test_what_has_no_answer_gets_none_not_even_an_error(
 
 
 # --- limits -----------------------------------------------------------------------------------
-
-
 async def test_more_than_may_be_handled_are_rejected(handlers: Handlers) -> None:
     held = asyncio.Event()
 
@@ -276,8 +270,6 @@ def test_a_limit_is_at_least_one(name: str) -> None:
 
 
 # --- registering ------------------------------------------------------------------------------
-
-
 def test_one_handler_for_each_route(handlers: Handlers) -> None:
     handlers.response("a")(answer)
     handlers.response("b")(answer)
@@ -312,8 +304,6 @@ def test_functions_that_cannot_wait_are_refused_at_once(handlers: Handlers) -> N
 
 
 # --- routes -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("entries", "route"),
     [

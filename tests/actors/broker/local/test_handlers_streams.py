@@ -28,8 +28,6 @@ async def channel_elements(_request: Request, incoming: Incoming) -> AsyncGenera
 
 
 # --- streams ----------------------------------------------------------------------------------
-
-
 async def test_a_stream_is_not_advanced_without_credit(handlers: Handlers, outlet: Written) -> None:
     made: list[int] = []
 
@@ -233,8 +231,6 @@ async def test_the_requester_may_go_while_an_element_is_sent(handlers: Handlers)
 
 
 # --- channels ---------------------------------------------------------------------------------
-
-
 async def test_a_channel_grants_credit_as_it_reads(handlers: Handlers, outlet: Written) -> None:
     handlers.channel(channel_elements)
     handling = await start(handlers, outlet, Interaction.CHANNEL)

@@ -177,8 +177,6 @@ async def test_the_codec_is_cbor_by_default() -> None:
 
 
 # --- what is no typed handler ---------------------------------------------------------------
-
-
 async def bare(value: Any, request: Request, more: int) -> None: ...
 
 

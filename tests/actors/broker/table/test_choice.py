@@ -107,8 +107,6 @@ class World:
 
 
 # --- unicast --------------------------------------------------------------------------------
-
-
 def test_methods_see_what_the_broker_counts() -> None:
     world, candidates = World(), some(2)
     candidates[0].target.outstanding = 3
@@ -160,8 +158,6 @@ def test_all_are_to_have_a_multicast_or_the_only_one() -> None:
 
 
 # --- sticky ---------------------------------------------------------------------------------
-
-
 def sticky(user: int, service: str = "a", method: str = "") -> str:
     return f"@sticky=user {method}service={service} user={user}"
 
@@ -220,8 +216,6 @@ def test_what_is_not_remembered_is_not_sticky() -> None:
 
 
 # --- shard ----------------------------------------------------------------------------------
-
-
 def shard(user: int, method: str = "", service: str = "a") -> str:
     return f"@shard=user {method}service={service} user={user}"
 
@@ -281,8 +275,6 @@ def test_a_shard_method_that_fails_sends_a_key_always_to_the_same() -> None:
 
 
 # --- looking ahead --------------------------------------------------------------------------
-
-
 def test_who_is_next_and_nobodys_turn_is_used_up() -> None:
     world, candidates = World(), some(3)
     for expected in (0, 1, 2, 0):

@@ -34,8 +34,6 @@ ASKED = asked_for("a")
 
 
 # --- turns ----------------------------------------------------------------------------------
-
-
 @in_world()
 async def test_several_destinations_take_turns(w: World) -> None:
     requester = await w.requester()
@@ -131,8 +129,6 @@ async def test_long_queries_are_not_remembered_and_take_turns_all_the_same(w: Wo
 
 
 # --- methods --------------------------------------------------------------------------------
-
-
 async def workers(w: World, count: int, **tags: str) -> list[Recorder]:
     """Register workers as destinations of service `a`."""
     made = [Recorder() for _ in range(count)]
