@@ -55,9 +55,8 @@ def passed_on_with(worker: Worker, message: Message, payload: Any) -> list[Calla
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
 async def test_each_way_to_send_refuses_a_payload_that_is_not_bytes(wrong: Any, node: Node) -> None:
-    recorder, holder = Recorder(), Holder()
-    node.spawn(lambda: recorder, address="recorder")
-    node.spawn(lambda: holder, address="holder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
+    holder = spawn_worker(node, Holder(), "holder")
     here, there = route("holder => recorder"), route("recorder")
     in_hand = Message(here, (), wrong)
     ways: list[Callable[[], Any]] = [
@@ -162,9 +161,8 @@ class Doubler(Worker):
 
 
 async def test_a_message_is_passed_on_with_another_payload(node: Node) -> None:
-    holder, recorder = Holder(), Recorder()
-    node.spawn(lambda: holder, address="holder")
-    node.spawn(lambda: recorder, address="recorder")
+    holder = spawn_worker(node, Holder(), "holder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
     came = Message(route("holder => recorder"), route("back"), b"old", address("source"))
     for pass_on in passed_on_with(holder, came, b"new"):
         pass_on()
@@ -189,9 +187,8 @@ async def test_an_answer_returns_through_a_worker_that_changes_payloads(node: No
 
 
 async def test_the_bytes_of_a_changed_payload_are_counted(node: Node) -> None:
-    holder, gate = Holder(), Gate()
-    node.spawn(lambda: holder, address="holder")
-    node.spawn(lambda: gate, address="recorder", mailbox=MailboxOptions(max_bytes=HEAVY + 1))
+    holder = spawn_worker(node, Holder(), "holder")
+    gate = spawn_worker(node, Gate(), "recorder", mailbox=MailboxOptions(max_bytes=HEAVY + 1))
     came = Message(route("holder => recorder"), (), b"light")
     node.send("recorder", b"in hand")
     await asyncio.sleep(1)
@@ -218,9 +215,8 @@ async def test_a_changed_payload_over_the_limit_is_lost_and_the_worker_goes_on()
 
 
 async def test_a_source_that_is_claimed_is_never_believed(node: Node) -> None:
-    recorder, holder = Recorder(), Holder()
-    node.spawn(lambda: recorder, address="recorder")
-    node.spawn(lambda: holder, address="holder")
+    recorder = spawn_worker(node, Recorder(), "recorder")
+    holder = spawn_worker(node, Holder(), "holder")
     claimed = Message(route("recorder"), (), b"x", address("trusted"))
     node.route(claimed)
     await node.route_wait(claimed)

@@ -25,9 +25,8 @@ CONTEXT = Context(trace="trace")
 
 async def two(node: Node) -> tuple[Recorder, Recorder]:
     """Start two workers: one to send from, one to look at."""
-    sender, receiver = Recorder(), Recorder()
-    await node.start(lambda: sender, address=["a", "own"])
-    await node.start(lambda: receiver, address="b")
+    sender = await start_worker(node, Recorder(), ["a", "own"])
+    receiver = await start_worker(node, Recorder(), "b")
     return sender, receiver
 
 

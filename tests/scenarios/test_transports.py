@@ -10,6 +10,7 @@ from onward.actors import Node, Worker
 from onward.actors.testing import Probe
 from onward.protocol import Address, LinkDown, Message, RequestTimeout, UnknownAddress, address
 from tests.support.transports import eventually
+from tests.support.workers import start_worker
 
 Nodes = tuple[Node, Node]
 ROUNDS = 50
@@ -54,9 +55,8 @@ async def test_tcp_by_the_name_of_a_host(nodes: Nodes) -> None:
 
 async def test_tcp_ping_pong(nodes: Nodes) -> None:
     a, b = nodes
-    ping, pong = Player(), Player()
-    await a.start(lambda: ping, address="ping")
-    await b.start(lambda: pong, address="pong")
+    ping = await start_worker(a, Player(), "ping")
+    pong = await start_worker(b, Player(), "pong")
     listener = await b.listen("tcp://127.0.0.1:0", expose=["pong"])
     a.send(f"1#127.0.0.1:{port_of(listener.uri)} => pong", b"ball", return_route="ping")
     await eventually(lambda: (ping.hits, pong.hits) == (ROUNDS - 1, ROUNDS))

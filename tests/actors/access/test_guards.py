@@ -93,9 +93,8 @@ LOOPS: dict[str, tuple[Callable[[Hop, Message], object], int, str]] = {
 @pytest.mark.parametrize("context", [None, Context(meta="x")], ids=["plain", "context"])
 async def test_workers_that_route_in_a_loop(loop: str, context: Context | None, node: Node) -> None:
     does, most, reason = LOOPS[loop]
-    a, b = Hop(does), Hop(does)
-    node.spawn(lambda: a, address="a")
-    node.spawn(lambda: b, address="b")
+    a = spawn_worker(node, Hop(does), "a")
+    b = spawn_worker(node, Hop(does), "b")
     node.spawn(Echo, address="echo")
     node.send("a", b"round and round", context=context)
     await asyncio.sleep(1)
@@ -122,9 +121,8 @@ async def test_who_asked_hears_of_the_loop(loop: str, node: Node) -> None:
 async def test_the_bound_on_hops_is_the_nodes(hops: int) -> None:
     does, _, _ = LOOPS["steps"]
     async with Node(limits=NodeLimits(hops=hops)) as node:
-        a, b = Hop(does), Hop(does)
-        node.spawn(lambda: a, address="a")
-        node.spawn(lambda: b, address="b")
+        a = spawn_worker(node, Hop(does), "a")
+        b = spawn_worker(node, Hop(does), "b")
         with pytest.raises(RoutingLoop, match=f"passed on {hops} times without a trace"):
             await node.request("a", b"")
         assert a.count + b.count == hops + 1
@@ -208,9 +206,8 @@ async def test_two_relays_on_two_nodes() -> None:
             self.redirect(message, self.to)
 
     async with Node("a") as a, Node("b") as b:
-        on_a, on_b = Relay(), Relay()
-        a.spawn(lambda: on_a, address="relay")
-        b.spawn(lambda: on_b, address="relay")
+        on_a = spawn_worker(a, Relay(), "relay")
+        on_b = spawn_worker(b, Relay(), "relay")
         name = f"memory://{id(on_b):x}"
         listener = await b.listen(name, expose=["relay"])
         link = await a.connect(name, expose=["relay"])
@@ -235,9 +232,8 @@ async def test_two_relays_on_two_nodes() -> None:
 
 # --- redirect -----------------------------------------------------------------------------
 async def pair(node: Node) -> tuple[Recorder, Recorder]:
-    first, second = Recorder(), Recorder()
-    await node.start(lambda: first, address="a")
-    await node.start(lambda: second, address="b")
+    first = await start_worker(node, Recorder(), "a")
+    second = await start_worker(node, Recorder(), "b")
     return first, second
 
 

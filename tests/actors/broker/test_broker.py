@@ -41,7 +41,7 @@ from tests.support.rsocket_peer import (
     stream_of,
 )
 from tests.support.transports import eventually
-from tests.support.workers import Echo, Recorder
+from tests.support.workers import Echo, Recorder, start_worker
 
 ROUTE = UUID(int=7)
 AT_ONCE = BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))
@@ -85,9 +85,8 @@ async def test_a_registration_is_withdrawn(node: Node) -> None:
 
 async def test_a_registration_replaces_one_with_its_route_id(node: Node) -> None:
     broker = await Broker.attach(node)
-    first, second = Recorder(), Recorder()
-    await node.start(lambda: first, address="first")
-    await node.start(lambda: second, address="second")
+    first = await start_worker(node, Recorder(), "first")
+    second = await start_worker(node, Recorder(), "second")
     old = broker.register("first", service="a", route_id=ROUTE)
     new = broker.register("second", service="a", route_id=ROUTE)
     assert (old.current, new.current) == (False, True)

@@ -63,9 +63,8 @@ async def test_what_the_worker_asked_sees(node: Node) -> None:
             assert self.node.parts.table.is_request(message.return_route[0])
             self.reply(message, b"answer")
 
-    asking, answering = Asking(), Answering()
-    node.spawn(lambda: asking, address="asking")
-    node.spawn(lambda: answering, address="recorder")
+    asking = spawn_worker(node, Asking(), "asking")
+    answering = spawn_worker(node, Answering(), "recorder")
     deadline = node.loop.time() + 30.0  # the default timeout
     node.send("asking", b"")
     await asyncio.sleep(1)

@@ -82,9 +82,8 @@ def test_workers_take_turns(loop_factory: LoopFactory) -> None:
 
 
 async def test_cancelling_a_handler_fails_that_one_message(caplog: Caplog, node: Node) -> None:
-    gate, bystander = Gate(), Recorder()
-    node.spawn(lambda: gate, address="gate")
-    node.spawn(lambda: bystander, address="bystander")
+    gate = spawn_worker(node, Gate(), "gate")
+    spawn_worker(node, Recorder(), "bystander")
     node.send("gate", b"1")
     node.send("gate", b"2")
     await asyncio.sleep(1)
@@ -277,9 +276,8 @@ async def test_a_message_dropped_by_another_thread_in_the_middle_of_a_turn(node:
 
 async def test_a_second_place_in_the_run_queue_does_no_harm(node: Node) -> None:
     """Two threads that see an idle worker at the same time both put it there."""
-    recorder, gate = Recorder(), Gate()
-    node.spawn(lambda: recorder, address="recorder")
-    node.spawn(lambda: gate, address="gate")
+    recorder = spawn_worker(node, Recorder(), "recorder")
+    gate = spawn_worker(node, Gate(), "gate")
     await asyncio.sleep(0.1)
     for worker in (recorder, gate):
         assert worker._cell is not None
@@ -351,9 +349,8 @@ async def test_an_answer_to_somebody_who_asked_a_worker_that_was_given_up(node: 
 
 
 async def test_a_message_whose_deadline_has_passed_is_not_handled(node: Node) -> None:
-    gate, recorder = Gate(), Recorder()
-    node.spawn(lambda: gate, address="gate")
-    node.spawn(lambda: recorder, address="recorder")
+    gate = spawn_worker(node, Gate(), "gate")
+    recorder = spawn_worker(node, Recorder(), "recorder")
     now = node.loop.time()
     node.send("gate", b"first")
     node.send("gate", b"late", context=Context(now + 2))
@@ -371,9 +368,8 @@ async def test_a_message_whose_deadline_has_passed_is_not_handled(node: Node) ->
 
 
 async def test_a_forwarder_passes_nothing_on_that_nobody_waits_for(node: Node) -> None:
-    gate, echo = Gate(), Recorder()
-    node.spawn(lambda: gate, address="gate")
-    node.spawn(lambda: echo, address="echo")
+    gate = spawn_worker(node, Gate(), "gate")
+    spawn_worker(node, Recorder(), "echo")
     node.send("gate", b"")
     # Held up behind the gate for longer than the request lasts.
     with pytest.raises(RequestTimeout):

@@ -125,9 +125,8 @@ class Doubling(Worker):
 
 async def test_what_one_turn_produces_waits_and_nothing_more_is_taken() -> None:
     async with Node(limits=NodeLimits(waiting_messages=3)) as node:
-        gate, doubling = Gate(), Doubling(6)
-        node.spawn(lambda: gate, address="gate", mailbox=ONE)
-        node.spawn(lambda: doubling, address="doubling", mailbox=MailboxOptions(5))
+        gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
+        doubling = spawn_worker(node, Doubling(6), "doubling", mailbox=MailboxOptions(5))
         node.send("doubling => gate", b"first")
         await asyncio.sleep(0.1)
         # One in hand would be one more, if it were taken before the turn is over.

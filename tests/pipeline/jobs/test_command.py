@@ -9,9 +9,9 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from onward.cli import main
 from onward.cli._pipeline_run import _make_absolute
@@ -20,9 +20,6 @@ from onward.pipeline.ingest import Lake
 from onward.protocol.eventlog import EventName, Flow, Kind, Outcome, RouteEvent, SegmentHeader
 from tests.support.eventlogs import DAY_US, START_US, log_id_of, write_log, write_segment
 from tests.support.fixtures import Capsys, Patch
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import SparkSession
+
 from onward.pipeline._errors import LakeBehind, NoSuchLog
-from onward.pipeline.jobs import LogsOf
+from onward.pipeline.ingest import Lake, ingest
+from onward.pipeline.jobs import LogsOf, run_index_of_log, run_replay, run_verify
 from onward.protocol.broker import SnapshotRoute, write_snapshot
 from onward.protocol.eventlog import EventName, RouteEvent, SegmentHeader
 from tests.pipeline.jobs.lakes import MemoryLake
 from tests.support.eventlogs import DAY_US, START_US, log_id_of, write_segment
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from onward.pipeline.ingest import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -54,8 +52,6 @@ def logs(**ends: datetime) -> MemoryLake:
 
 
 def test_an_error_names_the_brokers_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
-    from onward.pipeline.jobs import run_index_of_log, run_replay, run_verify
-
     lake = as_lake(logs(eu=NOON, us=NOON))
     table = tmp_path / "none.jsonl"
     table.write_text("# none\n")
@@ -71,8 +67,6 @@ def test_an_error_names_the_brokers_of_the_lake(spark: SparkSession, tmp_path: P
 
 
 def test_a_time_beyond_the_lake_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    from onward.pipeline.jobs import run_index_of_log, run_verify
-
     hour, table = timedelta(hours=1), tmp_path / "none.onwx"
     table.write_bytes(b"".join(write_snapshot([])))
     # The last one has ended: nobody waits for it.
@@ -92,9 +86,6 @@ def test_a_time_beyond_the_lake_is_an_error(spark: SparkSession, tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_route_of_a_dropped_day_stays_in_the_table(spark: SparkSession, tmp_path: Path) -> None:
-    from onward.pipeline.ingest import Lake, ingest
-    from onward.pipeline.jobs import run_index_of_log, run_verify
-
     log, lake = tmp_path / "log", Lake(tmp_path / "lake")
     write(log, 1, 0, event(1, 0, 1), event(2, 0, 2), event(3, 0, 9, EventName.REJECT))
     write(log, 4, 1, event(4, 1, 3), event(5, 1, 2, EventName.DOWN))

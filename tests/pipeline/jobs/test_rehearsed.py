@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
+from onward.pipeline import REPORT_TABLES
+from onward.pipeline.ingest import Lake
+from onward.pipeline.jobs import Day, ReplayMethods, replay_tables
+from onward.pipeline.jobs._rehearsed import keep_rehearsal, rehearsal_of
+from onward.pipeline.jobs._replay import _about
 from tests.pipeline.jobs.lakes import DAY, MemoryLake
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from onward.pipeline.ingest import Lake
 
 pytestmark = pytest.mark.spark
 
 
 def test_what_was_rehearsed_is_kept_by_day_and_place(tmp_path: Path) -> None:
-    from onward.pipeline.jobs._rehearsed import keep_rehearsal, rehearsal_of
-
     lake = MemoryLake()
     lake.path = tmp_path / "lake"
     places: tuple[tuple[Path | None, Path], ...] = (
@@ -36,9 +35,6 @@ def test_what_was_rehearsed_is_kept_by_day_and_place(tmp_path: Path) -> None:
 
 
 def test_the_page_takes_the_rehearsal_of_out_and_else_the_lakes(spark: SparkSession) -> None:
-    from onward.pipeline import REPORT_TABLES
-    from onward.pipeline.jobs import Day, replay_tables
-
     class Lakes(MemoryLake):
         made = 0
 
@@ -60,9 +56,6 @@ def test_the_page_takes_the_rehearsal_of_out_and_else_the_lakes(spark: SparkSess
 
 
 def test_it_says_candidate_methods_and_logs() -> None:
-    from onward.pipeline.jobs import ReplayMethods
-    from onward.pipeline.jobs._replay import _about  # pyright: ignore[reportPrivateUsage]
-
     said = _about("a/now.onwx", "b/next.jsonl", ReplayMethods(shard_new="jump"), ["us", "eu"])
     assert said == (
         "Rehearsed: next.jsonl instead of now.onwx; shard requests by jump instead of default; "

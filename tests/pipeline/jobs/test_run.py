@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
+from onward.cli._pipeline_arguments import REPORTS as NAMES
 from onward.pipeline import REPORT_TABLES
+from onward.pipeline.ingest import Lake
+from onward.pipeline.jobs import REPORTS, NotUtc, in_utc, run_audit, run_report
 from onward.pipeline.report import Page, render
+from onward.pipeline.transforms import Objective
 from onward.protocol.eventlog import Kind, Outcome
 from tests.pipeline.jobs.lakes import DAY, NOON, MemoryLake, busy_lake, flow
 from tests.support.counts import exhaustive
 from tests.support.fixtures import Patch
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from onward.pipeline.ingest import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -42,9 +43,6 @@ class Told:
 
 @pytest.mark.slow
 def test_a_day_with_something_of_each_becomes_a_page(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import REPORTS, run_report
-    from onward.pipeline.transforms import Objective
-
     lake, told = busy_lake(), Told()
     done = run_report(
         spark,
@@ -112,8 +110,6 @@ def test_a_day_with_something_of_each_becomes_a_page(spark: SparkSession) -> Non
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_an_empty_day_becomes_a_page_too(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import run_report
-
     done = run_report(
         spark, as_lake(MemoryLake()), DAY, ["traffic", "latency", "shards", "audit"], page=True
     )
@@ -124,8 +120,6 @@ def test_an_empty_day_becomes_a_page_too(spark: SparkSession) -> None:
 
 
 def audited(spark: SparkSession, lake: MemoryLake) -> Page:
-    from onward.pipeline.jobs import run_report
-
     page = run_report(spark, as_lake(lake), DAY, ["audit"], page=True).page
     assert page is not None
     return page
@@ -206,8 +200,6 @@ def test_a_stream_that_was_open_before_the_audit_begins_is_not_counted_twice(
 
 
 def test_a_balance_over_a_hole_is_not_believed(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import run_audit
-
     lake = MemoryLake(
         {
             "flows": [flow(Outcome.RECEIVED, 5), flow(Outcome.DELIVER, 5)],
@@ -225,8 +217,6 @@ def test_a_balance_over_a_hole_is_not_believed(spark: SparkSession) -> None:
 
 @pytest.mark.exhaustive
 def test_a_report_is_the_same_in_a_session_of_another_zone(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import run_report
-
     kolkata = spark.newSession()
     kolkata.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     made = []
@@ -239,10 +229,6 @@ def test_a_report_is_the_same_in_a_session_of_another_zone(spark: SparkSession) 
 
 
 def test_a_session_that_cannot_be_set_to_utc_is_refused() -> None:
-    from pyspark.errors import AnalysisException
-
-    from onward.pipeline.jobs import NotUtc, in_utc
-
     class Settings:
         def get(self, _key: str) -> str:
             return "Asia/Kolkata"
@@ -261,8 +247,6 @@ def test_a_session_that_cannot_be_set_to_utc_is_refused() -> None:
 
 
 def test_another_day_is_not_in_it(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import run_report
-
     lake = as_lake(busy_lake())
     assert run_report(spark, lake, DAY - timedelta(days=1), ["traffic"]).rows == {
         "traffic_matrix": 0
@@ -270,8 +254,6 @@ def test_another_day_is_not_in_it(spark: SparkSession) -> None:
 
 
 def test_only_what_was_asked_for_is_made_and_a_table_is_to_be_read(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import run_report
-
     lake = busy_lake()
     done = run_report(spark, as_lake(lake), DAY, ["unroutable"], format="table")
     assert lake.written == {}
@@ -287,8 +269,6 @@ def test_only_what_was_asked_for_is_made_and_a_table_is_to_be_read(spark: SparkS
 
 
 def test_a_report_as_csv_has_no_maps_and_lists(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import run_report
-
     lake = busy_lake()
     run_report(spark, as_lake(lake), DAY, ["unroutable"], format="csv")
     assert dict(lake.written["unroutable"].dtypes)["nearest"] == "string"
@@ -296,15 +276,11 @@ def test_a_report_as_csv_has_no_maps_and_lists(spark: SparkSession) -> None:
 
 
 def test_a_report_that_there_is_not_is_told_with_those_there_are(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import run_report
-
     with pytest.raises(ValueError, match="no report is called weather: traffic, latency"):
         run_report(spark, as_lake(MemoryLake()), DAY, ["weather"])
 
 
 def test_the_audit_between_two_times(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import run_audit
-
     lake = busy_lake()
     lake.rows["flows"] = lake.rows["flows"][:-1]
     found = run_audit(spark, as_lake(lake), NOON, NOON + timedelta(hours=1))
@@ -313,8 +289,6 @@ def test_the_audit_between_two_times(spark: SparkSession) -> None:
 
 
 def test_an_audit_of_nothing_is_empty(spark: SparkSession) -> None:
-    from onward.pipeline.jobs import run_audit
-
     assert run_audit(spark, as_lake(MemoryLake())).empty
     # What was in hand at the end is settled by what comes after.
     late = NOON + timedelta(minutes=5)
@@ -323,7 +297,4 @@ def test_an_audit_of_nothing_is_empty(spark: SparkSession) -> None:
 
 
 def test_the_command_knows_the_same_reports() -> None:
-    from onward.cli._pipeline_arguments import REPORTS as NAMES
-    from onward.pipeline.jobs import REPORTS
-
     assert tuple(REPORTS) == NAMES

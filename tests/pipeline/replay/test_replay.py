@@ -6,11 +6,13 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
 
 from onward.pipeline import LAKE_TABLES, REPORT_TABLES
 from onward.pipeline._errors import PipelineError, known_error
@@ -29,9 +31,6 @@ from onward.protocol.broker import RoutingType, SnapshotRoute, write_snapshot
 from onward.protocol.eventlog import Asked, Flag, Kind, Outcome, asked_text, tagset_id
 from tests.support.counts import exhaustive
 from tests.support.fixtures import Patch
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import DataFrame, SparkSession
+
 from onward.pipeline.report import Names, collect_audit
 from onward.pipeline.report._collect import _totals
 from onward.pipeline.report._collect_routes import MAX_BARS, shards_of
 from onward.protocol.eventlog import Kind, Outcome
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 HOUR = datetime(2026, 11, 20, 12)
 TOTALS = (

@@ -6,12 +6,9 @@ import ast
 import runpy
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "rows_as_messages.py"
 

@@ -8,19 +8,17 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, StructType
 
 from onward.pipeline import known_error
 from onward.pipeline.sink import BatchWriter, RowRefused, RowsNotDelivered, SentRows
 from onward.protocol.batches import BatchOptions
 from tests.pipeline.sink.receivers import Rows, a_node, services
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 PAYLOAD = StructType().add("payload", BinaryType())
 

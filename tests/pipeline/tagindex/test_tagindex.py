@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from uuid import UUID
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from onward.pipeline import LAKE_TABLES, REPORT_TABLES, RouteUnreadable, known_error
 from onward.pipeline.tagindex import (
@@ -46,9 +47,6 @@ from onward.protocol.broker import (
 )
 from onward.protocol.eventlog import carried_tags_text, name_id, route_key
 from tests.support.fixtures import Patch
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from onward.pipeline import LAKE_TABLES
 from tests.support.counts import times
 from tests.support.traffic import Traffic, make_traffic
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SEEDS = range(times(6, 20))
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame, SparkSession
 
 from onward.pipeline import LAKE_TABLES
 from onward.protocol.eventlog import Kind, Outcome
 from tests.support.traffic import SECOND, START, Row, time_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 BROKER, NODE = "b", "n"
 TAGSET = 7
