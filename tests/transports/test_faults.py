@@ -121,9 +121,6 @@ async def test_a_tracing_text_that_is_none_costs_that_message(pair: Pair) -> Non
     assert (await a.request([link, "echo"], b"after", timeout=5)).payload == b"after"
 
 
-# --- faults -------------------------------------------------------------------------------
-
-
 @interpreted
 async def test_a_fault_in_transmit_costs_one_message(
     pair: Pair, monkeypatch: pytest.MonkeyPatch

@@ -89,9 +89,6 @@ def test_random_is_as_likely_as_the_source() -> None:
     assert balancer.pick(routes(1), 0.0, said(0.999)) == 0
 
 
-# --- power of two ---------------------------------------------------------------------------
-
-
 @given(ROUTES.filter(lambda given: len(given) > 1), RANDOM, RANDOM)
 def test_never_the_worse_of_two(candidates: list[Route], one: float, other: float) -> None:
     count = len(candidates)
@@ -175,9 +172,6 @@ def test_a_decay_is_above_zero(decay: float) -> None:
         PeakEwma(decay)
 
 
-# --- weights --------------------------------------------------------------------------------
-
-
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=8).filter(any), st.integers(1, 3))
 def test_shares_are_exact_over_a_cycle(weights: list[int], cycles: int) -> None:
     balancer, candidates = Weighted(), weighing(*weights)
@@ -216,9 +210,6 @@ def test_the_credit_of_who_has_left_is_forgotten() -> None:
         pair = [Route((start + each).to_bytes(16)) for each in range(2)]
         balancer.pick(pair, 0.0, never)
         assert len(balancer._credit) <= 2
-
-
-# --- the average ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,6 @@ def test_stands_in_an_address() -> None:
     assert str(Address(TAGS, b"service=orders region=eu")) == "32#service=orders region=eu"
 
 
-# --- from the wire --------------------------------------------------------------------------
-
-
 def test_reads_a_query_from_tags() -> None:
     raw = serialize_tags(((6, "eu"), (1, "orders"), (6, "eu")), SPEC)
     assert query_from_tags(raw, SPEC) == parse_query("service=orders region=eu")

@@ -42,9 +42,6 @@ def method(request: pytest.FixtureRequest) -> Sharding:
     return SHARD_METHODS[name]()
 
 
-# --- keys -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("tags", "raw", "key"),
     [
@@ -76,9 +73,6 @@ def test_different_tags_have_different_keys() -> None:
         ((0x7C0001, "ab"),),
     ]
     assert len(set(map(shard_hash, tags))) == len(tags)
-
-
-# --- what holds for every method ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -187,9 +181,6 @@ def test_jump_moves_few_keys_when_the_greatest_id_joins() -> None:
     print(f"jump, at the end: {len(moved) / len(KEYS):.3f} of all keys move")
     assert set(moved) == {members[-1]}
     assert 0.035 <= len(moved) / len(KEYS) <= 0.06
-
-
-# --- bounded load ---------------------------------------------------------------------------
 
 
 @given(

@@ -233,9 +233,6 @@ def test_any_bytes_are_a_list_or_an_error(data: bytes, dialect: Dialect) -> None
         assert serialize_metadata(metadata, dialect) == data[:end]
 
 
-# --- meaning --------------------------------------------------------------------------------
-
-
 def test_normal_form_has_each_tag_once_in_order() -> None:
     tags: TagList = ((6, "eu"), ("k", "v"), (6, "us"), (6, "eu"), ("k", None), ("k", ""))
     assert normal_form(tags) == ((6, "eu"), ("k", "v"), (6, "us"), ("k", None), ("k", ""))

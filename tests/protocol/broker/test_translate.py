@@ -53,9 +53,6 @@ def address(*tags: Tag, wrapped: bytes = b"") -> AddressFrame:
     return AddressFrame(ID, RoutingType.UNICAST, tags, True, HINT, wrapped)
 
 
-# --- 16-bit keys ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("space", [0x7C, 0x7F])
 @pytest.mark.parametrize("number", [0, 1, 0x80, 0xFF00, 0xFFFF])
 def test_extension_keys_survive_in_frames(space: int, number: int) -> None:
@@ -96,9 +93,6 @@ def test_an_address_keeps_a_tag() -> None:
     ):
         with pytest.raises(BrokerFrameError, match="no place for any"):
             translate_address(frame, source, target)
-
-
-# --- translation ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dialect", Dialect)
@@ -152,8 +146,6 @@ def test_refuses_a_broken_address() -> None:
     with pytest.raises(UnexpectedFrameType):
         translate_address(RouteSetup(ID, "a").serialize(SPEC), SPEC, REFERENCE)
 
-
-# --- wrapping -------------------------------------------------------------------------------
 
 ENTRIES = st.lists(
     st.tuples(

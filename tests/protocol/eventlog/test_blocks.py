@@ -63,9 +63,6 @@ def test_what_fits_is_not_cut() -> None:
     assert clip_name("a\ud800b") == "a?b"
 
 
-# --- whatever is written is read ----------------------------------------------------------
-
-
 def read_back(*blocks: bytes) -> Segment:
     header = SegmentHeader("b", bytes(16), 1, 1, 0, 1.0).serialize()
     kept = recover(b"".join((header, *blocks)))

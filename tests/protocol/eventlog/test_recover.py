@@ -120,9 +120,6 @@ def test_anything_is_recovered_without_an_error(data: bytes) -> None:
             read_segment(sealed(given_))
 
 
-# --- the end of a file --------------------------------------------------------------------
-
-
 def test_the_footer_is_read_from_the_end_alone() -> None:
     for tail in (SEGMENT, SEGMENT[-200:], PARTS[-1], b"Z" * 5000 + PARTS[-1]):
         assert read_footer(tail) == FOOTER

@@ -34,9 +34,6 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield made
 
 
-# --- each interaction over each transport ---------------------------------------------------------
-
-
 async def test_a_request_is_answered(pair: Joined) -> None:
     assert await pair.client.request(ECHO, b"hi", b"meta") == Answer(b"hi", b"meta")
     assert (await pair.client.request(ECHO, b"")).data == b""
@@ -77,9 +74,6 @@ async def test_fire_and_forget_and_push_arrive(pair: Joined) -> None:
     assert sent.origin == pair.client.route_ids[0]
     assert dict(sent.tags)[1] == "echo"
     assert (pushed.data, pushed.metadata) == (b"", b"pushed")
-
-
-# --- the package's defects ------------------------------------------------------------------------
 
 
 async def test_empty_elements_do_not_vanish() -> None:
@@ -177,9 +171,6 @@ async def test_a_mime_type_may_be_long() -> None:
         assert (await pair.client.request(ECHO, b"hi")).data == b"hi"
 
 
-# --- closing --------------------------------------------------------------------------------------
-
-
 async def test_what_is_in_flight_may_end_when_the_client_closes() -> None:
     handlers = Handlers()
     began, release = asyncio.Event(), asyncio.Event()
@@ -240,9 +231,6 @@ async def test_a_stream_that_nobody_awaits_holds_up_no_close() -> None:
         with pytest.raises(LinkLost):
             async for _ in elements:
                 pass
-
-
-# --- using it -------------------------------------------------------------------------------------
 
 
 async def test_the_reference_dialect_does_too() -> None:

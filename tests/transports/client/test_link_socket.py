@@ -29,9 +29,6 @@ from .peers import QUICK, SOON, peers, quick
 TO = "service=x"
 
 
-# --- the socket -----------------------------------------------------------------------------------
-
-
 async def test_requests_wait_for_a_socket_that_is_full() -> None:
     # Defect 19 of the package: what is to be sent queues up without a bound.
     async with met(quick(load=LoadOptions(max_queued=100_000))) as (client, peer, _):
@@ -255,9 +252,6 @@ async def test_a_push_over_the_limit_is_refused() -> None:
     async with met(quick(payload=PayloadOptions(max_request=100))) as (client, _peer, _):
         with pytest.raises(PayloadTooBig):
             await client.push(TO, bytes(101))
-
-
-# --- leases ---------------------------------------------------------------------------------------
 
 
 async def test_requests_wait_for_leases() -> None:

@@ -133,9 +133,6 @@ def test_what_is_exposed_needs_no_place_in_the_table() -> None:
     assert gate.admits(OTHER)
 
 
-# --- ways back that go on over another link ------------------------------------------------
-
-
 LINK = address("link")
 
 

@@ -47,9 +47,6 @@ def link_of(listener: Listener, node: Node) -> Address:
     return cell.address
 
 
-# --- what is exposed at run time ----------------------------------------------------------
-
-
 async def test_what_is_exposed_to_one_link(a: Node, b: Node, c: Node, uri: Uri) -> None:
     listener = await c.listen(uri())
     by_a, by_b = await a.connect(listener.uri), await b.connect(listener.uri)
@@ -103,9 +100,6 @@ async def test_a_name_that_is_used_again_is_not_exposed_again(a: Node, c: Node, 
     await Recorder.on(c, "inner")
     a.send([by_a, "inner"], b"")
     await eventually(lambda: reasons(c) == {"not exposed": 1})
-
-
-# --- error replies ------------------------------------------------------------------------
 
 
 async def test_error_replies_stay_in_unless_the_link_lets_them(a: Node, c: Node, uri: Uri) -> None:
@@ -205,9 +199,6 @@ async def test_what_lets_error_replies_is_forgotten_with_the_link(
     await eventually(lambda: not c.parts.guards.lets_error_replies((listener.address,)))
     await a.stop_worker(link) if a.has(link) else None
     assert not a.parts.guards.lets_error_replies((link,))
-
-
-# --- access -------------------------------------------------------------------------------
 
 
 async def test_only_one_link_may_send(a: Node, b: Node, c: Node, uri: Uri) -> None:

@@ -39,16 +39,6 @@ async def test_a_frozen_link_delays_and_loses_nothing(a: Node, c: Node) -> None:
     assert [each.payload[0] for each in recorder.messages] == [0, 1, 2, 3, 4]
 
 
-async def test_frozen_after_the_other_end_was_called(a: Node, c: Node) -> None:
-    recorder = await Recorder.on(c, "c1")
-    link, ours = await joined(a, c, "c1")
-    a.send([link, "c1"], b"")
-    await eventually(lambda: ours.taken == 1)
-    ours.freeze()  # the other end may have been told already; it finds the line frozen
-    ours.thaw()
-    await recorder.next()
-
-
 async def test_a_cut_ends_both_ends_and_their_requests(a: Node, c: Node) -> None:
     stuck = Stuck()
     await c.start(lambda: stuck, address="stuck")

@@ -130,19 +130,6 @@ async def test_a_client_that_says_nothing_is_cleaned_up(c: Node) -> None:
 
 
 @virtual_time
-async def test_a_client_that_goes_silent_is_cleaned_up() -> None:
-    async with Node() as node:
-        listener = await listening(node)
-        async with dialled(listener) as peer:
-            await peer.greeted()
-            await asyncio.sleep(299)
-            assert listener.statistics().links[0].state is LinkState.UP
-            await asyncio.sleep(302)
-            assert listener.statistics().closed == {"no message for 300 s": 1}
-            await peer.reader.read()
-
-
-@virtual_time
 async def test_a_client_that_greets_and_sends_half_a_frame_is_cleaned_up() -> None:
     async with Node() as node:
         listener = await listening(node, max_unfinished=3 << 19)

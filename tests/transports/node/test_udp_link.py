@@ -28,9 +28,6 @@ async def listening(node: Node, uri: str, *expose: str, **options: Any) -> UdpLi
     return cast(UdpListener, await node.listen(uri, expose=expose, **options))
 
 
-# --- what is kept -------------------------------------------------------------------------
-
-
 class Slow:
     """A socket that takes one message, and the next when it is told to."""
 
@@ -116,9 +113,6 @@ async def test_an_error_nobody_foresaw_ends_the_link(
     assert "RuntimeError: nobody" in caplog.text
 
 
-# --- where it leads to --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("bound", "hosts"),
     [
@@ -163,9 +157,6 @@ async def test_addresses_are_written_as_the_system_does() -> None:
     assert _reported(socket.AF_INET6, scoped) == scoped
     found = await _look_up(asyncio.get_running_loop(), "0", 1)
     assert found == (socket.AF_INET, ("127.0.0.1", 1))
-
-
-# --- whose socket it uses -----------------------------------------------------------------
 
 
 class Large(Worker):

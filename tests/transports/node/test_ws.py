@@ -81,9 +81,6 @@ async def test_the_path_that_has_to_be_asked_for(a: Node, c: Node) -> None:
     await a.connect(f"{listener.uri}")
 
 
-# --- foreign clients ----------------------------------------------------------------------
-
-
 @contextlib.asynccontextmanager
 async def dialled(listener: StreamListener, **options: object) -> AsyncGenerator[ClientConnection]:
     async with dial(listener.uri, compression=None, **options) as client:  # type: ignore[arg-type]
@@ -173,9 +170,6 @@ async def test_a_client_that_does_not_answer_close_is_cut(c: Node) -> None:
     writer.close()
 
 
-# --- foreign servers ----------------------------------------------------------------------
-
-
 async def test_a_foreign_server(a: Node) -> None:
     recorder = await Recorder.on(a, "back")
     asked: list[ServerConnection] = []
@@ -263,9 +257,6 @@ async def test_a_server_that_breaks_the_rules(a: Node) -> None:
         with pytest.raises(LinkLost, match="broken WebSocket: a server must not mask"):
             await a.request([link, "x"], b"")
         await eventually(lambda: closing == [b"1002"])
-
-
-# --- options ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("uri", ["ws://", "ws://host", "ws://h:1/?q", "ws://u@h:1", "ws://[::1"])

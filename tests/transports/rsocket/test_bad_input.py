@@ -46,9 +46,6 @@ async def refused(w: World, metadata: bytes, kind: int = RR) -> str:
     return text
 
 
-# --- the routing flags ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [RR, *exhaustive(STREAM, CHANNEL)])
 @pytest.mark.parametrize("encrypted", [0, 0x100])
 @pytest.mark.parametrize("flags", [0x000, 0x060, 0x0A0, 0x0C0, 0x0E0])
@@ -74,9 +71,6 @@ async def test_flags_that_mean_nothing_to_a_route_are_relayed(
     if mime == BROKER_FRAME:  # the shape the destination registered with
         assert arrived == restamped(asked, 2)
     await destination.ask(payload(2, b"", C))
-
-
-# --- the lists of an ADDRESS ----------------------------------------------------------------
 
 
 def reference(tags: bytes) -> bytes:
@@ -215,8 +209,6 @@ async def test_the_metadata_list_is_not_asked_of_destinations(w: World) -> None:
     assert await here.received() == []
 
 
-# --- frames of brokers, from a client -------------------------------------------------------
-
 TIME = (1_700_000_000_000).to_bytes(8)
 OF_BROKERS = [
     HEADER + bytes.fromhex("0800") + bytes(32) + TIME + b"\x01a",
@@ -240,9 +232,6 @@ async def test_a_client_cannot_speak_as_a_broker(w: World, raw: bytes) -> None:
     assert w.broker.routes() == before
     assert w.services() == ["a"]
     assert await destination.received() == []
-
-
-# --- metadata of other makes ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [0x00, 0x29, 0x2A, 0x50, 0x5F, 0x7A, 0x7E, 0x7F])
@@ -270,9 +259,6 @@ async def test_names_as_long_as_their_fields_allow(w: World) -> None:
     asked = request(RR, 1, entry + ASKED)
     assert await requester.ask(asked) == []
     assert await destination.ask(payload(2, b"", C)) == [restamped(asked, 2)]
-
-
-# --- an ADDRESS in fragments ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [RR, FNF, STREAM, CHANNEL])

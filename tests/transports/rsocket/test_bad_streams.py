@@ -23,9 +23,6 @@ APPLICATION, REJECTED, CANCELED, INVALID = 0x201, 0x202, 0x203, 0x204
 MOST = 2**31 - 1
 
 
-# --- fragments that never come ------------------------------------------------------------
-
-
 @pytest.mark.parametrize("who", ["requester", "destination"])
 @pytest.mark.parametrize("how", ["die", "eof"])
 @in_world()
@@ -56,9 +53,6 @@ async def test_an_answer_whose_last_fragment_never_comes(w: World, how: str) -> 
     assert [(stream, code) for stream, code, _ in errors(got)] == [(1, CANCELED)]
 
 
-# --- empty elements -------------------------------------------------------------------------
-
-
 @in_world()
 async def test_an_empty_element_is_an_element_and_a_frame_that_says_nothing_is_none(
     w: World,
@@ -71,9 +65,6 @@ async def test_an_empty_element_is_an_element_and_a_frame_that_says_nothing_is_n
     assert await requester.received() == [restamped(each, 1) for each in says]
     assert w.listener.statistics().dropped == {"not_legal_on_stream": 1}
     assert await destination.ask(payload(2, b"", C)) == []
-
-
-# --- credit ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [2**31, 2**32 - 1])
@@ -122,9 +113,6 @@ async def test_several_destinations_are_given_no_more_than_is_wanted(w: World) -
     await requester.ask(cancel(1))
     await w.settled_after(destinations[0])
     assert granted == []
-
-
-# --- answers that nobody waits for ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -220,9 +208,6 @@ async def test_a_destination_that_answers_a_channel_and_cancels_it_and_errs(w: W
     assert await destination.received() == []
 
 
-# --- a requester that leaves before there is a route ----------------------------------------
-
-
 @pytest.mark.parametrize("kind", [RR, STREAM, CHANNEL])
 @in_world()
 async def test_cancelled_before_a_route_is_found_and_asked_again(w: World, kind: int) -> None:
@@ -248,9 +233,6 @@ async def test_cancelled_as_its_time_is_over(w: World) -> None:
     got = errors(await requester.received())
     assert [(stream, code) for stream, code, _ in got] == [(3, REJECTED)]
     assert await requester.ask(cancel(3)) == []
-
-
-# --- nobody else is held up -----------------------------------------------------------------
 
 
 @in_world()

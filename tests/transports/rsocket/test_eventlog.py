@@ -21,9 +21,6 @@ REJECTED, APPLICATION_ERROR = 0x202, 0x201
 Scenario = Callable[[World], Awaitable[Any]]
 
 
-# --- how requests end -------------------------------------------------------------------------
-
-
 async def answered(w: World) -> None:
     requester, destination = await w.pair()
     await requester.ask(request(RR, 1, ASKED, b"ping"))

@@ -64,9 +64,6 @@ async def test_a_connection_that_changes_its_tags_without_end_is_told_of_with_th
     assert any("faster than 1000 bytes a second" in event.reason for event in log.events())
 
 
-# --- why they leave ---------------------------------------------------------------------------
-
-
 async def lost(w: World) -> None:
     (await w.destination("a")).die()
 

@@ -43,9 +43,6 @@ ZIPKIN: Final = b"message/x.rsocket.tracing-zipkin.v0"
 RESPONSE, FORGET = Kind.RESPONSE, Kind.FIRE_AND_FORGET
 
 
-# --- who, where to, what for ------------------------------------------------------------------
-
-
 @in_memory
 async def test_a_flow_says_who_asked_whom_for_what() -> None:
     async with recorded_world() as (w, log):
@@ -190,16 +187,6 @@ async def test_trace_ids_that_are_made_up_to_be_sampled_are_so_up_to_a_limit_eac
 
 
 @in_memory
-async def test_what_is_not_sampled_is_counted_all_the_same() -> None:
-    async with recorded_world(recording(sample_rate=0.0).recorder.options) as (w, log):
-        requester, _ = await w.pair()
-        for number in range(10):
-            await requester.ask(request(FNF, 2 * number + 1, ASKED))
-    assert log.hops() == []
-    assert log.totals()[FORGET, Outcome.DELIVER] == 10
-
-
-@in_memory
 async def test_counters_go_on_over_the_ends_of_windows_and_segments() -> None:
     async with recorded_world() as (w, log):
         requester, destination = await w.pair()
@@ -214,9 +201,6 @@ async def test_counters_go_on_over_the_ends_of_windows_and_segments() -> None:
     totals = log.totals()
     assert totals[RESPONSE, Outcome.RECEIVED] == totals[RESPONSE, Outcome.DELIVER] == 30
     assert {hop.dest for hop in log.hops()} == {"a"}
-
-
-# --- destinations -----------------------------------------------------------------------------
 
 
 @in_memory
@@ -256,9 +240,6 @@ async def test_who_asks_in_vain_is_an_event_with_what_was_asked_for() -> None:
     assert rejected[0].reason == "no route"
 
 
-# --- messages of workers ----------------------------------------------------------------------
-
-
 @in_memory
 async def test_messages_of_workers_by_tags_are_counted_too() -> None:
     options = BrokerOptions(waiting=WaitingOptions(no_route_timeout=1))
@@ -286,9 +267,6 @@ async def test_messages_of_workers_by_tags_are_counted_too() -> None:
     assert (
         Flowed(Kind.MESSAGE, Outcome.UNROUTABLE, "edge", "", Asked(((1, "nobody"),))) in log.flows()
     )
-
-
-# --- random walks -----------------------------------------------------------------------------
 
 
 class Recorded(Model):

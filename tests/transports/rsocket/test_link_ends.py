@@ -14,9 +14,6 @@ REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
 LOST = "the connection to the destination was lost"
 
 
-# --- cancelled, refused, broken -------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [RR, STREAM, CHANNEL])
 @in_world()
 async def test_the_requester_cancels(w: World, kind: int) -> None:
@@ -133,9 +130,6 @@ async def test_the_destination_takes_no_more_streams() -> None:
         assert w.node.dead_letters.total == 2
         destination.send(payload(2, b"", C), payload(4, b"", C))
         await w.settled()
-
-
-# --- an end is lost -------------------------------------------------------------------------
 
 
 async def three_kinds(w: World) -> tuple[Peer, Peer]:

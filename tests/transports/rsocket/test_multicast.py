@@ -20,9 +20,6 @@ def _same(recorder: Recorder) -> Recorder:
     return recorder
 
 
-# --- request/response -----------------------------------------------------------------------
-
-
 @in_world()
 async def test_each_destination_gets_the_request_and_the_first_answer_wins(w: World) -> None:
     requester, *destinations = await three(w)
@@ -48,17 +45,6 @@ async def test_an_empty_answer_is_an_answer(w: World, answer: bytes) -> None:
     await requester.ask(request(RR, 1, ASKED))
     await first.ask(answer)
     assert await got(requester) == restamped(answer, 1)
-    assert (await second.received())[-1] == cancel(2)
-
-
-@in_world()
-async def test_an_error_that_comes_first_wins_too_and_is_relayed_as_it_is(w: World) -> None:
-    requester, first, second, _ = await three(w)
-    await requester.ask(request(RR, 1, ASKED))
-    await first.received()
-    wrong = error(2, 0x301, b"mine \xff", 0x200)
-    assert await first.ask(wrong) == []
-    assert await got(requester) == restamped(wrong, 1)
     assert (await second.received())[-1] == cancel(2)
 
 
@@ -184,17 +170,6 @@ async def test_slow_destinations_are_left_out(w: World) -> None:
         peer.read_on()
 
 
-# --- requests without an answer -------------------------------------------------------------
-
-
-@in_world()
-async def test_fire_and_forget_and_metadata_push(w: World) -> None:
-    requester, *destinations = await three(w)
-    assert await requester.ask(request(FNF, 1, ASKED, b"x"), push(ASKED, 0x01F)) == []
-    for destination in destinations:
-        assert await destination.received() == [request(FNF, 2, ASKED, b"x"), push(ASKED, 0x01F)]
-
-
 @pytest.mark.parametrize("kind", [RR, FNF])
 @in_world()
 async def test_a_request_in_fragments_goes_to_all(w: World, kind: int) -> None:
@@ -222,9 +197,6 @@ async def test_a_request_in_fragments_that_is_cancelled(w: World) -> None:
     await requester.ask(cancel(1))
     for destination in destinations:
         assert (await destination.received())[-1] == cancel(2)
-
-
-# --- workers --------------------------------------------------------------------------------
 
 
 @in_world()
@@ -292,9 +264,6 @@ async def test_the_answer_of_a_worker_that_is_too_big_or_fails(w: World) -> None
     frames = await requester.received()
     assert [code for _, code, _ in errors(frames)] == [APPLICATION_ERROR]
     assert (await destination.received())[-1] == cancel(2)
-
-
-# --- limits of the request itself -----------------------------------------------------------
 
 
 @in_world()

@@ -6,12 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from onward.actors.broker import BrokerOptions, MulticastOptions, WaitingOptions
+from onward.actors.broker import BrokerOptions, WaitingOptions
 from tests.support.broker_model import MULTICAST, SHARD, UNICAST, Wanted
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CHANNEL,
-    ERROR,
     FNF,
     PUSH,
     RR,
@@ -31,7 +30,6 @@ from tests.support.rsocket_peer import (
     payload,
     push,
     request,
-    request_n,
 )
 
 REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
@@ -52,9 +50,6 @@ async def asked(w: World, kind: int, n: int | None = None) -> tuple[Peer, list[P
         (raw,) = await each.received()
         assert (kind_of(raw), raw[-4:]) == (kind, b"data")
     return requester, destinations
-
-
-# --- multicast ------------------------------------------------------------------------------
 
 
 @in_world()
@@ -116,18 +111,6 @@ async def test_an_error_of_one_cancels_all(w: World, kind: int) -> None:
 
 
 @in_world()
-async def test_each_destination_of_a_channel_gets_each_element(w: World) -> None:
-    requester, destinations = await asked(w, CHANNEL, n=10)
-    for each in destinations:
-        await each.ask(request_n(2, 2))
-    (credit,) = await requester.received()
-    assert int.from_bytes(credit[9:13]) >= 1
-    await requester.ask(payload(1, b"x"), payload(1, b"", C))
-    for each in destinations:
-        assert await each.ask(payload(2, b"", C)) == [payload(2, b"x"), payload(2, b"", C)]
-
-
-@in_world()
 async def test_a_destination_that_leaves_is_passed_over(w: World) -> None:
     requester, (one, two, three) = await asked(w, STREAM, n=10)
     await one.ask(payload(2, b"1"))
@@ -136,30 +119,6 @@ async def test_a_destination_that_leaves_is_passed_over(w: World) -> None:
     assert elements(await requester.received()) == [b"1"]
     await three.ask(payload(2, b"3", N | C))
     assert elements(await requester.received()) == [b"3", b""]
-
-
-@in_world()
-async def test_all_destinations_leave(w: World) -> None:
-    requester, destinations = await asked(w, RR)
-    for each in destinations:
-        each.die()
-    assert [code for _, code, _ in errors(await requester.received())] == [CANCELED]
-
-
-@in_world(BrokerOptions(multicast=MulticastOptions(on_leave="error")))
-async def test_a_destination_that_leaves_ends_the_request_if_the_broker_is_told_so(
-    w: World,
-) -> None:
-    requester, (one, two, _) = await asked(w, STREAM, n=10)
-    one.die()
-    got = await requester.received()
-    assert [(kind_of(raw), code) for raw in got for _, code, _ in errors(got)] == [
-        (ERROR, CANCELED)
-    ]
-    assert await two.received() == [cancel(2)]
-
-
-# --- shard ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["", "jump", "Bounded_Ring", "modulo", "unheard-of"])
@@ -252,9 +211,6 @@ async def test_a_request_in_the_reference_dialect_says_how_long_to_wait(w: World
     metadata = in_reference_dialect(UNICAST, {1: "a", 0x1F: "@no-route=reject"})
     got = errors(await requester.ask(request(RR, 1, metadata)))
     assert [code for _, code, _ in got] == [REJECTED]
-
-
-# --- unicast --------------------------------------------------------------------------------
 
 
 @in_world()

@@ -15,9 +15,6 @@ ELSEWHERE = asked_for("b")
 """Metadata that would go to another service, if it were that of a request."""
 
 
-# --- only the first frame of a stream carries the envelope ----------------------------------
-
-
 @pytest.mark.parametrize("flags", [UNICAST, MULTICAST])
 @in_world()
 async def test_a_later_frame_that_looks_like_an_address_is_none(w: World, flags: int) -> None:
@@ -57,9 +54,6 @@ async def test_later_fragments_of_a_request_route_nothing(w: World) -> None:
     await destination.ask(payload(2, b"", N | C))
 
 
-# --- the metadata stays enveloped until it reaches its destination --------------------------
-
-
 @in_world()
 async def test_what_is_wrapped_arrives_wrapped(w: World) -> None:
     requester, destination = await w.pair()
@@ -73,9 +67,6 @@ async def test_what_is_wrapped_arrives_wrapped(w: World) -> None:
     said = address("a", wrapped=wrapped)
     assert (metadata, data) == (composite((BROKER_FRAME, said)), b"data")
     await destination.ask(payload(2, b"", N | C))
-
-
-# --- a sticky key ---------------------------------------------------------------------------
 
 
 def sticky(user: str) -> bytes:
@@ -117,9 +108,6 @@ async def test_a_sticky_key_keeps_a_user_with_a_destination_while_that_is_there(
     left = [each for number, each in enumerate(destinations) if number != gone]
     moved = await asked_by(w, requester, "1", next(streams), left)
     assert await asked_by(w, requester, "1", next(streams), left) == moved
-
-
-# --- where we depart: the first signal wins, unless it says that there will be none ---------
 
 
 @pytest.mark.parametrize("kind", [RR, STREAM, CHANNEL])

@@ -17,9 +17,6 @@ CONNECTION_ERROR = 0x101
 REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
 
 
-# --- requests that cannot be routed ---------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("metadata", "code", "text"),
     [
@@ -135,9 +132,6 @@ async def test_a_peer_dies_between_fragments(w: World) -> None:
     requester.die()
 
 
-# --- frames that are wrong ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
@@ -221,9 +215,6 @@ async def test_a_peer_says_that_the_connection_is_over(w: World) -> None:
     assert await destination.ask(error(0, 0x101, b"me too")) == []
     assert destination.closed
     assert w.services() == []
-
-
-# --- what is kept while a request waits -----------------------------------------------------
 
 
 @in_world()

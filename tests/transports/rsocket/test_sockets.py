@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
-import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -254,15 +252,6 @@ async def test_closing_with_connections_alive() -> None:
 
 
 @on_both_loops
-async def test_more_connections_than_are_taken() -> None:
-    async with broker(LinkOptions(max_connections=1)) as edge:
-        await edge.connect("a")
-        await eventually(lambda: edge.served() == 1)
-        await (await edge.connect()).ended()
-        assert edge.listener.statistics().turned_away == 1
-
-
-@on_both_loops
 async def test_ipv6() -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
@@ -277,9 +266,6 @@ async def test_ipv6() -> None:
         writer.write(setup(composite((BROKER_FRAME, route_setup(UUID(int=1), "a")))))
         await eventually(lambda: edge.served() == 1)
         assert edge.broker.routes()[1].peer.startswith("[::1]:")
-
-
-# --- the `rsocket` package ------------------------------------------------------------------
 
 
 async def test_the_package_as_requester_and_as_destination() -> None:
@@ -321,77 +307,3 @@ async def test_the_package_and_a_worker() -> None:
             await eventually(lambda: edge.served() == 3)
             answer = await edge.node.request("32#service=onward.management", b"routes")
             assert b'"service":"python"' in answer.payload
-
-
-# --- a destination is killed ----------------------------------------------------------------
-
-DESTINATION = """
-import socket, sys
-peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-peer.sendall(bytes.fromhex(sys.argv[2]))
-data, turn = b"", 0
-while chunk := peer.recv(65536):
-    data += chunk
-    while len(data) >= 3 and len(data) >= (end := 3 + int.from_bytes(data[:3], "big")):
-        frame, data = data[:end], data[end:]
-        turn += 1
-        if turn % 3:  # and every third request stays in hand
-            peer.sendall(bytes.fromhex("000006") + frame[3:7] + bytes.fromhex("2860"))
-"""
-
-
-async def test_a_destination_is_killed_under_load() -> None:
-    async with broker() as edge:
-        port = str(edge.port)
-        processes: list[asyncio.subprocess.Process] = []
-        try:
-            for number in (1, 2):
-                hello = setup(composite((BROKER_FRAME, route_setup(UUID(int=number), "a"))))
-                processes.append(await started(port, hello))
-            await eventually(lambda: edge.served() == 2)
-            requester = await edge.connect()
-            count = 3000
-            ends: dict[int, int] = {}
-            sent = 0
-            while True:
-                while sent < count and sent - len(ends) < 1500:
-                    requester.send(request(RR, 1 + 2 * sent, ASKED, bytes(50)))
-                    sent += 1
-                if sent == count:
-                    processes[0].send_signal(signal.SIGKILL)
-                    break
-                await end_of_one(requester, ends)
-            await eventually(lambda: edge.served() == 1)
-            # Of those the killed one had, each ends once; the other's stay in hand.
-            row = edge.broker.routes()[1]
-            while len(ends) < count - row.outstanding or row.outstanding > row.requests // 3 + 1:
-                await end_of_one(requester, ends)
-                row = edge.broker.routes()[1]
-            codes = set(ends.values())
-            assert codes <= {0, CANCELED, REJECTED}
-            assert CANCELED in codes
-            processes[1].kill()
-            while len(ends) < count:
-                await end_of_one(requester, ends)
-            assert sorted(ends) == [1 + 2 * number for number in range(count)]
-            await eventually(lambda: edge.served() == 0)
-            assert edge.connections() == 1
-            assert not next(iter(edge.listener._links)).core.streams
-        finally:
-            for process in processes:
-                if process.returncode is None:
-                    process.kill()
-                await process.wait()
-
-
-async def started(port: str, hello: bytes) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", DESTINATION, port, hello.hex()
-    )
-
-
-async def end_of_one(requester: Client, ends: dict[int, int]) -> None:
-    raw = await requester.next()
-    assert stream_of(raw) not in ends, "a request ended twice"
-    assert kind_of(raw) in {PAYLOAD, ERROR}
-    ends[stream_of(raw)] = int.from_bytes(raw[9:13]) if kind_of(raw) == ERROR else 0

@@ -273,10 +273,6 @@ async def test_the_uri_of_a_listener_leads_there_whatever_its_path_has(tmp_path:
         assert listener.uri == escaped
 
 
-def test_uris() -> None:
-    assert parse_unix_uri("rsocket+unix:///run/a%20b", "rsocket+unix") == "/run/a b"
-
-
 @pytest.mark.parametrize(
     "uri",
     [

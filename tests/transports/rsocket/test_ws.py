@@ -29,18 +29,6 @@ ASKED = asked_for("a")
 
 
 @pytest.mark.parametrize(
-    ("uri", "expected"),
-    [
-        ("rsocket+ws://h:1", ("h", 1, "")),
-        ("rsocket+ws://h:1/", ("h", 1, "")),
-        ("rsocket+ws://[::1]:80/a/b", ("::1", 80, "/a/b")),
-    ],
-)
-def test_uris(uri: str, expected: tuple[str, int, str]) -> None:
-    assert parse_websocket_uri(uri, "rsocket+ws") == expected
-
-
-@pytest.mark.parametrize(
     "uri",
     [
         "ws://h:1/",
@@ -85,9 +73,6 @@ async def test_what_it_is_told_wrong() -> None:
             await node.listen(URI, broker=broker, unix=UnixOptions())
         with pytest.raises(LinkDown, match="only listens"):
             await node.connect(URI)
-
-
-# --- real sockets ---------------------------------------------------------------------------
 
 
 class Edge:
