@@ -40,6 +40,10 @@ pytestmark = interpreted
 Step: TypeAlias = tuple[Any, str]
 
 
+def steps(owner: Any, names: str) -> list[Step]:
+    return [(owner, name) for name in names.split()]
+
+
 def names(step: object) -> str:
     return step if isinstance(step, str) else getattr(step, "__name__", "").rpartition(".")[2]
 
@@ -85,27 +89,12 @@ ASKED = [b"1", b"!", b"later", b"later!", b"lost", b"2", b"3"]
 EXPECTED = ["1", "WorkerFailed", "later", "WorkerFailed", "EmptyRoute", "2", "3"]
 
 TURN: list[Step] = [
-    (lifecycle, "bound_handler"),
-    (lifecycle, "task_error"),
-    (lifecycle, "log_failure"),
-    (lifecycle, "is_fatal"),
-    (Cell, "_in_context"),
-    (Cell, "resumed"),
-    (Cell, "raised"),
-    (Cell, "_apply_policy"),
-    (Cell, "settle"),
-    (Cell, "mishandled"),
-    (Cell, "look_again"),
-    (AwaitDiagnostics, "worker_suspended"),
-    (AwaitDiagnostics, "worker_resumed"),
-    (AwaitDiagnostics, "request_begun"),
-    (AwaitDiagnostics, "request_ended"),
-    (Undeliverable, "lose"),
-    (Undeliverable, "dead_letter"),
-    (Undeliverable, "return_to_sender"),
-    (Undeliverable, "fail_request"),
-    (DeadLetters, "add"),
-    (cell_module, "WorkerFailed"),
+    *steps(lifecycle, "bound_handler task_error log_failure is_fatal"),
+    *steps(Cell, "_in_context resumed raised _apply_policy settle mishandled look_again"),
+    *steps(AwaitDiagnostics, "worker_suspended worker_resumed request_begun request_ended"),
+    *steps(Undeliverable, "lose dead_letter return_to_sender fail_request"),
+    *steps(DeadLetters, "add"),
+    *steps(cell_module, "WorkerFailed"),
 ]
 
 
@@ -188,28 +177,18 @@ class BrokenHandler(logging.Handler):
 
 
 FLUSH: list[Step] = [
-    (Cell, "refuse"),
-    (Undeliverable, "lose"),
-    (Undeliverable, "dead_letter"),
-    (Undeliverable, "_answer_lost"),
-    (Undeliverable, "_tell"),
-    (Undeliverable, "_tell_sender"),
-    (Undeliverable, "fail_request"),
-    (Reply, "fail"),
-    (DeadLetters, "add"),
-    (DeadLetter, "kept"),
-    (ErrorReplies, "answer"),
-    (losses_module, "reason_text"),
-    (dead_letters_module, "DeadLetter"),
-    (lifecycle, "mark_stopped"),
-    (lifecycle, "_begin_stop"),
-    (lifecycle, "_cancel_timers"),
-    (Exposures, "forget"),
-    (Cell, "mishandled"),
-    (logging.Logger, "debug"),
-    ("clock", "clock"),
-    ("logging", "handler"),
-    ("subscriber", "subscriber"),
+    *steps(Cell, "refuse mishandled"),
+    *steps(Undeliverable, "lose dead_letter _answer_lost _tell _tell_sender fail_request"),
+    *steps(Reply, "fail"),
+    *steps(DeadLetters, "add"),
+    *steps(DeadLetter, "kept"),
+    *steps(ErrorReplies, "answer"),
+    *steps(losses_module, "reason_text"),
+    *steps(dead_letters_module, "DeadLetter"),
+    *steps(lifecycle, "mark_stopped _begin_stop _cancel_timers"),
+    *steps(Exposures, "forget"),
+    *steps(logging.Logger, "debug"),
+    *((each, each) for each in ("clock", "logging", "subscriber")),
 ]
 
 

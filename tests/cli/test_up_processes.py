@@ -294,14 +294,6 @@ def test_who_reads_the_output_may_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_may_last_some_time(tmp_path: Path) -> None:
-    with running(tmp_path, "--for", "0.1") as run:
-        process = run.process
-        _, err = process.communicate(timeout=TIMEOUT)
-        assert (process.returncode, err) == (Status.OK, "")
-
-
-@pytest.mark.slow
 def test_nodes_can_be_run_one_by_one(tmp_path: Path) -> None:
     file = tmp_path / "two.toml"
     (tmp_path / "own_workers.py").write_text(WORKERS)

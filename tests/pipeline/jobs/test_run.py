@@ -139,7 +139,7 @@ def test_what_is_in_hand_at_midnight_and_ends_then_adds_up(spark: SparkSession) 
     page = audited(spark, lake)
     assert page.audit is not None
     assert (page.audit.missing, page.audit.open) == (0, 0)
-    assert "Audit: it all adds up" in render(page)
+    assert "Audit: balanced" in render(page)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_has_not_ended_may_be_in_hand_while_the_log_goes_on(
         rows.append(flow(Outcome.FORWARD, 1, at=NOON + timedelta(hours=13)))
     page = audited(spark, MemoryLake({"flows": rows}))
     assert f'class="{told}"' in render(page)
-    in_hand = "2 in hand, or lost, at the end of what there is" in render(page)
+    in_hand = "2 in progress or lost" in render(page)
     assert in_hand == (told == "verdict note")
 
 
@@ -195,7 +195,7 @@ def test_a_stream_that_was_open_before_the_audit_begins_is_not_counted_twice(
     page = audited(spark, lake)
     assert page.audit is not None
     assert (page.audit.duplicated, page.audit.before) == (1, int(was_there))
-    in_hand = "1 in hand before what was counted, or counted twice" in render(page)
+    in_hand = "1 in progress before the audit or duplicated" in render(page)
     assert in_hand == was_there
 
 
