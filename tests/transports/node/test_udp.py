@@ -39,7 +39,7 @@ from onward.transports import (
 )
 from onward.transports.node._udp import _nobody
 from onward.transports.node._udp_socket import UdpSocket
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import on_both_loops
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 from tests.support.virtual import virtual_time
 
@@ -100,24 +100,21 @@ def peers(listener: UdpListener, count: int) -> Generator[list[Peer]]:
             each.socket.close()
 
 
-@on_each_loop
-def test_requests_of_any_size_on_each_loop(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        async with Node("a") as a, Node("c") as c:
-            await c.start(Echo, address="echo")
-            listener = await listening(c, "echo")
-            link = await a.connect(listener.uri)
-            for size in (0, 1, 400, 10_000, 30_000):
-                answer = await a.request([link, "echo"], bytes(size))
-                assert answer.payload == bytes(size)
-                assert answer.return_route == (link, address("echo"))
-            (accepted,) = listener.statistics().links
-            assert (accepted.sent, accepted.received, accepted.state) == (5, 5, LinkState.UP)
-            assert accepted.bytes_in == link_of(a).bytes_out
-            assert accepted.bytes_out == link_of(a).bytes_in
-            assert listener.statistics().accepted == 1
-
-    run_on(loop_factory, main())
+@on_both_loops
+async def test_requests_of_any_size_on_each_loop() -> None:
+    async with Node("a") as a, Node("c") as c:
+        await c.start(Echo, address="echo")
+        listener = await listening(c, "echo")
+        link = await a.connect(listener.uri)
+        for size in (0, 1, 400, 10_000, 30_000):
+            answer = await a.request([link, "echo"], bytes(size))
+            assert answer.payload == bytes(size)
+            assert answer.return_route == (link, address("echo"))
+        (accepted,) = listener.statistics().links
+        assert (accepted.sent, accepted.received, accepted.state) == (5, 5, LinkState.UP)
+        assert accepted.bytes_in == link_of(a).bytes_out
+        assert accepted.bytes_out == link_of(a).bytes_in
+        assert listener.statistics().accepted == 1
 
 
 async def test_over_ipv6(a: Node, c: Node) -> None:

@@ -13,7 +13,7 @@ import pytest
 from onward.actors import Node
 from onward.protocol import LinkDown, UnreadableAddress
 from onward.transports import StreamListener, UdsOptions, UdsTransport
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import on_both_loops
 from tests.support.transports import Echo
 
 
@@ -26,22 +26,19 @@ async def listening(node: Node, path: Path, *expose: str, **options: Any) -> Str
     return cast(StreamListener, await node.listen(f"uds://{path}", expose=expose, **options))
 
 
-@on_each_loop
-def test_requests_on_each_loop(loop_factory: LoopFactory, path: Path) -> None:
-    async def main() -> None:
-        async with Node("a") as a, Node("c") as c:
-            await c.start(Echo, address="echo")
-            listener = await listening(c, path, "echo")
-            assert listener.uri == f"uds://{path}"
-            link = await a.connect(listener.uri)
-            for size in (1, 1_000_000):
-                assert (await a.request([link, "echo"], bytes(size))).payload == bytes(size)
-            (accepted,) = listener.statistics().links
-            assert accepted.peer == f"unix:pid={os.getpid()},uid={os.getuid()}"
-            (dialled,) = cast(UdsTransport, a.transport("uds://")).statistics()
-            assert dialled.peer == str(path)
-
-    run_on(loop_factory, main())
+@on_both_loops
+async def test_requests_on_each_loop(path: Path) -> None:
+    async with Node("a") as a, Node("c") as c:
+        await c.start(Echo, address="echo")
+        listener = await listening(c, path, "echo")
+        assert listener.uri == f"uds://{path}"
+        link = await a.connect(listener.uri)
+        for size in (1, 1_000_000):
+            assert (await a.request([link, "echo"], bytes(size))).payload == bytes(size)
+        (accepted,) = listener.statistics().links
+        assert accepted.peer == f"unix:pid={os.getpid()},uid={os.getuid()}"
+        (dialled,) = cast(UdsTransport, a.transport("uds://")).statistics()
+        assert dialled.peer == str(path)
     assert not path.exists()
 
 

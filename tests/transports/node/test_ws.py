@@ -18,7 +18,7 @@ from onward.protocol import LinkDown, LinkLost, Message, UnreadableAddress, rout
 from onward.protocol.ockam import PREAMBLE, WireConnection
 from onward.transports import StreamListener, WebSocketOptions, WsOptions, WsTransport
 from onward.transports.streams._ws_stream import MAX_HANDSHAKE
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import on_both_loops
 from tests.support.transports import Echo, Recorder, eventually
 from tests.support.websocket_peer import handshake
 
@@ -33,21 +33,18 @@ def ws_of(node: Node) -> WsTransport:
     return cast(WsTransport, node.transport("ws://"))
 
 
-@on_each_loop
-def test_requests_of_any_size_on_each_loop(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        async with Node("a") as a, Node("c") as c:
-            await c.start(Echo, address="echo")
-            listener = await listening(c, ANY, "echo")
-            link = await a.connect(listener.uri)
-            for size in (0, 1, 125, 126, 65_535, 65_536, 3_000_000):
-                answer = await a.request([link, "echo"], bytes(size))
-                assert answer.payload == bytes(size)
-            await a.stop_worker(link)
-            await eventually(lambda: not listener.statistics().links)
-            assert listener.statistics().closed == {"the peer closed the connection": 1}
-
-    run_on(loop_factory, main())
+@on_both_loops
+async def test_requests_of_any_size_on_each_loop() -> None:
+    async with Node("a") as a, Node("c") as c:
+        await c.start(Echo, address="echo")
+        listener = await listening(c, ANY, "echo")
+        link = await a.connect(listener.uri)
+        for size in (0, 1, 125, 126, 65_535, 65_536, 3_000_000):
+            answer = await a.request([link, "echo"], bytes(size))
+            assert answer.payload == bytes(size)
+        await a.stop_worker(link)
+        await eventually(lambda: not listener.statistics().links)
+        assert listener.statistics().closed == {"the peer closed the connection": 1}
 
 
 async def test_an_address_of_type_3_connects(a: Node, c: Node) -> None:

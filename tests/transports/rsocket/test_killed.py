@@ -14,9 +14,10 @@ from uuid import UUID
 from onward.actors import Node
 from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.transports.rsocket import RSocketListener
+from tests.support.loops import on_both_loops
 from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
-from tests.transports.rsocket.test_sockets import Client, Edge, on_both_loops
+from tests.transports.rsocket.test_sockets import Client, Edge
 
 REJECTED, CANCELED = 0x202, 0x203
 ANSWERED = 0

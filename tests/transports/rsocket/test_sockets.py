@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -15,27 +14,14 @@ from onward.actors import Node
 from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.transports.rsocket import FlowOptions, LinkOptions, RSocketListener
 from tests.peers.rsocket_client import Destination, ask, connect
+from tests.support.loops import on_both_loops
 from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
 from tests.support.workers import Echo
 
-uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed here")
-
 ASKED = asked_for("a")
 URI = "rsocket+tcp://127.0.0.1:0"
 REJECTED, CANCELED = 0x202, 0x203
-
-
-def on_both_loops(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
-    """Run a coroutine function on asyncio's own event loop and on uvloop."""
-
-    @pytest.mark.parametrize("factory", [asyncio.SelectorEventLoop, uvloop.new_event_loop])
-    def run(factory: Any) -> None:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(test())
-
-    run.__name__ = test.__name__
-    return cast("Callable[[Any], None]", run)
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from onward.transports import TlsOptions, WebSocketOptions
 from onward.transports.client import ClientOptions, connect
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from tests.support.certificates import Certificates
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import on_both_loops
 from tests.support.transports import eventually
 
 SCHEMES = ("rsocket+tls", "rsocket+wss", "rsocket+unix")
@@ -86,27 +86,22 @@ def port_of(listener: RSocketListener) -> int:
     return int(listener.uri.rpartition(":")[2])
 
 
-@on_each_loop
-def test_requests_over_each_kind_of_socket(
-    loop_factory: LoopFactory, uri: str, certificates: Certificates
-) -> None:
-    async def main() -> None:
-        async with listening(uri, certificates.strict) as listener:
-            assert listener.uri.partition(":")[0] == uri.partition(":")[0]
-            options = client_options(certificates.named, uri)
-            async with (
-                connect(listener.uri, service="echo", handlers=echo(), options=options),
-                connect(listener.uri, options=options) as client,
-            ):
-                for size in (1, 1000, 3_000_000):
-                    answer = await client.request("service=echo", bytes(size))
-                    assert answer.data == bytes(size)
-                statistics = listener.statistics()
-                assert (statistics.connections, statistics.handshakes) == (2, 0)
-            await eventually(lambda: listener.statistics().connections == 0)
-            assert listener.statistics().refused_handshakes == {}
-
-    run_on(loop_factory, main())
+@on_both_loops
+async def test_requests_over_each_kind_of_socket(uri: str, certificates: Certificates) -> None:
+    async with listening(uri, certificates.strict) as listener:
+        assert listener.uri.partition(":")[0] == uri.partition(":")[0]
+        options = client_options(certificates.named, uri)
+        async with (
+            connect(listener.uri, service="echo", handlers=echo(), options=options),
+            connect(listener.uri, options=options) as client,
+        ):
+            for size in (1, 1000, 3_000_000):
+                answer = await client.request("service=echo", bytes(size))
+                assert answer.data == bytes(size)
+            statistics = listener.statistics()
+            assert (statistics.connections, statistics.handshakes) == (2, 0)
+        await eventually(lambda: listener.statistics().connections == 0)
+        assert listener.statistics().refused_handshakes == {}
 
 
 async def test_tls_can_be_an_option_of_a_scheme_without(certificates: Certificates) -> None:

@@ -22,7 +22,7 @@ from onward.transports.rsocket import LinkOptions, RSocketListener, UnixOptions,
 from onward.transports.streams import _unix_file
 from onward.transports.streams._options import parse_unix_uri
 from onward.transports.streams._unix_file import LOCK_RETRY, MAX_PATH, clear
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import on_both_loops
 from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
 
@@ -68,29 +68,26 @@ async def next_frame(reader: asyncio.StreamReader) -> bytes:
         return head + await reader.readexactly(int.from_bytes(head))
 
 
-@on_each_loop
-def test_requests_and_answers(loop_factory: LoopFactory, path: Path) -> None:
-    async def main() -> None:
-        async with listening(path) as (broker, listener):
-            taker, to_taker = await asyncio.open_unix_connection(path)
-            to_taker.write(setup(composite((BROKER_FRAME, route_setup(UUID(int=1), "a")))))
-            await eventually(lambda: len(broker.routes()) == 2)
-            (row,) = (row for row in broker.routes() if row.service == "a")
-            assert row.peer == f"unix:pid={os.getpid()},uid={os.getuid()}"
-            asker, to_asker = await asyncio.open_unix_connection(path)
-            asked = request(RR, 1, asked_for("a"), b"x" * 100_000)
-            to_asker.write(setup() + asked)
-            assert await next_frame(taker) == restamped(asked, 2)
-            answer = payload(2, b"y" * 100_000, C | N)
-            to_taker.write(answer)
-            assert await next_frame(asker) == restamped(answer, 1)
-            assert listener.statistics().accepted == 2
-            for writer in (to_asker, to_taker):
-                writer.close()
-            await eventually(lambda: listener.statistics().connections == 0)
-        assert not path.exists()
-
-    run_on(loop_factory, main())
+@on_both_loops
+async def test_requests_and_answers(path: Path) -> None:
+    async with listening(path) as (broker, listener):
+        taker, to_taker = await asyncio.open_unix_connection(path)
+        to_taker.write(setup(composite((BROKER_FRAME, route_setup(UUID(int=1), "a")))))
+        await eventually(lambda: len(broker.routes()) == 2)
+        (row,) = (row for row in broker.routes() if row.service == "a")
+        assert row.peer == f"unix:pid={os.getpid()},uid={os.getuid()}"
+        asker, to_asker = await asyncio.open_unix_connection(path)
+        asked = request(RR, 1, asked_for("a"), b"x" * 100_000)
+        to_asker.write(setup() + asked)
+        assert await next_frame(taker) == restamped(asked, 2)
+        answer = payload(2, b"y" * 100_000, C | N)
+        to_taker.write(answer)
+        assert await next_frame(asker) == restamped(answer, 1)
+        assert listener.statistics().accepted == 2
+        for writer in (to_asker, to_taker):
+            writer.close()
+        await eventually(lambda: listener.statistics().connections == 0)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o660, 0o777, 0])

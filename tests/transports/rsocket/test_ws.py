@@ -20,7 +20,7 @@ from onward.protocol import LinkDown
 from onward.transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from onward.transports.rsocket._ws_socket import FrameSocket
 from onward.transports.streams._options import parse_websocket_uri
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import on_both_loops
 from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
 
@@ -121,70 +121,61 @@ async def next_of(client: ClientConnection) -> bytes:
     return len(message).to_bytes(3) + message
 
 
-@on_each_loop
-def test_requests_and_answers(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        async with edge() as e:
-            destination = await e.destination()
-            requester = await e.client(setup(), subprotocols=[Subprotocol("rsocket")])
-            assert requester.subprotocol == "rsocket"
-            for n, size in enumerate((0, 100, 300, 70_000, 1_000_000)):
-                asked = request(RR, 2 * n + 1, ASKED, b"q" * size)
-                answer = payload(2 * n + 2, b"a" * size, C | N)
-                await requester.send([asked[3:60], asked[60:]])
-                assert await next_of(destination) == restamped(asked, 2 * n + 2)
-                await destination.send(answer[3:])
-                assert await next_of(requester) == restamped(answer, 2 * n + 1)
-            pong = await requester.ping()
-            await pong
-            # A requester that closes has what it asked for cancelled.
-            await requester.send(request(RR, 21, ASKED)[3:])
-            await next_of(destination)
-            await requester.close()
-            assert await next_of(destination) == cancel(12)
-            await eventually(lambda: e.connections() == 1)
-            await destination.close()
-            assert destination.close_code == 1000
-
-    run_on(loop_factory, main())
+@on_both_loops
+async def test_requests_and_answers() -> None:
+    async with edge() as e:
+        destination = await e.destination()
+        requester = await e.client(setup(), subprotocols=[Subprotocol("rsocket")])
+        assert requester.subprotocol == "rsocket"
+        for n, size in enumerate((0, 100, 300, 70_000, 1_000_000)):
+            asked = request(RR, 2 * n + 1, ASKED, b"q" * size)
+            answer = payload(2 * n + 2, b"a" * size, C | N)
+            await requester.send([asked[3:60], asked[60:]])
+            assert await next_of(destination) == restamped(asked, 2 * n + 2)
+            await destination.send(answer[3:])
+            assert await next_of(requester) == restamped(answer, 2 * n + 1)
+        pong = await requester.ping()
+        await pong
+        # A requester that closes has what it asked for cancelled.
+        await requester.send(request(RR, 21, ASKED)[3:])
+        await next_of(destination)
+        await requester.close()
+        assert await next_of(destination) == cancel(12)
+        await eventually(lambda: e.connections() == 1)
+        await destination.close()
+        assert destination.close_code == 1000
 
 
-@on_each_loop
-def test_the_broker_closes(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        async with edge() as e:
-            clients = [await e.client(setup()) for _ in range(3)]
-            await eventually(lambda: e.connections() == 3)
-            began = asyncio.get_running_loop().time()
-            await e.listener.close()
-            for client in clients:
-                assert b"the broker stops" in await next_of(client)
-                with pytest.raises(ConnectionClosed):
-                    await client.recv()
-                assert client.close_code == 1001
-            assert asyncio.get_running_loop().time() - began < 1.5
-            assert e.listener.statistics().closed == {"stopped": 3}
-
-    run_on(loop_factory, main())
+@on_both_loops
+async def test_the_broker_closes() -> None:
+    async with edge() as e:
+        clients = [await e.client(setup()) for _ in range(3)]
+        await eventually(lambda: e.connections() == 3)
+        began = asyncio.get_running_loop().time()
+        await e.listener.close()
+        for client in clients:
+            assert b"the broker stops" in await next_of(client)
+            with pytest.raises(ConnectionClosed):
+                await client.recv()
+            assert client.close_code == 1001
+        assert asyncio.get_running_loop().time() - began < 1.5
+        assert e.listener.statistics().closed == {"stopped": 3}
 
 
-@on_each_loop
-def test_nothing_is_left_to_the_cycle_collector(loop_factory: LoopFactory) -> None:
+@on_both_loops
+async def test_nothing_is_left_to_the_cycle_collector() -> None:
     def alive() -> int:
         return sum(type(each) is FrameSocket for each in gc.get_objects())
 
-    async def main() -> None:
-        async with edge() as e:
-            gc.collect()
-            gc.disable()
-            try:
-                for _ in range(5):
-                    client = await e.client(setup())
-                    await client.close()
-                await eventually(lambda: e.connections() == 0)
-                await asyncio.sleep(0)
-                assert alive() == 0
-            finally:
-                gc.enable()
-
-    run_on(loop_factory, main())
+    async with edge() as e:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                client = await e.client(setup())
+                await client.close()
+            await eventually(lambda: e.connections() == 0)
+            await asyncio.sleep(0)
+            assert alive() == 0
+        finally:
+            gc.enable()

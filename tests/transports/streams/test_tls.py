@@ -31,7 +31,7 @@ from onward.transports.streams._tls import (
     server_context,
 )
 from tests.support.certificates import Certificates
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import on_both_loops
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 
 SCHEMES = ("tls", "wss", "uds")
@@ -65,90 +65,77 @@ async def two_nodes() -> AsyncGenerator[tuple[Node, Node]]:
         yield a, c
 
 
-@on_each_loop
-def test_requests_both_ways_and_who_the_peer_is(
-    loop_factory: LoopFactory, uri: str, certificates: Certificates
+@on_both_loops
+async def test_requests_both_ways_and_who_the_peer_is(uri: str, certificates: Certificates) -> None:
+    async with two_nodes() as (a, c):
+        listener = await listening(c, uri, certificates.strict, expose=["echo"])
+        assert listener.uri.partition(":")[0] == uri.partition(":")[0]
+        tls = for_uri(uri, certificates.named)
+        link = await a.connect(listener.uri, tls=tls)
+        for size in (1, 1000, 3_000_000):
+            answer = await a.request([link, "echo"], bytes(size))
+            assert answer.payload == bytes(size)
+        (accepted,) = listener.statistics().links
+        assert accepted.names == ("DNS:client.example",)
+        assert accepted.state is LinkState.UP
+        (dialled,) = cast(StreamTransport, a.transport(listener.uri)).statistics()
+        assert set(dialled.names) == {"DNS:localhost", "IP:127.0.0.1", "IP:::1"} or "uds" in uri
+        assert (listener.statistics().handshakes, listener.statistics().refused) == (0, {})
+        await a.stop_worker(link)
+        await eventually(lambda: not listener.statistics().links)
+        assert listener.statistics().closed == {"the peer closed the connection": 1}
+
+
+@on_both_loops
+async def test_who_stops_says_so_to_the_other(uri: str, certificates: Certificates) -> None:
+    async with two_nodes() as (a, c):
+        stuck = Stuck()
+        await c.start(lambda: stuck, address="stuck")
+        listener = await listening(c, uri, certificates.listener, expose=["stuck"])
+        tls = for_uri(uri, certificates.anonymous)
+        link = await a.connect(listener.uri, tls=tls, reconnect=False)
+        asked = asyncio.create_task(a.request([link, "stuck"], b""))
+        await eventually(lambda: listener.statistics().links[0].received)
+        await listener.close()
+        with pytest.raises(LinkLost, match="the peer closed the connection"):
+            await asked
+        await eventually(lambda: not a.has(link))
+        stuck.go_on.set()
+
+
+@on_both_loops
+async def test_a_full_mailbox_stops_the_reading_and_nothing_is_lost(
+    uri: str, certificates: Certificates
 ) -> None:
-    async def main() -> None:
-        async with two_nodes() as (a, c):
-            listener = await listening(c, uri, certificates.strict, expose=["echo"])
-            assert listener.uri.partition(":")[0] == uri.partition(":")[0]
-            tls = for_uri(uri, certificates.named)
-            link = await a.connect(listener.uri, tls=tls)
-            for size in (1, 1000, 3_000_000):
-                answer = await a.request([link, "echo"], bytes(size))
-                assert answer.payload == bytes(size)
-            (accepted,) = listener.statistics().links
-            assert accepted.names == ("DNS:client.example",)
-            assert accepted.state is LinkState.UP
-            (dialled,) = cast(StreamTransport, a.transport(listener.uri)).statistics()
-            assert set(dialled.names) == {"DNS:localhost", "IP:127.0.0.1", "IP:::1"} or "uds" in uri
-            assert (listener.statistics().handshakes, listener.statistics().refused) == (0, {})
-            await a.stop_worker(link)
-            await eventually(lambda: not listener.statistics().links)
-            assert listener.statistics().closed == {"the peer closed the connection": 1}
+    async with two_nodes() as (a, c):
+        stuck = Stuck()
+        await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
+        listener = await listening(c, uri, certificates.listener, expose=["stuck"])
+        link = await a.connect(
+            listener.uri,
+            tls=for_uri(uri, certificates.anonymous),
+            mailbox=MailboxOptions(limit=200),
+            high_water=1 << 16,
+        )
+        for number in range(200):
+            a.send([link, "stuck"], number.to_bytes(2) + bytes(100_000))
+        transport = cast(StreamTransport, a.transport(listener.uri))
 
-    run_on(loop_factory, main())
+        def sent() -> int:
+            return transport.statistics()[0].sent
 
-
-@on_each_loop
-def test_who_stops_says_so_to_the_other(
-    loop_factory: LoopFactory, uri: str, certificates: Certificates
-) -> None:
-    async def main() -> None:
-        async with two_nodes() as (a, c):
-            stuck = Stuck()
-            await c.start(lambda: stuck, address="stuck")
-            listener = await listening(c, uri, certificates.listener, expose=["stuck"])
-            tls = for_uri(uri, certificates.anonymous)
-            link = await a.connect(listener.uri, tls=tls, reconnect=False)
-            asked = asyncio.create_task(a.request([link, "stuck"], b""))
-            await eventually(lambda: listener.statistics().links[0].received)
-            await listener.close()
-            with pytest.raises(LinkLost, match="the peer closed the connection"):
-                await asked
-            await eventually(lambda: not a.has(link))
-            stuck.go_on.set()
-
-    run_on(loop_factory, main())
-
-
-@on_each_loop
-def test_a_full_mailbox_stops_the_reading_and_nothing_is_lost(
-    loop_factory: LoopFactory, uri: str, certificates: Certificates
-) -> None:
-    async def main() -> None:
-        async with two_nodes() as (a, c):
-            stuck = Stuck()
-            await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
-            listener = await listening(c, uri, certificates.listener, expose=["stuck"])
-            link = await a.connect(
-                listener.uri,
-                tls=for_uri(uri, certificates.anonymous),
-                mailbox=MailboxOptions(limit=200),
-                high_water=1 << 16,
-            )
-            for number in range(200):
-                a.send([link, "stuck"], number.to_bytes(2) + bytes(100_000))
-            transport = cast(StreamTransport, a.transport(listener.uri))
-
-            def sent() -> int:
-                return transport.statistics()[0].sent
-
-            # The peer reads no more, so the sender is slowed down: the buffers of the system are
-            # full, and ours at the mark.
-            await eventually(lambda: listener.statistics().links[0].held)
-            before = -1
-            while sent() != before:
-                before = sent()
-                await asyncio.sleep(0.05)
-            assert before < 200
-            assert transport.statistics()[0].pending > 0
-            stuck.go_on.set()
-            await eventually(lambda: len(stuck.messages) == 200)
-            assert [int.from_bytes(each.payload[:2]) for each in stuck.messages] == [*range(200)]
-
-    run_on(loop_factory, main())
+        # The peer reads no more, so the sender is slowed down: the buffers of the system are
+        # full, and ours at the mark.
+        await eventually(lambda: listener.statistics().links[0].held)
+        before = -1
+        while sent() != before:
+            before = sent()
+            await asyncio.sleep(0.05)
+        assert before < 200
+        assert transport.statistics()[0].pending > 0
+        stuck.go_on.set()
+        await eventually(lambda: len(stuck.messages) == 200)
+        assert [int.from_bytes(each.payload[:2]) for each in stuck.messages] == [*range(200)]
 
 
 # --- what is wrong ------------------------------------------------------------------------
@@ -197,10 +184,9 @@ def tls_of(certificates: Certificates, side: object, *, listens: bool) -> TlsOpt
     return TlsOptions(certificate=thing, authority=None if listens else certificates.authority)
 
 
-@on_each_loop
+@on_both_loops
 @pytest.mark.parametrize("name", WRONG)
-def test_certificates_that_are_not_accepted(
-    loop_factory: LoopFactory,
+async def test_certificates_that_are_not_accepted(
     name: str,
     certificates: Certificates,
     caplog: pytest.LogCaptureFixture,
@@ -208,19 +194,16 @@ def test_certificates_that_are_not_accepted(
     caplog.set_level(logging.INFO, "onward.transports")
     ours, theirs, told, logged = WRONG[name]
 
-    async def main() -> None:
-        async with two_nodes() as (a, c):
-            tls = tls_of(certificates, ours, listens=True)
-            listener = await listening(c, "tls://127.0.0.1:0", tls)
-            for _ in range(2):
-                with pytest.raises(LinkDown) as caught:
-                    await a.connect(listener.uri, tls=tls_of(certificates, theirs, listens=False))
-                assert told in str(caught.value)
-            await eventually(lambda: sum(listener.statistics().refused.values()) == 2)
-            assert listener.statistics().refused == {logged: 2}
-            assert listener.statistics().accepted == 0
-
-    run_on(loop_factory, main())
+    async with two_nodes() as (a, c):
+        tls = tls_of(certificates, ours, listens=True)
+        listener = await listening(c, "tls://127.0.0.1:0", tls)
+        for _ in range(2):
+            with pytest.raises(LinkDown) as caught:
+                await a.connect(listener.uri, tls=tls_of(certificates, theirs, listens=False))
+            assert told in str(caught.value)
+        await eventually(lambda: sum(listener.statistics().refused.values()) == 2)
+        assert listener.statistics().refused == {logged: 2}
+        assert listener.statistics().accepted == 0
     lines = [each.getMessage() for each in caplog.records if "handshake" in each.getMessage()]
     # One line for both.
     assert [line.partition("failed: ")[2] for line in lines if "failed: " in line] == [logged]
@@ -237,47 +220,39 @@ async def test_the_name_of_the_certificate_is_checked(
     await a.connect(listener.uri, tls=right)
 
 
-@on_each_loop
-def test_a_plain_peer_at_a_tls_port(loop_factory: LoopFactory, certificates: Certificates) -> None:
-    async def main() -> None:
-        async with two_nodes() as (a, c):
-            listener = await listening(
-                c, "tls://127.0.0.1:0", certificates.listener, tls_timeout=0.05
-            )
-            plain = listener.uri.replace("tls:", "tcp:")
-            with pytest.raises(LinkDown, match="; it may want TLS"):
-                await a.connect(plain)
-            _, silent = await asyncio.open_connection(*parse_uri(plain, "tcp"))
-            reader, writer = await asyncio.open_connection(*parse_uri(plain, "tcp"))
-            writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            with contextlib.suppress(ConnectionError):
-                await reader.read()
-            writer.close()
-            await eventually(lambda: len(listener.statistics().refused) == 2)
-            assert listener.statistics().refused == {
-                "no TLS handshake within 0.05 s": 1,
-                "the peer does not speak TLS": 2,
-            }
-            silent.close()
-
-    run_on(loop_factory, main())
+@on_both_loops
+async def test_a_plain_peer_at_a_tls_port(certificates: Certificates) -> None:
+    async with two_nodes() as (a, c):
+        listener = await listening(c, "tls://127.0.0.1:0", certificates.listener, tls_timeout=0.05)
+        plain = listener.uri.replace("tls:", "tcp:")
+        with pytest.raises(LinkDown, match="; it may want TLS"):
+            await a.connect(plain)
+        _, silent = await asyncio.open_connection(*parse_uri(plain, "tcp"))
+        reader, writer = await asyncio.open_connection(*parse_uri(plain, "tcp"))
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        await eventually(lambda: len(listener.statistics().refused) == 2)
+        assert listener.statistics().refused == {
+            "no TLS handshake within 0.05 s": 1,
+            "the peer does not speak TLS": 2,
+        }
+        silent.close()
 
 
-@on_each_loop
-def test_tls_at_a_plain_port(loop_factory: LoopFactory, certificates: Certificates) -> None:
-    async def main() -> None:
-        async with two_nodes() as (a, c):
-            listener = cast(StreamListener, await c.listen("tcp://127.0.0.1:0"))
-            with pytest.raises(LinkDown, match="not speak TLS"):
-                await a.connect(listener.uri.replace("tcp:", "tls:"), tls=certificates.anonymous)
-            _, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tcp"))
-            writer.write(b"\x16\x03\x01")
-            await eventually(lambda: len(listener.statistics().closed) == 2)
-            reason = [*listener.statistics().closed][1]
-            assert reason.endswith("it speaks TLS, and this is a connection without")
-            writer.close()
-
-    run_on(loop_factory, main())
+@on_both_loops
+async def test_tls_at_a_plain_port(certificates: Certificates) -> None:
+    async with two_nodes() as (a, c):
+        listener = cast(StreamListener, await c.listen("tcp://127.0.0.1:0"))
+        with pytest.raises(LinkDown, match="not speak TLS"):
+            await a.connect(listener.uri.replace("tcp:", "tls:"), tls=certificates.anonymous)
+        _, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tcp"))
+        writer.write(b"\x16\x03\x01")
+        await eventually(lambda: len(listener.statistics().closed) == 2)
+        reason = [*listener.statistics().closed][1]
+        assert reason.endswith("it speaks TLS, and this is a connection without")
+        writer.close()
 
 
 async def test_handshakes_under_way_count_as_connections(
@@ -296,27 +271,24 @@ async def test_handshakes_under_way_count_as_connections(
     await eventually(lambda: listener.statistics().refused == {"stopped": 1})
 
 
-@on_each_loop
-def test_what_comes_with_the_end_of_the_handshake_is_not_lost(
-    loop_factory: LoopFactory, certificates: Certificates
+@on_both_loops
+async def test_what_comes_with_the_end_of_the_handshake_is_not_lost(
+    certificates: Certificates,
 ) -> None:
-    async def main() -> None:
-        async with Node("c") as c:
-            recorder = await Recorder.on(c, "c1")
-            listener = await listening(c, "tls://127.0.0.1:0", certificates.listener, expose=["c1"])
-            _, writer = await asyncio.open_connection(
-                *parse_uri(listener.uri, "tls"),
-                ssl=client_context(certificates.anonymous),
-                server_hostname="localhost",
-            )
-            wire = WireConnection()
-            wire.send(Message(route("c1"), route("x"), b"at once"))
-            writer.write(wire.data_to_send())
-            writer.close()
-            assert (await recorder.next()).payload == b"at once"
-            await eventually(lambda: listener.statistics().closed)
-
-    run_on(loop_factory, main())
+    async with Node("c") as c:
+        recorder = await Recorder.on(c, "c1")
+        listener = await listening(c, "tls://127.0.0.1:0", certificates.listener, expose=["c1"])
+        _, writer = await asyncio.open_connection(
+            *parse_uri(listener.uri, "tls"),
+            ssl=client_context(certificates.anonymous),
+            server_hostname="localhost",
+        )
+        wire = WireConnection()
+        wire.send(Message(route("c1"), route("x"), b"at once"))
+        writer.write(wire.data_to_send())
+        writer.close()
+        assert (await recorder.next()).payload == b"at once"
+        await eventually(lambda: listener.statistics().closed)
 
 
 async def test_a_link_with_tls_serves_addresses_of_type_1(
