@@ -425,6 +425,18 @@ async def test_a_client_that_goes_away_before_it_begins(
     assert listener.statistics().refused == {"the peer closed the connection": 1}
 
 
+async def test_a_client_that_does_not_go_on(c: Node, certificates: Certificates) -> None:
+    tls = certificates.listener
+    listener = await listening(c, "tls://127.0.0.1:0", tls, tls_timeout=0.05)
+    reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tls"))
+    writer.write(b"\x16\x03\x01\x02\x00")
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    await eventually(lambda: listener.statistics().refused)
+    assert listener.statistics().refused == {"no TLS handshake within 0.05 s": 1}
+
+
 @pytest.mark.parametrize("name", ["client.example", "dns:client.example", "", "spiffe://a/b"])
 async def test_a_name_without_its_kind(a: Node, name: str) -> None:
     with pytest.raises(ValueError, match=r"a name is like DNS:…, with one of"):
