@@ -268,8 +268,9 @@ def test_its_end_ends_the_calls_of_other_threads(uri: str) -> None:
 
 def test_no_thread_is_left_without_a_broker() -> None:
     before = threading.active_count()
+    options = ClientOptions(connect_timeout=0.1)
     with pytest.raises(LinkDown):
-        connect("rsocket+unix:///nowhere/broker.sock").in_background().open()
+        connect("rsocket+unix:///nowhere/broker.sock", options=options).in_background().open()
     assert threading.active_count() == before
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from onward.protocol.eventlog import Kind, Outcome
 from tests.actors.eventlog.recorded import NEVER, recorded_world, served
+from tests.support.counts import times
 from tests.support.rsocket_peer import *
 from tests.support.workers import Echo, Failing, Gate
 
@@ -290,25 +291,23 @@ async def test_what_is_not_sampled_is_handed_to_a_worker_without_a_mark() -> Non
 
 @in_memory
 async def test_counters_are_bounded_whatever_strangers_ask_for() -> None:
-    def tags(number: int) -> dict[str | int, str]:
-        many: dict[str | int, str] = {f"k{each}": "v" * 120 for each in range(20)}
-        return {SERVICE_NAME: "a", **many, "u": str(number)}
-
+    each = times(100, 300)
+    large: dict[str | int, str] = {f"k{at}": "\U0001f600" * 31 for at in range(60)}
+    many: dict[str | int, str] = {SERVICE_NAME: "a", **{f"k{at}": "v" * 120 for at in range(20)}}
     async with recorded_world(NEVER) as (w, log):
         requester = await w.requester()
         kept = log.recorder.requests
-        for number in range(300):
-            large: dict[str | int, str] = {f"k{each}": "\U0001f600" * 31 for each in range(60)}
-            await requester.ask(
-                request(FNF, 2 * number + 1, asked_for({**large, "u": str(number)}))
-            )
+        for number in range(each):
+            asked = asked_for({**large, "u": str(number)})
+            await requester.ask(request(FNF, 2 * number + 1, asked))
         assert len(kept._asked) == 0
-        for number in range(300, 600):
-            await requester.ask(request(FNF, 2 * number + 1, asked_for(tags(number))))
-        assert kept._asked_bytes < 300 * 4096
+        for number in range(each, 2 * each):
+            asked = asked_for({**many, "u": str(number)})
+            await requester.ask(request(FNF, 2 * number + 1, asked))
+        assert kept._asked_bytes < each * 4096
         await asyncio.sleep(10)
-    assert log.totals()[FORGET, Outcome.RECEIVED] == 600
-    assert log.recorder.statistics().left_out["names"] >= 300
+    assert log.totals()[FORGET, Outcome.RECEIVED] == 2 * each
+    assert log.recorder.statistics().left_out["names"] >= each
 
 
 @in_memory
