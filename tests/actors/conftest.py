@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from onward.actors import Node
 from onward.actors.testing import VirtualLoop
 from onward.transports.simulated import SimulatedNetwork
-from tests.support.loops import LoopFactory
+from tests.support.loops import LoopFactory, loops_of
 
 
-def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, LoopFactory]:
-    """Run tests on a virtual loop, or on a real one if they are marked `real_time`."""
-    if item.get_closest_marker("real_time"):
-        return {"real": asyncio.new_event_loop}
-    return {"virtual": VirtualLoop}
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """Run tests on a virtual loop, or on real ones if they are marked `real_time`."""
+    if item.get_closest_marker("real_time") is None:
+        return {"virtual": VirtualLoop}
+    return loops_of(item)
 
 
 @pytest.fixture

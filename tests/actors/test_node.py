@@ -8,7 +8,7 @@ import pytest
 from onward.actors import Listener, Node, UnknownScheme, Worker, WouldDeadlock
 from onward.protocol import Address, Message, NodeStopped, UnknownAddressType
 from tests.support.compiled import interpreted
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import on_both_loops
 from tests.support.workers import Echo, Recorder, spawn_worker
 
 
@@ -72,16 +72,14 @@ def no_calls() -> None:
     FakeTransport.calls.clear()
 
 
-@on_each_loop
-def test_a_conversation(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        async with Node("home") as node:
-            assert repr(node) == "<Node 'home'>"
-            node.spawn(Echo, address="echo")
-            assert (await node.request("echo", b"hi")).payload == b"hi"
-        assert node.statistics().worker_count == 0
+@on_both_loops
+async def test_a_conversation() -> None:
 
-    run_on(loop_factory, main())
+    async with Node("home") as node:
+        assert repr(node) == "<Node 'home'>"
+        node.spawn(Echo, address="echo")
+        assert (await node.request("echo", b"hi")).payload == b"hi"
+    assert node.statistics().worker_count == 0
 
 
 async def test_stop_is_idempotent() -> None:

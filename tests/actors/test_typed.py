@@ -54,7 +54,6 @@ from onward.protocol.payloads import (
     PayloadError,
     PayloadLimits,
 )
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Forwarder, Gate, start_worker
 
 
@@ -682,17 +681,15 @@ class Prices(TypedWorker):
     ("worker", "payload"),
     [(Sets, b"[[1]]"), (CarelessWorker, b'{"counts":{}}'), (Prices, b'["sNaN"]')],
 )
-def test_a_payload_that_a_type_refuses(worker: type[TypedWorker], payload: bytes) -> None:
-    @virtual_time
-    async def ask() -> None:
-        async with Node() as node:
-            await node.start(worker, address="w")
-            with pytest.raises(Refused, match="it is no valid value of the type"):
-                await node.request("w", payload)
-            assert node.statistics(workers=False).failed == 0
-            assert node.dead_letters.by_reason == {"bad payload": 1}
+async def test_a_payload_that_a_type_refuses(
+    worker: type[TypedWorker], payload: bytes, node: Node
+) -> None:
 
-    ask()
+    await node.start(worker, address="w")
+    with pytest.raises(Refused, match="it is no valid value of the type"):
+        await node.request("w", payload)
+    assert node.statistics(workers=False).failed == 0
+    assert node.dead_letters.by_reason == {"bad payload": 1}
 
 
 def test_a_type_that_cannot_be_checked() -> None:

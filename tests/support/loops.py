@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 import uvloop
 
-__all__ = ["LoopFactory", "on_both_loops", "on_each_loop", "run_on"]
+__all__ = ["LoopFactory", "loops_of", "on_both_loops", "on_each_loop", "run_on"]
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
@@ -27,24 +24,22 @@ on_each_loop = pytest.mark.parametrize(
 )
 """Gives a test the parameter `loop_factory`, for `run_on`."""
 
+on_both_loops = pytest.mark.real_time(
+    {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+)
+"""Runs a coroutine function on asyncio's event loop and on uvloop, as two tests."""
+
+
+def loops_of(item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """Return the real loops of a test: those of its mark, or asyncio's."""
+    for mark in item.iter_markers("real_time"):
+        if mark.args:
+            loops: Mapping[str, LoopFactory] = mark.args[0]
+            return loops
+    return {"asyncio": asyncio.new_event_loop}
+
 
 def run_on(loop_factory: LoopFactory, main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on a new loop of a kind."""
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(main)
-
-
-def on_both_loops(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a coroutine function on asyncio's event loop and on uvloop, as two tests."""
-
-    def run(*, loop_factory: LoopFactory, **fixtures: Any) -> None:
-        run_on(loop_factory, test(**fixtures))  # type: ignore[call-arg]
-
-    made = functools.update_wrapper(run, test)
-    parameters = [
-        *inspect.signature(test).parameters.values(),
-        inspect.Parameter("loop_factory", inspect.Parameter.KEYWORD_ONLY),
-    ]
-    made.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    marked: Callable[..., None] = on_each_loop(made)
-    return marked

@@ -3,13 +3,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from onward.actors import Node
+from tests.support.loops import LoopFactory, loops_of
 from tests.support.transports import eventually
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory]:
+    return loops_of(item)
 
 
 def open_sockets() -> int:

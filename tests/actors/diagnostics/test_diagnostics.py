@@ -190,23 +190,23 @@ class Asks(Worker):
         ({"a": "b", "b": "c", "c": "b"}, "Asks 0#b awaits Asks 0#c awaits Asks 0#b"),
     ],
 )
-def test_a_deadlock(routes: dict[str, str], circle: str, by_node: bool, lines: list[str]) -> None:
-    async def main() -> None:
-        async with Node(diagnostics=None) as node:
-            diagnostics = watched(node)
-            node.spawn(Forwarder, address="hop")
-            for name, route in routes.items():
-                node.spawn(partial(Asks, route, by_node=by_node), address=name)
-            with pytest.raises(RequestTimeout):
-                await node.request("a", b"", timeout=3)
-            assert diagnostics.statistics().await_cycles == 1
-            assert lines == [f"node 'node': await cycle, which only a timeout ends: {circle}"]
-            assert diagnostics._asking == {}
+async def test_a_deadlock(
+    routes: dict[str, str], circle: str, by_node: bool, lines: list[str]
+) -> None:
 
-    run_virtual(main())
+    async with Node(diagnostics=None) as node:
+        diagnostics = watched(node)
+        node.spawn(Forwarder, address="hop")
+        for name, route in routes.items():
+            node.spawn(partial(Asks, route, by_node=by_node), address=name)
+        with pytest.raises(RequestTimeout):
+            await node.request("a", b"", timeout=3)
+        assert diagnostics.statistics().await_cycles == 1
+        assert lines == [f"node 'node': await cycle, which only a timeout ends: {circle}"]
+        assert diagnostics._asking == {}
 
 
-def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
+async def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
     class Beside(Worker):
         """Asks itself, but goes on with its messages."""
 
@@ -225,28 +225,25 @@ def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
         async def handle_message(self, message: Message) -> None:
             await self.request("echo", b"")
 
-    async def main() -> None:
-        async with Node(diagnostics=None) as node:
-            diagnostics = watched(node)
-            node.spawn(Echo, address="echo")
-            node.spawn(lambda: Asks("b"), address="a")
-            node.spawn(lambda: Asks("1#far => c"), address="far")
-            node.spawn(lambda: Asks("echo"), address="c")
-            node.spawn(lambda: Asks("echo"), address="b")
-            node.spawn(Beside, address="beside")
-            node.spawn(Later, address="later")
-            node.add_rule(1, lambda message: message.redirect(address("hop")))
-            node.spawn(Forwarder, address="hop")
-            assert (await node.request("a", b"")).payload == b""
-            assert (await node.request("beside", b"ask")).payload == b"beside"
-            node.send("later", b"", return_route="nobody")
-            node.send("later", b"")
-            await asyncio.sleep(10)
-            assert (await node.request("far", b"")).payload == b""
-            assert diagnostics.statistics().await_cycles == 0
-            assert lines == []
-
-    run_virtual(main())
+    async with Node(diagnostics=None) as node:
+        diagnostics = watched(node)
+        node.spawn(Echo, address="echo")
+        node.spawn(lambda: Asks("b"), address="a")
+        node.spawn(lambda: Asks("1#far => c"), address="far")
+        node.spawn(lambda: Asks("echo"), address="c")
+        node.spawn(lambda: Asks("echo"), address="b")
+        node.spawn(Beside, address="beside")
+        node.spawn(Later, address="later")
+        node.add_rule(1, lambda message: message.redirect(address("hop")))
+        node.spawn(Forwarder, address="hop")
+        assert (await node.request("a", b"")).payload == b""
+        assert (await node.request("beside", b"ask")).payload == b"beside"
+        node.send("later", b"", return_route="nobody")
+        node.send("later", b"")
+        await asyncio.sleep(10)
+        assert (await node.request("far", b"")).payload == b""
+        assert diagnostics.statistics().await_cycles == 0
+        assert lines == []
 
 
 # --- mailboxes and routes -------------------------------------------------------------------

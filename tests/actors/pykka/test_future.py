@@ -10,7 +10,7 @@ import pykka
 import pytest
 
 from onward.actors import LoopFuture, WouldDeadlock
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import on_both_loops
 
 
 def in_thread(function: Callable[[], object]) -> threading.Thread:
@@ -85,63 +85,56 @@ def test_exception_classes_and_nothing_at_all_as_exception() -> None:
         of_nothing.get()
 
 
-@on_each_loop
-def test_blocking_on_a_loop_is_an_error_without_a_value(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        future: LoopFuture[int] = LoopFuture()
-        with pytest.raises(WouldDeadlock):
-            future.get()
-        with pytest.raises(WouldDeadlock):
-            future.get(timeout=1)
-        with pytest.raises(pykka.Timeout):
-            future.get(timeout=0)
-        future.set(5)
-        assert future.get() == 5
+@on_both_loops
+async def test_blocking_on_a_loop_is_an_error_without_a_value() -> None:
 
-    run_on(loop_factory, main())
+    future: LoopFuture[int] = LoopFuture()
+    with pytest.raises(WouldDeadlock):
+        future.get()
+    with pytest.raises(WouldDeadlock):
+        future.get(timeout=1)
+    with pytest.raises(pykka.Timeout):
+        future.get(timeout=0)
+    future.set(5)
+    assert future.get() == 5
 
 
-@on_each_loop
-def test_await(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        there: LoopFuture[int] = LoopFuture()
-        there.set(1)
-        assert await there == 1
+@on_both_loops
+async def test_await() -> None:
 
-        from_thread: LoopFuture[int] = LoopFuture()
-        thread = in_thread(lambda: from_thread.set(2))
-        assert await from_thread == 2
-        thread.join()
+    there: LoopFuture[int] = LoopFuture()
+    there.set(1)
+    assert await there == 1
 
-        failed: LoopFuture[int] = LoopFuture()
-        failed.set_exception((ValueError, ValueError("no"), None))
-        with pytest.raises(ValueError, match="no"):
-            await failed
+    from_thread: LoopFuture[int] = LoopFuture()
+    thread = in_thread(lambda: from_thread.set(2))
+    assert await from_thread == 2
+    thread.join()
 
-        hooked: LoopFuture[int] = LoopFuture()
-        hooked.set_get_hook(lambda _timeout: 4)
-        assert await hooked == 4
+    failed: LoopFuture[int] = LoopFuture()
+    failed.set_exception((ValueError, ValueError("no"), None))
+    with pytest.raises(ValueError, match="no"):
+        await failed
 
-    run_on(loop_factory, main())
+    hooked: LoopFuture[int] = LoopFuture()
+    hooked.set_get_hook(lambda _timeout: 4)
+    assert await hooked == 4
 
 
-@on_each_loop
-def test_an_awaiter_that_was_cancelled_is_not_woken(loop_factory: LoopFactory) -> None:
+@on_both_loops
+async def test_an_awaiter_that_was_cancelled_is_not_woken() -> None:
     async def wait(future: LoopFuture[int]) -> int:
         return await future
 
-    async def main() -> None:
-        future: LoopFuture[int] = LoopFuture()
-        task = asyncio.create_task(wait(future))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        future.set(1)
-        await asyncio.sleep(0)
-        assert await future == 1
-
-    run_on(loop_factory, main())
+    future: LoopFuture[int] = LoopFuture()
+    task = asyncio.create_task(wait(future))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    future.set(1)
+    await asyncio.sleep(0)
+    assert await future == 1
 
 
 def test_an_awaiter_whose_loop_is_closed_is_nobody() -> None:
@@ -224,14 +217,11 @@ def test_join_fails_with_the_first_failure_in_order() -> None:
         joined.get(timeout=0)
 
 
-@on_each_loop
-def test_a_value_that_arrives_while_an_await_begins(loop_factory: LoopFactory) -> None:
+@on_both_loops
+async def test_a_value_that_arrives_while_an_await_begins() -> None:
     class Racing(LoopFuture[int]):
         def _on_outcome(self, callback: Callable[[], object]) -> bool:
             self.set(6)
             return super()._on_outcome(callback)
 
-    async def main() -> None:
-        assert await Racing() == 6
-
-    run_on(loop_factory, main())
+    assert await Racing() == 6

@@ -20,7 +20,7 @@ from onward.protocol import (
     RequestTimeout,
     UnknownAddress,
 )
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import LoopFactory, on_both_loops, on_each_loop, run_on
 from tests.support.workers import Echo, Forwarder, Gate, Recorder, spawn_worker, start_worker
 
 
@@ -35,18 +35,15 @@ def test_random_addresses() -> None:
         assert bytes.fromhex(address.value.decode())
 
 
-@on_each_loop
-def test_request_and_answer(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        async with Node() as node:
-            node.spawn(Echo, address="echo")
-            node.spawn(Forwarder, address="forwarder")
-            answer = await node.request("forwarder => echo", b"hi")
-            assert answer.payload == b"hi"
-            assert [str(step) for step in answer.return_route] == ["0#forwarder", "0#echo"]
-            assert node.statistics().requests == 0
+@on_both_loops
+async def test_request_and_answer(node: Node) -> None:
 
-    run_on(loop_factory, main())
+    node.spawn(Echo, address="echo")
+    node.spawn(Forwarder, address="forwarder")
+    answer = await node.request("forwarder => echo", b"hi")
+    assert answer.payload == b"hi"
+    assert [str(step) for step in answer.return_route] == ["0#forwarder", "0#echo"]
+    assert node.statistics().requests == 0
 
 
 async def test_what_the_worker_asked_sees(node: Node) -> None:
@@ -81,25 +78,21 @@ async def test_what_the_worker_asked_sees(node: Node) -> None:
     assert asking.answer.source == answering.address
 
 
-@on_each_loop
-def test_requests_in_a_row_leave_the_loop_its_turns(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        passes = 0
+@on_both_loops
+async def test_requests_in_a_row_leave_the_loop_its_turns(node: Node) -> None:
+    passes = 0
 
-        def count() -> None:
-            nonlocal passes
-            passes += 1
-            node.loop.call_soon(count)
+    def count() -> None:
+        nonlocal passes
+        passes += 1
+        node.loop.call_soon(count)
 
-        async with Node() as node:
-            node.spawn(Echo, address="echo")
-            await node.request("echo", b"")
-            count()
-            for _ in range(160):
-                await node.request("echo", b"")
-            assert 10 <= passes <= 20
-
-    run_on(loop_factory, main())
+    node.spawn(Echo, address="echo")
+    await node.request("echo", b"")
+    count()
+    for _ in range(160):
+        await node.request("echo", b"")
+    assert 10 <= passes <= 20
 
 
 async def test_a_request_waits_its_turn_behind_what_was_sent_before(node: Node) -> None:
@@ -360,15 +353,12 @@ def test_requests_from_another_loop(loop_factory: LoopFactory) -> None:
         run_on(loop_factory, main())
 
 
-@on_each_loop
-def test_deadlines_of_requests_that_are_over_are_let_go_of(loop_factory: LoopFactory) -> None:
-    async def main() -> None:
-        async with Node() as node:
-            await node.start(Echo, address="echo")
-            for number in range(20):
-                await node.request("echo", b"x", timeout=60)
-                with pytest.raises(UnknownAddress):
-                    await node.request("nobody", b"%d" % number, timeout=60)
-            assert [len(each.deadlines) for each in node.parts.requests._patience.values()] == [0]
+@on_both_loops
+async def test_deadlines_of_requests_that_are_over_are_let_go_of(node: Node) -> None:
 
-    run_on(loop_factory, main())
+    await node.start(Echo, address="echo")
+    for number in range(20):
+        await node.request("echo", b"x", timeout=60)
+        with pytest.raises(UnknownAddress):
+            await node.request("nobody", b"%d" % number, timeout=60)
+    assert [len(each.deadlines) for each in node.parts.requests._patience.values()] == [0]

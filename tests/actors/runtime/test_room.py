@@ -12,6 +12,7 @@ import pytest
 
 from onward.actors import GivenUp, MailboxOptions, Node, NodeLimits, Overflow, ThreadWorker, Worker
 from onward.protocol import Context, MailboxFull, Message, OnwardError, UnknownAddress
+from tests.support.transports import eventually
 from tests.support.workers import spawn_worker
 
 ONE = MailboxOptions(1, Overflow.WAIT)
@@ -251,66 +252,48 @@ async def test_a_worker_that_is_stopped_first_hands_over_what_waits(node: Node) 
     assert slow.payloads == numbers(5)
 
 
-def test_a_worker_with_a_thread_waits_there() -> None:
-    class Blocking(ThreadWorker):
-        def handle_message(self, message: Message) -> None:
-            self.forward(message)
-
-    async def run() -> None:
-        async with Node() as node:
-            gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
-            node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
-            for each in numbers(10):
-                node.send("a => gate", each)
-            while node.statistics().workers[0].waiting < 1:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.001)
-            gate.opened.set()
-            while len(gate.payloads) < 10:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.001)
-            assert gate.payloads == numbers(10)
-            assert not reasons(node)
-
-    asyncio.run(asyncio.wait_for(run(), 20))
+class Blocking(ThreadWorker):
+    def handle_message(self, message: Message) -> None:
+        self.forward(message)
 
 
-def test_a_worker_with_a_thread_has_no_more_patience_than_others() -> None:
-    class Blocking(ThreadWorker):
-        def handle_message(self, message: Message) -> None:
-            self.forward(message)
-
-    async def run() -> None:
-        async with Node(limits=NodeLimits(room_timeout=0.05)) as node:
-            gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
-            node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
-            for each in numbers(2):
-                node.send("a => gate", each)
-            with pytest.raises(MailboxFull, match=r"no room for 0\.05 s"):
-                await node.request("a => gate", b"asked")
-            gate.opened.set()
-
-    asyncio.run(asyncio.wait_for(run(), 20))
+@pytest.mark.real_time
+async def test_a_worker_with_a_thread_waits_there(node: Node) -> None:
+    gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
+    node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
+    for each in numbers(10):
+        node.send("a => gate", each)
+    await eventually(lambda: node.statistics().workers[0].waiting)
+    gate.opened.set()
+    await eventually(lambda: len(gate.payloads) == 10)
+    assert gate.payloads == numbers(10)
+    assert not reasons(node)
 
 
-def test_a_worker_with_a_thread_that_waits_can_be_stopped() -> None:
-    class Blocking(ThreadWorker):
-        def handle_message(self, message: Message) -> None:
-            self.forward(message)
+@pytest.mark.real_time
+async def test_a_worker_with_a_thread_has_no_more_patience_than_others() -> None:
+    async with Node(limits=NodeLimits(room_timeout=0.05)) as node:
+        gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
+        node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
+        for each in numbers(2):
+            node.send("a => gate", each)
+        with pytest.raises(MailboxFull, match=r"no room for 0\.05 s"):
+            await node.request("a => gate", b"asked")
+        gate.opened.set()
 
-    async def run() -> None:
-        async with Node() as node:
-            gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
-            node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
-            for each in numbers(4):
-                node.send("a => gate", each)
-            while not node.parts.table.cell("gate").lines:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.001)
-            await node.stop_worker("a", timeout=2)
-            assert node.statistics().abandoned == 0
-            assert reasons(node) == {"worker failed": 1, "worker stopped": 1}
-            assert not node.parts.table.cell("gate").lines
-            gate.opened.set()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+@pytest.mark.real_time
+async def test_a_worker_with_a_thread_that_waits_can_be_stopped(node: Node) -> None:
+    gate = spawn_worker(node, Gate(), "gate", mailbox=ONE)
+    node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
+    for each in numbers(4):
+        node.send("a => gate", each)
+    await eventually(lambda: node.parts.table.cell("gate").lines)
+    await node.stop_worker("a", timeout=2)
+    assert node.statistics().abandoned == 0
+    assert reasons(node) == {"worker failed": 1, "worker stopped": 1}
+    assert not node.parts.table.cell("gate").lines
+    gate.opened.set()
 
 
 async def test_a_stop_while_senders_wait(caplog: pytest.LogCaptureFixture, node: Node) -> None:

@@ -11,7 +11,7 @@ from onward.actors import Node, OnFailure, Supervision, ThreadWorker, Worker
 from onward.actors._coroutines import is_coroutine
 from onward.actors.runtime._thread import OwnThread
 from onward.protocol import Message
-from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.loops import LoopFactory, on_both_loops, on_each_loop, run_on
 from tests.support.workers import Echo
 
 
@@ -61,8 +61,8 @@ def test_everything_runs_on_a_thread_that_may_block(loop_factory: LoopFactory) -
     assert threading.get_ident() not in blocking.threads
 
 
-@on_each_loop
-def test_coroutine_handlers_run_on_the_thread_too(loop_factory: LoopFactory) -> None:
+@on_both_loops
+async def test_coroutine_handlers_run_on_the_thread_too(node: Node) -> None:
     class Coroutines(ThreadWorker):
         async def handle_message(self, message: Message) -> None:
             await asyncio.sleep(0)
@@ -74,13 +74,9 @@ def test_coroutine_handlers_run_on_the_thread_too(loop_factory: LoopFactory) -> 
 
     home = threading.get_ident()
 
-    async def main() -> None:
-        async with Node() as node:
-            node.spawn(Echo, address="echo")
-            node.spawn(Coroutines, address="coroutines")
-            assert (await node.request("coroutines", b"hi")).payload == b"hi!!"
-
-    run_on(loop_factory, main())
+    node.spawn(Echo, address="echo")
+    node.spawn(Coroutines, address="coroutines")
+    assert (await node.request("coroutines", b"hi")).payload == b"hi!!"
 
 
 def test_timers_and_children_from_the_thread() -> None:
@@ -144,25 +140,22 @@ def test_a_handler_that_hangs_is_given_up() -> None:
     assert finished.wait(10)
 
 
-@on_each_loop
-def test_what_cannot_be_set_on_a_future(loop_factory: LoopFactory) -> None:
+@on_both_loops
+async def test_what_cannot_be_set_on_a_future() -> None:
     def stop() -> None:
         raise StopIteration
 
-    async def main() -> None:
-        thread = OwnThread("test")
-        with pytest.raises(RuntimeError, match="StopIteration"):
-            await thread.run(stop)
-        assert await thread.run(lambda: 3) == 3
-        waiting = asyncio.create_task(thread.run(threading.Event().wait, 0.01))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert await thread.run(lambda: 4) == 4
-        thread.quit()
-
-    run_on(loop_factory, main())
+    thread = OwnThread("test")
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await thread.run(stop)
+    assert await thread.run(lambda: 3) == 3
+    waiting = asyncio.create_task(thread.run(threading.Event().wait, 0.01))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert await thread.run(lambda: 4) == 4
+    thread.quit()
 
 
 def test_is_coroutine() -> None:

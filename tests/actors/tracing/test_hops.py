@@ -27,7 +27,6 @@ from onward.protocol import (
     tracing_of_report,
     with_trace_mark,
 )
-from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Forwarder, Gate, Recorder, spawn_worker
 
 TRACER = Address(0, b"tracer")
@@ -198,19 +197,17 @@ async def test_a_message_that_never_leads_to_its_tracer_is_not_reported(node: No
         (longest(), 1),
     ],
 )
-def test_what_cannot_be_read_is_handled_all_the_same(text: str, ignored: int) -> None:
-    @virtual_time
-    async def send() -> None:
-        async with Node() as node:
-            traced = Traced(node)
-            recorder = spawn_worker(node, Recorder(), "worker")
-            node.send("worker", b"", return_route=TRACER, context=Context(trace=text))
-            await asyncio.sleep(1)
-            assert recorder.messages[0].context == Context(trace=text)
-            assert traced.recorder.messages == []
-            assert traced.tracer.statistics().ignored == ignored
+async def test_what_cannot_be_read_is_handled_all_the_same(
+    text: str, ignored: int, node: Node
+) -> None:
 
-    send()
+    traced = Traced(node)
+    recorder = spawn_worker(node, Recorder(), "worker")
+    node.send("worker", b"", return_route=TRACER, context=Context(trace=text))
+    await asyncio.sleep(1)
+    assert recorder.messages[0].context == Context(trace=text)
+    assert traced.recorder.messages == []
+    assert traced.tracer.statistics().ignored == ignored
 
 
 async def test_no_more_than_so_many_hops_a_second(node: Node) -> None:
@@ -346,28 +343,24 @@ REPORT = HopReport(
         ("worker", encode_hop_report(REPORT), MARK.trace),
     ],
 )
-def test_only_returning_trace_reports_bypass_a_handler(
-    route: str, payload: bytes, said: str
+async def test_only_returning_trace_reports_bypass_a_handler(
+    route: str, payload: bytes, said: str, node: Node
 ) -> None:
-    @virtual_time
-    async def send() -> None:
-        async with Node() as node:
-            traced = Traced(node)
-            recorder = spawn_worker(node, Recorder(), "worker")
-            await traced.send("worker")
-            node.send("worker => tracer", encode_hop_report(REPORT), context=of(MARK.trace))
-            await asyncio.sleep(1)
-            assert REPORT in traced.reports
-            assert len(recorder.messages) == 1
-            node.send(route, payload, context=of(said))
-            await asyncio.sleep(1)
-            assert len(recorder.messages) == 2
-            assert traced.tracer.statistics().passed == 1
 
     def of(trace: str) -> Context:
         return Context(trace=tracing_of_report(trace))
 
-    send()
+    traced = Traced(node)
+    recorder = spawn_worker(node, Recorder(), "worker")
+    await traced.send("worker")
+    node.send("worker => tracer", encode_hop_report(REPORT), context=of(MARK.trace))
+    await asyncio.sleep(1)
+    assert REPORT in traced.reports
+    assert len(recorder.messages) == 1
+    node.send(route, payload, context=of(said))
+    await asyncio.sleep(1)
+    assert len(recorder.messages) == 2
+    assert traced.tracer.statistics().passed == 1
 
 
 class Asks(Worker):

@@ -134,31 +134,28 @@ class Begins(Worker):
 
 
 @pytest.mark.parametrize("access", [None, Access(outgoing=to_next("end"))])
-def test_what_a_worker_sends_within_its_span_is_part_of_the_trace(access: Access | None) -> None:
+async def test_what_a_worker_sends_within_its_span_is_part_of_the_trace(
+    access: Access | None, node: Node
+) -> None:
     spans = Spans()
-
-    @virtual_time
-    async def send() -> None:
-        async with Node() as node:
-            node.add_instrument(spans.tracer)
-            end = spawn_worker(node, Recorder(), "end")
-            node.spawn(Begins, address="begins", access=access)
-            node.send("begins", b"", context=Context(trace=PARENT))
-            await asyncio.sleep(60)
-            *_, begins = spans.finished
-            *others, unrelated = [m.payload for m in end.messages if not has_parent(m)]
-            assert (others, unrelated) == ([b"other"] * 2, b"timer")
-            ours = [span for span in spans.finished if span.name == "process 0#end"]
-            assert {traced_from(span) for span in ours} == {span_id(begins)}
-            assert len(ours) == 6
-            (asked,) = (m for m in end.messages if m.payload == b"request")
-            assert asked.context is not None
-            assert asked.context.meta == "kept"
 
     def has_parent(message: Message) -> bool:
         return message.context is not None and TRACE in (message.context.trace or "")
 
-    send()
+    node.add_instrument(spans.tracer)
+    end = spawn_worker(node, Recorder(), "end")
+    node.spawn(Begins, address="begins", access=access)
+    node.send("begins", b"", context=Context(trace=PARENT))
+    await asyncio.sleep(60)
+    *_, begins = spans.finished
+    *others, unrelated = [m.payload for m in end.messages if not has_parent(m)]
+    assert (others, unrelated) == ([b"other"] * 2, b"timer")
+    ours = [span for span in spans.finished if span.name == "process 0#end"]
+    assert {traced_from(span) for span in ours} == {span_id(begins)}
+    assert len(ours) == 6
+    (asked,) = (m for m in end.messages if m.payload == b"request")
+    assert asked.context is not None
+    assert asked.context.meta == "kept"
 
 
 async def test_several_tracers(node: Node) -> None:

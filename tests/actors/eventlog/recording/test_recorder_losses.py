@@ -79,12 +79,7 @@ def test_an_event_with_too_many_tags_is_told_without_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "what",
-    [
-        "names_body",
-        "recording._events.events_body",
-        "recording._flows._pack_flow",
-    ],
+    "what", ["names_body", "recording._events.events_body", "recording._flows._pack_flow"]
 )
 def test_a_failure_in_packing_is_counted_and_never_reaches_who_routes(
     what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

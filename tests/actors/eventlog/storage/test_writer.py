@@ -17,14 +17,7 @@ import pytest
 
 from onward.actors.eventlog import LogInUse, LogOptions, LogWriter
 from onward.actors.eventlog.storage._files import Chunk, DiskFiles
-from onward.protocol.eventlog import (
-    HOP,
-    MAX_BLOCK,
-    SEALED,
-    Segment,
-    SegmentFooter,
-    read_segment,
-)
+from onward.protocol.eventlog import HOP, MAX_BLOCK, SEALED, Segment, SegmentFooter, read_segment
 from tests.actors.eventlog.logs import (
     FOLDER,
     PER_SEGMENT,
