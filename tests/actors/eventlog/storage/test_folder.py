@@ -125,8 +125,8 @@ def test_an_open_segment_that_is_sealed_already_is_deleted() -> None:
 
 def test_everything_else_in_the_folder_is_left_alone() -> None:
     disk = SimulatedDisk()
-    strays = dict.fromkeys(("notes.txt", "x.open", "x.seg", "x.bad", ".hidden"), b"x")
-    strays["00000001-0000000000000001.seg.bad"] = b"x"
+    names = ("notes.txt", "x.open", "x.seg", "x.bad", ".hidden")
+    strays = dict.fromkeys((*names, "00000001-0000000000000001.seg.bad"), b"x")
     for name, data in strays.items():
         disk.put(FOLDER / name, data)
     log = started(disk)
