@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from ...actors.broker import Handlers, Handling, Interaction
 from ...protocol import OnwardError, PayloadTooBig
 from ...protocol.rsocket import ErrorCode, Frame, FrameType, Reassembler, Stream
+from ..rsocket._reassembly import Reassembly
 from ..rsocket._request import INTERACTIONS
-from ._gather import Gatherer
 from ._metadata import request_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,15 @@ class HandlerStream:
         handlers: The handlers to choose from.
     """
 
-    __slots__ = ("_ahead", "_gatherer", "_handlers", "_handling", "_link", "interaction", "stream")
+    __slots__ = (
+        "_ahead",
+        "_handlers",
+        "_handling",
+        "_link",
+        "_reassembly",
+        "interaction",
+        "stream",
+    )
 
     def __init__(self, link: ClientLink, stream: Stream, handlers: Handlers) -> None:
         self.stream = stream
@@ -99,7 +107,7 @@ class HandlerStream:
         self._handlers = handlers
         self._handling: Handling | None = None
         self._ahead = 0  # unused credit of the handler
-        self._gatherer = Gatherer(link.budget, link.max_request)
+        self._reassembly = Reassembly(link.budget, link.max_request)
 
     # --- from the connection ------------------------------------------------------------------
 
@@ -112,7 +120,7 @@ class HandlerStream:
         elif kind == FrameType.REQUEST_N:
             self.replenish()
         elif kind == FrameType.ERROR:
-            self._gatherer.drop()
+            self._reassembly.drop()
             if handling is not None:
                 # Request Channel: "Upon receiving an
                 # ERROR[APPLICATION_ERROR|REJECTED|CANCELED|INVALID], the stream is terminated on
@@ -123,7 +131,7 @@ class HandlerStream:
 
     def _on_payload(self, frame: Frame) -> None:
         try:
-            payload = self._gatherer.add(frame)
+            payload = self._reassembly.add(frame)
         except PayloadTooBig as error:
             self._link.end_stream(self.stream, ErrorCode.INVALID, str(error))
             self.on_gone(None)
@@ -164,7 +172,7 @@ class HandlerStream:
 
     def on_gone(self, _error: OnwardError | None) -> None:
         """Cancel the handler after the end of the stream."""
-        self._gatherer.drop()
+        self._reassembly.drop()
         if self._handling is not None:
             self._handling.cancel()
 

@@ -27,8 +27,8 @@ from ...protocol.rsocket import (
     StreamFailed,
 )
 from ..rsocket._connection import FrameReceiver, RSocketConnection
+from ..rsocket._reassembly import Budget
 from ._close_reason import last_word
-from ._gather import Budget
 from ._handler_stream import HandlerStream, Handlings, SilentOutlet
 from ._metadata import request_of
 from ._options import ClientOptions
@@ -176,10 +176,9 @@ class ClientLink(RSocketConnection):
         """Send SETUP and a KEEPALIVE; the answer to the KEEPALIVE shows that SETUP was accepted."""
         if self.core.closed:
             return
-        # The package's client sends the KEEPALIVE frames.
         # Connection Establishment: "A client assumes a SETUP is accepted if it receives a response
         # to a request, a LEASE frame, or if it sees a REQUEST type." An answered KEEPALIVE shows it
-        # as well.
+        # as well. The package's client sends the later ones.
         self._open_core(setup, self._lease, keepalive=False)
         self.core.send_keepalive()
 

@@ -110,8 +110,8 @@ class PayloadOptions:
             (`PayloadTooBig`), or of one for the handlers (INVALID).
         max_answer: Most bytes of data and metadata of an answer or of a received element
             (`PayloadTooBig`).
-        max_gathered: Most bytes of all unfinished fragmented payloads of a connection. The
-            stream that exceeds it is ended.
+        max_gathered: Most bytes of all unfinished fragmented payloads of a connection, with the
+            cost of their objects. The stream that exceeds it is ended.
         max_frame: Most bytes of a frame, in both directions. A broker that sends a longer one is
             disconnected.
         fragment_size: Bytes of a frame above which a payload is sent in fragments. `None`: never;

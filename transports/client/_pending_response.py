@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ...actors.broker import Answer
 from ...protocol import OnwardError, PayloadTooBig
 from ...protocol.rsocket import ErrorCode, Frame, FrameType, Stream
+from ..rsocket._reassembly import Reassembly
 from ._errors import failure, late_failure
-from ._gather import Gatherer
 
 if TYPE_CHECKING:
     from ._link import ClientLink
@@ -30,13 +30,13 @@ class PendingResponse:
         answer: The future of the answer.
     """
 
-    __slots__ = ("_gatherer", "_link", "answer", "stream")
+    __slots__ = ("_link", "_reassembly", "answer", "stream")
 
     def __init__(self, link: ClientLink, stream: Stream) -> None:
         self.stream = stream
         self.answer: asyncio.Future[Answer] = link.loop.create_future()
         self._link = link
-        self._gatherer = Gatherer(link.budget, link.max_answer)
+        self._reassembly = Reassembly(link.budget, link.max_answer)
 
     def on_frame(self, frame: Frame) -> None:
         """Handle a PAYLOAD or ERROR."""
@@ -47,7 +47,7 @@ class PendingResponse:
             self.on_gone(failure(frame.error_code, frame.error_text))
             return
         try:
-            payload = self._gatherer.add(frame)
+            payload = self._reassembly.add(frame)
         except PayloadTooBig as error:
             self._link.end_stream(self.stream, ErrorCode.CANCELED, "")
             self.on_gone(error)
@@ -57,13 +57,13 @@ class PendingResponse:
 
     def on_gone(self, error: OnwardError) -> None:
         """Fail the answer after the end of the stream."""
-        self._gatherer.drop()
+        self._reassembly.drop()
         if not self.answer.done():
             self.answer.set_exception(error)
 
     def cancel(self) -> None:
         """Cancel the request."""
-        self._gatherer.drop()
+        self._reassembly.drop()
         # Request Response: "Upon sending a CANCEL, the stream is terminated on the Requester."
         self._link.end_stream(self.stream, ErrorCode.CANCELED, "")
 
@@ -87,10 +87,10 @@ class AskedElements:
         "_due",
         "_ended",
         "_error",
-        "_gatherer",
         "_held",
         "_link",
         "_news",
+        "_reassembly",
         "_window",
         "awaited",
         "begun",
@@ -112,7 +112,7 @@ class AskedElements:
         self._ended = False
         self._error: Exception | None = None
         self._news = asyncio.Event()
-        self._gatherer = Gatherer(link.budget, link.max_answer)
+        self._reassembly = Reassembly(link.budget, link.max_answer)
 
     # --- from the connection ------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class AskedElements:
 
     def _on_payload(self, frame: Frame) -> None:
         try:
-            payload = self._gatherer.add(frame)
+            payload = self._reassembly.add(frame)
         except PayloadTooBig as error:
             self._link.end_stream(self.stream, ErrorCode.CANCELED, "")
             self.on_gone(error)
@@ -151,7 +151,7 @@ class AskedElements:
 
     def on_gone(self, error: Exception) -> None:
         """End the stream with an error; `take` returns the elements before it first."""
-        self._gatherer.drop()
+        self._reassembly.drop()
         self._ended = True
         self._error = self._error or error
         self.input_over.set()
@@ -229,7 +229,7 @@ class AskedElements:
 
     def cancel(self) -> None:
         """Cancel the stream, and drop the elements held."""
-        self._gatherer.drop()
+        self._reassembly.drop()
         self._held.clear()
         self._ended = True
         self._link.end_stream(self.stream, ErrorCode.CANCELED, "")

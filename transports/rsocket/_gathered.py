@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ._byte_shares import Pace
 from ._request import FRAME_COST
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from ._exchange import StreamExchange
     from ._flow import Flow
     from ._link import Link
+    from ._reassembly import Keeper
 
-__all__ = ["Gathered", "Keeper"]
+__all__ = ["Gathered"]
 
 SPARE: Final = 64
 """Ended requests that are kept, besides as many as have not ended, before they are removed."""
@@ -26,15 +27,6 @@ SHARE_GIVEN_UP: Final = 8
 """The least part of a peer's kept bytes that is given up for others: one in so many."""
 
 
-class Keeper(Protocol):
-    """An object that keeps frames of a peer."""
-
-    @property
-    def kept(self) -> int:
-        """The bytes it keeps, with the cost of its objects."""
-        ...
-
-
 class Gathered:
     """The bytes kept of a peer's frames, bounded by `max_gathered`.
 
@@ -42,6 +34,9 @@ class Gathered:
     unfinished answers to workers. Frames are counted when they arrive, but not when they are
     released, as that may be on the path of a relayed frame. At the limit all are counted anew, but
     not for each frame: there may be more than 100,000 of them.
+
+    Attributes:
+        limit: The most bytes kept, with the cost of their objects.
 
     Args:
         link: The peer's connection.
@@ -51,7 +46,7 @@ class Gathered:
     def __init__(self, link: Flow, shares: ByteShares) -> None:
         self._link: Flow | None = link
         self._shares = shares
-        self._limit = link.gathering.max_gathered
+        self.limit = link.gathering.max_gathered
         self._requests: set[StreamExchange] = set()
         self._keepers: set[Keeper] = set()
         self._size = 0
@@ -106,15 +101,15 @@ class Gathered:
         self._frames += 1
         if len(self._requests) > self._sort_out:
             self.count()
-        elif self._size > self._limit and self._may_count():
+        elif self._size > self.limit and self._may_count():
             began = self._pace.clock()
             self.count()
             self._pace.done(began)
-        room = self._size <= self._limit
+        room = self._size <= self.limit
         shares.note(link, self._size)
         if shares.exceeds(link.source):
             self._claim(link.source, size)
-            room = self._size <= self._limit and not shares.exceeds(link.source)
+            room = self._size <= self.limit and not shares.exceeds(link.source)
         if not room:
             # The caller releases at least that.
             self._size -= size

@@ -22,12 +22,10 @@ from ...protocol.rsocket import (
     ErrorCode,
     Frame,
     FrameType,
-    Reassembler,
-    RSocketError,
     Stream,
 )
 from ._errors import DestinationError
-from ._request import FRAME_COST, more_follow
+from ._reassembly import Reassembly
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -41,16 +39,14 @@ class LocalRequest:
 
     Attributes:
         message: The request.
-        kept: Bytes of the unfinished answer.
     """
 
-    __slots__ = ("_link", "_payload", "kept", "message")
+    __slots__ = ("_answer", "_link", "message")
 
     def __init__(self, link: Link, message: Message) -> None:
         self._link = link
-        self._payload = Reassembler(link.gathering.max_answer)
+        self._answer = Reassembly(link.session.gathered, link.gathering.max_answer)
         self.message = message
-        self.kept = 0
 
     def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
         """Handle a frame of the peer's answer, and pass the whole answer on."""
@@ -58,40 +54,31 @@ class LocalRequest:
         if frame.type == FrameType.ERROR:
             self._fail(DestinationError(frame.error_code, frame.error_text))
             return
-        part = more_follow(frame)
         try:
-            # Copied, so that a kept part does not keep its chunk of input.
-            if not self._payload.add(frame.detached() if part else frame):
-                self._keep(frame.end - frame.start)
-                return
-        except (RSocketError, PayloadTooBig) as error:
+            answer = self._answer.add(frame)
+        except PayloadTooBig as error:
             link.core.terminate(stream, ErrorCode.CANCELED, "")
             self._fail(error)
             return
-        link.session.gathered.let_go(self)
+        if answer is None:
+            return
         back = link.return_route
         link.node.parts.router.dispatch_or_lose(
-            Message(message.return_route, back, self._payload.data, back[0])
+            Message(message.return_route, back, answer.data, back[0])
         )
-
-    def _keep(self, size: int) -> None:
-        """Count a part of an answer that is kept.
-
-        Raises:
-            PayloadTooBig: Too many unfinished bytes of the peer are kept.
-        """
-        self.kept += size + FRAME_COST
-        if not self._link.session.gathered.keep(self, size):
-            raise PayloadTooBig(self.kept, self._link.gathering.max_gathered)
 
     def on_gone(self, stream: Stream, text: str) -> None:
         """Fail the request with `LinkLost`."""
         del stream, text
         self._fail(LinkLost(self._link.peer_name))
 
+    def drop(self) -> None:
+        """Drop what is kept of an unfinished answer."""
+        self._answer.drop()
+
     def _fail(self, error: OnwardError) -> None:
         """Raise an error at the request's caller; without one, dead-letter the request."""
-        self._link.session.gathered.let_go(self)
+        self.drop()
         node = self._link.node
         if not node.fail_request(self.message.return_route[0], error):
             node.dead_letter(self.message, error)
@@ -184,8 +171,10 @@ class LocalRequests:
             stream = asked.popleft()
             if stream.closed:
                 continue
-            back = stream.peer.message.return_route
-            if len(back) > 1 or self._worker.node.has(back[0]):
+            request: LocalRequest = stream.peer
+            back = request.message.return_route
+            if back[1:] or self._worker.node.has(back[0]):
                 asked.append(stream)
             else:
+                request.drop()
                 self._link.core.send_cancel(stream)

@@ -17,11 +17,10 @@ from ...protocol.rsocket import (
     ErrorCode,
     Frame,
     FrameType,
-    Reassembler,
-    RSocketError,
     Stream,
 )
-from ._request import FRAME_COST, INTERACTIONS, WITH_CREDIT, completes
+from ._reassembly import Reassembly, TooMuchKept
+from ._request import INTERACTIONS, WITH_CREDIT, completes
 
 if TYPE_CHECKING:
     from ._exchange import StreamExchange
@@ -48,11 +47,10 @@ class Served:
     """
 
     __slots__ = (
+        "_elements",
         "_handling",
         "_link",
         "_over",
-        "_part",
-        "_part_size",
         "_requester",
         "ahead",
         "credit",
@@ -62,8 +60,7 @@ class Served:
         self._requester = requester
         self._link = link
         self._handling: DestinationEnd | None = None
-        self._part: Reassembler | None = None
-        self._part_size = 0
+        self._elements = Reassembly(link.session.gathered, link.gathering.max_request)
         self._over = False
         self.ahead = 0
         self.credit = 0
@@ -83,15 +80,20 @@ class Served:
         handling = start(interaction, request, self, link.return_route[0])
         self._handling = handling
         if interaction is Interaction.CHANNEL:
-            handling.then(lambda: link.session.gathered.let_go(self))
+            handling.then(self._let_go)
         if complete:
             handling.input_complete()
         return handling
 
     @property
     def kept(self) -> int:
-        """Bytes of the requester's elements that the handler has not received yet."""
-        return self._part_size + self._at_work.held
+        """Bytes of the requester's whole elements that the handler has not received yet."""
+        return self._at_work.held
+
+    def _let_go(self) -> None:
+        """Drop what is kept of the requester, as the handler has ended."""
+        self._elements.drop()
+        self._link.session.gathered.let_go(self)
 
     # --- from the handler ---------------------------------------------------------------------
 
@@ -143,34 +145,33 @@ class Served:
             self._over = True
             handling.input_error(frame.error_code, frame.error_text)
             return
-        part = self._part
-        if part is None:
-            # Handling the Unexpected: "Reassembly of PAYLOADs and REQUEST_CHANNELs MUST assume the
-            # possibility of an infinite stream."
-            part = self._part = Reassembler(self._link.gathering.max_request)
-        size = frame.end - frame.start
-        self._part_size += size + FRAME_COST
         try:
-            whole = part.add(frame.detached())
-        except RSocketError as error:
+            element = self._elements.add(frame)
+        except TooMuchKept:
+            self._no_room()
+            return
+        except PayloadTooBig as error:
             self._give_up(ErrorCode.INVALID, str(error))
             return
-        if whole:
-            self._part = None
-            self._part_size = 0
-            if part.next:
-                self.credit -= 1
-                handling.element(part.data, part.metadata)
-            if part.ends:
-                handling.input_complete()
+        if element is None:
+            return
+        if element.next:
+            self.credit -= 1
+            handling.element(element.data, element.metadata)
+        if element.ends:
+            handling.input_complete()
+        size = frame.end - frame.start
         if not handling.over and not self._link.session.gathered.keep(self, size):
-            limit = self._link.gathering.max_gathered
-            self._give_up(ErrorCode.CANCELED, f"{limit} bytes of the requester are held already")
+            self._no_room()
+
+    def _no_room(self) -> None:
+        """End a channel because too much is kept of its requester."""
+        limit = self._link.session.gathered.limit
+        self._give_up(ErrorCode.CANCELED, f"{limit} bytes of the requester are held already")
 
     def _give_up(self, code: int, text: str) -> None:
         """End a channel because its elements cannot be kept."""
-        self._part = None
-        self._part_size = 0
+        self._elements.drop()
         self._at_work.cancel()
         self.error(code, text)
 

@@ -19,6 +19,7 @@ from onward.protocol.rsocket import (
 )
 from onward.transports.client import PayloadOptions, RequestRejected, RetryOptions
 from onward.transports.rsocket import DestinationError
+from onward.transports.rsocket._request import FRAME_COST
 from tests.support.transports import eventually
 
 from .met import CHANNEL, FNF, RR, STREAM, answer, asked, link_of, met, next_payload, request_of
@@ -110,7 +111,7 @@ async def test_fragments_of_all_streams_have_one_bound() -> None:
         peer.raw(parts[0][0] + parts[1][0])
         with pytest.raises(PayloadTooBig):
             await second
-        assert link_of(client).budget.held == len(parts[0][0]) - 3
+        assert link_of(client).budget.held == len(parts[0][0]) - 3 + FRAME_COST
         peer.raw(parts[0][1])
         assert (await first).data == bytes(900)
         assert link_of(client).budget.held == 0

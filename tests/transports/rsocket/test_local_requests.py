@@ -15,9 +15,10 @@ from onward.protocol import (
     Message,
     NoRoute,
     NotDelivered,
+    PayloadTooBig,
     RequestTimeout,
 )
-from onward.protocol.rsocket import ConnectionLimits, ReassemblyLimit
+from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import DestinationError, FlowOptions, GatheringOptions, LinkOptions
 from tests.support.rsocket_peer import *
 from tests.support.workers import Echo
@@ -69,7 +70,7 @@ async def test_an_answer_of_a_peer_in_fragments(w: World) -> None:
     await destination.ask(payload(2, b"67890", N))
     assert (await first).payload == b"1234567890"
     assert await destination.ask(payload(4, b"78901", N | F)) == [cancel(4)]
-    with pytest.raises(ReassemblyLimit):
+    with pytest.raises(PayloadTooBig):
         await second
 
 
@@ -157,6 +158,20 @@ async def test_requests_given_up_are_cancelled_in_time(w: World) -> None:
     await destination.ask(payload(2, b"at last", N | C))
     assert (await first).payload == b"at last"
     destination.die()
+
+
+@in_world()
+async def test_nothing_is_kept_of_the_answer_to_a_request_given_up(w: World) -> None:
+    destination = await w.destination()
+    task = await started(w, w.node.request("32#service=a", b"", timeout=1))
+    await destination.ask(payload(2, b"12345", N | F))
+    gathered = destination.link.session.gathered
+    assert gathered.count() > 0
+    with pytest.raises(RequestTimeout):
+        await task
+    w.node.send("32#service=a", b"")
+    assert cancel(2) in await destination.received()
+    assert gathered.count() == 0
 
 
 @in_world(options=LinkOptions(flow=FlowOptions(high_water=1000)))
