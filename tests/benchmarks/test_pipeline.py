@@ -118,7 +118,7 @@ def test_a_line_is_drawn_through_what_was_measured() -> None:
     assert slopes.fit("a lane", [(1, 1), (2, 2), (3, 6)]).off > 0.1
 
 
-BUSY = "import time\nwhile time.process_time() < 0.3: pass"
+BUSY = "import time\nwhile time.process_time() < 0.4: pass"
 
 
 def test_processor_time_of_processes_that_came_and_went_is_counted() -> None:
