@@ -35,7 +35,7 @@ from ._arguments import Commands, add_log, address, octal, positive, seconds, se
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._reach import add_tls, tls_of
-from ._run import Interrupted, Stop, run
+from ._run import Interrupted, StopRequest, run
 from ._snapshots import load_routes
 from ._status import CommandError, Status
 
@@ -353,7 +353,7 @@ async def _opened(node: Node, arguments: argparse.Namespace) -> None:
 
 
 async def serve(
-    stop: Stop,
+    stop: StopRequest,
     uris: list[str],
     options: BrokerOptions = _OPTIONS,
     listening: Listening = _LISTENING,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-__all__ = ["Cell", "Layers", "arrange", "crossings"]
+__all__ = ["GridCell", "Layers", "arrange", "crossings"]
 
 SWEEPS: Final = 12
 """Times that the order of the layers is improved, from the left and from the right in turn."""
@@ -28,7 +28,7 @@ Edge: TypeAlias = tuple[str, str]
 
 # Each is made once, and there may be a quarter of a million: comparing identity is enough.
 @dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+class GridCell:
     """A place in a layer: a box, or the crossing of an arrow.
 
     Attributes:
@@ -52,8 +52,8 @@ class Layers:
         turned: For each arrow whether it goes from right to left.
     """
 
-    layers: list[list[Cell]] = field(default_factory=list[list[Cell]])
-    paths: list[list[Cell]] = field(default_factory=list[list[Cell]])
+    layers: list[list[GridCell]] = field(default_factory=list[list[GridCell]])
+    paths: list[list[GridCell]] = field(default_factory=list[list[GridCell]])
     turned: list[bool] = field(default_factory=list[bool])
 
     def sweeps(self, most: int) -> int:
@@ -74,11 +74,11 @@ def arrange(boxes: Sequence[str], edges: Sequence[Edge]) -> Layers:
     depth = _depths(boxes, forward)
     made = Layers(turned=turned)
     made.layers = [[] for _ in range(max(depth.values(), default=-1) + 1)]
-    cells = {box: Cell(box, -1, depth[box]) for box in boxes}
+    cells = {box: GridCell(box, -1, depth[box]) for box in boxes}
     for box in boxes:
         made.layers[depth[box]].append(cells[box])
     for number, (start, end) in enumerate(forward):
-        between = [Cell("", number, layer) for layer in range(depth[start] + 1, depth[end])]
+        between = [GridCell("", number, layer) for layer in range(depth[start] + 1, depth[end])]
         for cell in between:
             made.layers[cell.layer].append(cell)
         made.paths.append([cells[start], *between, cells[end]])
@@ -153,9 +153,11 @@ def _order(made: Layers) -> None:
     made.layers = best
 
 
-def _neighbours(made: Layers) -> tuple[dict[Cell, list[Cell]], dict[Cell, list[Cell]]]:
-    before: dict[Cell, list[Cell]] = {}
-    after: dict[Cell, list[Cell]] = {}
+def _neighbours(
+    made: Layers,
+) -> tuple[dict[GridCell, list[GridCell]], dict[GridCell, list[GridCell]]]:
+    before: dict[GridCell, list[GridCell]] = {}
+    after: dict[GridCell, list[GridCell]] = {}
     for path in made.paths:
         for left, right in pairwise(path):
             after.setdefault(left, []).append(right)
@@ -163,10 +165,12 @@ def _neighbours(made: Layers) -> tuple[dict[Cell, list[Cell]], dict[Cell, list[C
     return before, after
 
 
-def _sort(layer: list[Cell], place: dict[Cell, int], beside: Mapping[Cell, Sequence[Cell]]) -> None:
+def _sort(
+    layer: list[GridCell], place: dict[GridCell, int], beside: Mapping[GridCell, Sequence[GridCell]]
+) -> None:
     """Sort a layer by the mean place of its neighbours; a cell without any stays in place."""
 
-    def mean(cell: Cell) -> float:
+    def mean(cell: GridCell) -> float:
         places = [place[other] for other in beside.get(cell, ())]
         return sum(places) / len(places) if places else float(place[cell])
 

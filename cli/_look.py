@@ -12,7 +12,7 @@ from ._arguments import Commands, no_log, seconds
 from ._message import request
 from ._node import DEFAULT_URI, MANAGEMENT
 from ._reach import Via, add_tls, schemes, tls_of
-from ._run import Stop, run
+from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status
 
@@ -170,7 +170,7 @@ def _command(arguments: argparse.Namespace) -> None:
     if arguments.broker is None and not via.uri.startswith(known := schemes()):
         raise CommandError(f"{via.uri!r} does not start with {', '.join(known)}", Status.USAGE)
 
-    async def ask(stop: Stop) -> None:
+    async def ask(stop: StopRequest) -> None:
         answer = await stop.unless(asking(arguments, look.name, via))
         text = show(look, answer)  # also checks that it is an answer
         print(json.dumps(answer, indent=2) if arguments.json else text)

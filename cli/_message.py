@@ -22,9 +22,9 @@ from ..protocol import (
 from ..protocol.broker import parse_address_query
 from ..transports import LinkState, LinkStatistics
 from ._arguments import Commands, no_log, route as route_argument, seconds
-from ._payload import Form, add_arguments, payload_of
+from ._payload import PayloadNotation, add_arguments, payload_of
 from ._reach import Via, add_via, reach, tls_of, via_of
-from ._run import Stop, run
+from ._run import StopRequest, run
 from ._show import describe, describe_message, printable
 from ._status import CommandError, Status
 
@@ -141,7 +141,7 @@ def _request_through(arguments: argparse.Namespace) -> None:
     parse_address_query(destination)  # a malformed query is refused before anything is sent
     payload, tls = payload_of(arguments), tls_of(arguments, listens=False)
 
-    async def ask(stop: Stop) -> None:
+    async def ask(stop: StopRequest) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import request_through
 
@@ -167,7 +167,7 @@ def _request_along(arguments: argparse.Namespace) -> None:
     payload = payload_of(arguments)
     via = via_of(arguments)
 
-    async def ask(stop: Stop) -> None:
+    async def ask(stop: StopRequest) -> None:
         answer = await stop.unless(request(route, payload, arguments.timeout, via))
         if arguments.verbose:
             print("sent     ", describe(route, answer.onward_route, payload), file=sys.stderr)
@@ -178,7 +178,7 @@ def _request_along(arguments: argparse.Namespace) -> None:
         run(ask)
 
 
-def _print_answer(form: Form, payload: bytes) -> None:
+def _print_answer(form: PayloadNotation, payload: bytes) -> None:
     try:
         print(form.decode(payload))
     except ValueError as error:

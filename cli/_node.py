@@ -16,7 +16,7 @@ from ._arguments import Commands, add_log, address, set_up_log
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._reach import add_tls, certificates_for, schemes, tls_of
-from ._run import Interrupted, Stop, run
+from ._run import Interrupted, StopRequest, run
 from ._show import describe_message
 from ._status import CommandError, Status
 
@@ -47,7 +47,7 @@ example:
 """
 
 
-class Echo(Worker):
+class VerboseEcho(Worker):
     """A worker that replies with the payload of each message."""
 
     def __init__(self, tell: Tell) -> None:
@@ -63,7 +63,7 @@ class Echo(Worker):
             self.node.dead_letter(message, EmptyRoute())
 
 
-class Forward(Worker):
+class VerboseForward(Worker):
     """A worker that passes messages on along their onward routes."""
 
     def __init__(self, tell: Tell) -> None:
@@ -79,7 +79,7 @@ class Forward(Worker):
             self.node.dead_letter(message, error)
 
 
-class Print(Worker):
+class VerbosePrint(Worker):
     """A worker that prints payloads."""
 
     def __init__(self, tell: Tell) -> None:
@@ -93,10 +93,10 @@ class Print(Worker):
 
 
 KINDS: Final[dict[str, Callable[[Tell], Worker]]] = {
-    "echo": Echo,
-    "forward": Forward,
-    "hop": Forward,
-    "print": Print,
+    "echo": VerboseEcho,
+    "forward": VerboseForward,
+    "hop": VerboseForward,
+    "print": VerbosePrint,
 }
 
 
@@ -183,7 +183,7 @@ def _command(arguments: argparse.Namespace) -> None:
     run(lambda stop: serve(stop, arguments))
 
 
-async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
+async def serve(stop: StopRequest, arguments: argparse.Namespace) -> None:
     """Run a node until it is asked to stop.
 
     Raises:

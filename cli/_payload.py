@@ -10,7 +10,7 @@ from typing import Final
 
 from ._status import CommandError, Status
 
-__all__ = ["BARE_STRING", "HEX", "TEXT", "Form", "add_arguments", "payload_of"]
+__all__ = ["BARE_STRING", "HEX", "TEXT", "PayloadNotation", "add_arguments", "payload_of"]
 
 STDIN: Final = "-"
 
@@ -18,7 +18,7 @@ _MAX_LENGTH_BYTES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PayloadNotation:
     """A notation of payloads.
 
     Attributes:
@@ -66,9 +66,11 @@ def decode_bare_string(payload: bytes) -> str:
     raise ValueError("its length is not the one it starts with")
 
 
-TEXT: Final = Form(lambda given: given, lambda payload: payload.decode("utf-8", "backslashreplace"))
-HEX: Final = Form(lambda given: bytes.fromhex(given.decode("ascii")), bytes.hex)
-BARE_STRING: Final = Form(encode_bare_string, decode_bare_string)
+TEXT: Final = PayloadNotation(
+    lambda given: given, lambda payload: payload.decode("utf-8", "backslashreplace")
+)
+HEX: Final = PayloadNotation(lambda given: bytes.fromhex(given.decode("ascii")), bytes.hex)
+BARE_STRING: Final = PayloadNotation(encode_bare_string, decode_bare_string)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +101,7 @@ def payload_of(arguments: argparse.Namespace) -> bytes:
     """
     word: str = arguments.payload
     given = sys.stdin.buffer.read() if word == STDIN else word.encode("utf-8", "surrogateescape")
-    form: Form = arguments.form
+    form: PayloadNotation = arguments.form
     try:
         return form.encode(given)
     except ValueError as error:

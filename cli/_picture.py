@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from ..protocol.topology import LinkPlan, NodePlan, TopologyPlan
-from ._layers import Cell, Layers, arrange
+from ._layers import GridCell, Layers, arrange
 
 __all__ = [
     "HEAD",
@@ -150,8 +150,8 @@ class _LayOut:
             edges.append((link.node, link.to_node or link.uri))
         self._texts = [_link_text(plan, link) for link in self._links]
         self._layers: Layers = arrange(list(self._boxes), edges)
-        self._ports: dict[tuple[int, Cell, bool], float] = {}
-        self._centres: dict[Cell, float] = {}
+        self._ports: dict[tuple[int, GridCell, bool], float] = {}
+        self._centres: dict[GridCell, float] = {}
         self._lefts: list[float] = []
         self._rights: list[float] = []
         self._size_boxes()
@@ -167,9 +167,11 @@ class _LayOut:
             box = self._boxes[left[0][1].box if left else right[0][1].box]
             box.height = max(box.height, max(len(left), len(right)) * PORT + PADDING)
 
-    def _sides(self) -> dict[Cell, tuple[list[tuple[int, Cell]], list[tuple[int, Cell]]]]:
+    def _sides(
+        self,
+    ) -> dict[GridCell, tuple[list[tuple[int, GridCell]], list[tuple[int, GridCell]]]]:
         """Return, for each box, the arrows at its left and at its right side."""
-        sides: dict[Cell, tuple[list[tuple[int, Cell]], list[tuple[int, Cell]]]] = {}
+        sides: dict[GridCell, tuple[list[tuple[int, GridCell]], list[tuple[int, GridCell]]]] = {}
         for number, path in enumerate(self._layers.paths):
             sides.setdefault(path[0], ([], []))[1].append((number, path[0]))
             sides.setdefault(path[-1], ([], []))[0].append((number, path[-1]))
@@ -202,8 +204,8 @@ class _LayOut:
         layers = self._layers.layers
         for layer in layers:
             self._stack(layer, dict.fromkeys(layer, 0.0))
-        before: dict[Cell, list[Cell]] = {}
-        after: dict[Cell, list[Cell]] = {}
+        before: dict[GridCell, list[GridCell]] = {}
+        after: dict[GridCell, list[GridCell]] = {}
         for path in self._layers.paths:
             for one, other in pairwise(path):
                 after.setdefault(one, []).append(other)
@@ -211,7 +213,7 @@ class _LayOut:
         for sweep in range(self._layers.sweeps(SWEEPS)):
             forth = sweep % 2 == 0
             for layer in layers if forth else reversed(layers):
-                wish: dict[Cell, float] = {}
+                wish: dict[GridCell, float] = {}
                 for cell in layer:
                     beside = (before if forth else after).get(cell) or [cell]
                     wish[cell] = sum(self._centres[each] for each in beside) / len(beside)
@@ -226,17 +228,17 @@ class _LayOut:
                 box = self._boxes[cell.box]
                 box.y = self._centres[cell] - box.height / 2
 
-    def _height(self, cell: Cell) -> float:
+    def _height(self, cell: GridCell) -> float:
         return self._boxes[cell.box].height if cell.box else PORT
 
-    def _stack(self, layer: list[Cell], wish: dict[Cell, float]) -> None:
+    def _stack(self, layer: list[GridCell], wish: dict[GridCell, float]) -> None:
         """Place the cells of a layer as near to their wishes as possible.
 
         Cells that would overlap are moved together, as a block around the mean of their wishes.
         """
-        blocks: list[tuple[float, list[tuple[Cell, float]]]] = []
+        blocks: list[tuple[float, list[tuple[GridCell, float]]]] = []
         offset = 0.0
-        last: Cell | None = None
+        last: GridCell | None = None
         for cell in layer:
             if last is not None:
                 both = self._height(last) + self._height(cell)

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Final, TextIO
 
-__all__ = ["Progress"]
+__all__ = ["ProgressReporter"]
 
 _OFTEN: Final = 0.5
 """Seconds between two changes of the live line."""
@@ -17,7 +17,7 @@ _WIDTH: Final = 78
 """Most characters of a live line: a wrapped line could not be overwritten."""
 
 
-class Progress:
+class ProgressReporter:
     """A reporter of stages on stderr, so that stdout holds results alone.
 
     Use it as a context manager: it may have a thread, which redraws the live line.
@@ -36,7 +36,7 @@ class Progress:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressReporter:
         """Start the live line."""
         if self._live:
             self._thread = threading.Thread(target=self._redraw, name="progress", daemon=True)

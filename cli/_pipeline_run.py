@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..protocol import counted
 from ._pipeline_arguments import MAX_OBJECTIVES, ObjectiveArgument
-from ._pipeline_progress import Progress
+from ._pipeline_progress import ProgressReporter
 from ._pipeline_session import check_first, is_local, session
 from ._show import printable, table
 from ._status import CommandError, Status
@@ -38,7 +38,7 @@ def ingest(arguments: argparse.Namespace) -> None:
         )
     _local(arguments, "log", "lake", "checkpoint")
     check_first(arguments, [("--log", arguments.log)])
-    with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
+    with ProgressReporter(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
         from ..pipeline.ingest import Lake, ingest as run_ingest
 
         progress.begin("ingest")
@@ -61,7 +61,9 @@ def ingest(arguments: argparse.Namespace) -> None:
         _keep_house(spark, arguments, progress)
 
 
-def _keep_house(spark: SparkSession, arguments: argparse.Namespace, progress: Progress) -> None:
+def _keep_house(
+    spark: SparkSession, arguments: argparse.Namespace, progress: ProgressReporter
+) -> None:
     """Compact a day and drop a day, each even if the other fails, and print the outcomes.
 
     Raises:
@@ -133,7 +135,7 @@ def report(arguments: argparse.Namespace) -> None:
     lake = _lake_first(arguments)
     if arguments.html and not Path(arguments.html).resolve().parent.is_dir():
         raise CommandError(f"--html: there is no folder for {arguments.html}", Status.USAGE)
-    with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
+    with ProgressReporter(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
         from ..pipeline.jobs import run_report
         from ..pipeline.report import render
         from ..pipeline.transforms import Objective
@@ -189,7 +191,7 @@ def audit(arguments: argparse.Namespace) -> None:
     since, until = arguments.since, arguments.until
     if since is not None and until is not None and since >= until:
         raise CommandError("--since is not before --until", Status.USAGE)
-    with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
+    with ProgressReporter(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
         from ..pipeline.ingest import Lake
         from ..pipeline.jobs import run_audit, stage
 
@@ -221,7 +223,7 @@ def replay(arguments: argparse.Namespace) -> None:
     lake = _lake_first(
         arguments, ("--table", arguments.table), ("--candidate", arguments.candidate)
     )
-    with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
+    with ProgressReporter(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
         from ..pipeline.jobs import Gates, ReplayMethods, run_replay
 
         opened = _open(lake, arguments.day, progress)
@@ -284,7 +286,7 @@ def build_index(arguments: argparse.Namespace) -> None:
             _make_absolute(arguments)
     else:
         _lake_first(arguments)
-    with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
+    with ProgressReporter(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
         from ..pipeline.ingest import Lake
         from ..pipeline.jobs import run_index, run_index_of_log
 
@@ -309,7 +311,7 @@ def verify_index(arguments: argparse.Namespace) -> None:
     """Compare a snapshot with a lake."""
     arguments.lake = arguments.against
     _lake_first(arguments, ("--snapshot", arguments.snapshot), option="--against")
-    with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
+    with ProgressReporter(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
         from ..pipeline.ingest import Lake
         from ..pipeline.jobs import run_verify
 
@@ -387,7 +389,7 @@ def _make_absolute(arguments: argparse.Namespace) -> None:
             setattr(arguments, name, str(Path(path).absolute()))
 
 
-def _open(path: str, day: date, progress: Progress) -> Lake:
+def _open(path: str, day: date, progress: ProgressReporter) -> Lake:
     """Return the lake; print a line if it has no data of the day, which is no error."""
     from ..pipeline.ingest import Lake
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ._pipeline_arguments import memory, remote, setting
 from ._pipeline_output import Kept, kept_output
-from ._pipeline_progress import Progress
+from ._pipeline_progress import ProgressReporter
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _how_to_install(*, remote: object) -> str:
 
 
 @contextmanager
-def session(arguments: argparse.Namespace, progress: Progress) -> Generator[SparkSession]:
+def session(arguments: argparse.Namespace, progress: ProgressReporter) -> Generator[SparkSession]:
     """Start a session, or use the existing one; stop it at the end if it was started here.
 
     Raises:

@@ -17,7 +17,7 @@ from ._arguments import Commands
 from ._broker import add_broker
 from ._reach import tls_of
 from ._routes import HEADINGS, line
-from ._run import Stop, run
+from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError
 
@@ -68,7 +68,7 @@ def add_command(commands: Commands) -> None:
 def _command(arguments: argparse.Namespace) -> None:
     asked, tls = _asked(arguments), tls_of(arguments, listens=False)
 
-    async def ask(stop: Stop) -> None:
+    async def ask(stop: StopRequest) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import ask_broker
 

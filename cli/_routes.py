@@ -16,7 +16,7 @@ from ..transports import TlsOptions
 from ._arguments import Commands, seconds
 from ._broker import add_broker
 from ._reach import tls_of
-from ._run import Interrupted, Stop, run
+from ._run import Interrupted, StopRequest, run
 from ._show import table
 from ._snapshots import check_file, save_routes
 from ._status import CommandError, Status
@@ -86,7 +86,7 @@ def _command(arguments: argparse.Namespace) -> None:
         _save(arguments.broker, arguments.timeout, tls, arguments.save)
         return
 
-    async def ask(stop: Stop) -> None:
+    async def ask(stop: StopRequest) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import ask_broker
 
@@ -109,7 +109,7 @@ def _command(arguments: argparse.Namespace) -> None:
 
 
 def _save(uri: str, timeout: float, tls: TlsOptions | None, path: Path) -> None:
-    async def save(stop: Stop) -> None:
+    async def save(stop: StopRequest) -> None:
         from ._client import table_of_broker
 
         async def read() -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..actors import new_event_loop
 from ._status import CommandError, Status
 
-__all__ = ["Interrupted", "Stop", "run"]
+__all__ = ["Interrupted", "StopRequest", "run"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class Interrupted(CommandError):
         super().__init__("interrupted", Status.IN_DOUBT)
 
 
-class Stop:
+class StopRequest:
     """A request to stop the command, made by a signal or a test."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Stop:
                     await each
 
 
-def run(command: Callable[[Stop], Awaitable[None]]) -> None:
+def run(command: Callable[[StopRequest], Awaitable[None]]) -> None:
     """Run a command on an event loop of its own, uvloop's where it is installed.
 
     SIGINT and SIGTERM ask it to stop; the command decides how.
@@ -67,8 +67,8 @@ def run(command: Callable[[Stop], Awaitable[None]]) -> None:
         runner.run(_with_signals(command))
 
 
-async def _with_signals(command: Callable[[Stop], Awaitable[None]]) -> None:
-    stop = Stop()
+async def _with_signals(command: Callable[[StopRequest], Awaitable[None]]) -> None:
+    stop = StopRequest()
     loop = asyncio.get_running_loop()
     # Only the main thread gets signals, and only where the loop supports them.
     handled: list[signal.Signals] = []

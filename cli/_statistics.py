@@ -11,7 +11,7 @@ from ._arguments import Commands
 from ._broker import add_broker
 from ._event_log import told
 from ._reach import tls_of
-from ._run import Stop, run
+from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError
 
@@ -52,7 +52,7 @@ def add_command(commands: Commands) -> None:
 def _command(arguments: argparse.Namespace) -> None:
     tls = tls_of(arguments, listens=False)
 
-    async def ask(stop: Stop) -> None:
+    async def ask(stop: StopRequest) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import ask_broker
 

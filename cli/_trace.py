@@ -13,9 +13,9 @@ from ..actors.tracing import HopTracer, Trace, TraceClock, TraceOptions, trace
 from ..protocol import HopOutcome, OnwardError, Route, format_route, read_error_reply
 from ..protocol.broker import parse_address_query
 from ._arguments import Commands, no_log, route as route_argument, seconds
-from ._payload import Form, add_arguments, payload_of
+from ._payload import PayloadNotation, add_arguments, payload_of
 from ._reach import Via, add_via, reach, tls_of, via_of
-from ._run import Stop, run
+from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status, status_of
 from ._trace_picture import brief, brief_route, picture_of, text_of
@@ -93,7 +93,7 @@ def _command(arguments: argparse.Namespace) -> None:
         arguments.refuse(f"argument ROUTE: {error}")
         return
 
-    async def trace_it(stop: Stop) -> None:
+    async def trace_it(stop: StopRequest) -> None:
         if arguments.svg is not None:
             _open(arguments.svg)
         traced, lost = await stop.unless(work())
@@ -200,7 +200,7 @@ def raise_for(traced: Trace, timeout: float) -> None:
 # --- as text ----------------------------------------------------------------------------------
 
 
-def show(traced: Trace, form: Form) -> str:
+def show(traced: Trace, form: PayloadNotation) -> str:
     """Format a trace as text: the hops, a drawing, the gaps, and the answer."""
     parts = [_hops(traced), text_of(picture_of(traced, OWN)), "\n".join(_remarks(traced))]
     if traced.answer is not None and read_error_reply(traced.answer) is None:
@@ -272,7 +272,7 @@ def _clock_remark(clock: TraceClock) -> str:
     )
 
 
-def _payload(payload: bytes, form: Form) -> str:
+def _payload(payload: bytes, form: PayloadNotation) -> str:
     try:
         return form.decode(payload)
     except ValueError:

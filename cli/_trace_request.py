@@ -26,7 +26,7 @@ from ..protocol.broker import MIME_HOP_REPORT, MIME_TRACING
 from ..transports import TlsOptions
 from ..transports.client import Client, ClientOptions, RetryOptions
 from ..transports.client._dial import parse_place
-from ..transports.client._service import Service
+from ..transports.client._service import ClientService
 from ._status import CommandError, Status
 
 __all__ = ["trace_through"]
@@ -150,4 +150,4 @@ def _client(uri: str, timeout: float, handlers: Handlers, tls: TlsOptions | None
         place = parse_place(uri, options)
     except (OSError, ValueError) as error:
         raise CommandError(f"{uri!r}: {error}", Status.USAGE) from error
-    return Client([place], Service(None, {}, handlers), [uuid.uuid4()], options)
+    return Client([place], ClientService(None, {}, handlers), [uuid.uuid4()], options)

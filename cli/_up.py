@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from ..actors import Node
-from ..actors.topology import KINDS, Outcome, Topology, read
+from ..actors.topology import KINDS, RequestOutcome, Topology, read
 from ..protocol.topology import TopologyError, TopologyLimits, TopologyPlan
 from ._arguments import Commands, add_log, seconds, set_up_log
 from ._event_log import add_event_log, attach, check_event_log
-from ._run import Interrupted, Stop, run
+from ._run import Interrupted, StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status
 
@@ -216,7 +216,7 @@ def _kinds() -> str:
 # --- in this process ------------------------------------------------------------------------
 
 
-async def _in_process(stop: Stop, plan: TopologyPlan, arguments: argparse.Namespace) -> None:
+async def _in_process(stop: StopRequest, plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     try:
         # A start that is interrupted stops the parts started before.
         async def opened(node: Node) -> None:
@@ -238,7 +238,7 @@ async def _in_process(stop: Stop, plan: TopologyPlan, arguments: argparse.Namesp
             raise
 
 
-def judge(outcomes: Iterable[Outcome]) -> None:
+def judge(outcomes: Iterable[RequestOutcome]) -> None:
     """Print the outcomes of requests.
 
     Raises:
@@ -264,7 +264,7 @@ def _simulate(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     duration: float | None = arguments.duration
     seed = plan.simulation.seed if arguments.seed is None else arguments.seed
 
-    async def scenario(network: SimulatedNetwork) -> list[Outcome]:
+    async def scenario(network: SimulatedNetwork) -> list[RequestOutcome]:
         clock = asyncio.get_running_loop().time
         began = clock()
         async with await Topology.start(plan, network=network) as topology:

@@ -10,7 +10,7 @@ from ..actors.topology import RunningNode, factories
 from ..protocol import OnwardError
 from ..protocol.topology import TopologyPlan
 from ._event_log import attach
-from ._run import Interrupted, Stop, run
+from ._run import Interrupted, StopRequest, run
 from ._show import printable
 from ._status import CommandError, Status
 from ._up_steps import Said, Steps, encode
@@ -40,7 +40,7 @@ def run_node(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
 
 
 async def lead(
-    stop: Stop,
+    stop: StopRequest,
     plan: TopologyPlan,
     name: str,
     steps: Steps,
@@ -118,7 +118,9 @@ class _Led:
             await self._running.stop()
 
 
-async def _alone(stop: Stop, plan: TopologyPlan, name: str, arguments: argparse.Namespace) -> None:
+async def _alone(
+    stop: StopRequest, plan: TopologyPlan, name: str, arguments: argparse.Namespace
+) -> None:
     uris = {each.id: each.uri for each in plan.listeners if each.is_fixed}
     running = RunningNode(plan, name, factories(plan, nodes=[name]))
     try:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TextIO
 
-from ..actors.topology import Outcome
+from ..actors.topology import RequestOutcome
 from ..protocol.topology import RequestPlan, TopologyPlan
 from ._event_log import words as event_log_words
-from ._run import Interrupted, Stop, run
+from ._run import Interrupted, StopRequest, run
 from ._show import printable
 from ._status import CommandError, Status
 from ._up import RESTART_FIRST, RESTART_LIMIT, RESTART_LONGEST, RESTART_STEADY, judge
@@ -51,7 +51,7 @@ def run_processes(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     run(lambda stop: _run(stop, plan, arguments))
 
 
-async def _run(stop: Stop, plan: TopologyPlan, arguments: argparse.Namespace) -> None:
+async def _run(stop: StopRequest, plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix=FOLDER) as directory:
         children = _Children(plan, arguments, directory)
         try:
@@ -68,7 +68,7 @@ async def _run(stop: Stop, plan: TopologyPlan, arguments: argparse.Namespace) ->
             await children.end()
 
 
-class _Child:
+class _NodeProcess:
     """A node as a process."""
 
     def __init__(self, name: str, process: Process, token: str) -> None:
@@ -196,7 +196,7 @@ class _Children:
         self._directory = directory
         self._token = secrets.token_hex(16)
         self._uris: dict[str, str] = {}
-        self._children: dict[str, _Child] = {}
+        self._children: dict[str, _NodeProcess] = {}
 
     async def start(self) -> None:
         """Start all nodes, step by step; see `RunningNode`."""
@@ -213,7 +213,7 @@ class _Children:
         for name in self._plan.start_order():
             await self._children[name].do("start")
 
-    async def _spawn(self, name: str) -> _Child:
+    async def _spawn(self, name: str) -> _NodeProcess:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "onward.cli", "up", self._arguments.file),
@@ -225,16 +225,16 @@ class _Children:
             # Ctrl-C on a terminal is for this process alone, which ends the others in order.
             start_new_session=True,
         )
-        return _Child(name, process, self._token)
+        return _NodeProcess(name, process, self._token)
 
-    async def ask(self, request: RequestPlan) -> Outcome:
+    async def ask(self, request: RequestPlan) -> RequestOutcome:
         """Make a request of the plan from its node."""
         said = await self._children[request.node].do(
             "ask",
             STEP_TIMEOUT + request.timeout + request.within,
             index=self._plan.requests.index(request),
         )
-        return Outcome(request, said["ok"], said["told"], said["seconds"])
+        return RequestOutcome(request, said["ok"], said["told"], said["seconds"])
 
     async def watch(self, duration: float | None) -> None:
         """Wait until the time is up.

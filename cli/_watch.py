@@ -13,7 +13,7 @@ from ._arguments import Commands
 from ._broker import add_broker
 from ._reach import tls_of
 from ._routes import tags_of
-from ._run import Interrupted, Stop, run
+from ._run import Interrupted, StopRequest, run
 from ._show import printable
 from ._status import CommandError
 
@@ -38,7 +38,7 @@ def add_command(commands: Commands) -> None:
 def _command(arguments: argparse.Namespace) -> None:
     tls = tls_of(arguments, listens=False)
 
-    async def watch(stop: Stop) -> None:
+    async def watch(stop: StopRequest) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import watch_broker
 

@@ -37,7 +37,7 @@ control that raises, or returns another value, denies the message; that is logge
 """
 
 
-class Control:
+class NamedControl:
     """A control with a readable representation, which may depend on its node."""
 
     __slots__ = ()
@@ -51,7 +51,7 @@ class Control:
         return self
 
 
-class _All(Control):
+class _All(NamedControl):
     __slots__ = ()
 
     def __call__(self, message: Message) -> bool:
@@ -61,7 +61,7 @@ class _All(Control):
         return "allow_all"
 
 
-class _None(Control):
+class _None(NamedControl):
     __slots__ = ()
 
     def __call__(self, message: Message) -> bool:
@@ -71,7 +71,7 @@ class _None(Control):
         return "deny_all"
 
 
-class _LocalOnly(Control):
+class _LocalOnly(NamedControl):
     __slots__ = ("_table",)
 
     def __init__(self, table: AddressTable | None) -> None:
@@ -91,7 +91,7 @@ class _LocalOnly(Control):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _FromSource(Control):
+class _FromSource(NamedControl):
     addresses: frozenset[Address]
 
     def __call__(self, message: Message) -> bool:
@@ -102,7 +102,7 @@ class _FromSource(Control):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _ToNext(Control):
+class _ToNext(NamedControl):
     addresses: frozenset[Address]
 
     def __call__(self, message: Message) -> bool:
@@ -113,7 +113,7 @@ class _ToNext(Control):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _AllOf(Control):
+class _AllOf(NamedControl):
     controls: tuple[AccessControl, ...]
 
     def __call__(self, message: Message) -> bool:
@@ -127,7 +127,7 @@ class _AllOf(Control):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _AnyOf(Control):
+class _AnyOf(NamedControl):
     controls: tuple[AccessControl, ...]
 
     def __call__(self, message: Message) -> bool:
@@ -141,7 +141,7 @@ class _AnyOf(Control):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Not(Control):
+class _Not(NamedControl):
     control: AccessControl
 
     def __call__(self, message: Message) -> bool:
@@ -216,7 +216,7 @@ def not_(control: AccessControl) -> AccessControl:
 
 def on_node(control: AccessControl, table: AddressTable) -> AccessControl:
     """Return a control in its form for a node."""
-    return control.on(table) if isinstance(control, Control) else control
+    return control.on(table) if isinstance(control, NamedControl) else control
 
 
 class NoDecision(TypeError):
@@ -244,7 +244,7 @@ def _names(addresses: frozenset[Address]) -> str:
 
 
 def _name(control: AccessControl) -> str:
-    if isinstance(control, Control):
+    if isinstance(control, NamedControl):
         return repr(control)
     name = getattr(control, "__qualname__", None)
     return name if isinstance(name, str) else repr(control)

@@ -28,8 +28,8 @@ from ..routing._given import as_route
 from ..runtime._policy import MailboxOptions
 from ..sessions._return_routes import ReturnRoutes
 from ._channel_peer import ChannelPeer
-from ._memory import Budget, random_bytes
-from ._sending import Sending
+from ._memory import ReceiverMemory, random_bytes
+from ._sending import SendingHalf
 
 __all__ = ["Ends", "PipeChannel", "PipeChannelOptions"]
 
@@ -130,7 +130,7 @@ class PipeChannel(Worker):
         self._on_missed = on_missed
         self._told_broken = on_broken
         self._on_gap = on_gap
-        self._budget: Budget | None = None
+        self._budget: ReceiverMemory | None = None
         self._ways = ReturnRoutes(frozenset(), options.max_returns)
         self._noted: Route = ()
         self._ends: Ends | None = None
@@ -162,7 +162,7 @@ class PipeChannel(Worker):
         ends.outer.keep(self._options.receiver.idle_timeout, idle / 1000, at_once=True)
 
     def _join_ends(self, identity: bytes) -> Ends:
-        sending = Sending(
+        sending = SendingHalf(
             self,
             self._options.pipe,
             on_missed=self._on_missed,
@@ -278,6 +278,6 @@ class PipeChannel(Worker):
 class Ends:
     """The two halves of one end of a channel; `over` is done when the worker stops."""
 
-    sending: Sending
+    sending: SendingHalf
     outer: ChannelPeer
     over: asyncio.Future[None]

@@ -25,9 +25,9 @@ from ...protocol.pipes import (
 )
 from .._worker import Worker
 from ._keeping import Keeping
-from ._memory import Budget
-from ._receiving import Receiving
-from ._sending import Sending
+from ._memory import ReceiverMemory
+from ._receiving import ReceivingHalf
+from ._sending import SendingHalf
 
 if TYPE_CHECKING:
     from ..sessions._return_routes import ReturnRoutes
@@ -59,11 +59,11 @@ class ChannelPeer(Worker):
         self,
         inner: Worker,
         identity: bytes,
-        sending: Sending,
+        sending: SendingHalf,
         pipe: PipeOptions,
         options: PipeReceiverOptions,
         idle: int,
-        budget: Budget | None,
+        budget: ReceiverMemory | None,
         ways: ReturnRoutes,
         *,
         on_gap: Callable[[Gap], object] | None,
@@ -82,12 +82,12 @@ class ChannelPeer(Worker):
         self._ways = ways
         self._on_gap = on_gap
         self._on_closed = on_closed
-        self._receiving: Receiving | None = None
+        self._receiving: ReceivingHalf | None = None
         self._keeping: Keeping | None = None
 
     def on_start(self) -> None:
         """Prepare to receive the pipe of the other end."""
-        self._receiving = Receiving(
+        self._receiving = ReceivingHalf(
             self,
             self._options,
             trace=self._inner.address,

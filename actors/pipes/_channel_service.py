@@ -13,7 +13,7 @@ from .._errors import LimitReached
 from .._worker import Worker
 from ..access._guard import AccessLike
 from ._channel import PipeChannel, PipeChannelOptions
-from ._memory import Budget
+from ._memory import ReceiverMemory
 
 __all__ = ["PipeChannelService"]
 
@@ -29,7 +29,7 @@ class _Answering(PipeChannel):
         hello: Hello,
         route: Route,
         options: PipeChannelOptions,
-        budget: Budget,
+        budget: ReceiverMemory,
         on_gap: Callable[[Gap], object] | None,
         access: AccessLike | None,
         on_over: Callable[[bytes], object],
@@ -89,7 +89,7 @@ class PipeChannelService(Worker):
         self._on_channel = on_channel
         self._on_gap = on_gap
         self._reader = PipeFrameReader()
-        self._budget = Budget(options.held_bytes)
+        self._budget = ReceiverMemory(options.held_bytes)
         self._channels: dict[bytes, _Answering] = {}
         self._peers = Counter[Address]()
         self._retired: dict[bytes, None] = {}

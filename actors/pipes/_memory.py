@@ -21,7 +21,7 @@ from ...protocol.pipes import (
 if TYPE_CHECKING:
     from .._node import Node
 
-__all__ = ["Budget", "Retired", "mode_of", "outside_of", "random_bytes"]
+__all__ = ["ReceiverMemory", "Retired", "mode_of", "outside_of", "random_bytes"]
 
 
 def random_bytes(node: Node, size: int = IDENTITY_SIZE) -> bytes:
@@ -46,7 +46,7 @@ def mode_of(frame: Frame) -> Mode | None:
     return None
 
 
-class Budget:
+class ReceiverMemory:
     """A limit on the bytes that several receivers hold; half of it may be held back for a gap.
 
     Attributes:

@@ -10,8 +10,8 @@ from ...protocol.options import check_value
 from ...protocol.pipes import Gap, PipeReceiverOptions, Receiver
 from .._worker import Worker
 from ._hooks import call_hook
-from ._memory import Budget, Retired
-from ._receiving import PipeReceiverStatistics, Receiving
+from ._memory import ReceiverMemory, Retired
+from ._receiving import PipeReceiverStatistics, ReceivingHalf
 
 __all__ = ["PipeReceiver"]
 
@@ -49,13 +49,13 @@ class PipeReceiver(Worker):
         self._options = options
         self._on_gap = on_gap
         self._on_closed = on_closed
-        self._receiving: Receiving | None = None
+        self._receiving: ReceivingHalf | None = None
         self._retired: Retired | None = None  # shared by all of a service
-        self._budget: Budget | None = None
+        self._budget: ReceiverMemory | None = None
 
     def on_start(self) -> None:
         """Prepare to receive a pipe."""
-        self._receiving = Receiving(
+        self._receiving = ReceivingHalf(
             self,
             self._options,
             on_gap=self._on_gap,
@@ -92,7 +92,7 @@ class PipeReceiver(Worker):
         call_hook(self._on_closed, self, machine.identity)
 
     @property
-    def _pipe(self) -> Receiving:
+    def _pipe(self) -> ReceivingHalf:
         if self._receiving is None:
             raise RuntimeError(f"{type(self).__name__} has not started yet")
         return self._receiving

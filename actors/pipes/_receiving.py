@@ -40,13 +40,13 @@ from ...protocol.pipes import (
 from .._errors import Refused
 from .._worker import Worker
 from ._hooks import call_hook
-from ._memory import Budget, Retired, mode_of, random_bytes
+from ._memory import ReceiverMemory, Retired, mode_of, random_bytes
 
 if TYPE_CHECKING:
     from ..runtime._cell import Cell
     from ..sessions._return_routes import ReturnRoutes
 
-__all__ = ["MAX_RETIRED", "PipeReceiverStatistics", "Receiving"]
+__all__ = ["MAX_RETIRED", "PipeReceiverStatistics", "ReceivingHalf"]
 
 logger: Final = logging.getLogger("onward")
 
@@ -87,7 +87,7 @@ class PipeReceiverStatistics:
     strangers: int
 
 
-class Receiving:
+class ReceivingHalf:
     """The receiving half of a pipe. Its methods are for the node's loop.
 
     Args:
@@ -135,7 +135,7 @@ class Receiving:
         on_gap: Callable[[Gap], object] | None,
         on_closed: Callable[[Receiver], object],
         retired: Retired | None = None,
-        budget: Budget | None = None,
+        budget: ReceiverMemory | None = None,
         ways: ReturnRoutes | None = None,
     ) -> None:
         self.machine: Receiver | None = None
@@ -198,7 +198,7 @@ class Receiving:
             self._posted = True
             self._worker._placed.post(self)
 
-    def _within(self, budget: Budget, machine: Receiver, frame: PipeData) -> PipeData:
+    def _within(self, budget: ReceiverMemory, machine: Receiver, frame: PipeData) -> PipeData:
         """Return the frame, without its messages if the budget is used up."""
         early = frame.mode.ordering is Ordering.STRICT and frame.first > machine.next_number
         # Half is kept for messages in order: those held back wait for them.

@@ -14,7 +14,7 @@ from .._worker import Worker
 from ..routing._given import as_route
 from ..runtime._cell import Cell
 from ..runtime._policy import MailboxOptions
-from ._sending import AckReceiver, PipeSenderStatistics, Sending
+from ._sending import AckReceiver, PipeSenderStatistics, SendingHalf
 
 __all__ = ["PipeSender"]
 
@@ -71,12 +71,12 @@ class PipeSender(Worker):
         self._refuse = refuse
         self._on_missed = on_missed
         self._on_broken = on_broken
-        self._sending: Sending | None = None
+        self._sending: SendingHalf | None = None
         self._warned = False
 
     def on_start(self) -> None:
         """Start the worker that receives confirmations."""
-        sending = Sending(
+        sending = SendingHalf(
             self,
             self._options,
             on_missed=self._on_missed,
@@ -156,7 +156,7 @@ class PipeSender(Worker):
         self.on_stop()
 
     @property
-    def _pipe(self) -> Sending:
+    def _pipe(self) -> SendingHalf:
         if self._sending is None:
             raise RuntimeError(f"{type(self).__name__} has not started yet")
         return self._sending

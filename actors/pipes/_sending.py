@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _LOOK_AGAIN: Final = 0.05
 """The time between two checks of a worker that waits for room for its stop, in seconds."""
 
-__all__ = ["AckReceiver", "PipeSenderStatistics", "Sending"]
+__all__ = ["AckReceiver", "PipeSenderStatistics", "SendingHalf"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class PipeSenderStatistics:
     round_trip: float | None
 
 
-class Sending:
+class SendingHalf:
     """The sending half of a pipe. Its methods are for the node's loop.
 
     Frames are sent when all messages that waited in the worker's mailbox have been handled, so
@@ -211,7 +211,7 @@ class Sending:
 
     def end(self) -> None:
         """Send the waiting messages, those in the worker's mailbox too, and end the pipe."""
-        self._worker._placed.post(_End(self))
+        self._worker._placed.post(_PipeEnd(self))
 
     def end_now(self) -> None:
         """Send the accepted messages, and end the pipe."""
@@ -306,12 +306,12 @@ class Sending:
             self._arm(now)
 
 
-class _End:
+class _PipeEnd:
     """The end of a pipe, queued behind the messages that came before."""
 
     __slots__ = ("_sending",)
 
-    def __init__(self, sending: Sending) -> None:
+    def __init__(self, sending: SendingHalf) -> None:
         self._sending = sending
 
     def perform(self, cell: Cell) -> None:
@@ -322,7 +322,7 @@ class _End:
 class AckReceiver(Worker):
     """The worker for a receiver's frames, which are handled while the pipe's worker waits too."""
 
-    def __init__(self, sending: Sending) -> None:
+    def __init__(self, sending: SendingHalf) -> None:
         super().__init__()
         self._sending = sending
         self._reader = PipeFrameReader()

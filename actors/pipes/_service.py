@@ -27,7 +27,7 @@ from ...protocol.pipes import (
 from .._errors import LimitReached
 from .._worker import Worker
 from ..access._guard import AccessLike
-from ._memory import Budget, Retired, outside_of
+from ._memory import ReceiverMemory, Retired, outside_of
 from ._receiver import PipeReceiver
 
 __all__ = ["PipeService", "PipeServiceOptions"]
@@ -100,7 +100,7 @@ class PipeService(Worker):
         self._workers: dict[bytes, tuple[PipeReceiver, Address | None]] = {}
         self._peers = Counter[Address | None]()
         self._retired = Retired(options.retired)
-        self._budget = Budget(options.held_bytes)
+        self._budget = ReceiverMemory(options.held_bytes)
         self._reader = PipeFrameReader()
 
     @property

@@ -47,7 +47,7 @@ class Pending:
 
     def __init__(self, *, timeout: float | None = None) -> None:
         self._timeout = None if timeout is None else check_timeout(timeout)
-        self._kept: dict[_Kept, None] = {}
+        self._kept: dict[_PendingMessage, None] = {}
         # So that a message is either kept before it is settled, or sees that it is.
         self._lock = threading.Lock()
         self._settled = False
@@ -87,7 +87,7 @@ class Pending:
 close_class(Pending)
 
 
-class _Kept:
+class _PendingMessage:
     """A message that waits."""
 
     __slots__ = ("message", "peer", "pending", "size", "until")
@@ -138,12 +138,12 @@ class PendingTable:
         self._undeliverable: Final = undeliverable
         self._again: Final = again
         self._lock = threading.RLock()
-        self._all: dict[_Kept, None] = {}
+        self._all: dict[_PendingMessage, None] = {}
         self._bytes = 0
         # The number and bytes of the messages that came from each peer.
         self._peers: dict[Hashable, tuple[int, int]] = {}
         # Deadlines, soonest first; some are of messages that no longer wait.
-        self._deadlines: list[tuple[float, int, _Kept]] = []
+        self._deadlines: list[tuple[float, int, _PendingMessage]] = []
         self._last = 0
         self._timer: TimerHandle | None = None
 
@@ -177,7 +177,7 @@ class PendingTable:
                     raise Unresolved(message.to, pending._reason)
                 return False
             self._check_room(message, peer, size)
-            kept = _Kept(message, pending, peer, size, until)
+            kept = _PendingMessage(message, pending, peer, size, until)
             pending._kept[kept] = None
             self._all[kept] = None
             self._count(kept, 1)
@@ -195,7 +195,7 @@ class PendingTable:
         if free < 1 or number >= free or size > free_bytes or held + size > free_bytes:
             raise Unresolved(message.to, f"{counted(len(self._all), 'message')} wait for rules")
 
-    def _count(self, kept: _Kept, sign: int) -> None:
+    def _count(self, kept: _PendingMessage, sign: int) -> None:
         self._bytes += sign * kept.size
         if kept.peer is not None:
             number, held = self._peers.get(kept.peer, (0, 0))
@@ -204,7 +204,7 @@ class PendingTable:
             else:
                 del self._peers[kept.peer]
 
-    def _take(self, kept: _Kept) -> bool:
+    def _take(self, kept: _PendingMessage) -> bool:
         """Remove a message; return whether it has still been there."""
         with self._lock:
             if kept not in self._all:
@@ -226,7 +226,7 @@ class PendingTable:
         else:
             self._settle(waiting, reason)
 
-    def _settle(self, waiting: tuple[_Kept, ...], reason: str | None) -> None:
+    def _settle(self, waiting: tuple[_PendingMessage, ...], reason: str | None) -> None:
         for kept in waiting:
             if self._take(kept):
                 if reason is None:
@@ -234,7 +234,7 @@ class PendingTable:
                 else:
                     self._lose(kept, Unresolved(kept.message.to, reason))
 
-    def _lose(self, kept: _Kept, error: OnwardError) -> None:
+    def _lose(self, kept: _PendingMessage, error: OnwardError) -> None:
         self._undeliverable.lose(kept.message, error)
 
     def remove_type(self, address_type: int) -> None:
@@ -281,7 +281,7 @@ class PendingTable:
         # A loop's timer may be early by less than the resolution of its clock.
         timer = self._timer
         now = max(self._run_queue.loop.time(), timer.when() if timer is not None else 0.0)
-        overdue: list[_Kept] = []
+        overdue: list[_PendingMessage] = []
         with self._lock:
             while self._deadlines and self._deadlines[0][0] <= now:
                 overdue.append(heappop(self._deadlines)[2])

@@ -23,7 +23,7 @@ from ._options import (
     RemoteWatchOptions,
     WatchServiceOptions,
 )
-from ._pub_sub import PubSubService, Subscription, Topic
+from ._pub_sub import PubSubService, Topic, TopicSubscription
 from ._relay import Relay, RelayService, StaticRelayService
 from ._relay_client import RelayClient
 from ._remote_watch import RemoteWatch, WatchEnd, WatchOutcome
@@ -52,8 +52,8 @@ __all__ = [
     "Service",
     "StaticRelayService",
     "Subscriber",
-    "Subscription",
     "Topic",
+    "TopicSubscription",
     "WatchEnd",
     "WatchOutcome",
     "WatchService",

@@ -30,12 +30,12 @@ from ._service import Service
 if TYPE_CHECKING:
     from ..access import AccessControl
 
-__all__ = ["PubSubService", "Subscription", "Topic"]
+__all__ = ["PubSubService", "Topic", "TopicSubscription"]
 
 _OPTIONS: Final = PubSubOptions()
 
 
-class Subscription:
+class TopicSubscription:
     """One subscriber of a topic.
 
     Attributes:
@@ -74,7 +74,7 @@ class Topic(Worker):
 
     def __init__(self, max_failures: int, empty: Callable[[Topic], None]) -> None:
         super().__init__()
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, TopicSubscription] = {}
         self.published = 0
         self.dropped = 0
         self._max_failures = max_failures
@@ -90,7 +90,7 @@ class Topic(Worker):
         if gone and not self.subscriptions:
             self._empty(self)
 
-    def _send(self, message: Message, subscription: Subscription) -> bool:
+    def _send(self, message: Message, subscription: TopicSubscription) -> bool:
         """Send a message to one subscriber; return whether it stays subscribed."""
         try:
             self._route_now(message.redirect(*subscription.route))
@@ -153,7 +153,7 @@ class PubSubService(Service):
             raise ServiceError("too many subscribers")
         until = self._now() + self._expire_after
         if before is None or before.route != message.return_route:
-            before = Subscription(message.return_route, until)
+            before = TopicSubscription(message.return_route, until)
         before.until = until
         subscriptions[name] = before
 

@@ -11,23 +11,23 @@ files as processes.
 """
 
 from ._errors import TopologyFailed
-from ._kinds import KINDS, Kind
+from ._kinds import KINDS, WorkerKind
 from ._load import Factories, factories, read
-from ._running import Outcome, RunningNode
+from ._running import RequestOutcome, RunningNode
 from ._topology import Network, Topology
 from ._workers import Print, Record
 
 __all__ = [
     "KINDS",
     "Factories",
-    "Kind",
     "Network",
-    "Outcome",
     "Print",
     "Record",
+    "RequestOutcome",
     "RunningNode",
     "Topology",
     "TopologyFailed",
+    "WorkerKind",
     "factories",
     "read",
 ]

@@ -26,11 +26,11 @@ from ..services import (
 from ..workers import Echo, Forwarder, Proxy, Spread, Spreader, Tap
 from ._workers import Print, Record
 
-__all__ = ["KINDS", "Kind"]
+__all__ = ["KINDS", "WorkerKind"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class WorkerKind:
     """A kind of worker.
 
     Attributes:
@@ -89,23 +89,23 @@ def _spreader(routes: tuple[Route, ...], spread: str = "round-robin") -> Spreade
     return Spreader(routes, _SPREADS[spread])
 
 
-KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+KINDS: Final[Mapping[str, WorkerKind]] = MappingProxyType(
     {
-        "echo": Kind(Echo, "answers with the payload that came"),
-        "forward": Kind(Forwarder, "passes on along the onward route", _takes(True)),
-        "proxy": Kind(
+        "echo": WorkerKind(Echo, "answers with the payload that came"),
+        "forward": WorkerKind(Forwarder, "passes on along the onward route", _takes(True)),
+        "proxy": WorkerKind(
             Proxy,
             "passes on along its own route, with the rest of the onward route behind it",
             _takes(
                 route=Option(OptionType.ROUTE, required=True), transparent=Option(OptionType.FLAG)
             ),
         ),
-        "tap": Kind(
+        "tap": WorkerKind(
             Tap,
             "passes on along the onward route, and sends a copy to an observer",
             _takes(True, observer=Option(OptionType.ROUTE, required=True)),
         ),
-        "spreader": Kind(
+        "spreader": WorkerKind(
             _spreader,
             "passes on along one of several routes",
             _takes(
@@ -113,23 +113,23 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 spread=Option(OptionType.TEXT, choices=tuple(_SPREADS)),
             ),
         ),
-        "relay": Kind(
+        "relay": WorkerKind(
             partial(_relay, RelayService),
             "starts relays at random addresses for registered clients",
             _takes(**_MAY_HAVE, max_relays=Option(OptionType.COUNT)),
         ),
-        "static_relay": Kind(
+        "static_relay": WorkerKind(
             partial(_relay, StaticRelayService),
             "starts relays at requested addresses: forward_to_ and an alias",
             _takes(**_MAY_HAVE, max_relays=Option(OptionType.COUNT)),
         ),
-        "relay_client": Kind(
+        "relay_client": WorkerKind(
             RelayClient,
             "registers with a relay service, and again when the route to it is lost",
             _takes(way=Option(OptionType.ROUTE, required=True), alias=Option(OptionType.TEXT)),
         ),
-        "pubsub": Kind(_pub_sub, "starts topics for subscribers", _takes(**_MAY_HAVE)),
-        "subscriber": Kind(
+        "pubsub": WorkerKind(_pub_sub, "starts topics for subscribers", _takes(**_MAY_HAVE)),
+        "subscriber": WorkerKind(
             Subscriber,
             "subscribes to a topic, and passes on the published messages",
             _takes(
@@ -140,12 +140,12 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 refresh=Option(OptionType.SECONDS),
             ),
         ),
-        "discovery": Kind(
+        "discovery": WorkerKind(
             _discovery,
             "knows services by name, for as long as they are announced",
             _takes(expire_after=Option(OptionType.SECONDS)),
         ),
-        "announcer": Kind(
+        "announcer": WorkerKind(
             Announcer,
             "announces a service, and passes on the messages for it",
             _takes(
@@ -155,12 +155,12 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 refresh=Option(OptionType.SECONDS),
             ),
         ),
-        "print": Kind(Print, "prints payloads as text"),
-        "record": Kind(
+        "print": WorkerKind(Print, "prints payloads as text"),
+        "record": WorkerKind(
             Record,
             "keeps the payloads that come, and answers with them at a second address",
             _takes(limit=Option(OptionType.COUNT)),
         ),
     }
 )
-"""The kinds by name; `{**KINDS, "mine": Kind(...)}` adds one of your own."""
+"""The kinds by name; `{**KINDS, "mine": WorkerKind(...)}` adds one of your own."""

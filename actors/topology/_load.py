@@ -23,7 +23,7 @@ from ...protocol.topology import (
 from .._worker import Worker
 from ..runtime._cell import Factory
 from ..runtime._policy import MailboxOptions, OnFailure, Overflow, Supervision
-from ._kinds import KINDS, Kind
+from ._kinds import KINDS, WorkerKind
 from ._transport_options import transport_options
 
 __all__ = ["Factories", "factories", "mailbox_of", "read", "supervision_of"]
@@ -38,7 +38,7 @@ def read(
     text: str | bytes,
     file: str = "topology",
     *,
-    kinds: Mapping[str, Kind] = KINDS,
+    kinds: Mapping[str, WorkerKind] = KINDS,
     transports: TransportOptions = transport_options,
     limits: TopologyLimits = _LIMITS,
 ) -> TopologyPlan:
@@ -60,7 +60,10 @@ def read(
 
 
 def factories(
-    plan: TopologyPlan, *, kinds: Mapping[str, Kind] = KINDS, nodes: Iterable[str] | None = None
+    plan: TopologyPlan,
+    *,
+    kinds: Mapping[str, WorkerKind] = KINDS,
+    nodes: Iterable[str] | None = None,
 ) -> Factories:
     """Return the factories of a plan's workers; this imports their classes.
 
@@ -89,7 +92,7 @@ def factories(
     return made
 
 
-def _factory(worker: WorkerPlan, kinds: Mapping[str, Kind]) -> Factory:
+def _factory(worker: WorkerPlan, kinds: Mapping[str, WorkerKind]) -> Factory:
     make = kinds[worker.kind].make if worker.kind else _class(worker.class_path)
     if worker.options and getattr(make, "__init__", None) is Worker.__init__:
         # It accepts any keyword, and ignores it.

@@ -32,7 +32,7 @@ from ..tracing import HopTracer
 from ._errors import TopologyFailed
 from ._load import Factories, mailbox_of, supervision_of
 
-__all__ = ["Outcome", "RunningNode"]
+__all__ = ["RequestOutcome", "RunningNode"]
 
 RETRY: Final = 0.2
 """Delay before another attempt to connect to a listener that is not open yet, in seconds."""
@@ -45,7 +45,7 @@ PAUSE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestOutcome:
     """The outcome of a request of a topology.
 
     Attributes:
@@ -229,7 +229,7 @@ class RunningNode:
                 raise _failed(worker.place, "cannot start", error) from error
         self.node.parts.guards.exposures.expected = frozenset()
 
-    async def ask(self, request: RequestPlan) -> Outcome:
+    async def ask(self, request: RequestPlan) -> RequestOutcome:
         """Make one request of the plan, and repeat it if the plan says so."""
         clock = self.node.loop.time
         began = clock()
@@ -238,7 +238,7 @@ class RunningNode:
             now = clock()
             left = began + request.within - now
             if ok or left <= 0:
-                return Outcome(request, ok, told, now - began)
+                return RequestOutcome(request, ok, told, now - began)
             await asyncio.sleep(min(PAUSE, left))
 
     async def _ask(self, request: RequestPlan) -> tuple[bool, str]:

@@ -9,9 +9,9 @@ from typing import Any, Protocol, Self
 
 from ...protocol.topology import TopologyPlan
 from .._node import Node
-from ._kinds import KINDS, Kind
+from ._kinds import KINDS, WorkerKind
 from ._load import Factories, factories
-from ._running import Outcome, RunningNode
+from ._running import RequestOutcome, RunningNode
 
 __all__ = ["Network", "Topology"]
 
@@ -55,7 +55,7 @@ class Topology:
         cls,
         plan: TopologyPlan,
         *,
-        kinds: Mapping[str, Kind] = KINDS,
+        kinds: Mapping[str, WorkerKind] = KINDS,
         network: Network | None = None,
         opened: Callable[[Node], Awaitable[None]] | None = None,
     ) -> Self:
@@ -132,7 +132,7 @@ class Topology:
         """
         return self._running[name].node
 
-    async def check(self) -> tuple[Outcome, ...]:
+    async def check(self) -> tuple[RequestOutcome, ...]:
         """Make the requests of the plan, one after the other."""
         return tuple(
             [await self._running[request.node].ask(request) for request in self.plan.requests]

@@ -28,7 +28,7 @@ from ...protocol import (
 from ...protocol._tracing import KEY
 from ...protocol.options import Count, Range, check_options, check_value
 from ..instruments._instrument import Instrument, TracedMessage, Watch
-from ._ways import Origin, Ways
+from ._ways import ReportOrigin, Ways
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -222,7 +222,7 @@ class HopTracer(Instrument):
         report = self._report_of(worker, message, mark, here)
         return _ReportedHop(self, origin, sender, report, self._clock())
 
-    def _origin_of(self, worker: Worker, message: Message, mark: TraceMark) -> Origin | None:
+    def _origin_of(self, worker: Worker, message: Message, mark: TraceMark) -> ReportOrigin | None:
         """Return the origin for a hop's report, from the message's known routes."""
         onward, back = message.onward_route, message.return_route
         if back and back[-1] == mark.tracer:
@@ -237,9 +237,9 @@ class HopTracer(Instrument):
             way = onward[1:]
         else:
             return self._ways.origin(mark)
-        return Origin(mark.trace, mark.tracer, worker.address, message.to, way)
+        return ReportOrigin(mark.trace, mark.tracer, worker.address, message.to, way)
 
-    def _sender(self, worker: Worker, origin: Origin) -> Worker | None:
+    def _sender(self, worker: Worker, origin: ReportOrigin) -> Worker | None:
         """Return the worker that sends a report; `None` if it has stopped."""
         if origin.worker == worker.address:
             return worker
@@ -285,7 +285,7 @@ class HopTracer(Instrument):
         """Return the nanoseconds since a time of the clock."""
         return max(0, self._clock() - since)
 
-    def send(self, report: HopReport, origin: Origin, worker: Worker) -> None:
+    def send(self, report: HopReport, origin: ReportOrigin, worker: Worker) -> None:
         """Send a report; if it cannot be delivered, it becomes a dead letter."""
         self._reported += 1
         context = Context(trace=tracing_of_report(report.trace))
@@ -310,7 +310,7 @@ class _ReportedHop(Watch):
     __slots__ = ("_began", "_origin", "_report", "_sender", "_tracer")
 
     def __init__(
-        self, tracer: HopTracer, origin: Origin, sender: Worker, report: HopReport, began: int
+        self, tracer: HopTracer, origin: ReportOrigin, sender: Worker, report: HopReport, began: int
     ) -> None:
         self._tracer = tracer
         self._origin = origin

@@ -7,14 +7,14 @@ from typing import Generic, TypeVar
 
 from ...protocol import Address, Route, TraceMark
 
-__all__ = ["Origin", "Ways"]
+__all__ = ["ReportOrigin", "Ways"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ReportOrigin:
     """The sender and route of a hop's report.
 
     Attributes:
@@ -44,7 +44,7 @@ class Ways:
 
     def __init__(self, limit: int) -> None:
         self._backs: _Bounded[tuple[str, Address, Route], None] = _Bounded(limit)
-        self._origins: _Bounded[str, Origin] = _Bounded(limit)
+        self._origins: _Bounded[str, ReportOrigin] = _Bounded(limit)
 
     def note(self, trace: str, worker: Address, back: Route) -> None:
         """Store that a worker had a message of a trace, with its return route."""
@@ -54,11 +54,11 @@ class Ways:
         """Whether a worker had a message of the trace with that return route."""
         return (trace, worker, way) in self._backs
 
-    def note_origin(self, hop: str, origin: Origin) -> None:
+    def note_origin(self, hop: str, origin: ReportOrigin) -> None:
         """Store the origin of a hop's report."""
         self._origins.put(hop, origin, len(origin.way))
 
-    def origin(self, mark: TraceMark) -> Origin | None:
+    def origin(self, mark: TraceMark) -> ReportOrigin | None:
         """Return the origin of the report of the hop before, if it was on this node."""
         origin = self._origins.get(mark.hop)
         if origin is None or (origin.trace, origin.tracer) != (mark.trace, mark.tracer):

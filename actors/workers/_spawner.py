@@ -83,7 +83,7 @@ _MAILBOX: Final = MailboxOptions()
 _SUPERVISION: Final = Supervision()
 
 
-class _Child:
+class _SpawnedWorker:
     """A spawner's record of one worker.
 
     Attributes:
@@ -152,7 +152,7 @@ class Spawner(Worker):
         self._mailbox = mailbox
         self._supervision = supervision
         # The child that has been idle longest comes first.
-        self._children: dict[bytes, _Child] = {}
+        self._children: dict[bytes, _SpawnedWorker] = {}
         self._stopping = 0
         self._none_idle = False
 
@@ -185,12 +185,12 @@ class Spawner(Worker):
         else:
             raise MailboxFull(child.address, f"{self._options.max_held} wait for it to stop")
 
-    def _make(self, key: bytes) -> _Child:
+    def _make(self, key: bytes) -> _SpawnedWorker:
         self._make_room()
         address = self.spawn(
             partial(self._factory, key), mailbox=self._mailbox, supervision=self._supervision
         )
-        child = _Child(address, self.node.parts.table.cell(address), self.node.loop.time())
+        child = _SpawnedWorker(address, self.node.parts.table.cell(address), self.node.loop.time())
         self.node.watch(address, partial(self._stopped, key, child))
         return child
 
@@ -205,13 +205,13 @@ class Spawner(Worker):
                 return
         raise TooManyWorkers(self.address, f"there are {limit}")
 
-    def _find_idle(self) -> _Child | None:
+    def _find_idle(self) -> _SpawnedWorker | None:
         """Return the worker that has been idle longest, or `None` if none was found.
 
         Busy workers move to the end, so the next search begins behind them.
         """
         looks = LOOKS if self._none_idle else len(self._children)
-        found: _Child | None = None
+        found: _SpawnedWorker | None = None
         busy: list[bytes] = []
         for key, child in islice(self._children.items(), looks):
             if child.is_idle(self.node.parts.table):
@@ -232,15 +232,15 @@ class Spawner(Worker):
             elif now - child.since >= self._options.idle:
                 self._stop(child)
 
-    def _stop(self, child: _Child) -> None:
+    def _stop(self, child: _SpawnedWorker) -> None:
         self._hold(child)
         child.cell.worker.stop()
 
-    def _hold(self, child: _Child) -> None:
+    def _hold(self, child: _SpawnedWorker) -> None:
         child.held = deque()
         self._stopping += 1
 
-    def _stopped(self, key: bytes, child: _Child) -> None:
+    def _stopped(self, key: bytes, child: _SpawnedWorker) -> None:
         """Forget a worker that has stopped, and spawn the next if messages wait for it."""
         del self._children[key]
         if child.held is None:

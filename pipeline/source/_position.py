@@ -16,14 +16,14 @@ from ...protocol.eventlog import parse_segment_name
 from .._errors import DuplicateBroker, SegmentDamaged, SegmentGap, SegmentLate
 from ._listing import SegmentInfo, describe
 
-__all__ = ["MAX_EPOCHS", "Position", "check_behind", "check_kept"]
+__all__ = ["MAX_EPOCHS", "LogPosition", "check_behind", "check_kept"]
 
 MAX_EPOCHS: Final = 1_000
 """The newest ranges of read numbers that a position keeps; older segments are not checked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class LogPosition:
     """A position in a broker's log.
 
     Attributes:
@@ -54,7 +54,7 @@ class Position:
         }
 
     @classmethod
-    def of(cls, broker: str, plain: Mapping[str, Any]) -> Position:
+    def of(cls, broker: str, plain: Mapping[str, Any]) -> LogPosition:
         """Return a position from a JSON object."""
         return cls(
             broker,
@@ -71,7 +71,7 @@ class Position:
             return len(self.epochs) == MAX_EPOCHS
         return any(each == epoch and first <= seq <= last for each, first, last in self.epochs)
 
-    def advance(self, info: SegmentInfo, *, log: Path, skip_gaps: bool = False) -> Position:
+    def advance(self, info: SegmentInfo, *, log: Path, skip_gaps: bool = False) -> LogPosition:
         """Return the position after a segment, which must follow this one.
 
         Raises:
@@ -118,7 +118,7 @@ class Position:
         return (*self.epochs, (info.epoch, info.first_seq, last))[-MAX_EPOCHS:]
 
 
-def check_behind(log: Path, at: Position, names: Sequence[str]) -> None:
+def check_behind(log: Path, at: LogPosition, names: Sequence[str]) -> None:
     """Check that no unread segment has appeared before a position.
 
     Raises:
@@ -134,7 +134,7 @@ def check_behind(log: Path, at: Position, names: Sequence[str]) -> None:
             raise SegmentLate(str(log / info.path), at.broker, at.segment)
 
 
-def check_kept(at: Position, names: Sequence[str]) -> None:
+def check_kept(at: LogPosition, names: Sequence[str]) -> None:
     """Check that the end of an epoch was not deleted unread, which numbers do not show.
 
     The oldest segments are deleted first. If the last one that was read exists, none after it is

@@ -1,6 +1,6 @@
 """The reader of a stream: each batch continues after the last one in every broker's log.
 
-An offset has the position in each broker's log: see `Position`. It is made from the headers and
+An offset has the position in each broker's log: see `LogPosition`. It is made from the headers and
 footers of the batch's segments, so segments deleted unread are detected before the batch is read.
 """
 
@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from .._errors import DuplicateBroker, SegmentGone
 from ._listing import SegmentInfo, brokers_in, describe, sealed_in
 from ._options import Options
-from ._position import Position, check_behind, check_kept
+from ._position import LogPosition, check_behind, check_kept
 from ._reading import SegmentPaths, pack, read_partition
 
 __all__ = ["EventLogStream"]
@@ -122,11 +122,11 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _brokers(self) -> list[str]:
         return brokers_in(self._options.path, self._options.brokers)
 
-    def _at(self, offset: Mapping[str, Any], broker: str) -> Position:
+    def _at(self, offset: Mapping[str, Any], broker: str) -> LogPosition:
         plain = offset.get(broker)
-        return Position(broker) if plain is None else Position.of(broker, plain)
+        return LogPosition(broker) if plain is None else LogPosition.of(broker, plain)
 
-    def _after(self, at: Position) -> list[str]:
+    def _after(self, at: LogPosition) -> list[str]:
         """Return the names after a position, and check the segments before it."""
         path = self._options.path
         names = sealed_in(path, at.broker)
@@ -164,7 +164,7 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found[broker] = tuple((name, a, b) for name, (a, b) in sorted(now.items()))
         return found
 
-    def _names(self, at: Position, last: str) -> list[str]:
+    def _names(self, at: LogPosition, last: str) -> list[str]:
         names = sealed_in(self._options.path, at.broker)
         return [name for name in names if at.segment < name <= last]
 
@@ -178,10 +178,10 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._known[key] = info
         return info
 
-    def _advance(self, at: Position, name: str) -> Position:
+    def _advance(self, at: LogPosition, name: str) -> LogPosition:
         return self._follow(at, self._describe(at.broker, name))
 
-    def _follow(self, at: Position, info: SegmentInfo) -> Position:
+    def _follow(self, at: LogPosition, info: SegmentInfo) -> LogPosition:
         return at.advance(info, log=self._options.path, skip_gaps=self._options.skip_gaps)
 
 

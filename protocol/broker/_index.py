@@ -42,7 +42,7 @@ __all__ = [
     "MAX_CACHED_MATCHES",
     "MAX_CACHED_QUERIES",
     "MAX_CACHED_TAGS",
-    "Answer",
+    "CachedAnswer",
     "Matches",
     "TagIndex",
     "TagIndexStatistics",
@@ -89,7 +89,7 @@ class _Posting:
         self.free: list[int] | None = None
 
 
-class Answer:
+class CachedAnswer:
     """A kept answer.
 
     Attributes:
@@ -164,8 +164,8 @@ class TagIndex:
         self._free: list[int] = []  # of no service
         self._routes = 0
         self._hidden: BitMap = BitMap()
-        self.answers: Final[OrderedDict[Query, Answer]] = OrderedDict()
-        self._watched: dict[Tag, set[Answer]] = {}
+        self.answers: Final[OrderedDict[Query, CachedAnswer]] = OrderedDict()
+        self._watched: dict[Tag, set[CachedAnswer]] = {}
         self._cached_matches = 0
         self._computed = 0
         self._invalidated = 0
@@ -317,7 +317,7 @@ class TagIndex:
         """
         return self.answer(query).matches
 
-    def answer(self, query: Query) -> Answer:
+    def answer(self, query: Query) -> CachedAnswer:
         """Return the answer to a query, and keep it if it is within the limits."""
         answer = self.answers.get(query)
         if answer is None:
@@ -325,12 +325,12 @@ class TagIndex:
             self._keep(answer)
         return answer
 
-    def _compute(self, query: Query) -> Answer:
+    def _compute(self, query: Query) -> CachedAnswer:
         self._computed += 1
         matches, watch = self._matching(query)
         if self._hidden:
             matches = matches - self._hidden
-        return Answer(query, matches, watch)
+        return CachedAnswer(query, matches, watch)
 
     def _matching(self, query: Query) -> tuple[Matches, Tag]:
         """Return the routes with all tags of a query, hidden ones too, and the tag to watch."""
@@ -374,7 +374,7 @@ class TagIndex:
         matches = BitMap((number,)) if query.issubset(self.tags(number)) else BitMap()
         return matches, watch
 
-    def _keep(self, answer: Answer) -> None:
+    def _keep(self, answer: CachedAnswer) -> None:
         weight = answer.weight
         if (
             len(answer.query) > MAX_CACHED_TAGS
@@ -397,7 +397,7 @@ class TagIndex:
         else:
             watching.add(answer)
 
-    def _forget(self, answer: Answer) -> None:
+    def _forget(self, answer: CachedAnswer) -> None:
         """Undo what `_keep` did, but for the entry in the table of answers."""
         self._cached_matches -= answer.weight
         watching = self._watched[answer.watch]

@@ -42,7 +42,7 @@ _FURTHEST: Final = 32
 """Doublings of the wait for a retry; it has reached the longest long before."""
 
 
-class _End:
+class _LivenessEnd:
     """The common part of both ends: the table, and closing.
 
     Attributes:
@@ -102,7 +102,7 @@ class _End:
         return (Action.TELL,)
 
 
-class Opener(_End):
+class Opener(_LivenessEnd):
     """The end that opens the session, pings, and replaces its route.
 
     Args:
@@ -202,7 +202,7 @@ class Opener(_End):
         self.wake_at = now + min(doubled, max(options.longest_retry, options.retry)) * spread
 
 
-class Acceptor(_End):
+class Acceptor(_LivenessEnd):
     """The end that the first handshake creates.
 
     Args:

@@ -16,7 +16,7 @@ from onward.actors.broker import BrokerOptions, ChoiceOptions, MulticastOptions,
 from onward.cli import _broker, main
 from onward.cli._broker import Listening, serve
 from onward.cli._client import ask_broker
-from onward.cli._run import Stop
+from onward.cli._run import StopRequest
 from onward.cli._snapshots import load_routes
 from onward.cli._status import CommandError, Status
 from onward.protocol import Address
@@ -34,7 +34,7 @@ WS = "rsocket+ws://127.0.0.1:0/rsocket"
 
 
 async def test_it_serves_at_each_uri_and_ends_with_totals() -> None:
-    stop = Stop()
+    stop = StopRequest()
     with printed() as output:
         serving = asyncio.create_task(serve(stop, [ANY, ANY], BrokerOptions(), quiet=False))
         uris = [(await output.line()).removeprefix("listening ") for _ in range(2)]
@@ -50,7 +50,7 @@ async def test_it_serves_at_each_uri_and_ends_with_totals() -> None:
 
 
 async def test_it_can_be_quiet() -> None:
-    stop = Stop()
+    stop = StopRequest()
     with printed() as output:
         serving = asyncio.create_task(serve(stop, [ANY], BrokerOptions(), quiet=True))
         await output.line()
@@ -60,7 +60,7 @@ async def test_it_can_be_quiet() -> None:
 
 
 async def test_the_cycle_collector_passes_over_what_the_start_has_made() -> None:
-    stop = Stop()
+    stop = StopRequest()
     with printed() as output:
         serving = asyncio.create_task(serve(stop, [ANY]))
         await ask_broker((await output.line()).removeprefix("listening "), "routes", TIMEOUT)
@@ -71,7 +71,7 @@ async def test_the_cycle_collector_passes_over_what_the_start_has_made() -> None
 
 
 async def test_it_stops_while_it_starts() -> None:
-    stop = Stop()
+    stop = StopRequest()
     stop.wish()
     with printed() as output:
         await asyncio.wait_for(serve(stop, [ANY], BrokerOptions(), quiet=False), TIMEOUT)
@@ -83,7 +83,7 @@ def flags(*words: str, monkeypatch: Patch) -> tuple[BrokerOptions, Listening]:
     seen = list[tuple[BrokerOptions, Listening]]()
 
     async def see(
-        _stop: Stop,
+        _stop: StopRequest,
         _uris: list[str],
         options: BrokerOptions,
         listening: Listening,
@@ -147,7 +147,7 @@ async def test_clients_name_the_workers_of_an_exposed_node() -> None:
         links = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
         beside = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
         exposed, other = (Address(1, at.uri[6:].encode()) for at in (links, beside))
-        stop = Stop()
+        stop = StopRequest()
         with printed() as output:
             listening = Listening(expose=(exposed,))
             serving = asyncio.create_task(serve(stop, [ANY], BrokerOptions(), listening))
@@ -219,7 +219,7 @@ async def test_it_expects_the_destinations_of_a_file(tmp_path: Path, text: bool)
     file = tmp_path / "table"
     lines = "\n".join(map(format_route, EXPECTED)).encode()
     file.write_bytes(lines if text else b"".join(write_snapshot(EXPECTED)))
-    stop = Stop()
+    stop = StopRequest()
     with printed() as output:
         serving = asyncio.create_task(
             serve(stop, [ANY], BrokerOptions(), quiet=False, expected=load_routes(file))
@@ -281,7 +281,7 @@ def test_a_table_that_is_too_long_is_refused_unread(tmp_path: Path, monkeypatch:
 
 async def test_it_expects_a_slice_at_a_time(monkeypatch: Patch) -> None:
     monkeypatch.setattr(_broker, "EXPECT_SLICE", 2)
-    stop = Stop()
+    stop = StopRequest()
     with printed() as output:
         serving = asyncio.create_task(
             serve(stop, [ANY], BrokerOptions(), quiet=True, expected=EXPECTED)
@@ -296,11 +296,11 @@ async def test_it_expects_a_slice_at_a_time(monkeypatch: Patch) -> None:
 async def test_it_does_not_expect_more_than_it_has_room_for() -> None:
     options = BrokerOptions(max_routes=3)
     with pytest.raises(CommandError, match=r"--index: .*routes"):
-        await serve(Stop(), [ANY], options, quiet=True, expected=EXPECTED)
+        await serve(StopRequest(), [ANY], options, quiet=True, expected=EXPECTED)
 
 
 async def test_it_is_asked_by_any_of_its_listeners() -> None:
-    stop = Stop()
+    stop = StopRequest()
     with printed() as output, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "socket"
         uris = [ANY, WS, f"rsocket+unix://{path}"]
@@ -319,7 +319,7 @@ async def test_it_is_asked_by_any_of_its_listeners() -> None:
 
 async def test_it_listens_with_tls(tmp_path: Path) -> None:
     certificates = Certificates.make(tmp_path)
-    stop, uris = Stop(), ["rsocket+tls://localhost:0", "rsocket+wss://localhost:0/path"]
+    stop, uris = StopRequest(), ["rsocket+tls://localhost:0", "rsocket+wss://localhost:0/path"]
     listening = Listening(tls=certificates.strict)
     with printed() as output:
         serving = asyncio.create_task(serve(stop, uris, listening=listening, quiet=True))
@@ -358,7 +358,7 @@ def test_a_number_of_connections_is_at_least_one(number: str, capsys: Capsys) ->
 
 
 async def test_it_can_keep_its_table_to_itself() -> None:
-    stop = Stop()
+    stop = StopRequest()
     options = BrokerOptions(management=False, waiting=WaitingOptions(no_route_timeout=0.0))
     with printed() as output:
         serving = asyncio.create_task(serve(stop, [ANY], options, quiet=True))
@@ -370,7 +370,7 @@ async def test_it_can_keep_its_table_to_itself() -> None:
 
 
 async def test_it_takes_so_many_connections_and_no_more() -> None:
-    stop = Stop()
+    stop = StopRequest()
     with printed() as output:
         listening = Listening(LinkOptions(max_connections=1))
         serving = asyncio.create_task(serve(stop, [ANY], listening=listening, quiet=True))

@@ -14,7 +14,7 @@ from onward.cli import main
 from onward.cli._broker import serve
 from onward.cli._client import ask_broker
 from onward.cli._event_log import add_event_log, attach, told, total, words
-from onward.cli._run import Stop
+from onward.cli._run import StopRequest
 from onward.cli._statistics import show
 from onward.cli._status import CommandError, Status
 from onward.protocol.eventlog import read_header
@@ -137,7 +137,7 @@ def test_what_is_lost_and_what_is_wrong_is_said_in_a_line() -> None:
 
 
 async def test_the_totals_say_what_was_recorded(tmp_path: Path) -> None:
-    stop = Stop()
+    stop = StopRequest()
     arguments = parsed("--event-log", str(tmp_path))
     with printed() as output:
         serving = asyncio.create_task(

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.cli._layers import Cell, Layers, arrange, crossings
+from onward.cli._layers import GridCell, Layers, arrange, crossings
 
 
 def boxes_of(made: Layers) -> list[str]:
@@ -52,7 +52,7 @@ def test_crossings_are_counted() -> None:
 
 def test_huge_pictures_are_swept_less_often() -> None:
     def layers(cells: int) -> Layers:
-        return Layers([[Cell("", 0, 0)] * cells])
+        return Layers([[GridCell("", 0, 0)] * cells])
 
     assert [layers(cells).sweeps(12) for cells in (0, 1000, 100_000, 10**7)] == [12, 12, 5, 2]
 
@@ -62,8 +62,8 @@ LINES = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12)
 
 @given(LINES)
 def test_crossings_are_counted_as_one_would_by_hand(lines: list[tuple[int, int]]) -> None:
-    one = [Cell(str(index), -1, 0) for index in range(7)]
-    other = [Cell(str(index), -1, 1) for index in range(7)]
+    one = [GridCell(str(index), -1, 0) for index in range(7)]
+    other = [GridCell(str(index), -1, 1) for index in range(7)]
     made = Layers([one, other], [[one[start], other[end]] for start, end in lines])
     pairs = combinations(lines, 2)
     assert crossings(made) == sum((a - c) * (b - d) < 0 for (a, b), (c, d) in pairs)

@@ -13,7 +13,7 @@ import pytest
 from onward.actors import Node
 from onward.cli import main
 from onward.cli._node import KINDS, serve
-from onward.cli._run import Stop
+from onward.cli._run import StopRequest
 from onward.cli._status import Status
 from onward.protocol import address
 from tests.support.commands import TIMEOUT, Output, printed
@@ -41,7 +41,7 @@ def arguments(
 @asynccontextmanager
 async def served(given: argparse.Namespace) -> AsyncGenerator[tuple[str, Output]]:
     """Run a node; yield its host:port and what it prints."""
-    stop = Stop()
+    stop = StopRequest()
     with printed() as output:
         serving = asyncio.create_task(serve(stop, given))
         where = (await output.line()).removeprefix("listening tcp://")
@@ -111,7 +111,7 @@ async def test_an_echo_without_a_way_back_is_a_dead_letter() -> None:
 
 
 async def test_it_stops_while_it_starts() -> None:
-    stop = Stop()
+    stop = StopRequest()
     stop.wish()
     with printed() as output:
         await asyncio.wait_for(serve(stop, arguments(echo="echo")), TIMEOUT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from onward.cli import _pipeline_progress
-from onward.cli._pipeline_progress import Progress
+from onward.cli._pipeline_progress import ProgressReporter
 from tests.support.fixtures import Patch
 
 
@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 def test_a_stage_is_one_line_when_it_is_done() -> None:
     output = io.StringIO()
-    with Progress(output=output) as progress:
+    with ProgressReporter(output=output) as progress:
         progress.begin("traffic")
         progress.done("traffic", "12 rows")
         progress.say("batch 3")
@@ -29,7 +29,7 @@ def test_a_stage_is_one_line_when_it_is_done() -> None:
 
 def test_quiet_says_nothing() -> None:
     output = Terminal()
-    with Progress(quiet=True, output=output) as progress:
+    with ProgressReporter(quiet=True, output=output) as progress:
         progress.begin("traffic")
         progress.say("batch 3")
         progress.done("traffic", "12 rows")
@@ -39,7 +39,7 @@ def test_quiet_says_nothing() -> None:
 def test_a_terminal_has_a_live_line_that_is_wiped_in_the_end(monkeypatch: Patch) -> None:
     monkeypatch.setattr(_pipeline_progress, "_OFTEN", 60.0)
     output = Terminal()
-    with Progress(output=output) as progress:
+    with ProgressReporter(output=output) as progress:
         progress.begin("traffic")
         assert output.getvalue().endswith("...")
         progress.say("batch 3")
@@ -56,7 +56,7 @@ def test_a_terminal_has_a_live_line_that_is_wiped_in_the_end(monkeypatch: Patch)
 def test_the_live_line_is_drawn_again_and_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(_pipeline_progress, "_OFTEN", 0.001)
     output = Terminal()
-    with Progress(output=output) as progress:
+    with ProgressReporter(output=output) as progress:
         progress.begin("traffic")
         # Its thread writes: this ends, or the test's own time limit does.
         while output.getvalue().count("traffic") < 3:

@@ -11,7 +11,7 @@ import pytest
 
 from onward.cli import main
 from onward.cli._node import serve
-from onward.cli._run import Stop
+from onward.cli._run import StopRequest
 from onward.cli._status import Status
 from onward.protocol import LinkDown, address
 from onward.transports import TlsOptions
@@ -109,7 +109,7 @@ async def served(**given: object) -> AsyncGenerator[str]:
             **given,
         }
     )
-    stop = Stop()
+    stop = StopRequest()
     with printed() as output:
         serving = asyncio.create_task(serve(stop, arguments))
         try:

@@ -18,7 +18,7 @@ from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions, Wait
 from onward.cli import _client, _routes, main
 from onward.cli._client import ask_broker
 from onward.cli._routes import show
-from onward.cli._run import Stop
+from onward.cli._run import StopRequest
 from onward.cli._snapshots import load_routes, save_routes
 from onward.cli._status import CommandError, Status
 from onward.protocol.broker import SnapshotRoute
@@ -138,7 +138,7 @@ async def test_an_answer_that_is_no_json() -> None:
 class Ticks:
     """Stands in the place of `asyncio.sleep`, and ends the command after so many."""
 
-    def __init__(self, stop: Stop, count: int) -> None:
+    def __init__(self, stop: StopRequest, count: int) -> None:
         self.stop = stop
         self.count = count
         self.waits: list[float] = []
@@ -156,9 +156,9 @@ def test_the_table_is_repeated(
 ) -> None:
     made: list[Ticks] = []
 
-    def run_it(command: Callable[[Stop], Coroutine[None, None, None]]) -> None:
+    def run_it(command: Callable[[StopRequest], Coroutine[None, None, None]]) -> None:
         async def main() -> None:
-            stop = Stop()
+            stop = StopRequest()
             ticks = Ticks(stop, 3)
             made.append(ticks)
             monkeypatch.setattr(_routes, "sleep", ticks.sleep)
@@ -182,9 +182,9 @@ def test_the_table_is_repeated(
 def test_it_is_stopped_during_a_question(
     words: list[str], status: Status, broker: str, capsys: Capsys, monkeypatch: Patch
 ) -> None:
-    def run_it(command: Callable[[Stop], Coroutine[None, None, None]]) -> None:
+    def run_it(command: Callable[[StopRequest], Coroutine[None, None, None]]) -> None:
         async def main() -> None:
-            stop = Stop()
+            stop = StopRequest()
 
             async def never(*_: object) -> None:
                 stop.wish()

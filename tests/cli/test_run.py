@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from onward.cli._run import Interrupted, Stop, run
+from onward.cli._run import Interrupted, StopRequest, run
 from onward.cli._status import Status
 
 
@@ -17,7 +17,7 @@ async def test_work_that_is_done_in_time_gives_its_result() -> None:
     async def work() -> int:
         return 7
 
-    assert await Stop().unless(work()) == 7
+    assert await StopRequest().unless(work()) == 7
 
 
 async def test_what_work_raises_is_raised() -> None:
@@ -25,11 +25,11 @@ async def test_what_work_raises_is_raised() -> None:
         raise KeyError("lost")
 
     with pytest.raises(KeyError, match="lost"):
-        await Stop().unless(work())
+        await StopRequest().unless(work())
 
 
 async def test_work_is_given_up_when_the_command_is_to_stop() -> None:
-    stop = Stop()
+    stop = StopRequest()
     cleaned_up = False
 
     async def work() -> None:
@@ -47,7 +47,7 @@ async def test_work_is_given_up_when_the_command_is_to_stop() -> None:
 
 
 async def test_waiting_ends_with_the_wish() -> None:
-    stop = Stop()
+    stop = StopRequest()
     stop.wish()
     await stop.wait()
 
@@ -56,7 +56,7 @@ async def test_waiting_ends_with_the_wish() -> None:
 def test_a_signal_is_the_wish_to_stop(number: signal.Signals) -> None:
     before = signal.getsignal(number)
 
-    async def command(stop: Stop) -> None:
+    async def command(stop: StopRequest) -> None:
         os.kill(os.getpid(), number)
         await stop.wait()
 
@@ -69,7 +69,7 @@ def test_a_signal_is_the_wish_to_stop(number: signal.Signals) -> None:
 def test_a_command_runs_on_other_threads_too() -> None:
     done = threading.Event()
 
-    async def command(_: Stop) -> None:
+    async def command(_: StopRequest) -> None:
         done.set()
 
     thread = threading.Thread(target=run, args=(command,))

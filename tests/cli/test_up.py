@@ -12,7 +12,7 @@ import pytest
 from onward.actors.topology import KINDS
 from onward.cli import main
 from onward.cli._main import _parser
-from onward.cli._run import Interrupted, Stop
+from onward.cli._run import Interrupted, StopRequest
 from onward.cli._status import Status
 from onward.cli._up import _in_process, read_file
 from tests.support.commands import TIMEOUT, printed
@@ -108,7 +108,7 @@ def test_what_is_in_a_file_moves_no_cursor(how: str, file: Path, capsys: Capsys)
 
 async def test_it_runs_until_it_is_to_stop() -> None:
     arguments = ["up", "--in-process", str(FILES[1])]
-    stop = Stop()
+    stop = StopRequest()
     plan = read_file(arguments[-1])
     given = parsed(*arguments)
     with printed() as output:
@@ -120,7 +120,7 @@ async def test_it_runs_until_it_is_to_stop() -> None:
 
 
 async def test_to_be_stopped_before_the_check_is_done_is_told() -> None:
-    stop = Stop()
+    stop = StopRequest()
     stop.wish()
     with pytest.raises(Interrupted):
         await _in_process(stop, read_file(str(FILES[1])), parsed("up", "--check", "x"))

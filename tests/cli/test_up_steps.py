@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.cli._run import Stop
+from onward.cli._run import StopRequest
 from onward.cli._up import read_file
 from onward.cli._up_node import lead
 from onward.cli._up_steps import FOLDER, Said, Steps, decode, encode
@@ -89,7 +89,7 @@ class Leader:
     """Leads one node on this loop."""
 
     def __init__(self, path: Path, name: str, output: Output) -> None:
-        self.stop = Stop()
+        self.stop = StopRequest()
         self._output = output
         self.fed = Fed()
         self.over = asyncio.create_task(lead(self.stop, read_file(str(path)), name, self.fed.steps))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest import mock
 
-from onward.actors.pipes._receiving import Receiving
+from onward.actors.pipes._receiving import ReceivingHalf
 from onward.protocol import Address, Message, Route
 from onward.protocol.pipes import (
     MAX_WINDOW,
@@ -121,7 +121,7 @@ class SendsDoubtAgain(Sender):
             self.send(message, 1)
 
 
-class GivesUpAtOnce(Receiving):
+class GivesUpAtOnce(ReceivingHalf):
     """Goes on without a message as soon as the worker it is for has no room."""
 
     __slots__ = ()
@@ -130,7 +130,7 @@ class GivesUpAtOnce(Receiving):
         return True
 
 
-class NeverSaysUnknown(Receiving):
+class NeverSaysUnknown(ReceivingHalf):
     """Does not tell a sender that nobody knows its pipe, neither when asked nor at a stop."""
 
     __slots__ = ()
@@ -146,11 +146,11 @@ def _no_answer(_: Frame) -> None:
 
 _PLACES: Final[Mapping[type, str]] = {
     Receiver: "onward.actors.pipes._receiving.Receiver",
-    Receiving: "onward.actors.pipes._receiver.Receiving",
+    ReceivingHalf: "onward.actors.pipes._receiver.ReceivingHalf",
     Sender: "onward.actors.pipes._sending.Sender",
 }
 
-BROKEN: Final[tuple[type[Receiver | Receiving | Sender], ...]] = (
+BROKEN: Final[tuple[type[Receiver | ReceivingHalf | Sender], ...]] = (
     ForgetsDuplicates,
     ConfirmsTooSoon,
     ConfirmsWhatItHolds,
@@ -167,7 +167,7 @@ BROKEN: Final[tuple[type[Receiver | Receiving | Sender], ...]] = (
 
 
 @contextmanager
-def broken(kind: type[Receiver | Receiving | Sender]) -> Generator[None]:
+def broken(kind: type[Receiver | ReceivingHalf | Sender]) -> Generator[None]:
     """Have all pipes made in the block be broken like this."""
     with ExitStack() as stack:
         for base, place in _PLACES.items():
@@ -180,7 +180,7 @@ def broken(kind: type[Receiver | Receiving | Sender]) -> Generator[None]:
         yield
 
 
-def catches(kind: type[Receiver | Receiving | Sender], seed: int) -> bool:
+def catches(kind: type[Receiver | ReceivingHalf | Sender], seed: int) -> bool:
     """Tell whether a run shows that pipes are broken like this."""
     with broken(kind):
         return bool(checked_run(seed)[2])

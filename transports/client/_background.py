@@ -13,7 +13,7 @@ from ...protocol import NodeStopped
 from ...protocol.payloads import CBOR, Codec
 from ._client import UNSET, Client, ClientStatistics, Timeout
 from ._metadata import Destination, Entries
-from ._sources import SourceElements, Sources
+from ._sources import SourceElements, SourceLimit
 
 __all__ = ["BackgroundClient", "BlockingElements"]
 
@@ -87,7 +87,7 @@ class BackgroundClient:
     ) -> None:
         self.client: Final = client
         self._background: Final = Node.in_background("client", loop_factory=loop_factory)
-        self._sources: Final = Sources(client._options.load.max_sources)
+        self._sources: Final = SourceLimit(client._options.load.max_sources)
         self._connected = False
 
     def __enter__(self) -> Self:

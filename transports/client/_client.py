@@ -19,14 +19,14 @@ from ...protocol.options import Count, check_timeout, check_value
 from ...protocol.payloads import CBOR, Codec
 from ...protocol.rsocket import FrameType
 from ._calls import Calls, Tries
-from ._dial import Place, parse_place
+from ._dial import BrokerEndpoint, parse_place
 from ._elements import Patience, channel_elements, stream_elements
 from ._link import ClientLink
 from ._metadata import Destination, Entries, address_metadata, says_no_route
 from ._options import ClientOptions
 from ._pending_response import PendingResponse
 from ._pool import Pool
-from ._service import Service
+from ._service import ClientService
 
 if TYPE_CHECKING:
     from ._background import BackgroundClient
@@ -121,7 +121,7 @@ def connect(
         raise ValueError(f"route_ids= needs {connections} different ids")
     if UUID(int=0) in ids:
         raise ValueError("route_ids= must not hold the id of zeros, which stands for none")
-    return Client(places, Service(service, tags or {}, handlers or Handlers()), ids, options)
+    return Client(places, ClientService(service, tags or {}, handlers or Handlers()), ids, options)
 
 
 class Client:
@@ -147,8 +147,8 @@ class Client:
 
     def __init__(
         self,
-        places: Sequence[Place],
-        service: Service,
+        places: Sequence[BrokerEndpoint],
+        service: ClientService,
         route_ids: Sequence[UUID],
         options: ClientOptions,
     ) -> None:

@@ -16,7 +16,7 @@ from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
 if TYPE_CHECKING:
     from ._options import ClientOptions
 
-__all__ = ["Place", "parse_place"]
+__all__ = ["BrokerEndpoint", "parse_place"]
 
 _SECURE: Final[Mapping[str, bool]] = {
     "rsocket+tcp": False,
@@ -28,7 +28,7 @@ _SECURE: Final[Mapping[str, bool]] = {
 """The schemes of brokers, and whether each of them requires TLS."""
 
 
-class Place(NamedTuple):
+class BrokerEndpoint(NamedTuple):
     """The endpoint of a broker.
 
     Attributes:
@@ -40,7 +40,7 @@ class Place(NamedTuple):
     dialler: Dialler
 
 
-def parse_place(uri: str, options: ClientOptions) -> Place:
+def parse_place(uri: str, options: ClientOptions) -> BrokerEndpoint:
     """Parse the URI of a broker, and load the certificates.
 
     Args:
@@ -59,7 +59,7 @@ def parse_place(uri: str, options: ClientOptions) -> Place:
     if tls is None and _SECURE[scheme]:
         tls = TlsOptions()
     endpoint = _endpoint(uri, scheme, secure=tls is not None)
-    return Place(uri, Dialler(endpoint, tls, options.connect_timeout))
+    return BrokerEndpoint(uri, Dialler(endpoint, tls, options.connect_timeout))
 
 
 def _endpoint(uri: str, scheme: str, *, secure: bool) -> Endpoint:

@@ -16,11 +16,11 @@ from .._log import SeldomLogger, shown
 
 if TYPE_CHECKING:
     from ..streams._options import Backoff
-    from ._dial import Place
+    from ._dial import BrokerEndpoint
     from ._link import ClientLink
     from ._options import ClientOptions
 
-__all__ = ["Keeper", "Pool"]
+__all__ = ["Pool", "Reconnector"]
 
 _logger = logging.getLogger("onward.transports.client")
 
@@ -33,7 +33,7 @@ _LAST: Final = 64
 """The attempt after which waits grow no more, as in `Backoff`."""
 
 
-class Keeper:
+class Reconnector:
     """The keeper of one connection; after a failure or loss it tries the next broker.
 
     Attributes:
@@ -55,7 +55,7 @@ class Keeper:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[BrokerEndpoint],
         first: int,
         make: Callable[[str], ClientLink],
         options: ClientOptions,
@@ -108,10 +108,10 @@ class Keeper:
         self.over = True
         self._news()
 
-    def _place(self) -> Place:
+    def _place(self) -> BrokerEndpoint:
         return self._places[self._at % len(self._places)]
 
-    async def _once(self, place: Place) -> None:
+    async def _once(self, place: BrokerEndpoint) -> None:
         """Connect to an endpoint, and wait for the end of the connection."""
         link = self._make(place.uri)
         self._lived = 0.0
@@ -132,7 +132,7 @@ class Keeper:
             await link.drain(self._options.drain_timeout)
             self._news()
 
-    def _tell_of_loss(self, place: Place, link: ClientLink) -> None:
+    def _tell_of_loss(self, place: BrokerEndpoint, link: ClientLink) -> None:
         if link.taken_over and not self._told:
             self._told = True
             _logger.error(
@@ -145,7 +145,7 @@ class Keeper:
         text = "%s: the connection is lost: %s"
         self._log.log(logging.WARNING, "lost", text, place.uri, shown(link.closed_reason))
 
-    async def _open(self, place: Place, link: ClientLink) -> bool:
+    async def _open(self, place: BrokerEndpoint, link: ClientLink) -> bool:
         timeout = self._options.connect_timeout
         try:
             async with asyncio.timeout(timeout):
@@ -190,7 +190,7 @@ class Pool:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[BrokerEndpoint],
         makers: Sequence[Callable[[str, Callable[[], None]], ClientLink]],
         options: ClientOptions,
     ) -> None:
@@ -202,7 +202,7 @@ class Pool:
         self._tasks: list[asyncio.Task[None]] = []
         log = SeldomLogger(_logger)
         self.keepers = [
-            Keeper(places, number, _bound(make, self.news), options, self.news, log)
+            Reconnector(places, number, _bound(make, self.news), options, self.news, log)
             for number, make in enumerate(makers)
         ]
 

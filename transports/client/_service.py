@@ -10,10 +10,10 @@ from ...protocol.broker import RouteSetup, make_tags
 from ._metadata import setup_metadata
 from ._options import ClientOptions
 
-__all__ = ["Service"]
+__all__ = ["ClientService"]
 
 
-class Service:
+class ClientService:
     """The service that a client registers, or none for a mere requester.
 
     Attributes:

@@ -15,14 +15,14 @@ from ...protocol import NotDelivered
 if TYPE_CHECKING:
     from ...actors.broker import Answer
 
-__all__ = ["SourceElements", "Sources"]
+__all__ = ["SourceElements", "SourceLimit"]
 
 Asked: TypeAlias = "Future[object]"
 
 _END: Final = object()
 
 
-class Sources:
+class SourceLimit:
     """The limit on the sources that are read at a time.
 
     Args:
@@ -64,7 +64,7 @@ class SourceElements(AsyncIterator["bytes | Answer"]):
         sources: The limit on sources.
     """
 
-    def __init__(self, source: Iterable[bytes | Answer], sources: Sources) -> None:
+    def __init__(self, source: Iterable[bytes | Answer], sources: SourceLimit) -> None:
         self._source = source
         self._sources = sources
         self._asked: SimpleQueue[Asked | None] = SimpleQueue()

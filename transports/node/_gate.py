@@ -80,9 +80,9 @@ class Gate:
     ) -> None:
         self._expose = expose if isinstance(expose, Exposed) else Exposed(expose)
         self._more = more
-        self._workers = _Routes(max_returns, lives)
+        self._workers = _RecentRoutes(max_returns, lives)
         self._relayed = _Prefixes(max_returns, lives)
-        self._requests = _Routes(max_returns, lives)
+        self._requests = _RecentRoutes(max_returns, lives)
         self.noted: Route | None = None
         self.over: Address | None = None
         self.admitted: Route | None = None
@@ -151,7 +151,7 @@ class Gate:
         return tuple(route[-1] for route in self._requests.take_all())
 
 
-class _Routes:
+class _RecentRoutes:
     """Routes in order of last use, with a limit on their addresses; one route is always kept."""
 
     __slots__ = ("_added", "_limit", "_lives", "_routes", "size")
@@ -226,7 +226,7 @@ class _Prefixes:
     def __init__(self, limit: int, lives: Callable[[Address], bool]) -> None:
         self._limit = limit
         self._lives = lives
-        self._shares: dict[Address, _Routes] = {}
+        self._shares: dict[Address, _RecentRoutes] = {}
         self._count = 0
         self._size = 0  # addresses in all routes
         self._added = limit  # addresses added since the last search for stopped workers
@@ -239,7 +239,7 @@ class _Prefixes:
         share = self._shares.get(route[-1])
         if share is None:
             # Never full by itself: the limit applies to all shares together.
-            share = self._shares[route[-1]] = _Routes(self._limit + len(route), self._lives)
+            share = self._shares[route[-1]] = _RecentRoutes(self._limit + len(route), self._lives)
         if not share.add(route):
             return False
         self._count += 1
@@ -279,7 +279,7 @@ class _Prefixes:
             else:
                 heappop(largest)
 
-    def _take(self, link: Address, share: _Routes, route: Route) -> None:
+    def _take(self, link: Address, share: _RecentRoutes, route: Route) -> None:
         share.take(route)
         self._count -= 1
         self._size -= len(route)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ...protocol import Address
 from .._log import SeldomLogger
-from ..streams._acceptor import Acceptor, count_reason
+from ..streams._acceptor import StreamAcceptor, count_reason
 from ..streams._endpoint import Endpoint, Origin
 from ..streams._listening import ListeningWorker, WorkerListener
 from ..streams._options import StreamOptions
@@ -71,7 +71,7 @@ class ListenerWorker(ListeningWorker):
         self._listens_at = (scheme, endpoint, context)
         self._options = options
         self._expose = expose
-        self._acceptor: Acceptor | None = None
+        self._acceptor: StreamAcceptor | None = None
         self._links: dict[StreamLink, str] = {}  # with their sources
         self._seldom = SeldomLogger(logger)
         self._unfinished = Unfinished(options.max_unfinished)
@@ -80,12 +80,12 @@ class ListenerWorker(ListeningWorker):
     def on_start(self) -> None:
         """Make the acceptor, which needs the node."""
         scheme, endpoint, context = self._listens_at
-        self._acceptor = Acceptor(
+        self._acceptor = StreamAcceptor(
             self.node, scheme, endpoint, context, self._options, self, self._seldom
         )
 
     @property
-    def acceptor(self) -> Acceptor:
+    def acceptor(self) -> StreamAcceptor:
         """The listening socket and its handshakes."""
         if self._acceptor is None:
             raise AssertionError("the worker has not started")

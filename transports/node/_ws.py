@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ...protocol import WEBSOCKET, AddressError
 from ..streams._options import StreamOptions, parse_endpoint, parse_websocket_uri
 from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
-from ..streams._ws_frames import FrameReader
+from ..streams._ws_frames import WebSocketFrameReader
 from ..streams._ws_options import WebSocketOptions
 from ..streams._ws_stream import WebSocketStream
 from ._stream import StreamTransport
@@ -42,7 +42,7 @@ class LinkStream(WebSocketStream):
     """The byte stream of a link, in messages of a WebSocket without a meaning of their own."""
 
     def __init__(self, transport: asyncio.Transport, inner: WireSocket, client: bool) -> None:
-        super().__init__(transport, inner, FrameReader(masked=not client), client=client)
+        super().__init__(transport, inner, WebSocketFrameReader(masked=not client), client=client)
         self._wire_socket = inner
 
     def _broken(self, text: str) -> None:

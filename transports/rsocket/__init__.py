@@ -1,7 +1,7 @@
 """RSocket listeners of the broker; their connections are destinations and requesters."""
 
 from ._errors import DestinationError
-from ._listener import ListenerStatistics, RSocketListener
+from ._listener import RSocketListener, RSocketListenerStatistics
 from ._options import (
     FlowOptions,
     GatheringOptions,
@@ -26,8 +26,8 @@ __all__ = [
     "GatheringOptions",
     "LeaseOptions",
     "LinkOptions",
-    "ListenerStatistics",
     "RSocketListener",
+    "RSocketListenerStatistics",
     "RSocketTcpTransport",
     "RSocketTransport",
     "RSocketUnixTransport",

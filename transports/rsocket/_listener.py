@@ -16,7 +16,7 @@ from ...actors.broker import Broker
 from ...protocol import Address, NodeStopped, counted
 from .._base import Listener
 from .._log import SeldomLogger
-from ..streams._acceptor import Acceptor
+from ..streams._acceptor import StreamAcceptor
 from ..streams._endpoint import Endpoint, Origin
 from ._link import Link
 from ._options import LinkOptions
@@ -24,7 +24,7 @@ from ._shared import Shared
 from ._unused import UnusedConnections
 from ._worker import ConnectionWorker
 
-__all__ = ["ListenerStatistics", "RSocketListener"]
+__all__ = ["RSocketListener", "RSocketListenerStatistics"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
@@ -33,7 +33,7 @@ _MAILBOX: Final = MailboxOptions(limit=20_000)
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerStatistics:
+class RSocketListenerStatistics:
     """The figures of an RSocket listener at one moment.
 
     Attributes:
@@ -98,7 +98,9 @@ class RSocketListener(Listener):
         self._worker = _ListenerWorker()
         self._address: Address | None = None
         self._seldom = SeldomLogger(_logger, node.loop.time)
-        self._acceptor = Acceptor(node, scheme, endpoint, context, options, self, self._seldom)
+        self._acceptor = StreamAcceptor(
+            node, scheme, endpoint, context, options, self, self._seldom
+        )
         self._unused = UnusedConnections(self._acceptor.places, options, node.loop.time)
         self._shared = Shared(node.loop, options, exposed)
         self._links: set[Link] = set()
@@ -221,14 +223,14 @@ class RSocketListener(Listener):
             self._report_no_more()
             await self._stop_worker()
 
-    def statistics(self) -> ListenerStatistics:
+    def statistics(self) -> RSocketListenerStatistics:
         """Return the listener's figures at this moment."""
         acceptor, dropped = self._acceptor, self._dropped.copy()
         for link in self._links:
             if link.core.counters:
                 dropped.update(link.core.counters)
         sessions = [link.session for link in self._links]
-        return ListenerStatistics(
+        return RSocketListenerStatistics(
             connections=len(self._links),
             accepted=acceptor.accepted,
             turned_away=acceptor.turned_away,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from websockets.frames import CloseCode, Opcode
 
-from ..streams._ws_frames import FrameReader, frame, header_of
+from ..streams._ws_frames import WebSocketFrameReader, frame, header_of
 from ..streams._ws_stream import WebSocketStream
 from ._connection import TURN
 from ._flow import BULK
@@ -41,7 +41,7 @@ class FrameSocket(WebSocketStream):
         first = limits.max_frame if client else limits.max_setup
         # Max Frame Size: "RSocket Frames (Header + Payload) MUST be limited to 16,777,215 bytes,
         # regardless of whether the utilized transport protocol requires the Frame Length field."
-        reader = FrameReader(masked=not client, limit=limits.max_frame, first_limit=first)
+        reader = WebSocketFrameReader(masked=not client, limit=limits.max_frame, first_limit=first)
         super().__init__(transport, connection, reader, client=client)
         self._connection = connection
         connection.in_turns = True  # messages of one read are handed on together

@@ -23,7 +23,7 @@ from ._source import Places, Proxies
 if TYPE_CHECKING:
     from ...actors import Node
 
-__all__ = ["AcceptLimits", "Acceptor", "ConnectionOwner", "count_reason"]
+__all__ = ["AcceptLimits", "ConnectionOwner", "StreamAcceptor", "count_reason"]
 
 MAX_REASONS: Final = 64
 """The maximum number of distinct reasons that a listener counts; others count as "other"."""
@@ -59,7 +59,7 @@ class ConnectionOwner(Protocol):
     def connect(self, origin: Origin) -> asyncio.Protocol:
         """Return the protocol of a new connection.
 
-        The owner calls `Acceptor.release` with its source once the connection has ended.
+        The owner calls `StreamAcceptor.release` with its source once the connection has ended.
 
         Raises:
             OnwardError: There is no room in the node.
@@ -71,7 +71,7 @@ class ConnectionOwner(Protocol):
         ...
 
 
-class Acceptor:
+class StreamAcceptor:
     """A listening socket, and its connections up to the end of their handshakes.
 
     Args:

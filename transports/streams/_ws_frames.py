@@ -18,7 +18,14 @@ try:
 except ImportError:  # pragma: no cover - the package was built without its extension
     from websockets.utils import apply_mask
 
-__all__ = ["LARGEST_CONTROL", "FrameReader", "close_frame", "frame", "frame_length", "header_of"]
+__all__ = [
+    "LARGEST_CONTROL",
+    "WebSocketFrameReader",
+    "close_frame",
+    "frame",
+    "frame_length",
+    "header_of",
+]
 
 _FIN: Final = 0x80
 _RESERVED: Final = 0x70
@@ -48,7 +55,7 @@ _HEADERS: Final = tuple(bytes((_WHOLE_BINARY, length)) for length in range(_LENG
 _KINDS: Final = frozenset({Opcode.CONT, Opcode.BINARY, Opcode.CLOSE, Opcode.PING, Opcode.PONG})
 
 
-class FrameReader:
+class WebSocketFrameReader:
     """A parser of frames, in one of two modes.
 
     Without a limit the boundaries of messages have no meaning: their content is returned as it

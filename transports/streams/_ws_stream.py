@@ -11,7 +11,7 @@ from websockets.client import ClientProtocol
 from websockets.frames import CloseCode, Opcode
 from websockets.uri import WebSocketURI
 
-from ._ws_frames import FrameReader, close_frame, frame
+from ._ws_frames import WebSocketFrameReader, close_frame, frame
 
 __all__ = ["ClientHandshake", "WebSocketStream"]
 
@@ -38,7 +38,7 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         self,
         transport: asyncio.Transport,
         inner: asyncio.Protocol,
-        reader: FrameReader,
+        reader: WebSocketFrameReader,
         *,
         client: bool,
     ) -> None:

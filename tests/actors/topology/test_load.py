@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.actors import MailboxOptions, OnFailure, Overflow, Supervision, Worker
-from onward.actors.topology import KINDS, Kind, factories, read
+from onward.actors.topology import KINDS, WorkerKind, factories, read
 from onward.actors.topology._load import mailbox_of, supervision_of
 from onward.actors.workers import Echo, Spreader
 from onward.protocol import address
@@ -80,7 +80,7 @@ e = {{ class = "{OWN}:Fails", options = {{ x = 1 }} }}
 
 
 def test_kinds_of_one_s_own() -> None:
-    kinds = {**KINDS, "shout": Kind(Shouts, "shouts", KindOptions())}
+    kinds = {**KINDS, "shout": WorkerKind(Shouts, "shouts", KindOptions())}
     plan = read('[nodes.a.workers]\nx = "shout"', kinds=kinds)
     assert isinstance(factories(plan, kinds=kinds)["a", address("x")](), Shouts)
     with pytest.raises(TopologyError, match="no kind 'shout'"):
@@ -91,7 +91,7 @@ def test_a_kind_whose_options_are_wrong() -> None:
     def odd(needed: str) -> Worker:
         raise AssertionError(needed)
 
-    kinds = {"odd": Kind(odd, "is odd")}
+    kinds = {"odd": WorkerKind(odd, "is odd")}
     plan = read('[nodes.a.workers]\nx = "odd"', kinds=kinds)
     with pytest.raises(TopologyError, match=r"workers\.x\.kind: missing a required argument"):
         factories(plan, kinds=kinds)

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors.topology import Outcome, RunningNode, Topology, TopologyFailed, factories, read
+from onward.actors.topology import (
+    RequestOutcome,
+    RunningNode,
+    Topology,
+    TopologyFailed,
+    factories,
+    read,
+)
 from onward.actors.tracing import trace
 from onward.protocol import LinkDown, NodeStopped, UnknownAddress
 from onward.protocol.topology import TopologyError
@@ -33,7 +40,7 @@ def requests(*tables: str) -> str:
     return TWO + "".join(f'[[requests]]\nfrom = "near"\n{table}\n' for table in tables)
 
 
-async def outcomes(text: str) -> tuple[Outcome, ...]:
+async def outcomes(text: str) -> tuple[RequestOutcome, ...]:
     async with await Topology.start(read(text, "t.toml")) as topology:
         return await topology.check()
 
@@ -77,8 +84,8 @@ async def test_a_request_that_is_wrong_in_itself_fails() -> None:
 
 def test_how_long_a_request_took_is_said_in_whole_milliseconds() -> None:
     (request,) = read(requests('route = "far => echo"')).requests
-    assert str(Outcome(request, True, "x", 0.0004)).endswith("x  < 1 ms")
-    assert str(Outcome(request, True, "x", 0.0123)).endswith("x  12 ms")
+    assert str(RequestOutcome(request, True, "x", 0.0004)).endswith("x  < 1 ms")
+    assert str(RequestOutcome(request, True, "x", 0.0123)).endswith("x  12 ms")
 
 
 async def test_a_request_is_made_again_for_as_long_as_it_may() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from onward.actors.tracing._ways import Origin, Ways
+from onward.actors.tracing._ways import ReportOrigin, Ways
 from onward.protocol import Route, TraceMark, address, route
 
 TRACE = "ab" * 16
@@ -40,7 +40,7 @@ def test_one_way_is_remembered_however_long() -> None:
 
 def test_a_hop_is_known_by_its_mark() -> None:
     ways = Ways(5)
-    origin = Origin(TRACE, TRACER, WORKER, address("alias"), LONG)
+    origin = ReportOrigin(TRACE, TRACER, WORKER, address("alias"), LONG)
     ways.note_origin("1" * 16, origin)
     assert ways.origin(mark("1" * 16)) == origin
     assert ways.origin(mark("2" * 16)) is None

@@ -16,8 +16,8 @@ from onward.transports.rsocket import (
     FlowOptions,
     GatheringOptions,
     LinkOptions,
-    ListenerStatistics,
     RSocketListener,
+    RSocketListenerStatistics,
 )
 from tests.support.rsocket_peer import *
 from tests.support.websocket_peer import WebSocketPeer
@@ -48,12 +48,12 @@ async def test_its_statistics_do_not_forget(w: World) -> None:
     requester, destination = await w.pair()
     await requester.ask(request(RR, 1, ASKED), request(RR, 3, None), frame(0, 0x20, I))
     await destination.ask(payload(2, b"", C))
-    expected = ListenerStatistics(2, 2, 0, 1, 1, {"unknown_type": 1}, {})
+    expected = RSocketListenerStatistics(2, 2, 0, 1, 1, {"unknown_type": 1}, {})
     assert w.listener.statistics() == expected
     requester.eof()
     destination.die()
     await w.loop.idle()
-    assert w.listener.statistics() == ListenerStatistics(
+    assert w.listener.statistics() == RSocketListenerStatistics(
         0, 2, 0, 1, 1, {"unknown_type": 1}, {"by the peer": 2}
     )
 

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, strategies as st
 from websockets.frames import CloseCode, Opcode
 
-from onward.transports.streams._ws_frames import LARGEST_CONTROL, FrameReader, close_frame, frame
+from onward.transports.streams._ws_frames import (
+    LARGEST_CONTROL,
+    WebSocketFrameReader,
+    close_frame,
+    frame,
+)
 from tests.support.websocket_peer import BINARY, CLOSE, CONT, MASK, PING, PONG, TEXT, ws_frame
 
 STREAM = [
@@ -32,7 +37,7 @@ def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:
 @given(cuts=st.lists(st.integers(0, 80_000), max_size=30), masked=st.booleans())
 def test_the_content_comes_out_however_it_is_cut(cuts: list[int], masked: bool) -> None:
     frames = STREAM if masked else [frame(Opcode.BINARY, CONTENT), frame(Opcode.PING, b"?")]
-    reader = FrameReader(masked=masked)
+    reader = WebSocketFrameReader(masked=masked)
     got = [b"".join(reader.read(piece)) for piece in in_pieces(b"".join(frames), cuts)]
     assert b"".join(got) == CONTENT
     assert reader.ping == b"?"
@@ -42,7 +47,7 @@ def test_the_content_comes_out_however_it_is_cut(cuts: list[int], masked: bool) 
 
 @given(cuts=st.lists(st.integers(0, 80_000), max_size=30))
 def test_messages_come_out_whole_however_they_are_cut(cuts: list[int]) -> None:
-    reader = FrameReader(masked=True, limit=100_000)
+    reader = WebSocketFrameReader(masked=True, limit=100_000)
     got = b"".join(
         part for piece in in_pieces(b"".join(STREAM), cuts) for part in reader.read(piece)
     )
@@ -54,7 +59,7 @@ def test_messages_come_out_whole_however_they_are_cut(cuts: list[int]) -> None:
 
 def test_a_message_over_the_limit_is_refused_by_its_header() -> None:
     for limits in ((10, 20), (20, 10)):
-        reader = FrameReader(masked=True, first_limit=limits[0], limit=limits[1])
+        reader = WebSocketFrameReader(masked=True, first_limit=limits[0], limit=limits[1])
         for limit in limits:
             assert reader.read(ws_frame(BINARY, bytes(limit)))[1] == bytes(limit)
             assert reader.error is None
@@ -64,7 +69,7 @@ def test_a_message_over_the_limit_is_refused_by_its_header() -> None:
 
 
 def test_nothing_is_kept_of_messages_that_nothing_awaits() -> None:
-    reader = FrameReader(masked=True, limit=100_000)
+    reader = WebSocketFrameReader(masked=True, limit=100_000)
     big = ws_frame(BINARY, bytes(90_000))
     reader.read(big[:50_000])
     assert reader.kept == 50_000
@@ -77,14 +82,14 @@ def test_nothing_is_kept_of_messages_that_nothing_awaits() -> None:
 
 
 def test_byte_by_byte() -> None:
-    reader = FrameReader(masked=True)
+    reader = WebSocketFrameReader(masked=True)
     data = b"".join((*STREAM[:5], ws_frame(CONT, b"end"), ws_frame(BINARY, bytes(300))))
     got = b"".join(part for byte in data for part in reader.read(bytes([byte])))
     assert got == b"one" + bytes(range(256)) * 2 + b"end" + bytes(300)
 
 
 def test_nothing_is_kept_of_a_message_of_any_length() -> None:
-    reader = FrameReader(masked=False)
+    reader = WebSocketFrameReader(masked=False)
     assert reader.read(b"\x82\x7f" + (1 << 62).to_bytes(8) + b"abc") == [b"abc"]
     for _ in range(10):
         assert reader.read(bytes(100_000)) == [bytes(100_000)]
@@ -95,7 +100,7 @@ def test_nothing_is_kept_of_a_message_of_any_length() -> None:
 @pytest.mark.parametrize("mask", [b"", MASK])
 def test_what_is_written_can_be_read(size: int, mask: bytes) -> None:
     content = bytes(range(256)) * (size // 256 + 1)
-    reader = FrameReader(masked=bool(mask))
+    reader = WebSocketFrameReader(masked=bool(mask))
     got = reader.read(frame(Opcode.BINARY, content[:size], mask))
     assert b"".join(got) == content[:size]
     assert frame(Opcode.BINARY, content[:size], mask) == ws_frame(
@@ -105,7 +110,7 @@ def test_what_is_written_can_be_read(size: int, mask: bytes) -> None:
 
 @pytest.mark.parametrize("mask", [b"", MASK])
 def test_a_close_ends_it(mask: bytes) -> None:
-    reader = FrameReader(masked=bool(mask))
+    reader = WebSocketFrameReader(masked=bool(mask))
     data = frame(Opcode.BINARY, b"x", mask) + close_frame(1001, "é" * 200, mask)
     assert reader.read(data + frame(Opcode.BINARY, b"more", mask)) == [b"x"]
     assert reader.closed == 1001
@@ -113,7 +118,7 @@ def test_a_close_ends_it(mask: bytes) -> None:
 
 
 def test_a_close_without_a_code() -> None:
-    reader = FrameReader(masked=True)
+    reader = WebSocketFrameReader(masked=True)
     reader.read(ws_frame(CLOSE))
     assert reader.closed == 1005
 
@@ -145,7 +150,7 @@ WRONG = {
 def test_what_is_wrong_ends_it(name: str) -> None:
     data, code, text = WRONG[name]
     for pieces in ([data + ws_frame(BINARY, b"more")], [data[i : i + 1] for i in range(len(data))]):
-        reader = FrameReader(masked=True)
+        reader = WebSocketFrameReader(masked=True)
         assert [
             part for each in (ws_frame(BINARY, b"x"), *pieces) for part in reader.read(each)
         ] == [b"x"]
@@ -156,14 +161,14 @@ def test_what_is_wrong_ends_it(name: str) -> None:
 
 
 def test_a_server_that_masks() -> None:
-    reader = FrameReader(masked=False)
+    reader = WebSocketFrameReader(masked=False)
     assert reader.read(ws_frame(BINARY, b"x")) == []
     assert reader.error == (CloseCode.PROTOCOL_ERROR, "a server must not mask its frames")
 
 
 @given(st.lists(st.binary(max_size=50), max_size=20), st.booleans())
 def test_garbage_is_content_or_an_error(pieces: list[bytes], masked: bool) -> None:
-    reader = FrameReader(masked=masked)
+    reader = WebSocketFrameReader(masked=masked)
     for piece in pieces:
         assert len(b"".join(reader.read(piece))) <= len(piece) + LARGEST_CONTROL
         assert len(reader._kept) <= LARGEST_CONTROL

@@ -13,7 +13,7 @@ from onward.protocol.ockam import PREAMBLE
 from onward.transports import StreamOptions
 from onward.transports.node._socket import WireSocket
 from onward.transports.node._ws import LinkStream
-from onward.transports.streams._ws_frames import FrameReader
+from onward.transports.streams._ws_frames import WebSocketFrameReader
 from tests.support.virtual import virtual_time
 from tests.support.websocket_peer import BINARY, CLOSE, PING, PONG, close_code, ws_frame, ws_split
 from tests.transports.node.test_socket import Teller
@@ -115,7 +115,7 @@ def test_we_close_and_the_peer_answers() -> None:
     stream.write(b"too late")
     assert line.reading
     assert (line.state, stream.is_closing()) == ("open", True)
-    reader = FrameReader(masked=True)
+    reader = WebSocketFrameReader(masked=True)
     assert reader.read(line.written) == []
     assert reader.closed == 1000
     # What comes before the answer is not wanted any more.
