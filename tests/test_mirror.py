@@ -109,6 +109,7 @@ CONCEPTS = {
         "rsocket/test_last_fragment": "_exchange",
         "rsocket/test_mended": "_exchange",
         "rsocket/test_model": "_leg _response_merge",
+        "rsocket/test_opened": "_link",
         "rsocket/test_overdraft": "_flow",
         "rsocket/test_routing_flags": "",
         "rsocket/test_sentences": "",
