@@ -17,7 +17,7 @@ from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._reach import add_tls, certificates_for, schemes, tls_of
 from ._run import Interrupted, StopRequest, run
-from ._show import describe_message
+from ._show import describe_message, printable
 from ._status import CommandError, Status
 
 __all__ = ["DEFAULT_URI", "KINDS", "MANAGEMENT", "add_command", "serve"]
@@ -87,9 +87,9 @@ class VerbosePrint(Worker):
         self._tell = tell
 
     def handle_message(self, message: Message) -> None:
-        """Print a payload as text."""
+        """Print a payload as text, on one line: it comes from outside."""
         self._tell(f"{self.address}  {describe_message(message)}")
-        print(message.payload.decode("utf-8", "backslashreplace"), flush=True)
+        print(printable(message.payload.decode("utf-8", "backslashreplace")), flush=True)
 
 
 KINDS: Final[dict[str, Callable[[Tell], Worker]]] = {

@@ -74,7 +74,7 @@ class SessionFrameError(ProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """Asks a service for a session, or for the one there is to come by a new way.
+    """A request to a service for a session, or to continue the existing one by a new route.
 
     Attributes:
         session: Which; random bytes chosen by the opening end.
@@ -91,7 +91,7 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """Says that there is a session.
+    """The acceptance of a session.
 
     Attributes:
         session: As asked.
@@ -107,7 +107,7 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class SessionRefused:
-    """Says that there will be none.
+    """The refusal of a session.
 
     Attributes:
         session: As asked.
@@ -124,7 +124,7 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Asks whether the other end is there.
+    """A request that the other end answers at once if it is there.
 
     Attributes:
         token: Of the accepting end.
@@ -139,7 +139,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """Answers a ping.
+    """The answer to a ping.
 
     Attributes:
         token: As asked.
@@ -167,7 +167,7 @@ class SessionData:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Says that the session is over.
+    """The end of a session.
 
     Attributes:
         token: Of the accepting end.

@@ -28,7 +28,7 @@ class Action(Enum):
     DOWN = auto()
     """Report that the session is down, with `cause`."""
     TELL = auto()
-    """Tell the other end that the session is over."""
+    """Send the frame that ends the session."""
     OVER = auto()
     """Report that the session is over, with `cause`. No other action follows."""
 

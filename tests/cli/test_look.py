@@ -56,7 +56,7 @@ def test_what_is_in_a_node(uris: tuple[str, str], capsys: Capsys, tmp_path: Path
     rows = [row.split() for row in capsys.readouterr().out.splitlines()]
     assert rows[0][:4] == ["ADDRESS", "KIND", "STATE", "WAITING"]
     (echo,) = (row for row in rows if row[0] == "0#echo")
-    assert echo[1:] == ["Echo", "idle", "0", "of", "1000", "1", "0", "0", "0", "0"]
+    assert echo[1:] == ["VerboseEcho", "idle", "0", "of", "1000", "1", "0", "0", "0", "0"]
 
     assert main(["links", "--node", management]) == Status.OK
     printed = capsys.readouterr().out

@@ -65,6 +65,8 @@ async def test_its_workers_print() -> None:
     async with served(arguments("out", out="print")) as (where, output), Node() as near:
         near.send(f"1#{where} => out", b"one\xff")
         assert await output.line() == "one\\xff"
+        near.send(f"1#{where} => out", b"\x1b[2Jgone\n0#out  forged")
+        assert await output.line() == "\\x1b[2Jgone\\n0#out  forged"
 
 
 async def test_nothing_is_reachable_that_is_not_exposed() -> None:

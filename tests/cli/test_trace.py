@@ -334,6 +334,6 @@ def test_processes_trace_as_they_are_told() -> None:
         with onward("trace", route, "hello") as tracing:
             out, error = tracing.communicate(timeout=TIMEOUT)
         assert (tracing.returncode, error) == (0, "")
-    assert "● 4 0#echo Echo" in out
+    assert "● 4 0#echo VerboseEcho" in out
     assert "no report" not in out
     assert out.endswith("answer: hello\n")
