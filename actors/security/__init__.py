@@ -1,0 +1,17 @@
+"""Authentication of peers, and authorization of what they do.
+
+An [`Authenticator`][onward.actors.security.Authenticator] knows one method: certificates, tokens.
+An [`Authentication`][onward.actors.security.Authentication] tries several in order; a listener has
+one, and reads no further frame of a connection until it has decided.
+"""
+
+from ._authentication import Authentication, AuthenticationOptions, AuthenticationStatistics
+from ._authenticator import AnonymousAuthenticator, Authenticator
+
+__all__ = [
+    "AnonymousAuthenticator",
+    "Authentication",
+    "AuthenticationOptions",
+    "AuthenticationStatistics",
+    "Authenticator",
+]

@@ -1,0 +1,123 @@
+"""The authentication of a listener: its methods in order, with a limit of time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...protocol.options import Seconds, check_options
+from ...protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
+from ._authenticator import Authenticator
+
+__all__ = ["Authentication", "AuthenticationOptions", "AuthenticationStatistics"]
+
+_logger = logging.getLogger("onward.actors.security")
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticationOptions:
+    """The limits of authentication.
+
+    Attributes:
+        timeout: Seconds for the decision on a peer; then it is refused.
+    """
+
+    timeout: Seconds = 2.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticationStatistics:
+    """The figures of an authentication at one moment.
+
+    Attributes:
+        undecided: Authentications in progress.
+        accepted: Peers accepted since the start, by method.
+        refused: Peers refused since the start, by cause.
+    """
+
+    undecided: int
+    accepted: dict[str, int]
+    refused: dict[str, int]
+
+
+class Authentication:
+    """The methods of a listener, tried in order until one accepts or refuses a peer.
+
+    Args:
+        methods: The methods, at least one.
+        options: The limits.
+        clock: Returns the seconds since 1970, by which credentials expire.
+
+    Raises:
+        ValueError: There is no method, or two have one name.
+    """
+
+    def __init__(
+        self,
+        methods: Sequence[Authenticator],
+        options: AuthenticationOptions = AuthenticationOptions(),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        names = [each.method for each in methods]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"methods must be one or more, each once, not {names}")
+        self.options = options
+        self._methods = tuple(methods)
+        self._clock = clock
+        self._undecided = 0
+        self._accepted: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    async def authenticate(self, credentials: Credentials | None, peer: PeerIdentity) -> Principal:
+        """Return the principal of a peer.
+
+        Raises:
+            NotAuthenticated: No method accepts the peer, or none has decided in time.
+        """
+        self._undecided += 1
+        try:
+            async with asyncio.timeout(self.options.timeout):
+                principal = await self._decide(credentials, peer)
+        except TimeoutError:
+            self._refused["timeout"] += 1
+            raise NotAuthenticated("timeout") from None
+        except NotAuthenticated as error:
+            self._refused[error.cause] += 1
+            raise
+        finally:
+            self._undecided -= 1
+        self._accepted[principal.method] += 1
+        return principal
+
+    async def _decide(self, credentials: Credentials | None, peer: PeerIdentity) -> Principal:
+        for each in self._methods:
+            try:
+                principal = await each.authenticate(credentials, peer)
+            except NotAuthenticated:
+                raise
+            except Exception:
+                # A method that fails must not let a peer in by the next one.
+                _logger.exception("the authentication method %s has failed", each.method)
+                raise NotAuthenticated("failure") from None
+            if principal is None:
+                continue
+            if principal.expires is not None and principal.expires <= self._clock():
+                raise NotAuthenticated("expired")
+            return principal
+        raise NotAuthenticated("no credentials" if credentials is None else "unknown")
+
+    def statistics(self) -> AuthenticationStatistics:
+        """Return the figures at this moment."""
+        return AuthenticationStatistics(self._undecided, dict(self._accepted), dict(self._refused))
+
+    async def close(self) -> None:
+        """Release what the methods hold."""
+        for each in self._methods:
+            await each.close()

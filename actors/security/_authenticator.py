@@ -1,0 +1,63 @@
+"""The interface of a method of authentication."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from ...protocol.security import Credentials, PeerIdentity, Principal
+
+__all__ = ["AnonymousAuthenticator", "Authenticator"]
+
+
+class Authenticator(ABC):
+    """A method of authentication.
+
+    Attributes:
+        method: The name of the method, as in configuration, statistics and principals.
+    """
+
+    method: str
+
+    @abstractmethod
+    async def authenticate(
+        self, credentials: Credentials | None, peer: PeerIdentity
+    ) -> Principal | None:
+        """Return the principal of a peer.
+
+        It is cancelled when the time for a decision is over. It may be called for several
+        connections at a time, always on the loop of the node: work of more than a millisecond
+        belongs on a thread.
+
+        Args:
+            credentials: The credentials in the peer's SETUP, or `None`.
+            peer: What the transport has verified of the peer.
+
+        Returns:
+            The principal, or `None` if this method has nothing to decide by: then the next method
+            of the listener is tried.
+
+        Raises:
+            NotAuthenticated: The credentials are for this method, and wrong.
+        """
+
+    async def close(self) -> None:  # noqa: B027 - most methods hold nothing
+        """Release what the method holds."""
+
+
+class AnonymousAuthenticator(Authenticator):
+    """The method for peers without credentials.
+
+    Args:
+        roles: The roles of each of these peers.
+    """
+
+    method = "anonymous"
+
+    def __init__(self, roles: frozenset[str] = frozenset()) -> None:
+        self._principal = Principal("anonymous", self.method, roles)
+
+    async def authenticate(
+        self, credentials: Credentials | None, peer: PeerIdentity
+    ) -> Principal | None:
+        """Return the same principal for each peer without credentials."""
+        return self._principal if credentials is None else None
