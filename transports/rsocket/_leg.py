@@ -161,10 +161,11 @@ class Leg(FrameExchange):
 
     def relay(self, frame: Frame) -> None:
         """Send a fragment of the request, or keep it until the destination reads."""
-        if not isinstance(self.to, LegStream):
+        # The same fragment may have ended this leg, as too much is kept for those before it.
+        if self.ended or not isinstance(self.to, LegStream):
             return
         if self.queue is not None or self._socket_full() or not self._has_turn(frame):
-            self.multicast.feeding().keep_for(self, frame)
+            self.multicast.channel_input().keep_for(self, frame)
         else:
             self._send(frame)
 
@@ -179,7 +180,7 @@ class Leg(FrameExchange):
         if not self.input_open:
             return
         if self.to is None or self.queue is not None or not self._may_have(frame):
-            self.multicast.feeding().keep_for(self, frame)
+            self.multicast.channel_input().keep_for(self, frame)
         else:
             self._send(frame)
 
@@ -203,7 +204,7 @@ class Leg(FrameExchange):
         link = to.link
         if link.write_paused:
             link.blocked_on_write.add(self)
-            self.multicast.feeding().wait_for_socket(self)
+            self.multicast.channel_input().wait_for_socket(self)
             return True
         if link.core.pending <= link.flow.high_water:
             return False
@@ -213,13 +214,13 @@ class Leg(FrameExchange):
     def replenish(self) -> None:
         """Send the frames kept while the destination's socket was full."""
         if not self.ended:
-            self.multicast.feeding().reads_again(self)
+            self.multicast.channel_input().reads_again(self)
             self._send_queued()
             self.multicast.settle()
 
     def _send_queued(self) -> None:
         while self.queue is not None and self._may_have(self.queue[0]):
-            self._send(self.multicast.feeding().take_for(self, self.queue))
+            self._send(self.multicast.channel_input().take_for(self, self.queue))
 
     def _send(self, frame: Frame) -> None:
         to = self.to
@@ -245,7 +246,7 @@ class Leg(FrameExchange):
 
     def stop_input_here(self) -> None:
         """Close the leg's input, and end the leg if its response is complete."""
-        self.multicast.feeding().let_go(self)
+        self.multicast.channel_input().let_go(self)
         if self.answered:
             self.drop(over=True)
 
@@ -287,7 +288,7 @@ class Leg(FrameExchange):
         served = Served(self, multicast.link)
         self.to = served
         if completes(exchange.frames):
-            multicast.feeding().let_go(self)
+            multicast.channel_input().let_go(self)
         handling = served.start(start, interaction, request, complete=not self.input_open)
         if not handling.over:
             self.forwarded()
@@ -317,7 +318,7 @@ class Leg(FrameExchange):
 
     def request_n(self, n: int) -> None:
         """Request `n` more elements of the requester."""
-        input_ = self.multicast.feeding()
+        input_ = self.multicast.channel_input()
         input_.ask(self, n)
         self._send_queued()
         input_.balance()
@@ -327,7 +328,7 @@ class Leg(FrameExchange):
         """Close the leg's input at the destination's wish."""
         if not self.ended:
             self.stop_input_here()
-            self.multicast.feeding().balance()
+            self.multicast.channel_input().balance()
             self.multicast.settle()
 
     # --- from a worker ------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class MulticastRequest:
         self.legs[made] = None
         self.due += 1
         if made.input_open:
-            self.feeding().join(made)
+            self.channel_input().join(made)
         self._waiting += 1
         return made
 
@@ -161,15 +161,15 @@ class MulticastRequest:
         if self.begun and self.whole and not self._waiting:
             self.exchange.frames.clear()
 
-    def merging(self) -> ResponseMerge:
-        """Return the merge of the elements."""
+    def response_merge(self) -> ResponseMerge:
+        """Return the merge of the elements, made at the first call."""
         answers = self.answers
         if answers is None:
             answers = self.answers = ResponseMerge(self)
         return answers
 
-    def feeding(self) -> ChannelInput:
-        """Return the requester's elements and the frames kept."""
+    def channel_input(self) -> ChannelInput:
+        """Return the requester's elements and the frames kept, made at the first call."""
         input_ = self.input
         if input_ is None:
             input_ = self.input = ChannelInput(self, ended=False)
@@ -194,7 +194,7 @@ class MulticastRequest:
             if self.whole:
                 # Multicast Routing, Request / Channel: "the broker will stream each message from
                 # the client to the routing destinations."
-                self.feeding().take(frame)
+                self.channel_input().take(frame)
             else:
                 self._on_fragment(frame)
             self.settle()
@@ -218,15 +218,17 @@ class MulticastRequest:
         exchange = self.exchange
         self.whole = not more_follow(frame)
         if self.whole and completes([exchange.frames[0], frame]):
-            self.feeding().ended = True
+            self.channel_input().ended = True
         late = False
         if self.large(frame.end - frame.start):
             frame = frame.detached()
         for leg in tuple(self.legs):
-            if leg.to is None:
+            if leg.kept:
                 late = True
             else:
                 leg.relay(frame)
+        if exchange.ended:
+            return
         if late:
             self.link.session.keep(exchange, frame)
         self._let_go()
@@ -259,7 +261,7 @@ class MulticastRequest:
         if self.kind == _RESPONSE:
             self._on_response(leg, frame)
             return
-        answers = self.merging()
+        answers = self.response_merge()
         goes_on = leg.part is not None or leg is self.talking
         # Multicast Routing, Request / Stream: "combine the response streams into a single stream
         # back to the client."

@@ -186,7 +186,7 @@ class ResponseMerge:
     def replenish(self, leg: Leg) -> None:
         """Grant a destination credit when it has used half of its window."""
         to, multicast = leg.to, self._multicast
-        self._forget_thirst(leg)
+        self._stop_waiting_for_credit(leg)
         if to is None or leg.answered or multicast.exchange.ended:
             return
         share = multicast.rules.max_held // multicast.due
@@ -202,7 +202,7 @@ class ResponseMerge:
         else:
             to.want(min(most, credit) - ahead)
 
-    def _forget_thirst(self, leg: Leg) -> None:
+    def _stop_waiting_for_credit(self, leg: Leg) -> None:
         needs = leg.needs
         if needs:
             leg.needs = 0
@@ -224,7 +224,7 @@ class ResponseMerge:
 
     def leave(self, leg: Leg) -> None:
         """Remove a destination that has ended; its whole elements are still passed on."""
-        self._forget_thirst(leg)
+        self._stop_waiting_for_credit(leg)
         self.forget_part(leg)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
+from tests.support.rsocket_answers import three
 from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a", MULTICAST)
@@ -308,3 +309,35 @@ async def test_many_copies_of_a_middling_request_go_in_slices(w: World) -> None:
     assert most <= 6 * len(asked)
     await asyncio.sleep(1)
     assert nothing_held(w, requester)
+
+
+async def send_fragments_that_exceed_a_limit(w: World) -> None:
+    """Send a request in fragments to destinations that do not read until it is over."""
+    requester, *destinations = await three(w)
+    await requester.ask(request(FNF, 1, ASKED, flags=F))
+    for peer in destinations:
+        peer.stop_reading()
+    for _ in range(6):
+        await requester.ask(payload(1, bytes(1500), N | F))
+    for peer in destinations:
+        peer.read_on()
+    await asyncio.sleep(2 * OPTIONS.multicast.patience)
+    assert nothing_held(w, requester)
+
+
+SMALL = FlowOptions(high_water=1000)
+
+
+@in_world(OPTIONS, LinkOptions(flow=SMALL, gathering=GatheringOptions(max_multicast_held=3000)))
+async def test_fragments_beyond_the_limit_of_a_requester_leave_nothing_held(w: World) -> None:
+    await send_fragments_that_exceed_a_limit(w)
+    rules = w.broker.index.multicast_rules
+    assert (rules.overflowed, rules.left) == (1, 0)
+
+
+@in_world(with_multicast(max_held=3000), LinkOptions(flow=SMALL))
+async def test_fragments_beyond_the_limit_of_a_multicast_leave_nothing_held(w: World) -> None:
+    await send_fragments_that_exceed_a_limit(w)
+    rules = w.broker.index.multicast_rules
+    # Each of the three is given up once.
+    assert (rules.overflowed, rules.left) == (0, 3)
