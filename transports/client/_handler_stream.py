@@ -151,6 +151,9 @@ class HandlerStream:
     def _start(self, payload: Reassembler) -> Handling:
         request = request_of(payload.data, payload.metadata)
         self._handling = handling = self._handlers.start(self.interaction, request, self)
+        if self.interaction is Interaction.CHANNEL:
+            # An element may have arrived in part: no handler takes the rest.
+            handling.then(self._reassembly.drop)
         self._link.responder.handlings.note(handling)
         self.replenish()
         return handling

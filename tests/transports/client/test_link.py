@@ -302,6 +302,28 @@ async def test_handlers_are_cancelled_with_what_they_answer() -> None:
         await eventually(lambda: handlers.statistics().running == 0)
 
 
+async def test_half_an_element_is_released_when_the_handler_of_its_channel_ends() -> None:
+    handlers = Handlers()
+    enough = asyncio.Event()
+
+    @handlers.channel
+    async def until_enough(_request: Request, incoming: Incoming) -> AsyncGenerator[bytes]:
+        await anext(incoming)
+        more = asyncio.ensure_future(anext(incoming))
+        await enough.wait()
+        more.cancel()
+        yield b"last"
+
+    async with met(service="x", handlers=handlers) as (client, peer, _made):
+        channel = request_of(peer, CHANNEL, initial_n=5)
+        assert (await next_payload(peer))[0] == FrameType.REQUEST_N
+        peer.raw(next(iter(payload_frames(channel.id, bytes(900), mtu=600))))
+        await eventually(lambda: link_of(client).budget.held > 600)
+        enough.set()
+        await eventually(lambda: handlers.statistics().running == 0)
+        assert link_of(client).budget.held == 0
+
+
 async def test_elements_and_the_end_of_a_channel_reach_the_handler() -> None:
     handlers = Handlers()
 
