@@ -389,6 +389,7 @@ async def serve(
             return
         # The objects made so far stay until the end. To look through them all takes the cycle
         # collector about 10 ms, in which no frame is relayed.
+        gc.collect()
         gc.freeze()
         try:
             await stop.wait()

@@ -10,7 +10,7 @@ OURS = "onward."
 
 
 def close_class(cls: type) -> None:
-    """Refuse subclasses of a class in other packages.
+    """Refuse subclasses in other packages of a class of ours.
 
     A class that mypyc compiles cannot have subclasses that are interpreted: they raise TypeError
     when an instance is made. Closed, the class refuses them in both builds alike, and when they

@@ -30,16 +30,14 @@ class RateLimit:
         """Take a size; return whether it may be recorded.
 
         It may while anything is left. What exceeds it is charged to the time that follows, so a
-        size larger than `most` is possible.
+        size larger than `most` is possible. Over any time no more is taken than `most`, what the
+        rate allows, and the last size.
         """
-        left = self._left
+        now = self._now()
+        left = min(self._most, self._left + (now - self._at) * self._rate)
+        self._at = now
         if left <= 0.0:
-            # The clock is read only here, as this runs for each sampled request. Over any time no
-            # more is taken than `most` and what the rate allows.
-            now = self._now()
-            self._left = left = min(self._most, left + (now - self._at) * self._rate)
-            self._at = now
-            if left <= 0.0:
-                return False
+            self._left = left
+            return False
         self._left = left - size
         return True

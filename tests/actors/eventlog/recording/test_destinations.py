@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import pytest
 
 from onward.actors.eventlog.recording._events import size_of_event
-from onward.actors.eventlog.recording._rate_limit import RateLimit
 from onward.protocol.broker import TagList
 from onward.protocol.eventlog import EventName, RouteEvent
 from tests.actors.eventlog.recorded import OPTIONS, Recording, recording
@@ -206,17 +205,3 @@ def test_requests_that_nobody_could_take_have_room_of_their_own_and_are_counted_
     happen(made, UP)
     assert made.recorder.statistics().left_out == {"rejects": 15}
     assert [name for name, _ in told(made)] == [EventName.REJECT] * 5 + [UP]
-
-
-def test_a_limit_saves_up_to_its_most_and_makes_up_for_what_was_too_much() -> None:
-    now = [0.0]
-    limit = RateLimit(10.0, 100.0, lambda: now[0])
-    assert limit.take(99)
-    assert limit.take(201)  # some was left
-    assert not limit.take()
-    now[0] += 20.0
-    assert not limit.take()
-    now[0] += 0.2
-    assert limit.take()
-    now[0] += 1e6
-    assert [limit.take(50) for _ in range(4)] == [True, True, True, False]
