@@ -4,8 +4,8 @@ A device that accepts no connections registers a relay with a hub. A phone opens
 device over that relay, and a channel through the session: three workers, each of which knows only
 the one before it. It prints:
 
-    the session's way: 240#hub => 0#forward_to_device => 0#sessions
-    the channel's way: 0#session => 0#channels
+    the route of the session: 240#hub => 0#forward_to_device => 0#sessions
+    the route of the channel: 0#session => 0#channels
     20 answers, in order: True
     messages lost: True
 """
@@ -42,14 +42,14 @@ async def start_device(device: Node) -> None:
 
 
 async def start_phone(phone: Node) -> None:
-    way = route("240#hub => forward_to_device => sessions")
-    print("the session's way:", format_route(way))
-    session = await SessionClient.on(phone, "session", way)
+    onward = route("240#hub => forward_to_device => sessions")
+    print("the route of the session:", format_route(onward))
+    session = await SessionClient.on(phone, "session", onward)
     await session.until_up()
 
-    way = route("session => channels")
-    print("the channel's way:", format_route(way))
-    await phone.start(lambda: PipeChannel(way), address="channel")
+    onward = route("session => channels")
+    print("the route of the channel:", format_route(onward))
+    await phone.start(lambda: PipeChannel(onward), address="channel")
 
 
 async def scenario(network: SimulatedNetwork) -> None:

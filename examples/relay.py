@@ -30,7 +30,7 @@ from onward.actors.services import (
     StaticRelayService,
     Subscriber,
 )
-from onward.actors.sessions import way_over
+from onward.actors.sessions import route_over
 from onward.protocol import Message
 from onward.protocol.services import (
     DISCOVERY,
@@ -73,10 +73,10 @@ async def main() -> None:
         uri = await offer_services(hub)
         await device.start(Printer, address="print")
 
-        way = way_over(device, uri, STATIC_FORWARDING_SERVICE, expose=["print"])
+        route = route_over(device, uri, STATIC_FORWARDING_SERVICE, expose=["print"])
         relay = await RelayClient.on(
             device,
-            way,
+            route,
             alias="printer",
             times=LivenessOptions(ping_interval=1, retry=0.05),
             on_up=came_up,

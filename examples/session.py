@@ -27,7 +27,7 @@ from onward.actors.sessions import (
     SessionOptions,
     SessionService,
     SessionServiceOptions,
-    way_over,
+    route_over,
 )
 from onward.protocol import Address, Message, RouteLike, route as route_of
 from onward.protocol.sessions import LivenessOptions
@@ -57,11 +57,11 @@ async def main() -> None:
         links: list[Address] = []
 
         @asynccontextmanager
-        async def way() -> AsyncGenerator[RouteLike]:
-            # Without the list of links, `way_over(here, listener.uri, "sessions")` would do.
-            async with way_over(here, listener.uri, "sessions")() as route:
-                links.append(route_of(route)[0])
-                yield route
+        async def route() -> AsyncGenerator[RouteLike]:
+            # Without the list of links, `route_over(here, listener.uri, "sessions")` would do.
+            async with route_over(here, listener.uri, "sessions")() as found:
+                links.append(route_of(found)[0])
+                yield found
 
         def came_up(session: SessionClient) -> None:
             if len(links) == 1:
@@ -73,7 +73,7 @@ async def main() -> None:
             print(f"down: {session.cause}")
 
         session = await SessionClient.on(
-            here, "session", way, options=OPTIONS, on_up=came_up, on_down=went_down
+            here, "session", route, options=OPTIONS, on_up=came_up, on_down=went_down
         )
         # It need not be up yet: messages are kept until it is.
         answer = await here.request("session => echo", b"hello", timeout=5)

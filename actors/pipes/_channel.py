@@ -131,7 +131,7 @@ class PipeChannel(Worker):
         self._told_broken = on_broken
         self._on_gap = on_gap
         self._budget: ReceiverMemory | None = None
-        self._ways = ReturnRoutes(frozenset(), options.max_returns)
+        self._returns = ReturnRoutes(frozenset(), options.max_returns)
         self._noted: Route = ()
         self._ends: Ends | None = None
 
@@ -178,7 +178,7 @@ class PipeChannel(Worker):
             self._options.receiver,
             self._options.idle_milliseconds,
             self._budget,
-            self._ways,
+            self._returns,
             on_gap=self._on_gap,
             on_closed=self._other_end_closed,
         )
@@ -194,7 +194,7 @@ class PipeChannel(Worker):
         back = message[1]
         if back is not self._noted:
             self._noted = back
-            self._ways.note(back, self.node.parts.table.is_request)
+            self._returns.note(back, self.node.parts.table.is_request)
         try:
             if sending.machine.room <= 0:
                 return self._when_room(message)

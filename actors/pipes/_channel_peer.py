@@ -46,7 +46,7 @@ class ChannelPeer(Worker):
         options: The limits of the receiving half.
         idle: The idle time announced to the other end, in milliseconds.
         budget: The bytes that may be held, shared with other ends.
-        ways: The return routes of messages sent to the other end.
+        returns: The return routes of messages sent to the other end.
         on_gap: Called with the numbers of missed messages.
         on_closed: Called when the other end sends nothing more.
 
@@ -64,7 +64,7 @@ class ChannelPeer(Worker):
         options: PipeReceiverOptions,
         idle: int,
         budget: ReceiverMemory | None,
-        ways: ReturnRoutes,
+        returns: ReturnRoutes,
         *,
         on_gap: Callable[[Gap], object] | None,
         on_closed: Callable[[], object],
@@ -79,7 +79,7 @@ class ChannelPeer(Worker):
         self._options = options
         self._idle = idle
         self._budget = budget
-        self._ways = ways
+        self._returns = returns
         self._on_gap = on_gap
         self._on_closed = on_closed
         self._receiving: ReceivingHalf | None = None
@@ -94,7 +94,7 @@ class ChannelPeer(Worker):
             on_gap=self._on_gap,
             on_closed=self._pipe_closed,
             budget=self._budget,
-            ways=self._ways,
+            returns=self._returns,
         )
 
     def keep(

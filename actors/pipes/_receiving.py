@@ -98,7 +98,7 @@ class ReceivingHalf:
         on_closed: Called when a pipe is over, or idle for too long.
         retired: The pipes that are over.
         budget: The bytes that may be held, shared with others; by default only the window limits.
-        ways: The return routes of messages sent to the other end, if there are any.
+        returns: The return routes of messages sent to the other end, if there are any.
     """
 
     __slots__ = (
@@ -116,8 +116,8 @@ class ReceivingHalf:
         "_reader",
         "_retired",
         "_retry",
+        "_returns",
         "_stalled",
-        "_ways",
         "_worker",
         "machine",
         "pipes",
@@ -136,7 +136,7 @@ class ReceivingHalf:
         on_closed: Callable[[Receiver], object],
         retired: Retired | None = None,
         budget: ReceiverMemory | None = None,
-        ways: ReturnRoutes | None = None,
+        returns: ReturnRoutes | None = None,
     ) -> None:
         self.machine: Receiver | None = None
         self.pipes = 0
@@ -152,7 +152,7 @@ class ReceivingHalf:
         self._budget = budget
         self._counted = 0  # of the budget
         self._back: Route = ()
-        self._ways = ways
+        self._returns = returns
         self._outside: Context | None = None  # of all that is handed on, if frames are from there
         self._posted = False
         self._given_up: dict[Address, None] = {}
@@ -306,7 +306,7 @@ class ReceivingHalf:
         """Hand on a message of another node, along a return route or to an allowed address."""
         onward, back, payload, source, context = message
         outside = self._outside
-        if self._ways is None or not self._ways.admits(onward):
+        if self._returns is None or not self._returns.admits(onward):
             if context is not None and outside is not None:
                 outside = context._replace(outside=outside.outside)
             context = outside

@@ -54,7 +54,7 @@ def several(name: str, given: Iterable[AddressLike]) -> tuple[Address, ...]:
         AddressError: One of them cannot be read.
     """
     if isinstance(given, str | bytes | Address):
-        shown = str(given) if isinstance(given, Address) else given
+        shown: str | bytes = str(given) if isinstance(given, Address) else given
         raise TypeError(f"{name} takes several addresses: {name}=[{shown!r}]")
     return tuple(map(address_of, given))
 

@@ -123,7 +123,7 @@ class DiscoveryService(Service):
 
     def _has_owner(self, known: ServiceInfo, route: Route) -> bool:
         """Whether an entry belongs to another announcer that is still there."""
-        return not _same_way(known.route, route) and self.node.has(known.route[0])
+        return not _same_route(known.route, route) and self.node.has(known.route[0])
 
     def _expose(self, first: Address) -> bool:
         for each in self._expose_at:
@@ -158,7 +158,7 @@ class DiscoveryService(Service):
         info = self._known(name)
         if info is None:
             return ResponseStatus.NOT_FOUND, b""
-        if not _same_way(info.route, route):
+        if not _same_route(info.route, route):
             return ResponseStatus.FORBIDDEN, b""
         self._drop(name)
         return ResponseStatus.OK, b""
@@ -172,6 +172,6 @@ class DiscoveryService(Service):
             self.expired += 1
 
 
-def _same_way(one: Route, other: Route) -> bool:
+def _same_route(one: Route, other: Route) -> bool:
     """Whether two routes differ at most in the last address."""
     return one[:-1] == other[:-1]

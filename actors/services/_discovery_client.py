@@ -47,13 +47,13 @@ class DiscoveryClient:
 
     Args:
         node: The node that sends the requests.
-        way: The route to the discovery service.
+        route: The route to the discovery service.
         timeout: The longest time to wait for an answer, in seconds.
     """
 
-    def __init__(self, node: Node, way: RouteLike, *, timeout: float = 30.0) -> None:
+    def __init__(self, node: Node, route: RouteLike, *, timeout: float = 30.0) -> None:
         self._node = node
-        self._way = as_route(way)
+        self._route = as_route(route)
         self._timeout = check_timeout(timeout)
         self._numbers = count(1)
 
@@ -86,7 +86,7 @@ class DiscoveryClient:
     async def _ask(self, path: str) -> ApiResponse:
         number = next(self._numbers) & MAX_REQUEST_ID
         request = encode_request(ApiRequest(number, path, Method.GET))
-        answer = await self._node.request(self._way, request, timeout=self._timeout)
+        answer = await self._node.request(self._route, request, timeout=self._timeout)
         response = decode_response(answer.payload)
         if response.to != number:
             raise ServiceError(f"an answer to request {response.to}, not {number}")
@@ -94,12 +94,12 @@ class DiscoveryClient:
 
     def _body(self, answer: ApiResponse) -> bytes:
         if answer.status is not ResponseStatus.OK:
-            raise RequestRefused(self._way[-1], answer.status)
+            raise RequestRefused(self._route[-1], answer.status)
         return answer.body
 
     def _reachable(self, info: ServiceInfo) -> ServiceInfo:
         """Put the route to the discovery service's node in front of a route, which begins there."""
-        return ServiceInfo(info.name, (*self._way[:-1], *info.route), info.metadata)
+        return ServiceInfo(info.name, (*self._route[:-1], *info.route), info.metadata)
 
 
 class Announcer(Worker):
@@ -109,7 +109,7 @@ class Announcer(Worker):
     forwards messages to the service and does not add itself to their return routes.
 
     Args:
-        way: The route to the discovery service.
+        route: The route to the discovery service.
         name: The name of the service.
         target: The route to the service from here.
         metadata: The metadata of the entry.
@@ -126,7 +126,7 @@ class Announcer(Worker):
 
     def __init__(
         self,
-        way: RouteLike,
+        route: RouteLike,
         name: str,
         target: RouteLike,
         metadata: Mapping[str, bytes] = _NOTHING,
@@ -137,7 +137,7 @@ class Announcer(Worker):
         self.announced = 0
         self.failed = 0
         self.passed = 0
-        self._way = way
+        self._route = route
         self._name = check_name(name, "a service's name")
         self._target = target
         self._body = encode_metadata(metadata)
@@ -149,7 +149,7 @@ class Announcer(Worker):
     async def on(
         cls,
         node: Node,
-        way: RouteLike,
+        route: RouteLike,
         name: str,
         target: RouteLike,
         metadata: Mapping[str, bytes] = _NOTHING,
@@ -161,20 +161,20 @@ class Announcer(Worker):
 
         Args:
             node: The node.
-            way: As for the class.
+            route: As for the class.
             name: As for the class.
             target: As for the class.
             metadata: As for the class.
             address: Its address; a random one by default.
             **options: As for the class.
         """
-        announcer = cls(way, name, target, metadata, **options)
+        announcer = cls(route, name, target, metadata, **options)
         await node.start(lambda: announcer, address=address)
         return announcer
 
     def on_start(self) -> None:
         """Announce the service, and repeat it."""
-        self._from: Route = as_route(self._way)
+        self._from: Route = as_route(self._route)
         self._to: Route = as_route(self._target)
         self.every(self._refresh, self._announce)
         self._announce()

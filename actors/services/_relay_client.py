@@ -32,7 +32,7 @@ from ...protocol.services import (
 )
 from ...protocol.sessions import Action, LivenessOptions, Opener, SessionState
 from ..sessions._liveness import Hook, LivenessWorker
-from ..sessions._route_provider import RouteProvider, Way
+from ..sessions._route_provider import RouteProvider, RouteSource
 from ._errors import RelayClosed, RelayDown
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class RelayClient(LivenessWorker):
     ```
 
     Args:
-        way: The route to the service, the service's own address last; or a function that returns
-            it, such as `way_over`.
+        route: The route to the service, the service's own address last; or a function that returns
+            it, such as `route_over`.
         alias: The alias, for a static relay service. `None` for a dynamic one: the relay has
             another address each time.
         api: The address of the service for removing relays; by default, the one that this
@@ -78,7 +78,7 @@ class RelayClient(LivenessWorker):
 
     def __init__(
         self,
-        way: Way,
+        route: RouteSource,
         *,
         alias: str | None = None,
         api: AddressLike | None = "",
@@ -90,7 +90,7 @@ class RelayClient(LivenessWorker):
         super().__init__(on_up, on_down, on_closed)
         self.relay: Route = ()
         self.name = ""
-        self._given = way
+        self._given = route
         self._alias = None if alias is None else check_name(alias, "an alias")
         if api == "":
             api = FORWARDING_API if alias is None else STATIC_FORWARDING_API
@@ -100,20 +100,20 @@ class RelayClient(LivenessWorker):
 
     @classmethod
     async def on(
-        cls, node: Node, way: Way, *, address: AddressLike | None = None, **options: Any
+        cls, node: Node, route: RouteSource, *, address: AddressLike | None = None, **options: Any
     ) -> Self:
         """Start a client on a node. The relay need not be registered yet: see `until_up`.
 
         Args:
             node: The node.
-            way: As for the class.
+            route: As for the class.
             address: Its address; a random one by default.
             **options: As for the class.
 
         Raises:
             AddressInUse: Another worker has the address.
         """
-        client = cls(way, **options)
+        client = cls(route, **options)
         await node.start(lambda: client, address=address)
         return client
 
@@ -138,11 +138,11 @@ class RelayClient(LivenessWorker):
 
     # --- registering --------------------------------------------------------------------
 
-    def _register(self, way: Route, epoch: int) -> None:
-        self._trying = way[:-1]
+    def _register(self, route: Route, epoch: int) -> None:
+        self._trying = route[:-1]
         payload = encode_string(REGISTER if self._alias is None else self._alias)
         try:
-            self._route_now(Message(way, (self.address,), payload))
+            self._route_now(Message(route, (self.address,), payload))
         except OnwardError as error:
             self._failed(epoch, str(error))
 

@@ -106,7 +106,7 @@ class RemoteWatch(Worker):
     end it, if that takes less than `timeout`.
 
     Args:
-        way: The route to the service.
+        route: The route to the service.
         watched: The address of the worker on the other node.
         ended: Function called once with the end, on the loop. It must not block; its exceptions
             are logged. `None` for no function.
@@ -115,7 +115,7 @@ class RemoteWatch(Worker):
 
     def __init__(
         self,
-        way: RouteLike,
+        route: RouteLike,
         watched: AddressLike,
         ended: Callable[[WatchEnd], object] | None = None,
         *,
@@ -123,7 +123,7 @@ class RemoteWatch(Worker):
     ) -> None:
         check_value("options", options, RemoteWatchOptions)
         super().__init__()
-        self._way = way
+        self._route = route
         self._watched = address_of(watched)
         self._ended = ended
         self._options = options
@@ -140,7 +140,7 @@ class RemoteWatch(Worker):
     async def on(
         cls,
         node: Node,
-        way: RouteLike,
+        route: RouteLike,
         watched: AddressLike,
         ended: Callable[[WatchEnd], object] | None = None,
         *,
@@ -151,13 +151,13 @@ class RemoteWatch(Worker):
 
         Args:
             node: The node.
-            way: As for the class.
+            route: As for the class.
             watched: As for the class.
             ended: As for the class.
             address: The address of the watch itself; a random one by default.
             **options: As for the class.
         """
-        watch = cls(way, watched, ended, **options)
+        watch = cls(route, watched, ended, **options)
         await node.start(lambda: watch, address=address)
         return watch
 
@@ -228,7 +228,7 @@ class RemoteWatch(Worker):
     def _ask(self) -> None:
         request = WatchRequest(self._token, self._watched, self._is_known)
         try:
-            self.send(self._way, encode_watch_request(request))
+            self.send(self._route, encode_watch_request(request))
         except OnwardError as error:
             error.lost = None  # the time without an answer tells it
 
@@ -242,13 +242,13 @@ class RemoteWatch(Worker):
 
     def _watch_link(self) -> None:
         """Watch the first address of the route, if it is a link or another worker of this node."""
-        way = as_route(self._way)
+        route = as_route(self._route)
         # A link for an address of another type is made anew by the next request.
-        if way and way[0].type == LOCAL:
+        if route and route[0].type == LOCAL:
             try:
-                self._unwatch = self.node.watch(way[0], self._link_stopped)
+                self._unwatch = self.node.watch(route[0], self._link_stopped)
             except UnknownAddress:
-                self._finish(WatchOutcome.LINK_LOST, f"there is no worker {way[0]}")
+                self._finish(WatchOutcome.LINK_LOST, f"there is no worker {route[0]}")
 
     def _link_stopped(self) -> None:
         self._finish(WatchOutcome.LINK_LOST)

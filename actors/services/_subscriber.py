@@ -36,7 +36,7 @@ class Subscriber(Worker):
     ```
 
     Args:
-        way: The route to the service.
+        route: The route to the service.
         name: The name of the subscriber; at the service, the same name replaces the one before.
         topic: The name of the topic.
         deliver: A function called with each message, on the loop; or a route along which it is
@@ -54,7 +54,7 @@ class Subscriber(Worker):
 
     def __init__(
         self,
-        way: RouteLike,
+        route: RouteLike,
         name: str,
         topic: str,
         deliver: RouteLike | Callable[[Message], None],
@@ -65,7 +65,7 @@ class Subscriber(Worker):
         self.received = 0
         self.failed = 0
         self.refusal: ErrorReply | None = None
-        self._way = way
+        self._route = route
         self._payload = encode_subscription(name, topic)
         self._deliver = deliver
         self._refresh = refresh
@@ -74,7 +74,7 @@ class Subscriber(Worker):
     async def on(
         cls,
         node: Node,
-        way: RouteLike,
+        route: RouteLike,
         name: str,
         topic: str,
         deliver: RouteLike | Callable[[Message], None],
@@ -86,14 +86,14 @@ class Subscriber(Worker):
 
         Args:
             node: The node.
-            way: As for the class.
+            route: As for the class.
             name: As for the class.
             topic: As for the class.
             deliver: As for the class.
             address: Its address; a random one by default.
             **options: As for the class.
         """
-        subscriber = cls(way, name, topic, deliver, **options)
+        subscriber = cls(route, name, topic, deliver, **options)
         await node.start(lambda: subscriber, address=address)
         return subscriber
 
@@ -104,7 +104,7 @@ class Subscriber(Worker):
 
     def _subscribe(self) -> None:
         try:
-            self.send(self._way, self._payload)
+            self.send(self._route, self._payload)
         except OnwardError:
             self.failed += 1
 

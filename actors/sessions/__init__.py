@@ -14,7 +14,7 @@ from ._end import BAD_FRAME, FOREIGN_FRAME, SessionEnd
 from ._errors import SessionClosed, SessionDown, SessionLost
 from ._liveness import Hook, LivenessWorker
 from ._options import SessionOptions, SessionServiceOptions, WhileDown
-from ._route_provider import MAX_LEAVE_TIME, Found, Way, way_over
+from ._route_provider import MAX_LEAVE_TIME, Found, RouteSource, route_over
 from ._service import AcceptedSession, SessionService
 from ._statistics import SessionServiceStatistics, SessionStatistics
 
@@ -26,6 +26,7 @@ __all__ = [
     "Found",
     "Hook",
     "LivenessWorker",
+    "RouteSource",
     "SessionClient",
     "SessionClosed",
     "SessionDown",
@@ -36,7 +37,6 @@ __all__ = [
     "SessionServiceOptions",
     "SessionServiceStatistics",
     "SessionStatistics",
-    "Way",
     "WhileDown",
-    "way_over",
+    "route_over",
 ]

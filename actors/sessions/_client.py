@@ -31,7 +31,7 @@ from ...protocol.sessions import (
 from ._end import SessionEnd
 from ._liveness import Hook
 from ._options import SessionOptions
-from ._route_provider import RouteProvider, Way
+from ._route_provider import RouteProvider, RouteSource
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -51,8 +51,8 @@ class SessionClient(SessionEnd):
     ```
 
     Args:
-        way: The route to the service, the service's own address last; or a function that returns
-            it, such as `way_over`.
+        route: The route to the service, the service's own address last; or a function that returns
+            it, such as `route_over`.
         expose: The local addresses that the other end can send requests to; none by default.
             Replies are always accepted.
         options: Its limits and times.
@@ -69,7 +69,7 @@ class SessionClient(SessionEnd):
 
     def __init__(
         self,
-        way: Way,
+        route: RouteSource,
         *,
         expose: Iterable[AddressLike] = (),
         options: SessionOptions = _OPTIONS,
@@ -80,24 +80,26 @@ class SessionClient(SessionEnd):
         check_value("options", options, SessionOptions)
         super().__init__(options, expose, (on_up, on_down, on_closed))
         self.resumed = False
-        self._given = way
+        self._given = route
         self._trying: Route = ()
         self._pinged_at = 0.0
 
     @classmethod
-    async def on(cls, node: Node, address: AddressLike | None, way: Way, **options: Any) -> Self:
+    async def on(
+        cls, node: Node, address: AddressLike | None, route: RouteSource, **options: Any
+    ) -> Self:
         """Start a session on a node. It need not be up yet: see `until_up`.
 
         Args:
             node: The node.
             address: Its stable address; `None` for a random one.
-            way: As for the class.
+            route: As for the class.
             **options: As for the class.
 
         Raises:
             AddressInUse: Another worker has the address.
         """
-        session = cls(way, **options)
+        session = cls(route, **options)
         await node.start(lambda: session, address=address)
         return session
 
@@ -121,7 +123,7 @@ class SessionClient(SessionEnd):
     def _do(self, action: Action) -> None:
         if action is Action.PING:
             self._pinged_at = self._now()
-            self._send(self._way, Ping(self._token, self._opener.epoch, self._opener.pings))
+            self._send(self._route, Ping(self._token, self._opener.epoch, self._opener.pings))
         elif action is Action.ATTEMPT:
             self._finder.attempt(self._opener.epoch)
         else:
@@ -131,12 +133,12 @@ class SessionClient(SessionEnd):
 
     # --- handshakes ---------------------------------------------------------------------
 
-    def _open(self, way: Route, epoch: int) -> None:
-        self._trying = way[:-1]
+    def _open(self, route: Route, epoch: int) -> None:
+        self._trying = route[:-1]
         interval = max(1, round(self._options.liveness.ping_interval * 1000))
         frame = OpenSession(self._session, epoch, interval)
         try:
-            self._route_now(Message(way, (self._inner,), encode_frame(frame), self.address))
+            self._route_now(Message(route, (self._inner,), encode_frame(frame), self.address))
         except OnwardError as error:
             self._failed(epoch, str(error))
 
@@ -181,7 +183,7 @@ class SessionClient(SessionEnd):
         self._token = frame.token
         # Along the route of the request, not of the answer: a relay on the route adds nothing
         # to return routes.
-        self._way = (*self._trying, message.return_route[-1])
+        self._route = (*self._trying, message.return_route[-1])
         self._watch_link(message.return_route[0])
         self._act(actions)
 
@@ -206,7 +208,7 @@ class SessionClient(SessionEnd):
         reply = read_error_reply(message)
         if reply is None:
             self._bad += 1
-        elif self.state is SessionState.UP and reply.address == self._way[-1]:
+        elif self.state is SessionState.UP and reply.address == self._route[-1]:
             self._lost(reply.reason, self._opener.epoch)
         elif reply.certain:
             self._failed(self._opener.epoch, reply.reason)

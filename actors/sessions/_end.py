@@ -78,9 +78,9 @@ class SessionEnd(LivenessWorker):
         super().__init__(*hooks)
         self._options = options
         self._token = b""
-        self._way: Route = ()
+        self._route: Route = ()
         self._inner: Address
-        self._ways = ReturnRoutes(frozenset(several("expose", expose)), options.max_returns)
+        self._returns = ReturnRoutes(frozenset(several("expose", expose)), options.max_returns)
         self._kept = PendingMessages(options.max_kept, options.max_kept_bytes, options.keep_for)
         self._flushing = False
         self._stopping = False
@@ -140,8 +140,8 @@ class SessionEnd(LivenessWorker):
             # The route is this end's. The other node's part is in the frame, and the other end
             # decides about it.
             context = context._replace(outside=None)
-        self.route(Message(self._way, (self._inner,), frame, self.address, context))
-        self._ways.note(back, self.node.parts.table.is_request)
+        self.route(Message(self._route, (self._inner,), frame, self.address, context))
+        self._returns.note(back, self.node.parts.table.is_request)
         self._sent += 1
 
     def _keep(self, message: Message) -> None:
@@ -231,7 +231,7 @@ class SessionEnd(LivenessWorker):
         try:
             if not onward:
                 raise EmptyRoute
-            if not self._ways.admits(onward):
+            if not self._returns.admits(onward):
                 self._refused += 1
                 self.node.dead_letter(message, "not exposed")
                 return
@@ -248,12 +248,12 @@ class SessionEnd(LivenessWorker):
         """
         if context is None or context.outside is None:
             return context
-        allows, exposes = context.outside.allows, self._ways.exposes
+        allows, exposes = context.outside.allows, self._returns.exposes
 
         def may(address: Address) -> bool:
             return exposes(address) or allows(address)
 
-        given = 0 if self._ways.is_back(onward) else len(onward) - 1
+        given = 0 if self._returns.is_back(onward) else len(onward) - 1
         return context._replace(outside=Outside(given, may))
 
     def _answer(self, message: Message, frame: Frame) -> None:
@@ -261,8 +261,8 @@ class SessionEnd(LivenessWorker):
         if message.return_route:
             self._send(message.return_route, frame)
 
-    def _send(self, way: Route, frame: Frame) -> None:
-        sent = Message(way, (self._inner,), encode_frame(frame), self.address)
+    def _send(self, route: Route, frame: Frame) -> None:
+        sent = Message(route, (self._inner,), encode_frame(frame), self.address)
         try:
             self._route_now(sent)
         except OnwardError as error:
@@ -275,8 +275,8 @@ class SessionEnd(LivenessWorker):
             self._flush_after(0)
 
     def _tell(self) -> None:
-        if self._way:
-            self._send(self._way, Close(self._token, self.cause))
+        if self._route:
+            self._send(self._route, Close(self._token, self.cause))
         else:
             self._act(self._machine.acked())  # it has never been up: no other end to inform
 
@@ -303,7 +303,7 @@ class SessionEnd(LivenessWorker):
 
     def _fail_waiting(self, detail: str) -> None:
         """Fail the requests that went to the other end and have no reply yet."""
-        for mailbox in self._ways.take_waiting():
+        for mailbox in self._returns.take_waiting():
             self.node.fail_request(mailbox, SessionLost(self.address, detail))
 
     def on_stop(self) -> Awaitable[None] | None:
@@ -315,8 +315,8 @@ class SessionEnd(LivenessWorker):
         self._stopping = True
         if self.state is not SessionState.CLOSED:
             actions = self._machine.close(self._now(), "stopped")
-            if Action.TELL in actions and self._way:
-                self._send(self._way, Close(self._token, self.cause))
+            if Action.TELL in actions and self._route:
+                self._send(self._route, Close(self._token, self.cause))
             self._machine.acked()
             self._do(Action.OVER)
             self._tell_waiting()

@@ -15,16 +15,16 @@ from ..routing._given import as_route
 if TYPE_CHECKING:
     from .._node import Node
 
-__all__ = ["MAX_LEAVE_TIME", "Found", "RouteProvider", "Way", "way_over"]
+__all__ = ["MAX_LEAVE_TIME", "Found", "RouteProvider", "RouteSource", "route_over"]
 
 Found: TypeAlias = RouteLike | AbstractAsyncContextManager[RouteLike]
 """A route to a service, the service's own address last; or a context manager of such a route, which
 is left when another route has replaced it."""
 
-Way: TypeAlias = RouteLike | Callable[[], Found | Awaitable[Found]]
+RouteSource: TypeAlias = RouteLike | Callable[[], Found | Awaitable[Found]]
 """A route to a service, the service's own address last; or a function that returns one each time
 the route has to be replaced, and may connect first. Its exceptions count as failed attempts. A
-context manager, such as that of `way_over`, closes the connections that it made."""
+context manager, such as that of `route_over`, closes the connections that it made."""
 
 MAX_LEAVE_TIME: Final = 5.0
 """The time after which leaving a replaced route is cancelled, in seconds."""
@@ -32,7 +32,7 @@ MAX_LEAVE_TIME: Final = 5.0
 _logger: Final = logging.getLogger("onward.actors.sessions")
 
 
-def way_over(
+def route_over(
     node: Node, uris: str | Iterable[str], onward: RouteLike, **options: Any
 ) -> Callable[[], AbstractAsyncContextManager[RouteLike]]:
     """Return a function that makes a route over its own connection, for a session or a relay.
@@ -41,8 +41,8 @@ def way_over(
     and stops the connection that it made before.
 
     ```python
-    way = way_over(node, ["tcp://hub-1:4000", "tcp://hub-2:4000"], "sessions")
-    session = await SessionClient.on(node, "there", way)
+    route = route_over(node, ["tcp://hub-1:4000", "tcp://hub-2:4000"], "sessions")
+    session = await SessionClient.on(node, "there", route)
     ```
 
     Args:
@@ -54,7 +54,7 @@ def way_over(
     addresses = [uris] if isinstance(uris, str) else list(uris)
 
     @asynccontextmanager
-    async def way() -> AsyncGenerator[RouteLike]:
+    async def route() -> AsyncGenerator[RouteLike]:
         error = LinkDown("no URI is given")
         for uri in addresses:
             try:
@@ -70,7 +70,7 @@ def way_over(
             return
         raise error
 
-    return way
+    return route
 
 
 class RouteProvider:
@@ -81,7 +81,7 @@ class RouteProvider:
 
     Args:
         node: The node.
-        way: A route or a function, as given by the user.
+        route: A route or a function, as given by the user.
         found: Called with the route and the number of the attempt.
         failed: Called with the number of the attempt and the reason of its failure.
     """
@@ -89,12 +89,12 @@ class RouteProvider:
     def __init__(
         self,
         node: Node,
-        way: Way,
+        route: RouteSource,
         found: Callable[[Route, int], None],
         failed: Callable[[int, str], None],
     ) -> None:
         self._node = node
-        self._way = way
+        self._route = route
         self._found = found
         self._failed = failed
         self._latest: _Attempt | None = None
@@ -105,12 +105,12 @@ class RouteProvider:
         """Find a route; cancel the attempt before."""
         self._drop(self._latest)
         self._latest = None
-        if callable(self._way):
+        if callable(self._route):
             # In a task, not in a turn: the worker has other messages to handle meanwhile.
             self._latest = attempt = _Attempt()
-            attempt.task = self._node.loop.create_task(self._find(self._way, epoch, attempt))
+            attempt.task = self._node.loop.create_task(self._find(self._route, epoch, attempt))
         else:
-            self._found(as_route(self._way), epoch)
+            self._found(as_route(self._route), epoch)
 
     def taken(self) -> None:
         """Adopt the route that was found last, and leave the one before."""
@@ -156,10 +156,10 @@ class RouteProvider:
         task.add_done_callback(left)
 
     async def _find(
-        self, way: Callable[[], Found | Awaitable[Found]], epoch: int, attempt: _Attempt
+        self, find: Callable[[], Found | Awaitable[Found]], epoch: int, attempt: _Attempt
     ) -> None:
         try:
-            given = way()
+            given = find()
             found = await given if isawaitable(given) else given
             if not isinstance(found, AbstractAsyncContextManager):
                 self._has(found, epoch, attempt)

@@ -82,9 +82,9 @@ class AcceptedSession(SessionEnd):
             self._too_late(message)
             return
         if frame.epoch > before:
-            self._way = message.return_route
+            self._route = message.return_route
             self._watch_link(message.return_route[0])
-        self._send(self._way, SessionOpened(self._session, frame.epoch, self._token))
+        self._send(self._route, SessionOpened(self._session, frame.epoch, self._token))
         self._act(actions)
 
     def _pinged(self, frame: Ping, message: Message) -> None:

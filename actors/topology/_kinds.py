@@ -126,14 +126,14 @@ KINDS: Final[Mapping[str, WorkerKind]] = MappingProxyType(
         "relay_client": WorkerKind(
             RelayClient,
             "registers with a relay service, and again when the route to it is lost",
-            _takes(way=Option(OptionType.ROUTE, required=True), alias=Option(OptionType.TEXT)),
+            _takes(route=Option(OptionType.ROUTE, required=True), alias=Option(OptionType.TEXT)),
         ),
         "pubsub": WorkerKind(_pub_sub, "starts topics for subscribers", _takes(**_MAY_HAVE)),
         "subscriber": WorkerKind(
             Subscriber,
             "subscribes to a topic, and passes on the published messages",
             _takes(
-                way=Option(OptionType.ROUTE, required=True),
+                route=Option(OptionType.ROUTE, required=True),
                 name=Option(OptionType.TEXT, required=True),
                 topic=Option(OptionType.TEXT, required=True),
                 deliver=Option(OptionType.ROUTE, required=True),
@@ -149,7 +149,7 @@ KINDS: Final[Mapping[str, WorkerKind]] = MappingProxyType(
             Announcer,
             "announces a service, and passes on the messages for it",
             _takes(
-                way=Option(OptionType.ROUTE, required=True),
+                route=Option(OptionType.ROUTE, required=True),
                 name=Option(OptionType.TEXT, required=True),
                 target=Option(OptionType.ROUTE, required=True),
                 refresh=Option(OptionType.SECONDS),

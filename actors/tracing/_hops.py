@@ -28,7 +28,7 @@ from ...protocol import (
 from ...protocol._tracing import KEY
 from ...protocol.options import Count, Range, check_options, check_value
 from ..instruments._instrument import Instrument, TracedMessage, Watch
-from ._ways import ReportOrigin, Ways
+from ._marked_routes import MarkedRoutes, ReportOrigin
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -126,6 +126,7 @@ class HopTracer(Instrument):
         "_clock",
         "_ignored",
         "_left",
+        "_marked",
         "_node",
         "_passed",
         "_reported",
@@ -133,7 +134,6 @@ class HopTracer(Instrument):
         "_unreachable",
         "_until",
         "_wall_clock",
-        "_ways",
         "node_id",
         "options",
     )
@@ -159,7 +159,7 @@ class HopTracer(Instrument):
         self._suppressed = 0
         self._unreachable = 0
         self._passed = 0
-        self._ways = Ways(self.options.remembered)
+        self._marked = MarkedRoutes(self.options.remembered)
 
     def statistics(self) -> HopTracerStatistics:
         """Return the current figures."""
@@ -184,8 +184,8 @@ class HopTracer(Instrument):
 
         Every peer can mark a message as a report, so its payload must be a valid report.
         """
-        way = message.onward_route[1:]
-        if not way or not self._ways.leads_back(trace, worker.address, way):
+        route = message.onward_route[1:]
+        if not route or not self._marked.is_return(trace, worker.address, route):
             return False
         try:
             if decode_hop_report(message.payload).trace != trace:
@@ -193,7 +193,7 @@ class HopTracer(Instrument):
         except MalformedMessage:
             return False
         self._passed += 1
-        self._send(worker, message.to, way, message.payload, message.context)
+        self._send(worker, message.to, route, message.payload, message.context)
         return True
 
     def _begin(
@@ -218,7 +218,7 @@ class HopTracer(Instrument):
         if not traced.replace({**fields, KEY: str(here)}):
             self._ignored += 1
             return None
-        self._ways.note_origin(here.hop, origin)
+        self._marked.note_origin(here.hop, origin)
         report = self._report_of(worker, message, mark, here)
         return _ReportedHop(self, origin, sender, report, self._clock())
 
@@ -226,18 +226,18 @@ class HopTracer(Instrument):
         """Return the origin for a hop's report, from the message's known routes."""
         onward, back = message.onward_route, message.return_route
         if back and back[-1] == mark.tracer:
-            self._ways.note(mark.trace, worker.address, back)
-            way = back
+            self._marked.note(mark.trace, worker.address, back)
+            route = back
         elif onward[-1] == mark.tracer and worker.leaves_node:
             # The address after a link is on another node: a report goes through the link.
-            way = onward
-        elif onward[-1] == mark.tracer and self._ways.leads_back(
+            route = onward
+        elif onward[-1] == mark.tracer and self._marked.is_return(
             mark.trace, worker.address, onward[1:]
         ):
-            way = onward[1:]
+            route = onward[1:]
         else:
-            return self._ways.origin(mark)
-        return ReportOrigin(mark.trace, mark.tracer, worker.address, message.to, way)
+            return self._marked.origin(mark)
+        return ReportOrigin(mark.trace, mark.tracer, worker.address, message.to, route)
 
     def _sender(self, worker: Worker, origin: ReportOrigin) -> Worker | None:
         """Return the worker that sends a report; `None` if it has stopped."""
@@ -289,13 +289,13 @@ class HopTracer(Instrument):
         """Send a report; if it cannot be delivered, it becomes a dead letter."""
         self._reported += 1
         context = Context(trace=tracing_of_report(report.trace))
-        self._send(worker, origin.own, origin.way, encode_hop_report(report), context)
+        self._send(worker, origin.own, origin.route, encode_hop_report(report), context)
 
     def _send(
-        self, worker: Worker, own: Address, way: Route, payload: bytes, context: Context | None
+        self, worker: Worker, own: Address, route: Route, payload: bytes, context: Context | None
     ) -> None:
         """Send a report as by a worker, subject to the same access control."""
-        message = Message(way, (), payload, worker.address, context)
+        message = Message(route, (), payload, worker.address, context)
         try:
             worker._out.dispatch_from(own, message)
         except OnwardError as error:

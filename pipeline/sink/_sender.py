@@ -38,10 +38,10 @@ from ...protocol.batches import (
     encode_batch,
 )
 from ...transports.client import RequestRejected
+from ._connection import BatchConnection
 from ._errors import RowRefused, RowsInDoubt, RowsNotDelivered, SinkError
 from ._flow import BatchWindow
 from ._options import SinkOptions
-from ._ways import BatchConnection
 
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "RowSender"]
 
@@ -87,7 +87,7 @@ class RowSender:
     """A sender of one task's rows: `add` them, then `finish`; `cancel` after an error.
 
     Args:
-        way: The connection.
+        connection: The connection.
         options: The options.
         partition: The number of the partition.
         attempt: The number of the task's attempt.
@@ -100,13 +100,13 @@ class RowSender:
     """
 
     def __init__(
-        self, way: BatchConnection, options: SinkOptions, partition: int, attempt: int
+        self, connection: BatchConnection, options: SinkOptions, partition: int, attempt: int
     ) -> None:
         self.rows = 0
         self.batches = 0
         self.again = 0
         self.duplicates = 0
-        self._way = way
+        self._connection = connection
         self._options = options
         self._partition = partition
         self._attempt = attempt
@@ -156,7 +156,7 @@ class RowSender:
                 "maxDestinations"
             )
         try:
-            self._way.check(to)
+            self._connection.check(to)
         except (AddressError, OnwardError) as error:
             raise RowRefused(
                 f"row {self.rows} of partition {self._partition}: {to[:100]!r} is no "
@@ -241,7 +241,7 @@ class RowSender:
             asked += 1
             self.again += asked > 1
             try:
-                answer = decode_answer(await self._way.ask(batch.to, payload))
+                answer = decode_answer(await self._connection.ask(batch.to, payload))
                 if answer.done:
                     flow.progress()
                     if answer.status is BatchStatus.DUPLICATE and not doubt:

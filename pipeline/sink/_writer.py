@@ -15,10 +15,10 @@ from pyspark.sql.types import StructType
 
 from ...protocol import NotDelivered
 from .._errors import BadOption
+from ._connection import open_connection
 from ._errors import RowRefused, RowsNotDelivered
 from ._options import SinkOptions, read_options
 from ._sender import RowSender
-from ._ways import open_way
 
 __all__ = ["BatchWriter", "SentRows"]
 
@@ -109,13 +109,13 @@ async def _send_all(
         return SentRows(0)
     async with AsyncExitStack() as stack:
         try:
-            way = await stack.enter_async_context(open_way(options, partition))
+            connection = await stack.enter_async_context(open_connection(options, partition))
         except NotDelivered as error:
             raise RowsNotDelivered(
                 f"no row of partition {partition} was sent: {error}. Executors must reach "
                 f"{options.uri}"
             ) from None
-        sender = RowSender(way, options, partition, attempt)
+        sender = RowSender(connection, options, partition, attempt)
         stack.push_async_callback(sender.cancel)
         while batch is not None:
             following = asyncio.ensure_future(_next(batches))

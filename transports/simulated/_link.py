@@ -22,7 +22,7 @@ from ...protocol import (
 )
 from ..node._link import Link
 from ..streams._listening import ListeningWorker
-from ._way import NetworkPath
+from ._path import NetworkPath
 
 if TYPE_CHECKING:
     from ._faults import Faults
@@ -49,7 +49,7 @@ class SimulatedLink(Link):
         self._place = place
         self._network = place.network
         self._peer: SimulatedLink | None = None
-        self._way: NetworkPath | None = None  # to the other end
+        self._path: NetworkPath | None = None  # to the other end
         self._not_before = 0.0  # arrival time of the last message that keeps the order
         self._on_the_way = 0  # messages in transit, or in the other end's inbox
         self._latest = 0  # the highest message number that has arrived here
@@ -63,7 +63,7 @@ class SimulatedLink(Link):
     def join(self, peer: SimulatedLink) -> None:
         """Connect this end to its other end. Called once at each end."""
         self._peer = peer
-        self._way = self._network.way(self._place.name, peer._place.name, self._faults)
+        self._path = self._network.path(self._place.name, peer._place.name, self._faults)
 
     @property
     def over(self) -> bool:
@@ -79,13 +79,13 @@ class SimulatedLink(Link):
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
         """Put a message in transit; return an awaitable while too many are."""
-        if self._ended or self._way is None:
+        if self._ended or self._path is None:
             self.undelivered(message, self.down())
             return None
         onward, back, payload, _, context = message
         trace = None if context is None else context.trace
         kept = None if trace is None else Context(trace=trace)
-        self._not_before, count = self._way.send(
+        self._not_before, count = self._path.send(
             Message(onward, back, payload, None, kept), self._not_before, self._came
         )
         self._on_the_way += count
@@ -101,23 +101,23 @@ class SimulatedLink(Link):
 
     def _came(self, number: int, message: Message) -> None:
         """Deliver a message of this end to the other end, if that is there."""
-        way, peer = self._way, self._peer
-        if way is None or peer is None:
+        path, peer = self._path, self._peer
+        if path is None or peer is None:
             raise AssertionError("unexpected message of a link that is not up")
         if self._place.crashed or peer._ended:
-            way.gone += 1
-            way.note("gone", number, message)
-        elif way.cut_off:
-            way.cut_short += 1
-            way.note("cut", number, message)
+            path.gone += 1
+            path.note("gone", number, message)
+        elif path.cut_off:
+            path.cut_short += 1
+            path.note("cut", number, message)
         else:
-            way.arrived += 1
+            path.arrived += 1
             if number < peer._latest:
-                way.overtaken += 1
-                way.note("overtaken", number, message)
+                path.overtaken += 1
+                path.note("overtaken", number, message)
             else:
                 peer._latest = number
-                way.note("arrived", number, message)
+                path.note("arrived", number, message)
             if peer._held or peer._inbox:
                 peer._inbox.append(message)
                 return
@@ -163,20 +163,20 @@ class SimulatedLink(Link):
         return None
 
     def _tell_the_other_end(self) -> None:
-        way, peer = self._way, self._peer
-        if way is None or peer is None:
+        path, peer = self._path, self._peer
+        if path is None or peer is None:
             return
         now = self.node.loop.time()
         detected_at = now + self._network.options.detection
-        if way.cut_off:
+        if path.cut_off:
             peer.will_fall_silent(detected_at)
         else:
-            when = max(now + way.latency(), self._not_before)
-            self._network.clockwork.at(when, self._notice_came, way, peer, detected_at)
+            when = max(now + path.latency(), self._not_before)
+            self._network.clockwork.at(when, self._notice_came, path, peer, detected_at)
 
-    def _notice_came(self, way: NetworkPath, peer: SimulatedLink, detected_at: float) -> None:
+    def _notice_came(self, path: NetworkPath, peer: SimulatedLink, detected_at: float) -> None:
         """Notify the other end of the end of this one, unless the notice is lost."""
-        if way.cut_off or self._place.crashed:
+        if path.cut_off or self._place.crashed:
             peer.will_fall_silent(max(detected_at, self._network.clockwork.loop.time()))
         else:
             peer._learn_of_the_end("the other end closed it")
@@ -270,8 +270,8 @@ class DiallingLink(SimulatedLink):
             await asyncio.sleep(2 * (self._faults or network.faults).latency[0])
             raise LinkDown(self.host, "there is no listener")
         there = listener.place.name
-        forth = network.way(here, there, self._faults)
-        back = network.way(there, here, self._faults)
+        forth = network.path(here, there, self._faults)
+        back = network.path(there, here, self._faults)
         deadline = self.node.loop.time() + network.options.connect_timeout
         await self._ask(forth, back, deadline)
         if network.listener(self.host) is not listener:
@@ -310,10 +310,10 @@ class DiallingLink(SimulatedLink):
                 raise LinkDown(self.host, "it was given up")
 
 
-async def _crossed(way: NetworkPath) -> bool:
+async def _crossed(path: NetworkPath) -> bool:
     """Wait for the latency of a message, and return whether it arrived."""
-    await asyncio.sleep(way.latency())
-    return not way.cut_off
+    await asyncio.sleep(path.latency())
+    return not path.cut_off
 
 
 class SimulatedListenerWorker(ListeningWorker):

@@ -15,7 +15,7 @@ from ...protocol import LOCAL, Address
 from ...protocol.options import check_value
 from ._clockwork import Clockwork
 from ._faults import NO_FAULTS, Event, Faults, SimulationOptions, Traffic
-from ._way import NetworkPath
+from ._path import NetworkPath
 
 if TYPE_CHECKING:
     from ._link import SimulatedLink, SimulatedListenerWorker
@@ -98,7 +98,7 @@ class SimulatedNetwork:
         self.clockwork = Clockwork(loop, options.history)
         self._places: dict[str, Membership] = {}
         self._node_options: dict[str, dict[str, Any]] = {}
-        self._ways: dict[tuple[str, str, Faults | None], NetworkPath] = {}
+        self._paths: dict[tuple[str, str, Faults | None], NetworkPath] = {}
         self._lives: dict[str, int] = {}
         self._announced: set[str] = set()
         _networks[id(loop)] = self
@@ -231,7 +231,7 @@ class SimulatedNetwork:
 
     # --- faults ---------------------------------------------------------------------------
 
-    def way(self, source: str, target: str, own: Faults | None = None) -> NetworkPath:
+    def path(self, source: str, target: str, own: Faults | None = None) -> NetworkPath:
         """Return the `NetworkPath` from one node to another.
 
         Args:
@@ -239,16 +239,16 @@ class SimulatedNetwork:
             target: The name of the receiving node.
             own: The faults of a link with faults of its own; equal ones share a `NetworkPath`.
         """
-        way = self._ways.get((source, target, own))
-        if way is None:
+        path = self._paths.get((source, target, own))
+        if path is None:
             faults = self.faults if own is None else own
-            way = NetworkPath(
+            path = NetworkPath(
                 self.clockwork, source, target, self.seed, faults, own=own is not None
             )
             if own is not None:
-                way.cut_off = self.way(source, target).cut_off
-            self._ways[source, target, own] = way
-        return way
+                path.cut_off = self.path(source, target).cut_off
+            self._paths[source, target, own] = path
+        return path
 
     def set_faults(self, one: str, other: str, faults: Faults, *, both: bool = True) -> None:
         """Replace the faults between two nodes from now on.
@@ -266,7 +266,7 @@ class SimulatedNetwork:
         """
         self._check_known(one, other)
         for source, target in _directions((one,), (other,), both):
-            self.way(source, target).faults = faults
+            self.path(source, target).faults = faults
             self.clockwork.note("faults", source, target)
 
     def set_all_faults(self, faults: Faults) -> None:
@@ -275,9 +275,9 @@ class SimulatedNetwork:
         Links that were connected with faults of their own keep these.
         """
         self.faults = faults
-        for (_, _, own), way in self._ways.items():
+        for (_, _, own), path in self._paths.items():
             if own is None:
-                way.faults = faults
+                path.faults = faults
         self.clockwork.note("faults", "*", "*")
 
     def partition(self, one: Iterable[str], other: Iterable[str], *, both: bool = True) -> None:
@@ -301,16 +301,16 @@ class SimulatedNetwork:
             raise ValueError(f"on both sides of a partition: {', '.join(shared)}")
         cut = dict.fromkeys(_directions(here, there, both))
         for source, target in cut:
-            self.way(source, target).cut_off = True  # as for later links
-        for (source, target, own), way in self._ways.items():
+            self.path(source, target).cut_off = True  # as for later links
+        for (source, target, own), path in self._paths.items():
             if own is not None and (source, target) in cut:
-                way.cut_off = True
+                path.cut_off = True
         self.clockwork.note("partition", ",".join(here), ",".join(there))
 
     def heal(self) -> None:
         """End every partition."""
-        for way in self._ways.values():
-            way.cut_off = False
+        for path in self._paths.values():
+            path.cut_off = False
         self.clockwork.note("heal", "*", "*")
 
     # --- what happened --------------------------------------------------------------------
@@ -328,9 +328,9 @@ class SimulatedNetwork:
             target: The receiving node; all by default.
         """
         total = Traffic()
-        for (begin, end, _), way in self._ways.items():
+        for (begin, end, _), path in self._paths.items():
             if source in (None, begin) and target in (None, end):
-                total += way.traffic()
+                total += path.traffic()
         return total
 
 

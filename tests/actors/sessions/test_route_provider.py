@@ -16,7 +16,7 @@ from onward.actors.sessions import (
     SessionClient,
     SessionOptions,
     SessionService,
-    way_over,
+    route_over,
 )
 from onward.actors.sessions._route_provider import RouteProvider
 from onward.actors.testing import Probe
@@ -170,10 +170,10 @@ async def test_sessions_and_relays_leave_no_connection_behind(network: Simulated
 
     uris = ["sim://nowhere", "sim://there"]
     session = await SessionClient.on(
-        here, "there", way_over(here, uris, "sessions"), options=OPTIONS
+        here, "there", route_over(here, uris, "sessions"), options=OPTIONS
     )
     relay = await RelayClient.on(
-        here, way_over(here, "sim://there", ["relays"]), alias="h", api=None, times=TIMES
+        here, route_over(here, "sim://there", ["relays"]), alias="h", api=None, times=TIMES
     )
     counts: set[tuple[int, int]] = set()
     for _ in range(20):
@@ -197,18 +197,18 @@ async def test_sessions_and_relays_leave_no_connection_behind(network: Simulated
 
 async def test_a_way_over_nothing_that_can_be_reached_is_a_failed_attempt(node: Node) -> None:
     for uris in ((), ["memory://nobody-is-here"]):
-        session = await SessionClient.on(node, None, way_over(node, uris, "sessions"))
+        session = await SessionClient.on(node, None, route_over(node, uris, "sessions"))
         assert (await session.until_down()).startswith("link down")
         assert session.state is SessionState.DOWN
         await session.close()
     with pytest.raises(LinkDown):
-        async with way_over(node, (), "sessions")():
+        async with route_over(node, (), "sessions")():
             pass
 
 
 async def test_a_way_whose_connection_is_gone_is_left_all_the_same(caplog: Caplog) -> None:
     async with Node() as here, Node() as there:
         await there.listen("memory://leave", expose=["sessions"])
-        async with way_over(here, "memory://leave", "sessions")() as way:
+        async with route_over(here, "memory://leave", "sessions")() as way:
             await here.stop_worker(as_route(way)[0])
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]

@@ -33,19 +33,19 @@ seen = { kind = "record", also = ["seen.list"] }
 
 [nodes.device.workers.registers]
 kind = "relay_client"
-options = { way = "hub => static_forwarding_service", alias = "printer" }
+options = { route = "hub => static_forwarding_service", alias = "printer" }
 
 [nodes.device.workers.moves]
 kind = "relay_client"
-options = { way = "hub => forwarding_service" }
+options = { route = "hub => forwarding_service" }
 
 [nodes.device.workers.listens]
 kind = "subscriber"
-options = { way = "hub => pub_sub", name = "device", topic = "news", deliver = "seen" }
+options = { route = "hub => pub_sub", name = "device", topic = "news", deliver = "seen" }
 
 [nodes.device.workers.announces]
 kind = "announcer"
-options = { way = "hub => discovery", name = "printer", target = "echo" }
+options = { route = "hub => discovery", name = "printer", target = "echo" }
 
 [nodes.user]
 

@@ -19,8 +19,8 @@ from onward.pipeline.sink import (
     _sender,
     read_options,
 )
+from onward.pipeline.sink._connection import BatchConnection, BrokerConnection
 from onward.pipeline.sink._sender import RowSender
-from onward.pipeline.sink._ways import BatchConnection, BrokerWay
 from onward.protocol import (
     AddressError,
     LinkLost,
@@ -105,8 +105,10 @@ class Refusing(Receiving):
         return encode_answer(self.receiver.refuse(self.how))
 
 
-async def send(way: BatchConnection, given: SinkOptions, rows: dict[str, list[bytes]]) -> RowSender:
-    sender = RowSender(way, given, 3, 0)
+async def send(
+    link: BatchConnection, given: SinkOptions, rows: dict[str, list[bytes]]
+) -> RowSender:
+    sender = RowSender(link, given, 3, 0)
     try:
         for to, some in rows.items():
             await sender.add(to, some)
@@ -120,42 +122,42 @@ ROWS = [b"row %d" % number for number in range(100)]
 
 
 async def test_rows_are_sent_in_batches_and_a_window_at_a_time() -> None:
-    way = Receiving()
-    sender = await send(way, options(chunkRows=9, window=4), {"rows": ROWS})
-    assert way.rows == {"rows": ROWS}
+    link = Receiving()
+    sender = await send(link, options(chunkRows=9, window=4), {"rows": ROWS})
+    assert link.rows == {"rows": ROWS}
     assert (sender.rows, sender.batches, sender.again) == (100, 12, 0)
-    assert way.most_out == 4
-    assert [batch.last for batch in way.came] == [False] * 11 + [True]
-    assert {(batch.query, batch.partition, batch.epoch) for batch in way.came} == {("q", 3, 0)}
+    assert link.most_out == 4
+    assert [batch.last for batch in link.came] == [False] * 11 + [True]
+    assert {(batch.query, batch.partition, batch.epoch) for batch in link.came} == {("q", 3, 0)}
 
 
 async def test_rows_that_end_with_a_full_batch_are_ended_by_an_empty_one() -> None:
-    way = Receiving()
-    await send(way, options(chunkRows=50), {"rows": ROWS})
-    assert [len(batch.rows) for batch in way.came] == [50, 50, 0]
-    assert way.receiver.progress[0].finished
+    link = Receiving()
+    await send(link, options(chunkRows=50), {"rows": ROWS})
+    assert [len(batch.rows) for batch in link.came] == [50, 50, 0]
+    assert link.receiver.progress[0].finished
 
 
 async def test_bytes_bound_a_batch_too_and_a_large_row_goes_alone() -> None:
-    way = Receiving()
+    link = Receiving()
     rows = [b"a" * 4, b"b" * 4, b"c" * 30, b"d" * 4, b"e" * 6, b"f"]
-    await send(way, options(chunkBytes=10), {"rows": rows})
-    assert [len(batch.rows) for batch in way.came] == [2, 1, 2, 1]
-    assert way.rows == {"rows": rows}
+    await send(link, options(chunkBytes=10), {"rows": rows})
+    assert [len(batch.rows) for batch in link.came] == [2, 1, 2, 1]
+    assert link.rows == {"rows": rows}
 
 
 async def test_each_destination_has_a_count_of_its_own() -> None:
-    way = Receiving()
-    await send(way, options(chunkRows=7), {"a": ROWS[:20], "b": ROWS[20:30], "c": ROWS[30:31]})
-    assert way.rows == {"a": ROWS[:20], "b": ROWS[20:30], "c": ROWS[30:31]}
-    assert sum(batch.last for batch in way.came) == 3
+    link = Receiving()
+    await send(link, options(chunkRows=7), {"a": ROWS[:20], "b": ROWS[20:30], "c": ROWS[30:31]})
+    assert link.rows == {"a": ROWS[:20], "b": ROWS[20:30], "c": ROWS[30:31]}
+    assert sum(batch.last for batch in link.came) == 3
 
 
 async def test_what_waits_for_company_is_bounded() -> None:
-    way = Receiving()
+    link = Receiving()
     given = options(maxBuffered=20, chunkRows=1000)
-    await send(way, given, {str(number): [b"x" * 8] for number in range(5)})
-    assert [len(batch.rows) for batch in way.came] == [1, 1, 1, 0, 0, 0, 1, 1]
+    await send(link, given, {str(number): [b"x" * 8] for number in range(5)})
+    assert [len(batch.rows) for batch in link.came] == [1, 1, 1, 0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("seed", range(times(5, 20)))
@@ -167,9 +169,9 @@ async def test_over_a_bad_way_each_row_arrives_once(seed: int) -> None:
             (None, None, None, NoRoute("rows"), RequestTimeout("rows"), LinkLost("rows"))
         )
 
-    way = Receiving(trouble)
-    sender = await send(way, options(chunkRows=3, window=5, retries=1000), {"a": ROWS, "b": ROWS})
-    assert way.rows == {"a": ROWS, "b": ROWS}
+    link = Receiving(trouble)
+    sender = await send(link, options(chunkRows=3, window=5, retries=1000), {"a": ROWS, "b": ROWS})
+    assert link.rows == {"a": ROWS, "b": ROWS}
     assert sender.again > 0
 
 
@@ -180,42 +182,42 @@ async def test_a_task_that_is_run_again_sends_what_is_not_there() -> None:
         left[0] -= 1
         return None if left[0] > 0 else NoRoute("rows", "gone")
 
-    way = Receiving(trouble)
+    link = Receiving(trouble)
     with pytest.raises(
         RowsNotDelivered, match=r"rows \d+ to \d+ of partition 3, epoch 0.*no route"
     ):
-        await send(way, options(chunkRows=5, retries=2), {"rows": ROWS})
-    assert 0 < len(way.rows["rows"]) < 100
+        await send(link, options(chunkRows=5, retries=2), {"rows": ROWS})
+    assert 0 < len(link.rows["rows"]) < 100
     left[0] = 1000
-    await send(way, options(chunkRows=8), {"rows": ROWS})
-    assert way.rows == {"rows": ROWS}
-    assert way.receiver.statistics().duplicates > 0
+    await send(link, options(chunkRows=8), {"rows": ROWS})
+    assert link.rows == {"rows": ROWS}
+    assert link.receiver.statistics().duplicates > 0
 
 
 async def test_what_is_in_doubt_once_is_in_doubt() -> None:
     told = iter([LinkLost("rows"), NoRoute("rows"), NoRoute("rows")])
-    way = Receiving(lambda _batch: next(told))
+    link = Receiving(lambda _batch: next(told))
     with pytest.raises(RowsInDoubt, match=r"may or may not have been taken.*Sent 3 times"):
-        await send(way, options(retries=2), {"rows": ROWS})
+        await send(link, options(retries=2), {"rows": ROWS})
 
 
 async def test_a_receiver_that_has_forgotten_is_no_reason_to_go_on() -> None:
-    way = Receiving()
+    link = Receiving()
 
     def forget(batch: RowBatch) -> None:
         if batch.first == 50:
-            way.receiver = BatchReceiver()
+            link.receiver = BatchReceiver()
 
-    way._trouble = forget
+    link._trouble = forget
     with pytest.raises(RowsInDoubt, match=r"expects row 0.*was restarted or has forgotten"):
-        await send(way, options(chunkRows=10, window=1), {"rows": ROWS})
+        await send(link, options(chunkRows=10, window=1), {"rows": ROWS})
 
 
 async def test_a_receiver_that_fails_is_asked_again_as_often_as_it_may() -> None:
-    way = Refusing(Reason.FAILED)
+    link = Refusing(Reason.FAILED)
     with pytest.raises(RowsNotDelivered, match="Sent 4 times"):
-        await send(way, options(retries=3), {"rows": ROWS})
-    assert len(way.came) == 4
+        await send(link, options(retries=3), {"rows": ROWS})
+    assert len(link.came) == 4
 
 
 SLOW = [
@@ -239,18 +241,18 @@ class Slow(Refusing):
 
 @pytest.mark.parametrize("how", SLOW, ids=str)
 async def test_a_slow_receiver_gets_all_without_retries(how: OnwardError | Reason) -> None:
-    way = Slow(how)
-    sender = await send(way, options(chunkRows=5, retries=0), {"a": ROWS, "b": ROWS[:20]})
-    assert way.rows == {"a": ROWS, "b": ROWS[:20]}
+    link = Slow(how)
+    sender = await send(link, options(chunkRows=5, retries=0), {"a": ROWS, "b": ROWS[:20]})
+    assert link.rows == {"a": ROWS, "b": ROWS[:20]}
     assert sender.again > 0
 
 
 @pytest.mark.parametrize("how", SLOW, ids=str)
 async def test_a_stalled_receiver_is_waited_for(how: OnwardError | Reason) -> None:
-    way = Refusing(how)
+    link = Refusing(how)
     with pytest.raises(RowsNotDelivered, match=r"None was taken for 0 s \(timeout\). Sent"):
-        await send(way, options(timeout=0.05, retries=0), {"rows": ROWS})
-    assert len(way.came) > 1
+        await send(link, options(timeout=0.05, retries=0), {"rows": ROWS})
+    assert len(link.came) > 1
 
 
 async def test_no_answer_in_time_is_slowness_while_others_are_answered() -> None:
@@ -264,30 +266,30 @@ async def test_no_answer_in_time_is_slowness_while_others_are_answered() -> None
                 raise RequestTimeout("rows")
             return found
 
-    way = Late()
-    sender = await send(way, options(chunkRows=5, retries=0), {"rows": ROWS})
-    assert way.rows == {"rows": ROWS}
+    link = Late()
+    sender = await send(link, options(chunkRows=5, retries=0), {"rows": ROWS})
+    assert link.rows == {"rows": ROWS}
     assert (sender.again, sender.duplicates) == (1, 0)  # had by this very task
-    way = Late()
+    link = Late()
     with pytest.raises(RowsInDoubt, match="rows 5 to 9 of partition 3"):
-        await send(way, options(chunkRows=5, retries=0, window=1), {"rows": ROWS})
+        await send(link, options(chunkRows=5, retries=0, window=1), {"rows": ROWS})
 
 
 async def test_rows_that_were_had_before_are_counted() -> None:
-    way = Receiving()
-    first = await send(way, options(), {"rows": ROWS})
-    second = await send(way, options(chunkRows=7), {"rows": ROWS})
+    link = Receiving()
+    first = await send(link, options(), {"rows": ROWS})
+    second = await send(link, options(chunkRows=7), {"rows": ROWS})
     assert (first.duplicates, second.duplicates) == (0, 100)
-    assert way.rows == {"rows": ROWS}
+    assert link.rows == {"rows": ROWS}
 
 
 @pytest.mark.parametrize(
     ("rows", "said"), [(1, "row 0 of"), (50, "rows 0 to 49 of"), (0, "the end, after 50 rows, of")]
 )
 async def test_an_error_says_which_rows(rows: int, said: str) -> None:
-    way = Receiving(lambda batch: NoRoute("rows") if len(batch.rows) == rows else None)
+    link = Receiving(lambda batch: NoRoute("rows") if len(batch.rows) == rows else None)
     with pytest.raises(RowsNotDelivered, match=said):
-        await send(way, options(chunkRows=50, retries=0), {"rows": ROWS[: rows or 50]})
+        await send(link, options(chunkRows=50, retries=0), {"rows": ROWS[: rows or 50]})
 
 
 @pytest.mark.parametrize(
@@ -300,10 +302,10 @@ async def test_an_error_says_which_rows(rows: int, said: str) -> None:
     ],
 )
 async def test_a_receiver_that_refuses_is_not_asked_again(reason: Reason, said: str) -> None:
-    way = Refusing(reason)
+    link = Refusing(reason)
     with pytest.raises(RowRefused, match=said):
-        await send(way, options(), {"rows": ROWS})
-    assert len(way.came) == 1
+        await send(link, options(), {"rows": ROWS})
+    assert len(link.came) == 1
 
 
 async def test_somebody_else_at_the_end_of_the_route_is_told_from_a_receiver() -> None:
@@ -331,14 +333,14 @@ async def test_too_many_destinations_are_refused() -> None:
 
 
 def test_a_query_is_made_to_stick_unless_it_says_how_it_is_divided() -> None:
-    way = BrokerWay(connect("rsocket+tcp://127.0.0.1:1"), "k")
+    link = BrokerConnection(connect("rsocket+tcp://127.0.0.1:1"), "k")
     for query in ("service=a", "@method=random service=a", "@shard=user service=a user=1"):
-        way.check(query)
-    assert list(way._queries.values()) == [
+        link.check(query)
+    assert list(link._queries.values()) == [
         "@sticky=onward.batch service=a onward.batch=k",
         "@sticky=onward.batch @method=random service=a onward.batch=k",
         "@shard=user service=a user=1",
     ]
     for wrong in ("@multicast service=a", "@nonsense service=a"):
         with pytest.raises(AddressError):
-            way.check(wrong)
+            link.check(wrong)

@@ -15,7 +15,7 @@ from ...protocol.broker import RoutingType, parse_address_query
 from ...transports.client import Client, ClientOptions, RetryOptions, connect
 from ._options import SinkOptions
 
-__all__ = ["STICKS", "BatchConnection", "open_way"]
+__all__ = ["STICKS", "BatchConnection", "open_connection"]
 
 STICKS: Final = "onward.batch"
 """The tag by which all batches of a task for one query stick to one destination."""
@@ -43,7 +43,7 @@ class BatchConnection(ABC):
         """
 
 
-class NodeWay(BatchConnection):
+class NodeConnection(BatchConnection):
     """A connection to a node; destinations are routes from it."""
 
     def __init__(self, node: Node, link: Address, timeout: float) -> None:
@@ -62,7 +62,7 @@ class NodeWay(BatchConnection):
         return (await self._node.request(route, payload, timeout=self._timeout)).payload
 
 
-class BrokerWay(BatchConnection):
+class BrokerConnection(BatchConnection):
     """A connection to a broker; destinations are tag queries.
 
     A receiver recognises only the batches that it has taken itself. So a query gets a sticky key
@@ -93,7 +93,7 @@ class BrokerWay(BatchConnection):
 
 
 @asynccontextmanager
-async def open_way(options: SinkOptions, partition: int) -> AsyncGenerator[BatchConnection]:
+async def open_connection(options: SinkOptions, partition: int) -> AsyncGenerator[BatchConnection]:
     """Open the connection of a task, and close it at the end.
 
     Raises:
@@ -104,7 +104,7 @@ async def open_way(options: SinkOptions, partition: int) -> AsyncGenerator[Batch
         # The sink decides on retries, as it knows which batches are in doubt.
         limits = ClientOptions(request_timeout=options.timeout, retry=RetryOptions(max_tries=1))
         async with connect(options.uri, options=limits) as client:
-            yield BrokerWay(client, key)
+            yield BrokerConnection(client, key)
         return
     async with Node(f"sink-{partition}") as node:
-        yield NodeWay(node, await node.connect(options.uri), options.timeout)
+        yield NodeConnection(node, await node.connect(options.uri), options.timeout)

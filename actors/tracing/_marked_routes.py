@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from ...protocol import Address, Route, TraceMark
 
-__all__ = ["ReportOrigin", "Ways"]
+__all__ = ["MarkedRoutes", "ReportOrigin"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,17 +22,17 @@ class ReportOrigin:
         tracer: The address of the tracer.
         worker: The primary address of the worker that sent it.
         own: The address of that worker at which the message arrived.
-        way: The route of the report.
+        route: The route of the report.
     """
 
     trace: str
     tracer: Address
     worker: Address
     own: Address
-    way: Route
+    route: Route
 
 
-class Ways:
+class MarkedRoutes:
     """The return routes of marked messages, and the origins of reports.
 
     Args:
@@ -40,23 +40,23 @@ class Ways:
             oldest are removed.
     """
 
-    __slots__ = ("_backs", "_origins")
+    __slots__ = ("_origins", "_returns")
 
     def __init__(self, limit: int) -> None:
-        self._backs: _Bounded[tuple[str, Address, Route], None] = _Bounded(limit)
+        self._returns: _Bounded[tuple[str, Address, Route], None] = _Bounded(limit)
         self._origins: _Bounded[str, ReportOrigin] = _Bounded(limit)
 
     def note(self, trace: str, worker: Address, back: Route) -> None:
         """Store that a worker had a message of a trace, with its return route."""
-        self._backs.put((trace, worker, back), None, len(back))
+        self._returns.put((trace, worker, back), None, len(back))
 
-    def leads_back(self, trace: str, worker: Address, way: Route) -> bool:
+    def is_return(self, trace: str, worker: Address, route: Route) -> bool:
         """Whether a worker had a message of the trace with that return route."""
-        return (trace, worker, way) in self._backs
+        return (trace, worker, route) in self._returns
 
     def note_origin(self, hop: str, origin: ReportOrigin) -> None:
         """Store the origin of a hop's report."""
-        self._origins.put(hop, origin, len(origin.way))
+        self._origins.put(hop, origin, len(origin.route))
 
     def origin(self, mark: TraceMark) -> ReportOrigin | None:
         """Return the origin of the report of the hop before, if it was on this node."""
