@@ -1,0 +1,26 @@
+"""The admin interface: an HTTP server for health, metrics, and a view of a broker.
+
+It needs the extra `admin`. [`AdminServer`][onward.transports.admin.AdminServer] is a worker that
+listens; [`AdminPaths`][onward.transports.admin.AdminPaths] has its handlers.
+"""
+
+from ._guard import Permits
+from ._messages import HttpError, HttpRequest, HttpResponse, json_response, text_response
+from ._options import AdminOptions, AdminStatistics
+from ._paths import AdminPaths, Handler, Needs
+from ._server import AdminServer
+
+__all__ = [
+    "AdminOptions",
+    "AdminPaths",
+    "AdminServer",
+    "AdminStatistics",
+    "Handler",
+    "HttpError",
+    "HttpRequest",
+    "HttpResponse",
+    "Needs",
+    "Permits",
+    "json_response",
+    "text_response",
+]
