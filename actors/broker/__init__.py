@@ -1,11 +1,18 @@
 """The broker: tag index, routes, forwarders, local services and management."""
 
 from ._broker import Broker, Registration
+from ._drain import DrainPart
 from ._ends import DestinationEnd, RequesterEnd, StartEnd
 from ._exchange import Exchange, MulticastExchange, MulticastRules, exchange_of
 from ._management import MANAGEMENT_SERVICE
 from ._multicast import Multicast
-from ._options import BrokerOptions, ChoiceOptions, MulticastOptions, WaitingOptions
+from ._options import (
+    BrokerOptions,
+    ChoiceOptions,
+    DrainOptions,
+    MulticastOptions,
+    WaitingOptions,
+)
 from ._reports import BrokerStatistics
 from ._unicast import Unicast
 from .local._handlers import (
@@ -39,6 +46,8 @@ __all__ = [
     "ChoiceOptions",
     "Destination",
     "DestinationEnd",
+    "DrainOptions",
+    "DrainPart",
     "EventKind",
     "Events",
     "Exchange",

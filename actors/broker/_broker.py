@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from random import random
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -15,6 +17,7 @@ from ...protocol import (
     Address,
     AddressLike,
     DeliveryError,
+    NodeStopped,
     NotDelivered,
     UnknownAddress,
     WorkerFailed,
@@ -35,9 +38,10 @@ from ...protocol.options import check_value
 from .._errors import LimitReached
 from .._worker import Worker
 from ..runtime._policy import MailboxOptions
+from ._drain import Drain, DrainPart, DrainSteps
 from ._exchange import Exchange, requester_of
 from ._management import MANAGEMENT_SERVICE, management
-from ._options import BrokerOptions
+from ._options import BrokerOptions, DrainOptions
 from ._reports import BrokerStatistics, Figures, Reports
 from .local._handlers import Handlers
 from .table._events import BrokerEvent
@@ -89,6 +93,10 @@ class Registration:
         """Whether it is still in the table and has not been replaced."""
         return self._broker.index.table.get(self._entry.route_id) is self._entry
 
+    def pass_over(self) -> None:
+        """Prefer other destinations from now on, where a request can go to another."""
+        self._entry.target.pass_over()
+
     def on_leave(self, callback: Callable[[], None]) -> None:
         """Set the one function that is called when the destination leaves the table."""
         self._entry.target.unwatch = callback
@@ -138,6 +146,9 @@ class Broker(Worker):
         self._lost = 0
         self._reports = Reports(options.max_reports)
         self._unsubscribe: Callable[[], None] | None = None
+        self._parts: dict[DrainPart, None] = {}
+        self._drain: Drain | None = None
+        self._draining: asyncio.Task[bool] | None = None
 
     @classmethod
     async def attach(
@@ -174,7 +185,9 @@ class Broker(Worker):
             self.serve(management(self), service=MANAGEMENT_SERVICE)
 
     def on_stop(self) -> None:
-        """Stop answering requests that become dead letters."""
+        """Stop answering requests that become dead letters, and end a drain."""
+        if self._draining is not None:
+            self._draining.cancel()
         if self._unsubscribe is not None:
             self._unsubscribe()
 
@@ -331,6 +344,56 @@ class Broker(Worker):
 
         return Registration(self, self.index.join(route_id.bytes, service, tags, make))
 
+    # --- drain ------------------------------------------------------------------------------
+
+    @property
+    def draining(self) -> bool:
+        """Whether the broker drains, or has drained."""
+        return self._drain is not None
+
+    async def drain(
+        self, options: DrainOptions | None = None, *, random: Callable[[], float] = random
+    ) -> bool:
+        """End all connections without a lost request: the first half of an orderly stop.
+
+        Connections are accepted during `grace`; then the listeners close their sockets. At a
+        random moment of `spread` each connection begins to end. From then on its new requests are
+        REJECTED, which is certain, and as a destination it is passed over where another can take
+        a request. Its open streams run to their end; then the peer gets
+        ERROR[CONNECTION_CLOSE]. At `timeout` what waits is REJECTED, and what is open CANCELED.
+        Afterwards stop the node.
+
+        A second call while the broker drains can only shorten the times. `timeout=0` ends it at
+        once.
+
+        Args:
+            options: The times; those of the broker's options by default.
+            random: Returns a random number, 0 or more and less than 1.
+
+        Returns:
+            Whether it has drained; False if the drain was undone or the broker stopped.
+        """
+        options, now = options or self.options.drain, self.node.loop.time()
+        drain = self._drain
+        if drain is None:
+            steps = DrainSteps(options, now)
+            drain = self._drain = Drain(steps, self.index, self._parts.keys(), random)
+            self._draining = asyncio.ensure_future(drain.run())
+        else:
+            drain.steps.hasten(options, now)
+        task = self._draining
+        if task is None:
+            raise AssertionError("a drain has a task")
+        await asyncio.wait({task})
+        return not task.cancelled() and task.result()
+
+    def undo_drain(self) -> bool:
+        """Undo a drain; return False if there is none, or its sockets are closed already."""
+        if self._drain is None or not self._drain.undo():
+            return False
+        self._drain = None
+        return True
+
     # --- undeliverable requests ---------------------------------------------------------------
 
     def _on_dead_letter(self, letter: DeadLetter) -> None:
@@ -401,6 +464,23 @@ class Broker(Worker):
         """
         return explain(self.index, self.index.asked(Address(TAGS, asked.encode())), limit)
 
+    def add_part(self, part: DrainPart) -> Callable[[], None]:
+        """Add a part with connections, which a drain ends.
+
+        Returns:
+            The function that removes it.
+
+        Raises:
+            NodeStopped: The broker drains, and its sockets are closed.
+        """
+        if self.index.closing:
+            raise NodeStopped(self.node.name)
+        self._parts[part] = None
+        return lambda: self._forget_part(part)
+
+    def _forget_part(self, part: DrainPart) -> None:
+        self._parts.pop(part, None)
+
     def report(self, name: str, figures: Figures) -> Callable[[], None]:
         """Add a part of the program, such as a listener, to the broker's reports.
 
@@ -443,4 +523,6 @@ class Broker(Worker):
             expected=index.table.expecting,
             expected_joined=index.expectations.joined,
             expected_forgotten=index.expectations.forgotten,
+            draining=self.draining,
+            connections_left=0 if self._drain is None else self._drain.connections_left,
         )

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from ...protocol.broker import LATENCY_DECAY, MAX_STICKY, Balancer, Sharding, parse_key
 from ...protocol.options import Count, Seconds, SecondsOrZero, Size, check_options
 
-__all__ = ["BrokerOptions", "ChoiceOptions", "MulticastOptions", "WaitingOptions"]
+__all__ = ["BrokerOptions", "ChoiceOptions", "DrainOptions", "MulticastOptions", "WaitingOptions"]
 
 
 def _none() -> dict[str, Any]:
@@ -130,9 +130,42 @@ class MulticastOptions:
         check_options(self)
 
 
+@dataclass(frozen=True, slots=True)
+class DrainOptions:
+    """The times of a drain, in which the connections of a broker end before it stops.
+
+    Attributes:
+        grace: Seconds in which connections are still accepted, as balancers learn late of a broker
+            that drains. A broker without connections does not wait.
+        spread: Seconds after the grace in which the connections begin to end, each at a random
+            moment: requesters in the first half, destinations in the second.
+        timeout: Seconds from the start after which waiting requests are REJECTED, other open
+            streams CANCELED, and all connections closed.
+
+    Raises:
+        ValueError: A number is below 0.
+    """
+
+    grace: SecondsOrZero = 5.0
+    spread: SecondsOrZero = 20.0
+    timeout: SecondsOrZero = 60.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    def within(self, seconds: float) -> DrainOptions:
+        """Return the times of a drain that takes no longer than a number of seconds."""
+        return DrainOptions(
+            min(self.grace, 0.2 * seconds),
+            min(self.spread, 0.4 * seconds),
+            min(self.timeout, seconds),
+        )
+
+
 _WAITING: Final = WaitingOptions()
 _CHOICE: Final = ChoiceOptions()
 _MULTICAST: Final = MulticastOptions()
+_DRAIN: Final = DrainOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +176,7 @@ class BrokerOptions:
         waiting: The limits of requests that wait for a destination.
         choice: The methods that choose a destination among several.
         multicast: The limits of multicast requests.
+        drain: The times of a drain that names no others.
         max_routes: Most routes in the table, expected ones included. A registration beyond it is
             refused, or takes the place of an expected destination.
         expected_seconds: How long destinations loaded from a table are expected, in seconds; then
@@ -175,6 +209,7 @@ class BrokerOptions:
     waiting: WaitingOptions = _WAITING
     choice: ChoiceOptions = _CHOICE
     multicast: MulticastOptions = _MULTICAST
+    drain: DrainOptions = _DRAIN
     max_routes: Count = 1_000_000
     max_queries: Count = 10_000
     max_mailbox: Count = 10_000

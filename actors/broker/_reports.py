@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .._errors import LimitReached
@@ -45,6 +45,8 @@ class BrokerStatistics:
         expected_joined: Expected destinations that have registered, since the start.
         expected_forgotten: Expected destinations that did not register in time or made room for
             others, since the start.
+        draining: Whether the broker drains, or has drained.
+        connections_left: Connections that a drain has yet to end; 0 without a drain.
     """
 
     routes: int
@@ -64,6 +66,8 @@ class BrokerStatistics:
     expected: int = 0
     expected_joined: int = 0
     expected_forgotten: int = 0
+    draining: bool = field(default=False, kw_only=True)
+    connections_left: int = 0
 
 
 class Reports:

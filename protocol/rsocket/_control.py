@@ -184,6 +184,21 @@ class Control(Outbound):
             return self._drain()
         return [self._end(None)]
 
+    def announce_close(self, text: str) -> None:
+        """Send ERROR[CONNECTION_CLOSE], and leave the rest to the caller.
+
+        After `close` the connection is over with its last stream. Here it stays open, so that
+        requests which the peer has sent before it reads the ERROR can be refused.
+
+        Args:
+            text: Why.
+
+        Raises:
+            LocalProtocolError: The connection is not open.
+        """
+        self._check_live("ERROR[CONNECTION_CLOSE]")
+        self._out += error_frame(0, ErrorCode.CONNECTION_CLOSE, text)
+
     def receive_eof(self) -> list[Event]:
         """Receive the end of the transport, or its loss.
 

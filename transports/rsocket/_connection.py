@@ -398,6 +398,10 @@ class RSocketConnection(asyncio.Protocol, ABC):
         self.closed_reason = self.closed_reason or reason
         self.end_core(self.core.close(code, text))
 
+    def hang_up(self) -> None:
+        """Close the socket once the backlog is written, without an ERROR."""
+        self.end_core(self.core.receive_eof())
+
     def abort(self, reason: str = "") -> None:
         """Close at once; the backlog is lost."""
         self.closed_reason = self.closed_reason or reason

@@ -36,8 +36,8 @@ class Flow(RSocketConnection):
             unknown.
         closed_reason: The reason of the end of the connection, as a counter key: `setup refused`,
             `no setup`, `silent`, `broken frame`, `error of the peer`, `too slow`,
-            `unfinished frame`, `unfinished frames`, `replaced`, `stopped`, or `by the peer`. Empty
-            while it is open.
+            `unfinished frame`, `unfinished frames`, `replaced`, `drained`, `stopped`, or
+            `by the peer`. Empty while it is open.
 
     Args:
         loop: The loop of the socket.

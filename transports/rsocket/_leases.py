@@ -63,9 +63,13 @@ class Leases:
         connection.flush_soon()
         self._timer = connection.call_later(self._interval, self._renew)
 
-    def end(self) -> None:
-        """Stop renewing, and release the connection."""
-        self._connection = None
+    def renew_no_more(self) -> None:
+        """Grant no further lease; the last one stays valid for its time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def end(self) -> None:
+        """Stop renewing, and release the connection."""
+        self._connection = None
+        self.renew_no_more()

@@ -25,6 +25,7 @@ from ...protocol.rsocket import (
     FOLLOWS,
     Closed,
     ConnectionState,
+    ErrorCode,
     Frame,
     FrameType,
     InvalidSetup,
@@ -42,6 +43,7 @@ from ...protocol.rsocket import (
     UnsupportedSetup,
 )
 from .._log import SeldomLogger, shown
+from ._draining import DrainingSession
 from ._exchange import StreamExchange
 from ._flow import Flow
 from ._held_back import HeldBack
@@ -350,6 +352,26 @@ class Link(Flow):
             raise DestinationSlow("the destination")
 
     # --- the end ------------------------------------------------------------------------------
+
+    def begin_to_end(self) -> None:
+        """Refuse new requests of the peer, and prefer other destinations."""
+        self._receiver = DrainingSession(self, self.session)
+        registration = self.session.registration
+        if registration is not None:
+            registration.pass_over()
+
+    def end_requests(self, text: str) -> None:
+        """End all requests of the peer, as REJECTED if they were not handed over."""
+        for stream in tuple(self.core.streams.values()):
+            if stream.requester or stream.peer is None:
+                continue
+            asked: Asked = stream.peer
+            if isinstance(asked, StreamExchange) and asked.kept and asked.handed is None:
+                # Error Codes, REJECTED: "The Responder guarantees that it didn't process the
+                # request."
+                asked.refuse(ErrorCode.REJECTED, text)
+            else:
+                asked.give_up(text)
 
     def _on_stream_failed(self, event: StreamFailed) -> None:
         """End the stream joined to one that this peer has broken."""

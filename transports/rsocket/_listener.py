@@ -12,12 +12,13 @@ from typing import Final
 
 from ...actors import MailboxOptions, Node, Worker
 from ...actors.access._exposed import Exposed
-from ...actors.broker import Broker
+from ...actors.broker import Broker, DrainPart
 from ...protocol import Address, NodeStopped, counted
 from .._base import Listener
 from .._log import SeldomLogger
 from ..streams._acceptor import StreamAcceptor
 from ..streams._endpoint import Endpoint, Origin
+from ._draining import DrainingConnections
 from ._link import Link
 from ._options import LinkOptions
 from ._shared import Shared
@@ -69,7 +70,7 @@ class _ListenerWorker(Worker):
     """The parent of the connections' workers."""
 
 
-class RSocketListener(Listener):
+class RSocketListener(Listener, DrainPart):
     """A listening socket and its connections.
 
     Args:
@@ -110,14 +111,15 @@ class RSocketListener(Listener):
         self._dropped: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
         self._gone: asyncio.Event = asyncio.Event()
-        self._withdraw: Callable[[], None] | None = None
+        self._withdraw: list[Callable[[], None]] = []
+        self._draining: DrainingConnections | None = None
 
     async def open(self) -> None:
         """Start listening.
 
         Raises:
             OSError: The socket cannot be bound.
-            NodeStopped: The node stopped meanwhile.
+            NodeStopped: The node stopped meanwhile, or the broker drains.
             LimitReached: The broker has too many listeners.
         """
         # The worker first: it is the parent of the connections' workers.
@@ -127,7 +129,8 @@ class RSocketListener(Listener):
             await self._acceptor.bind()
             if not self._node.has(self._address):
                 raise NodeStopped(self._node.name)
-            self._withdraw = self._broker.report(self.uri, lambda: asdict(self.statistics()))
+            self._withdraw.append(self._broker.report(self.uri, lambda: asdict(self.statistics())))
+            self._withdraw.append(self._broker.add_part(self))
             await self._acceptor.serve()
             self._open = True
         except BaseException:
@@ -137,9 +140,8 @@ class RSocketListener(Listener):
             raise
 
     def _report_no_more(self) -> None:
-        withdraw, self._withdraw = self._withdraw, None
-        if withdraw is not None:
-            withdraw()
+        while self._withdraw:
+            self._withdraw.pop()()
 
     async def _stop_worker(self) -> None:
         if self._address is not None and self._node.has(self._address):
@@ -189,6 +191,8 @@ class RSocketListener(Listener):
 
     def _on_closed(self, link: Link) -> None:
         self._links.discard(link)
+        if self._draining is not None:
+            self._draining.forget(link)
         self._unused.discard(link)
         self._acceptor.release(link.source)
         self._requests += link.session.requests
@@ -198,6 +202,33 @@ class RSocketListener(Listener):
         link.worker.stop()
         if not self._links:
             self._gone.set()
+
+    # --- drain --------------------------------------------------------------------------------
+
+    @property
+    def connections_left(self) -> int:
+        """The connections that have not ended."""
+        return len(self._links)
+
+    async def stop_accepting(self) -> None:
+        """Close the listening socket; the connections stay."""
+        await self._acceptor.close()
+
+    def begin_to_drain(self, random: Callable[[], float]) -> None:
+        """Draw for each connection the moment at which it begins to end."""
+        self._draining = DrainingConnections(self._links, random)
+
+    def drain_to(self, progress: float) -> None:
+        """Begin to end connections, and close those without an open stream."""
+        if self._draining is not None:
+            self._draining.drain_to(progress)
+
+    def cut(self) -> None:
+        """End all streams as REJECTED or CANCELED, and close all connections."""
+        if self._draining is not None:
+            self._draining.cut(self._links)
+
+    # --- the end ------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Stop listening, and close the connections with an ERROR. Idempotent.

@@ -459,6 +459,12 @@ class Session(FrameReceiver):
             self._log.unread(exchange, exchange.kind)
         exchange.refuse(code, text)
 
+    def turn_away(self, frame: Frame, text: str) -> None:
+        """Refuse a request that is not looked at."""
+        stream = frame.stream
+        exchange = stream.peer = StreamExchange(self._link, stream, frame.type, frame)
+        self._refuse(exchange, ErrorCode.REJECTED, text)
+
     def on_early(self, exchange: StreamExchange, frame: Frame) -> None:
         """Handle a frame of a request that no destination has taken yet."""
         if exchange.ended:

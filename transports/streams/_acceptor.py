@@ -170,16 +170,17 @@ class StreamAcceptor:
             self._endpoint.left()
 
     async def close(self) -> None:
-        """Stop accepting, and close the connections with a handshake in progress.
+        """Stop accepting, and close the connections with a handshake in progress. Idempotent.
 
         The owner closes its connections itself, before or after.
         """
         self._over = True
-        if self._server is None:
+        server, self._server = self._server, None
+        if server is None:
             return
         self._endpoint.left()
         try:
-            await close_server(self._server)
+            await close_server(server)
         finally:
             for entrance in list(self._entrances):
                 entrance.abort("stopped")

@@ -17,9 +17,12 @@ from ..._errors import LimitReached
 
 __all__ = ["BrokerEvent", "EventKind", "Events", "Subscription"]
 
-EventKind: TypeAlias = Literal["joined", "left", "replaced", "rejected", "lost"]
+EventKind: TypeAlias = Literal[
+    "joined", "left", "replaced", "rejected", "lost", "draining", "serving"
+]
 """The kind of an event: a destination joined, left, or was replaced by the one that joins next; a
-request was rejected because no destination could take it, or lost on its way to one."""
+request was rejected because no destination could take it, or lost on its way to one; the broker
+drains, or its drain was taken back and it serves again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from ..local._served import ServiceWorker
 from ._choice import Candidates, Choice, next_free
 from ._events import BrokerEvent, EventKind, Events
 from ._expected import Expectations
-from ._leaving import BROKER_STOPS, WITHDRAWN
+from ._leaving import BROKER_DRAINS, BROKER_STOPS, WITHDRAWN
 from ._methods import Methods
 from ._release import Releases
 from ._route import (
@@ -98,6 +98,7 @@ class TagIndexWorker(Worker):
             for the express path.
         multicast_rules: The limits and counters for merging the responses to multicasts.
         rejected: Messages that no destination could take, since the start.
+        closing: Whether no connection is accepted any more, so that no message waits.
     """
 
     def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
@@ -133,6 +134,7 @@ class TagIndexWorker(Worker):
             fail_on_leave=options.multicast.on_leave == "error",
         )
         self.rejected = 0
+        self.closing = False
 
     def on_start(self) -> None:
         """Start the forwarders and become the rule for tag queries.
@@ -163,8 +165,7 @@ class TagIndexWorker(Worker):
     def on_stop(self) -> None:
         """Remove the rule and refuse the waiting messages."""
         self.node.remove_rule(TAGS, owner=self._placed)
-        for waiter in self._waiters.clear():
-            self._refuse(waiter.message, waiter.ask, BROKER_STOPS)
+        self.refuse_waiting(BROKER_STOPS)
         instrument = part_of(self.node)
         if instrument is not None:
             for entry in self.table:
@@ -323,6 +324,9 @@ class TagIndexWorker(Worker):
 
     def _wait(self, message: Message, ask: Ask) -> None:
         """Store a message until there is a destination or its time is over, or refuse it."""
+        if self.closing:
+            self._refuse(message, ask, BROKER_DRAINS)
+            return
         patience = self.patience(ask)
         # Creating list of Routable Destinations: "Reject the route immediately and send an error to
         # the client".
@@ -365,6 +369,11 @@ class TagIndexWorker(Worker):
         soonest = self._waiters.deadline()
         if soonest is not None and soonest < self._alarm:
             self._set_alarm(soonest)
+
+    def refuse_waiting(self, reason: str = BROKER_DRAINS) -> None:
+        """Refuse all waiting messages."""
+        for waiter in self._waiters.clear():
+            self._refuse(waiter.message, waiter.ask, reason)
 
     @staticmethod
     def grew(exchange: Exchange, size: int) -> bool:

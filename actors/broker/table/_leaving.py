@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "BROKER_DRAINS",
     "BROKER_STOPS",
     "CONNECTION_ENDS",
     "CONNECTION_LOST",
@@ -29,6 +30,9 @@ REGISTERED_ANEW: Final = "it registered anew"
 """The peer has registered with another route id."""
 
 BROKER_STOPS: Final = "the broker stops"
+
+BROKER_DRAINS: Final = "the broker drains"
+"""The broker lets its connections end, and then stops."""
 
 _STOPPED: Final = "stopped"
 

@@ -234,6 +234,10 @@ class BrokerRoute:
             self.outstanding += 1
         return self.to
 
+    def pass_over(self) -> None:
+        """Prefer other destinations from now on."""
+        self.destination = replace(self.destination, busy=lambda: True)
+
     def let_go(self) -> None:
         """Release the connection and the workers, which references to the route must not keep."""
         self.destination = replace(self.destination, evict=None, busy=None, handlers=None)
