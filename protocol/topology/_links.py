@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..toml import FileTable, suggestion
 from . import _values as values
-from ._fields import FileTable
-from ._nearest import suggestion
 from ._options import TransportOptions, read_transport_options
 from ._plan import FaultsPlan, LinkPlan, ListenerPlan, NodePlan, RequestPlan, SimulationPlan
 

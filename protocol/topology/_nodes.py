@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from ..toml import FileTable, suggestion
 from . import _values as values
-from ._fields import FileTable
 from ._kinds import KindOptions
-from ._nearest import suggestion
 from ._options import TransportOptions, read_options, read_transport_options
 from ._plan import ListenerPlan, MailboxPlan, NodePlan, SupervisionPlan, WorkerPlan
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from ..toml import FileTable
 from . import _values as values
-from ._fields import FileTable
 from ._kinds import KindOptions, Option, read_option
 from ._plan import OptionValue
 

@@ -18,8 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from .._address import Address, Route
 from ..options import Count, Size, check_options
-from ._locate import Path, path_text
-from ._nearest import suggestion
+from ..toml import Position, suggestion
 from ._values import listener_address
 
 __all__ = [
@@ -70,29 +69,6 @@ class TopologyLimits:
 
     def __post_init__(self) -> None:
         check_options(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A place in a file.
-
-    Attributes:
-        file: The file's name, as given.
-        line: The line, from 1.
-        path: The keys and, in lists, numbers from 0 that lead to it.
-    """
-
-    file: str
-    line: int
-    path: Path
-
-    @property
-    def key(self) -> str:
-        """The path as text, as in `nodes.front.workers.echo`."""
-        return path_text(self.path)
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.key}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
 from typing import Final
 
+from ..toml import FileTable, Problems, read_toml
 from . import _values as values
-from ._fields import FileTable, Problems
+from ._errors import TopologyError
 from ._kinds import KindOptions
 from ._links import read_link, read_request, read_simulation
-from ._locate import deep_key, deep_path
 from ._nodes import read_node
 from ._options import TransportOptions, any_options
 from ._plan import TopologyLimits, TopologyPlan
@@ -20,7 +18,6 @@ from ._references import check_references
 __all__ = ["read_topology"]
 
 _LIMITS: Final = TopologyLimits()
-_DECODE_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)$")
 
 
 def read_topology(
@@ -47,50 +44,14 @@ def read_topology(
     Raises:
         TopologyError: The file has problems; the error lists all of them.
     """
-    problems = Problems(file, limits.problems)
-    document = _parse(text, problems, limits)
+    problems = Problems(file, limits.problems, TopologyError)
+    document = read_toml(text, problems, size=limits.size, depth=limits.depth)
     problems.check()
     plan = _plan(file, FileTable(problems, (), document), kinds, transports)
     _check_limits(plan, problems, limits)
     check_references(plan, kinds, problems)
     problems.check()
     return plan
-
-
-def _parse(text: str | bytes, problems: Problems, limits: TopologyLimits) -> dict[str, object]:
-    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(raw) > limits.size:
-        problems.add((), f"{len(raw)} bytes are over the limit of {limits.size}")
-        return {}
-    try:
-        written = raw.decode("utf-8")
-        if (deep := deep_key(written, limits.depth)) is not None:
-            line = written.count("\n", 0, deep) + 1
-            problems.add_at(line, "", f"a key of more than {limits.depth} parts")
-            return {}
-        document: dict[str, object] = tomllib.loads(written)
-        problems.locate(written, limits.depth)
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        problems.add_at(line, "", "not UTF-8")
-    except tomllib.TOMLDecodeError as error:
-        line, told = _where(str(error), raw)
-        problems.add_at(line, "", f"not TOML: {told}")
-    except RecursionError:
-        problems.add((), "not TOML that can be read: lists or tables are nested too deeply")
-    else:
-        path = deep_path(document, limits.depth)
-        if path is None:
-            return document
-        problems.add(path, f"nested more than {limits.depth} deep")
-    return {}
-
-
-def _where(told: str, raw: bytes) -> tuple[int, str]:
-    """Return the line of an error of `tomllib`, and its text as we write it."""
-    match = _DECODE_LINE.search(told)
-    line = int(match[1]) if match else raw.count(b"\n") + 1
-    return line, told[:1].lower() + told[1:]
 
 
 def _plan(

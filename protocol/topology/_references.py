@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from .._address import LOCAL, Address, Route
 from .._pattern import matches
-from ._fields import Problems
+from ..toml import Path, Problems, suggestion
 from ._kinds import KindOptions, OptionType, local_heads
-from ._locate import Path
-from ._nearest import suggestion
 from ._plan import LinkPlan, ListenerPlan, NodePlan, Position, TopologyPlan, WorkerPlan
 
 __all__ = ["check_references"]

@@ -7,13 +7,10 @@ Each takes what TOML has and raises `ValueError` with a text for people; `Addres
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from math import isfinite
 from typing import Final, cast
 
 from .._address import LOCAL, Address, Route, parse_route
-from ..options import fold
-from ._nearest import suggestion
+from ..toml import count, finite_number, flag, one_of, seconds, shown, size, table, text, texts
 
 __all__ = [
     "address",
@@ -46,55 +43,6 @@ MAX_NAME: Final = 64
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/]\S*|[A-Za-z][A-Za-z0-9+.-]*:///\S+")
-_LONGEST_SHOWN: Final = 60
-
-
-def shown(value: object) -> str:
-    """Write a value for an error: short, and as TOML has it where that is short."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "a table"
-    if isinstance(value, list):
-        return "a list"
-    # Dates and times, the rest of what TOML has, are not text and not numbers.
-    written = repr(value) if isinstance(value, str | int | float) else str(value)
-    return written if len(written) <= _LONGEST_SHOWN else f"{written[:_LONGEST_SHOWN]}…"
-
-
-def text(value: object) -> str:
-    """Return text."""
-    if isinstance(value, str):
-        return value
-    raise ValueError(f"{shown(value)} is not text")
-
-
-def flag(value: object) -> bool:
-    """Return a truth value."""
-    if isinstance(value, bool):
-        return value
-    raise ValueError(f"{shown(value)} is not true or false")
-
-
-def count(value: object) -> int:
-    """Return a number of at least 1."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return value
-    raise ValueError(f"{shown(value)} is not a whole number of at least 1")
-
-
-def table(value: object) -> dict[str, object]:
-    """Return a table."""
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value)
-    raise ValueError(f"{shown(value)} is not a table")
-
-
-def size(value: object) -> int:
-    """Return a number of at least 0."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    raise ValueError(f"{shown(value)} is not a whole number of at least 0")
 
 
 def seed(value: object) -> int:
@@ -104,17 +52,9 @@ def seed(value: object) -> int:
     raise ValueError(f"{shown(value)} is not a whole number")
 
 
-def seconds(value: object) -> float:
-    """Return a time of 0 or more."""
-    number = _number(value)
-    if number is not None and number >= 0:
-        return number
-    raise ValueError(f"{shown(value)} is not a number of seconds, 0 or more")
-
-
 def probability(value: object) -> float:
     """Return a number from 0 to 1."""
-    number = _number(value)
+    number = finite_number(value)
     if number is not None and 0 <= number <= 1:
         return number
     raise ValueError(f"{shown(value)} is not a number from 0 to 1")
@@ -124,10 +64,10 @@ def latency(value: object) -> tuple[float, float]:
     """Return the least and the most of a time; a single number is both."""
     given = value
     if isinstance(value, list):
-        both = [_number(each) for each in cast("list[object]", value)]
+        both = [finite_number(each) for each in cast("list[object]", value)]
         least, most = both if len(both) == 2 else (None, None)
     else:
-        least = most = _number(value)
+        least = most = finite_number(value)
     if least is not None and most is not None and 0 <= least <= most:
         return least, most
     raise ValueError(f"{shown(given)} is not seconds, or [least, most] of seconds")
@@ -151,19 +91,6 @@ def uri(value: object) -> str:
     return written
 
 
-def one_of(*allowed: str) -> Callable[[object], str]:
-    """Return a function that returns one of some words; case, `-` and `_` do not matter."""
-    words = {fold(word): word for word in allowed}
-
-    def read(value: object) -> str:
-        if isinstance(value, str) and fold(value) in words:
-            return words[fold(value)]
-        near = suggestion(value, allowed) if isinstance(value, str) else ""
-        raise ValueError(f"{shown(value)} is not one of {', '.join(allowed)}{near}")
-
-    return read
-
-
 def address(value: object) -> Address:
     """Return an address of any type."""
     return Address.parse(text(value))
@@ -179,12 +106,12 @@ def local_address(value: object) -> Address:
 
 def addresses(value: object) -> tuple[Address, ...]:
     """Return a list of addresses of any type."""
-    return tuple(address(each) for each in _texts(value))
+    return tuple(address(each) for each in texts(value))
 
 
 def local_addresses(value: object) -> tuple[Address, ...]:
     """Return a list of addresses of workers of this node."""
-    return tuple(local_address(each) for each in _texts(value))
+    return tuple(local_address(each) for each in texts(value))
 
 
 def route(value: object) -> Route:
@@ -197,7 +124,7 @@ def route(value: object) -> Route:
 
 def routes(value: object) -> tuple[Route, ...]:
     """Return a list of at least one route."""
-    made = tuple(route(each) for each in _texts(value))
+    made = tuple(route(each) for each in texts(value))
     if not made:
         raise ValueError("the list is empty")
     return made
@@ -210,24 +137,4 @@ def listener_address(listener: str) -> Address:
 
 def listeners(value: object) -> tuple[Address, ...]:
     """Return a list of names of listeners, as the addresses that they have by them."""
-    return tuple(listener_address(name(each)) for each in _texts(value))
-
-
-def texts(value: object) -> tuple[str, ...]:
-    """Return a list of texts."""
-    return tuple(_texts(value))
-
-
-def _texts(value: object) -> Sequence[str]:
-    if isinstance(value, list):
-        return [text(each) for each in cast("list[object]", value)]
-    raise ValueError(f"{shown(value)} is not a list of texts")
-
-
-def _number(value: object) -> float | None:
-    # Too large a whole number would be an OverflowError of `float`.
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if isinstance(value, int) and abs(value) >= 10**15:
-        return None
-    return float(value) if isfinite(value) else None
+    return tuple(listener_address(name(each)) for each in texts(value))

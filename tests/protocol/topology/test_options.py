@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from onward.protocol.toml import one_of
 from onward.protocol.topology import (
     KindOptions,
     Option,
@@ -15,7 +16,6 @@ from onward.protocol.topology import (
     TopologyPlan,
     read_topology,
 )
-from onward.protocol.topology._values import one_of
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.protocol.topology._nearest import nearest, suggestion
+from onward.protocol.toml._nearest import nearest, suggestion
 
 NAMES = ("echo", "forward", "relay", "a")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar, cast
 
-from ._errors import Problem, TopologyError
+from ._errors import FileError, Position, Problem
 from ._locate import Lines, Path
 from ._nearest import suggestion
-from ._plan import Position
 from ._values import shown
 
 __all__ = ["FileTable", "Problems"]
@@ -22,21 +21,27 @@ class Problems:
     Args:
         file: Its name.
         limit: Problems kept; further ones are counted.
+        error: The class of the error.
     """
 
-    def __init__(self, file: str, limit: int) -> None:
+    def __init__(self, file: str, limit: int, error: type[FileError] = FileError) -> None:
         self._file: Final = file
+        self._error: Final = error
         self._limit: Final = limit
+        # The lines are read when one is asked for: most files have no problem.
+        self._text: tuple[str, int] | None = None
         self._lines: Lines | None = None
         self._found: list[Problem] = []
         self._left_out = 0
 
     def locate(self, text: str, depth: int) -> None:
-        """Know the lines of a text from now on, which `tomllib` has read; see `Lines`."""
-        self._lines = Lines(text, depth)
+        """Keep the text of the file, which `tomllib` has read; see `Lines`."""
+        self._text = text, depth
 
     def place(self, path: Path) -> Position:
         """Return where something stands."""
+        if self._lines is None and self._text is not None:
+            self._lines = Lines(*self._text)
         line = 1 if self._lines is None else self._lines.of(path)
         return Position(self._file, line, path)
 
@@ -56,11 +61,11 @@ class Problems:
         """Go on if nothing is wrong.
 
         Raises:
-            TopologyError: Something is.
+            FileError: There is a problem. It is of the class of these problems.
         """
         if self._found:
             found = sorted(self._found, key=lambda problem: problem.line)
-            raise TopologyError(tuple(found), self._left_out)
+            raise self._error(tuple(found), self._left_out)
 
 
 class FileTable:
@@ -77,8 +82,12 @@ class FileTable:
         self._values = dict(values)
         self._known: list[str] = []
         self.path = path
-        self.place = problems.place(path)
         self.has_problem = False
+
+    @property
+    def place(self) -> Position:
+        """The place of the table."""
+        return self._problems.place(self.path)
 
     def add(self, key: str, text: str) -> None:
         """Report a problem of a key, or of the table if the key is empty."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.protocol.topology._locate import Lines, Path, deep_key, deep_path, path_text
+from onward.protocol.toml._locate import Lines, Path, deep_key, deep_path, path_text
 
 
 def where(text: str, *path: str | int) -> int:
