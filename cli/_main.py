@@ -20,6 +20,7 @@ from . import (
     _resolve,
     _routes,
     _statistics,
+    _token,
     _trace,
     _up,
     _watch,
@@ -114,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     _watch.add_command(commands)
     _statistics.add_command(commands)
     _look.add_commands(commands)
+    _token.add_command(commands)
     _up.add_command(commands)
     _draw.add_command(commands)
     _events.add_command(commands)

@@ -81,7 +81,7 @@ CONCEPTS = {
         "pipes/test_frames": "_frame_reader",
         "rsocket/test_frames": "_constants",
         "rsocket/test_properties": "",
-        "topology/test_read": "_fields _plan _values",
+        "topology/test_read": "_plan _values ../toml/_fields ../toml/_read",
     },
     "transports": {
         "test_conformance": "",

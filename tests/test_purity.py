@@ -15,15 +15,19 @@ PURE = frozenset(
     {
         "__future__",
         "abc",
+        "base64",
+        "binascii",
         "bisect",
         "cbor2",
         "collections",
         "collections.abc",
         "dataclasses",
+        "datetime",
         "enum",
         "functools",
         "hashlib",
         "heapq",
+        "hmac",
         "io",
         "ipaddress",
         "itertools",
@@ -44,6 +48,7 @@ PURE = frozenset(
 """Modules of values and algorithms. `io` is here for `BytesIO`, `uuid` for the type `UUID`."""
 
 IMPURE_NAMES = {
+    "datetime": frozenset({"now", "today", "utcnow"}),
     "io": frozenset({"open", "open_code", "FileIO"}),
     "uuid": frozenset({"uuid1", "uuid4", "getnode"}),
     "builtins": frozenset({"open", "input", "print", "exec", "eval", "breakpoint", "__import__"}),

@@ -7,6 +7,8 @@ one, and reads no further frame of a connection until it has decided.
 
 from ._authentication import Authentication, AuthenticationOptions, AuthenticationStatistics
 from ._authenticator import AnonymousAuthenticator, Authenticator
+from ._principals_file import PrincipalsFile
+from ._token import TokenAuthenticator
 
 __all__ = [
     "AnonymousAuthenticator",
@@ -14,4 +16,6 @@ __all__ = [
     "AuthenticationOptions",
     "AuthenticationStatistics",
     "Authenticator",
+    "PrincipalsFile",
+    "TokenAuthenticator",
 ]

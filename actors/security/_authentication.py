@@ -40,11 +40,13 @@ class AuthenticationStatistics:
         undecided: Authentications in progress.
         accepted: Peers accepted since the start, by method.
         refused: Peers refused since the start, by cause.
+        reloads_failed: Reloads since the start by which a method kept its old files.
     """
 
     undecided: int
     accepted: dict[str, int]
     refused: dict[str, int]
+    reloads_failed: int = 0
 
 
 class Authentication:
@@ -74,6 +76,7 @@ class Authentication:
         self._undecided = 0
         self._accepted: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
+        self._reloads_failed = 0
 
     async def authenticate(self, credentials: Credentials | None, peer: PeerIdentity) -> Principal:
         """Return the principal of a peer.
@@ -115,7 +118,26 @@ class Authentication:
 
     def statistics(self) -> AuthenticationStatistics:
         """Return the figures at this moment."""
-        return AuthenticationStatistics(self._undecided, dict(self._accepted), dict(self._refused))
+        return AuthenticationStatistics(
+            self._undecided, dict(self._accepted), dict(self._refused), self._reloads_failed
+        )
+
+    async def reload(self) -> dict[str, str]:
+        """Read the files and keys of each method again; peers already accepted stay.
+
+        Returns:
+            The faults, by method: these methods go on with their old files. Empty: there are none.
+        """
+        reloads = [each.reload() for each in self._methods]
+        outcomes = await asyncio.gather(*reloads, return_exceptions=True)
+        faults: dict[str, str] = {}
+        for method, outcome in zip(self._methods, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                self._reloads_failed += 1
+                faults[method.method] = str(outcome) or type(outcome).__name__
+                text = "the authentication method %s goes on with its old files: %s"
+                _logger.error(text, method.method, faults[method.method])
+        return faults
 
     async def close(self) -> None:
         """Release what the methods hold."""

@@ -40,6 +40,14 @@ class Authenticator(ABC):
             NotAuthenticated: The credentials are for this method, and wrong.
         """
 
+    async def reload(self) -> None:  # noqa: B027 - most methods read nothing
+        """Read files and keys again, and replace the old ones in one step.
+
+        Raises:
+            OSError: They cannot be read. The method goes on with the old ones.
+            OnwardError: They are not valid. The method goes on with the old ones.
+        """
+
     async def close(self) -> None:  # noqa: B027 - most methods hold nothing
         """Release what the method holds."""
 

@@ -23,22 +23,45 @@ from ._credentials import (
     parse_credentials,
 )
 from ._errors import BadCredentials, NotAllowed, NotAuthenticated
+from ._password_hash import (
+    SALT_SIZE,
+    PasswordHash,
+    hash_password,
+    parse_password_hash,
+    verify_scrypt,
+)
 from ._principal import PeerIdentity, Principal
+from ._principals_file import Account, Principals, PrincipalsLimits, read_principals
+from ._token import TOKEN_BYTES, TOKEN_PREFIX, is_token, make_token, token_digest
 
 __all__ = [
     "AUTHENTICATION_MIME",
     "MAX_PASSWORD",
     "MAX_TOKEN",
     "MAX_USERNAME",
+    "SALT_SIZE",
+    "TOKEN_BYTES",
+    "TOKEN_PREFIX",
+    "Account",
     "BadCredentials",
     "BearerToken",
     "Credentials",
     "CustomCredentials",
     "NotAllowed",
     "NotAuthenticated",
+    "PasswordHash",
     "PeerIdentity",
     "Principal",
+    "Principals",
+    "PrincipalsLimits",
     "UserPassword",
     "format_credentials",
+    "hash_password",
+    "is_token",
+    "make_token",
     "parse_credentials",
+    "parse_password_hash",
+    "read_principals",
+    "token_digest",
+    "verify_scrypt",
 ]

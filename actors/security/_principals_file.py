@@ -1,0 +1,64 @@
+"""The file of principals on disk, shared by the methods that look peers up in it."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from ...protocol.security import Principals, PrincipalsLimits, read_principals
+
+__all__ = ["PrincipalsFile"]
+
+_LIMITS: Final = PrincipalsLimits()
+_PACKAGES: Final = {"argon2id": "argon2", "bcrypt": "bcrypt"}
+
+
+class PrincipalsFile:
+    """A file of principals. It is read when made, and again by `reload`.
+
+    Methods that share a file share its content, which `reload` replaces in one step.
+
+    Args:
+        path: The file.
+        limits: The limits of its content.
+
+    Attributes:
+        content: The entries.
+
+    Raises:
+        OSError: The file cannot be read.
+        FileError: It has problems; the error names all of them.
+    """
+
+    def __init__(self, path: str | Path, limits: PrincipalsLimits = _LIMITS) -> None:
+        self._path = Path(path)
+        self._limits = limits
+        self._reloading: asyncio.Task[None] | None = None
+        self.content: Principals = self._read()
+
+    def _read(self) -> Principals:
+        with self._path.open("rb") as file:
+            content = file.read(self._limits.size + 1)
+        return read_principals(content, str(self._path), hashes=_hashes(), limits=self._limits)
+
+    async def reload(self) -> None:
+        """Read the file again, on a thread. Calls at the same time share one reading.
+
+        Raises:
+            OSError: The file cannot be read. The entries are as before.
+            FileError: It has problems. The entries are as before.
+        """
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.create_task(self._reload())
+        await asyncio.shield(self._reloading)
+
+    async def _reload(self) -> None:
+        self.content = await asyncio.to_thread(self._read)
+
+
+def _hashes() -> frozenset[str]:
+    """Return the kinds of password hashes that can be verified with the installed packages."""
+    installed = {kind for kind, package in _PACKAGES.items() if find_spec(package) is not None}
+    return frozenset({"scrypt", *installed})

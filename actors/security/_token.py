@@ -1,0 +1,55 @@
+"""The method `token`: bearer tokens of this broker, known by their digests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...protocol.security import (
+    BearerToken,
+    Credentials,
+    NotAuthenticated,
+    PeerIdentity,
+    Principal,
+    is_token,
+    token_digest,
+)
+from ._authenticator import Authenticator
+from ._principals_file import PrincipalsFile
+
+__all__ = ["TokenAuthenticator"]
+
+
+class TokenAuthenticator(Authenticator):
+    """The method for tokens that `onward token new` has made.
+
+    It decides on bearer tokens that begin with `onw_`. Others may be a JWT.
+
+    Args:
+        file: The file with the digests of the tokens, or its path.
+    """
+
+    method = "token"
+
+    def __init__(self, file: PrincipalsFile | str | Path) -> None:
+        self._file = file if isinstance(file, PrincipalsFile) else PrincipalsFile(file)
+
+    async def authenticate(
+        self, credentials: Credentials | None, peer: PeerIdentity
+    ) -> Principal | None:
+        """Return the principal of a token, or `None` for other credentials.
+
+        Raises:
+            NotAuthenticated: The token is unknown, or disabled.
+        """
+        if not isinstance(credentials, BearerToken) or not is_token(credentials.token):
+            return None
+        account = self._file.content.tokens.get(token_digest(credentials.token))
+        if account is None:
+            raise NotAuthenticated("unknown")
+        if account.disabled:
+            raise NotAuthenticated("disabled")
+        return account.principal
+
+    async def reload(self) -> None:
+        """Read the file again."""
+        await self._file.reload()
