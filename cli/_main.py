@@ -16,6 +16,7 @@ from . import (
     _look,
     _message,
     _node,
+    _password,
     _pipeline,
     _resolve,
     _routes,
@@ -116,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     _statistics.add_command(commands)
     _look.add_commands(commands)
     _token.add_command(commands)
+    _password.add_command(commands)
     _up.add_command(commands)
     _draw.add_command(commands)
     _events.add_command(commands)

@@ -7,6 +7,7 @@ one, and reads no further frame of a connection until it has decided.
 
 from ._authentication import Authentication, AuthenticationOptions, AuthenticationStatistics
 from ._authenticator import AnonymousAuthenticator, Authenticator
+from ._password import PasswordAuthenticator, PasswordOptions
 from ._principals_file import PrincipalsFile
 from ._token import TokenAuthenticator
 
@@ -16,6 +17,8 @@ __all__ = [
     "AuthenticationOptions",
     "AuthenticationStatistics",
     "Authenticator",
+    "PasswordAuthenticator",
+    "PasswordOptions",
     "PrincipalsFile",
     "TokenAuthenticator",
 ]

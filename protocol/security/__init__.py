@@ -32,6 +32,7 @@ from ._password_hash import (
 )
 from ._principal import PeerIdentity, Principal
 from ._principals_file import Account, Principals, PrincipalsLimits, read_principals
+from ._remembered import Remembered
 from ._token import TOKEN_BYTES, TOKEN_PREFIX, is_token, make_token, token_digest
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "Principal",
     "Principals",
     "PrincipalsLimits",
+    "Remembered",
     "UserPassword",
     "format_credentials",
     "hash_password",

@@ -194,8 +194,8 @@ class _Reader:
             raise ValueError("it is not text")  # noqa: TRY004 - as all faults of values
         read = parse_password_hash(value)
         if read.kind not in self._hashes:
-            extra = "argon2-cffi" if read.kind == "argon2id" else read.kind
-            raise ValueError(f"a hash of {read.kind} needs the package {extra}")
+            package = "argon2-cffi" if read.kind == "argon2id" else read.kind
+            raise ValueError(f"a hash of {read.kind} needs {package}: onward[passwords]")
         return read
 
 

@@ -139,7 +139,7 @@ certified = "gateway"
 def test_a_kind_of_hash_has_to_be_installed() -> None:
     entry = f'[[users]]\nname = "ann"\npassword = "{BCRYPT}"\n'
     assert faults(entry) == [
-        "p.toml:3: users[0].password: a hash of bcrypt needs the package bcrypt"
+        "p.toml:3: users[0].password: a hash of bcrypt needs bcrypt: onward[passwords]"
     ]
     assert read_principals(entry, hashes={"bcrypt"}).users["ann"].password is not None
 
