@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from typing import Final, cast
+from typing import Final
 
 from ..protocol.security import TOKEN_BYTES, make_token, token_digest
 from ._arguments import Commands
@@ -25,7 +25,7 @@ def add_command(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("token", help="make tokens for peers", description=_DESCRIPTION)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    new = cast("Commands", actions).add_parser("new", help="make a token", description=_NEW)
+    new = actions.add_parser("new", help="make a token", description=_NEW)
     add_entry_options(new)
     new.set_defaults(command=_new)
 

@@ -7,9 +7,11 @@ one, and reads no further frame of a connection until it has decided.
 
 from ._authentication import Authentication, AuthenticationOptions, AuthenticationStatistics
 from ._authenticator import AnonymousAuthenticator, Authenticator
+from ._certificate import CertificateAuthenticator
 from ._password import PasswordAuthenticator, PasswordOptions
 from ._principals_file import PrincipalsFile
 from ._token import TokenAuthenticator
+from ._unix import UnixAuthenticator
 
 __all__ = [
     "AnonymousAuthenticator",
@@ -17,8 +19,10 @@ __all__ = [
     "AuthenticationOptions",
     "AuthenticationStatistics",
     "Authenticator",
+    "CertificateAuthenticator",
     "PasswordAuthenticator",
     "PasswordOptions",
     "PrincipalsFile",
     "TokenAuthenticator",
+    "UnixAuthenticator",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def write(path: Path, **users: str) -> None:
 @asynccontextmanager
 async def passwords(
     path: Path, clock: Callable[[], float] = lambda: 0.0, **options: float
-) -> AsyncIterator[PasswordAuthenticator]:
+) -> AsyncGenerator[PasswordAuthenticator]:
     made = PasswordAuthenticator(path, PasswordOptions(**options), clock)  # type: ignore[arg-type]
     try:
         yield made

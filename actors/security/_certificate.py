@@ -1,0 +1,60 @@
+"""The method `certificate`: the verified certificate of a peer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...protocol.security import (
+    Credentials,
+    NotAuthenticated,
+    PeerIdentity,
+    Principal,
+)
+from ._authenticator import Authenticator
+from ._principals_file import PrincipalsFile
+
+__all__ = ["CertificateAuthenticator"]
+
+
+class CertificateAuthenticator(Authenticator):
+    """The method for peers with a certificate that the transport has verified.
+
+    With a file, the first name of the certificate that has an entry makes the principal; a peer
+    without such a name is left to the next method. Without one, each peer with a certificate is
+    accepted, by the first name in it: then the authorities that the listener trusts decide.
+
+    Args:
+        file: The file with the names of certificates, or its path.
+        roles: Without a file: the roles of each peer.
+    """
+
+    method = "certificate"
+
+    def __init__(
+        self,
+        file: PrincipalsFile | str | Path | None = None,
+        roles: frozenset[str] = frozenset(),
+    ) -> None:
+        self._file = PrincipalsFile(file) if isinstance(file, str | Path) else file
+        self._roles = roles
+
+    async def authenticate(
+        self, credentials: Credentials | None, peer: PeerIdentity
+    ) -> Principal | None:
+        """Return the principal of a certificate, or `None` for a peer without a known one.
+
+        Raises:
+            NotAuthenticated: The entry is disabled.
+        """
+        if self._file is None:
+            return Principal(peer.names[0], self.method, self._roles) if peer.names else None
+        known = self._file.content.certificates
+        found = [known[name] for name in peer.names if name in known]
+        if any(account.disabled for account in found):
+            raise NotAuthenticated("disabled")
+        return found[0].principal if found else None
+
+    async def reload(self) -> None:
+        """Read the file again."""
+        if self._file is not None:
+            await self._file.reload()

@@ -1,0 +1,74 @@
+"""The method `certificate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onward.actors.security import CertificateAuthenticator, PrincipalsFile
+from onward.protocol.security import NotAuthenticated, PeerIdentity, UserPassword
+
+FILE = """\
+[[certificates]]
+name = "gateway"
+certified = "DNS:gateway.example"
+roles = ["edge"]
+[[certificates]]
+name = "second"
+certified = "URI:spiffe://example/second"
+[[certificates]]
+name = "gone"
+certified = "DNS:gone.example"
+disabled = true
+"""
+
+
+@pytest.fixture
+def method(tmp_path: Path) -> CertificateAuthenticator:
+    path = tmp_path / "principals.toml"
+    path.write_text(FILE)
+    return CertificateAuthenticator(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "principal"),
+    [
+        (("DNS:gateway.example",), "gateway"),
+        (("DNS:other", "URI:spiffe://example/second", "DNS:gateway.example"), "second"),
+        (("DNS:GATEWAY.example",), None),
+        (("URI:gateway.example",), None),
+        ((), None),
+    ],
+)
+async def test_a_name_with_an_entry_makes_the_principal(
+    method: CertificateAuthenticator, names: tuple[str, ...], principal: str | None
+) -> None:
+    found = await method.authenticate(None, PeerIdentity(names=names))
+    assert (found and found.name) == principal
+
+
+async def test_a_disabled_name_refuses_the_peer(method: CertificateAuthenticator) -> None:
+    peer = PeerIdentity(names=("DNS:gateway.example", "DNS:gone.example"))
+    with pytest.raises(NotAuthenticated) as caught:
+        await method.authenticate(UserPassword("ann", "right"), peer)
+    assert caught.value.cause == "disabled"
+
+
+async def test_without_a_file_the_first_name_is_that_of_the_principal() -> None:
+    method = CertificateAuthenticator(roles=frozenset({"edge"}))
+    found = await method.authenticate(None, PeerIdentity(names=("DNS:a", "DNS:b")))
+    assert found is not None
+    assert (found.name, found.method, found.roles) == ("DNS:a", "certificate", {"edge"})
+    assert await method.authenticate(None, PeerIdentity()) is None
+    await method.reload()
+
+
+@pytest.mark.real_time
+async def test_a_reload(tmp_path: Path) -> None:
+    path = tmp_path / "principals.toml"
+    path.write_text(FILE)
+    method = CertificateAuthenticator(PrincipalsFile(path))
+    path.write_text("")
+    await method.reload()
+    assert await method.authenticate(None, PeerIdentity(names=("DNS:gateway.example",))) is None
