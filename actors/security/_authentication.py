@@ -8,12 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from ...protocol.options import Seconds, check_options
-from ...protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
+from ...protocol.options import Count, Seconds, check_options
+from ...protocol.security import Attempts, Credentials, NotAuthenticated, PeerIdentity, Principal
 from ._authenticator import Authenticator
 
 __all__ = ["Authentication", "AuthenticationOptions", "AuthenticationStatistics"]
+
+OUR_CAUSES: Final = frozenset({"busy", "failure", "stopped", "timeout"})
+"""The causes of refusals that are not the fault of the peer, and no failures of its source."""
 
 _logger = logging.getLogger("onward.actors.security")
 
@@ -24,9 +28,19 @@ class AuthenticationOptions:
 
     Attributes:
         timeout: Seconds for the decision on a peer; then it is refused.
+        max_undecided: Decisions in progress for peers of one source; a further peer is refused.
+        max_failures: Refused peers of one source within the window; then it is banned: the listener
+            closes its connections at once.
+        failure_window: The window, in seconds.
+        max_sources: Sources with refused peers that are remembered. When there are more, the one
+            with the oldest failure is forgotten, and may fail as often again.
     """
 
     timeout: Seconds = 2.0
+    max_undecided: Count = 20
+    max_failures: Count = 10
+    failure_window: Seconds = 60.0
+    max_sources: Count = 10_000
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -41,12 +55,20 @@ class AuthenticationStatistics:
         accepted: Peers accepted since the start, by method.
         refused: Peers refused since the start, by cause.
         reloads_failed: Reloads since the start by which a method kept its old files.
+        banned: Connections since the start that were closed at once, for the failures of their
+            source.
+        sources: Sources with failures that are remembered.
+        sources_forgotten: Sources since the start that were forgotten within the window, for too
+            many others.
     """
 
     undecided: int
     accepted: dict[str, int]
     refused: dict[str, int]
     reloads_failed: int = 0
+    banned: int = 0
+    sources: int = 0
+    sources_forgotten: int = 0
 
 
 class Authentication:
@@ -56,6 +78,7 @@ class Authentication:
         methods: The methods, at least one.
         options: The limits.
         clock: Returns the seconds since 1970, by which credentials expire.
+        ticks: Returns a time in seconds that never goes back, by which failures become old.
 
     Raises:
         ValueError: There is no method, or two have one name.
@@ -66,6 +89,7 @@ class Authentication:
         methods: Sequence[Authenticator],
         options: AuthenticationOptions = AuthenticationOptions(),
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         names = [each.method for each in methods]
         if not names or len(set(names)) < len(names):
@@ -73,6 +97,14 @@ class Authentication:
         self.options = options
         self._methods = tuple(methods)
         self._clock = clock
+        self._ticks = ticks
+        self._attempts = Attempts(
+            options.max_undecided,
+            options.max_failures,
+            options.failure_window,
+            options.max_sources,
+        )
+        self._banned = 0
         self._undecided = 0
         self._accepted: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
@@ -82,8 +114,35 @@ class Authentication:
         """Return the principal of a peer.
 
         Raises:
-            NotAuthenticated: No method accepts the peer, or none has decided in time.
+            NotAuthenticated: No method accepts the peer, none has decided in time, or its source
+                has made too many attempts.
         """
+        if not is_limited(peer.source):
+            return await self._counted(credentials, peer)
+        if not self._attempts.begin(peer.source, self._ticks()):
+            self._refused["attempts"] += 1
+            raise NotAuthenticated("attempts")
+        failed = False
+        try:
+            return await self._counted(credentials, peer)
+        except NotAuthenticated as error:
+            failed = error.cause not in OUR_CAUSES
+            raise
+        finally:
+            self._attempts.end(peer.source, self._ticks(), failed=failed)
+
+    def admits(self, source: str) -> bool:
+        """Whether a listener should go on with a connection of a source; a refusal is counted.
+
+        Args:
+            source: The source, as in `PeerIdentity.source`.
+        """
+        if not is_limited(source) or self._attempts.admits(source, self._ticks()):
+            return True
+        self._banned += 1
+        return False
+
+    async def _counted(self, credentials: Credentials | None, peer: PeerIdentity) -> Principal:
         self._undecided += 1
         try:
             async with asyncio.timeout(self.options.timeout):
@@ -119,7 +178,13 @@ class Authentication:
     def statistics(self) -> AuthenticationStatistics:
         """Return the figures at this moment."""
         return AuthenticationStatistics(
-            self._undecided, dict(self._accepted), dict(self._refused), self._reloads_failed
+            self._undecided,
+            dict(self._accepted),
+            dict(self._refused),
+            self._reloads_failed,
+            self._banned,
+            self._attempts.sources,
+            self._attempts.forgotten,
         )
 
     async def reload(self) -> dict[str, str]:
@@ -143,3 +208,12 @@ class Authentication:
         """Release what the methods hold."""
         for each in self._methods:
             await each.close()
+
+
+def is_limited(source: str) -> bool:
+    """Whether attempts of a source are limited.
+
+    A socket without an address has none, and in `proxies` each connection is one of its own, with
+    its number behind the address.
+    """
+    return bool(source) and " #" not in source

@@ -10,6 +10,7 @@ assert parse_credentials(entry) == BearerToken(b"onw_...")
 ```
 """
 
+from ._attempts import Attempts
 from ._credentials import (
     AUTHENTICATION_MIME,
     MAX_PASSWORD,
@@ -44,6 +45,7 @@ __all__ = [
     "TOKEN_BYTES",
     "TOKEN_PREFIX",
     "Account",
+    "Attempts",
     "BadCredentials",
     "BearerToken",
     "Credentials",

@@ -82,7 +82,7 @@ async def test_the_first_method_that_decides_counts() -> None:
     assert await cause(authentication, BearerToken(b"wrong")) == "wrong token"
     assert await cause(authentication, UserPassword("ann", "?")) == "unknown"
     assert authentication.statistics() == AuthenticationStatistics(
-        0, {"known": 1, "anonymous": 1}, {"wrong token": 1, "unknown": 1}
+        0, {"known": 1, "anonymous": 1}, {"wrong token": 1, "unknown": 1}, sources=1
     )
 
 
@@ -123,3 +123,57 @@ def test_methods_are_one_or_more_and_each_once() -> None:
     for methods in ([], [Known(), Known()]):
         with pytest.raises(ValueError, match="one or more"):
             Authentication(methods)
+
+
+def peer_of(source: str) -> PeerIdentity:
+    return PeerIdentity("rsocket+tcp://127.0.0.1:8001", source)
+
+
+async def test_a_source_with_too_many_failures_is_banned_for_a_time() -> None:
+    now = [0.0]
+    options = AuthenticationOptions(max_failures=2, failure_window=60.0)
+    authentication = Authentication([Known()], options, ticks=lambda: now[0])
+    for _ in range(2):
+        assert authentication.admits("127.0.0.1")
+        assert await cause(authentication, BearerToken(b"wrong")) == "wrong token"
+    assert not authentication.admits("127.0.0.1")
+    assert authentication.admits("127.0.0.2")
+    assert await cause(authentication, BearerToken(b"right")) == "attempts"
+    found = authentication.statistics()
+    assert (found.banned, found.sources) == (1, 1)
+    assert found.refused == {"wrong token": 2, "attempts": 1}
+    now[0] = 60.0
+    assert authentication.admits("127.0.0.1")
+    assert await authentication.authenticate(BearerToken(b"right"), PEER) == ANN
+
+
+@pytest.mark.parametrize("source", ["", "10.0.0.1 #7"])
+async def test_a_source_that_is_no_peer_of_its_own_is_not_limited(source: str) -> None:
+    authentication = Authentication([Known()], AuthenticationOptions(max_failures=1))
+    for _ in range(3):
+        with pytest.raises(NotAuthenticated, match="not authenticated"):
+            await authentication.authenticate(None, peer_of(source))
+    assert authentication.admits(source)
+    assert authentication.statistics().sources == 0
+
+
+@pytest.mark.parametrize("method", [Silent(), Broken()])
+async def test_a_fault_of_ours_is_no_failure_of_the_source(method: Authenticator) -> None:
+    authentication = Authentication([method], AuthenticationOptions(max_failures=1))
+    for _ in range(2):
+        assert await cause(authentication, None) in ("timeout", "failure")
+    assert authentication.admits(PEER.source)
+
+
+async def test_decisions_in_progress_are_limited_for_each_source() -> None:
+    authentication = Authentication([Silent()], AuthenticationOptions(max_undecided=1))
+    deciding = asyncio.ensure_future(cause(authentication, None))
+    await asyncio.sleep(0)
+    assert await cause(authentication, None) == "attempts"
+    other = asyncio.ensure_future(authentication.authenticate(None, peer_of("127.0.0.2")))
+    await asyncio.sleep(0)
+    other.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await other
+    assert await deciding == "timeout"
+    assert authentication.admits(PEER.source)

@@ -1,0 +1,98 @@
+"""The limits of authentication for one source: attempts in progress, and recent failures.
+
+```
+                     begins: undecided + 1
+   admitted ────────────────────────────────▶ deciding ──┬─ accepted: undecided - 1
+      ▲                                                  └─ refused:  undecided - 1, failures + 1
+      │ the oldest of `max_failures` failures is older than `window`
+   banned ◀──────── `max_failures` failures within `window`
+```
+
+Time is an argument. A source is a text, as the acceptor of connections makes it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+__all__ = ["Attempts"]
+
+
+class Attempts:
+    """The attempts of all sources.
+
+    Args:
+        max_undecided: Attempts of one source in progress at a time.
+        max_failures: Failures of one source within the window; then it is banned.
+        window: The window, in seconds.
+        max_sources: Sources with failures that are remembered. When there are more, the one with
+            the oldest last failure is forgotten, and starts anew.
+
+    Attributes:
+        forgotten: Sources that were forgotten within their window.
+    """
+
+    def __init__(
+        self, max_undecided: int, max_failures: int, window: float, max_sources: int
+    ) -> None:
+        self._max_undecided: Final = max_undecided
+        self._max_failures: Final = max_failures
+        self._window: Final = window
+        self._max_sources: Final = max_sources
+        # Bounded by the attempts in progress.
+        self._undecided: dict[str, int] = {}
+        # The source with the oldest last failure is the first.
+        self._failures: dict[str, deque[float]] = {}
+        self.forgotten = 0
+
+    @property
+    def sources(self) -> int:
+        """Sources with failures that are remembered."""
+        return len(self._failures)
+
+    def admits(self, source: str, now: float) -> bool:
+        """Whether a source may make an attempt."""
+        if self._undecided.get(source, 0) >= self._max_undecided:
+            return False
+        failures = self._failures.get(source)
+        return (
+            failures is None
+            or len(failures) < self._max_failures
+            or failures[0] <= now - self._window
+        )
+
+    def begin(self, source: str, now: float) -> bool:
+        """Begin an attempt, unless the source may make none; return whether it has begun."""
+        if not self.admits(source, now):
+            return False
+        self._undecided[source] = self._undecided.get(source, 0) + 1
+        return True
+
+    def end(self, source: str, now: float, *, failed: bool) -> None:
+        """End an attempt that has begun."""
+        left = self._undecided[source] - 1
+        if left:
+            self._undecided[source] = left
+        else:
+            del self._undecided[source]
+        if failed:
+            self._fail(source, now)
+
+    def _fail(self, source: str, now: float) -> None:
+        failures = self._failures.pop(source, None)
+        if failures is None:
+            failures = deque(maxlen=self._max_failures)
+        failures.append(now)
+        self._failures[source] = failures
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        """Forget the sources without recent failures, and one more if there are too many."""
+        while self._failures:
+            source, failures = next(iter(self._failures.items()))
+            is_over = failures[-1] <= now - self._window
+            if not is_over and len(self._failures) <= self._max_sources:
+                return
+            del self._failures[source]
+            self.forgotten += not is_over
