@@ -82,7 +82,7 @@ class Attempts:
     def _fail(self, source: str, now: float) -> None:
         failures = self._failures.pop(source, None)
         if failures is None:
-            failures = deque(maxlen=self._max_failures)
+            failures = deque[float](maxlen=self._max_failures)
         failures.append(now)
         self._failures[source] = failures
         self._forget(now)

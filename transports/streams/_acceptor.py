@@ -11,6 +11,7 @@ import asyncio
 import logging
 import ssl
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...protocol import NodeStopped, OnwardError
@@ -89,7 +90,9 @@ class StreamAcceptor:
         accepted: Connections that were given to the owner.
         turned_away: Connections closed at once because a limit, in all or for their source, was
             reached, or because the node had no room.
-        refused: Failed handshakes, by reason.
+        refused: Failed handshakes, by reason; `banned`: connections of sources that may not
+            attempt to authenticate themselves.
+        admits: Whether connections of a source are accepted at all; `None`: they are.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class StreamAcceptor:
         self.accepted = 0
         self.turned_away = 0
         self.refused: Counter[str] = Counter()
+        self.admits: Callable[[str], bool] | None = None
         self._node = node
         self._scheme = scheme
         self._endpoint = endpoint
@@ -204,6 +208,10 @@ class StreamAcceptor:
         endpoint = self._endpoint
         peername = transport.get_extra_info("peername")
         source = self._proxies.source(peername, endpoint.source(transport))
+        if self.admits is not None and not self.admits(source):
+            count_reason(self.refused, "banned")
+            self._turn_away(f"too many failures of {source} to authenticate itself")
+            return None
         refusal = self.places.refusal(source)
         if refusal and not self._owner.make_room(source):
             self._turn_away(refusal)

@@ -59,7 +59,7 @@ async def test_without_a_file_the_first_name_is_that_of_the_principal() -> None:
     method = CertificateAuthenticator(roles=frozenset({"edge"}))
     found = await method.authenticate(None, PeerIdentity(names=("DNS:a", "DNS:b")))
     assert found is not None
-    assert (found.name, found.method, found.roles) == ("DNS:a", "certificate", {"edge"})
+    assert (found.name, found.method, found.roles) == ("DNS:a", "certificate", frozenset({"edge"}))
     assert await method.authenticate(None, PeerIdentity()) is None
     await method.reload()
 

@@ -54,7 +54,7 @@ def bearer(token: str) -> BearerToken:
 async def test_a_token_makes_a_principal(path: Path) -> None:
     found = await TokenAuthenticator(path).authenticate(bearer(RIGHT), PEER)
     assert found is not None
-    assert (found.name, found.method, found.roles) == ("billing", "token", {"orders"})
+    assert (found.name, found.method, found.roles) == ("billing", "token", frozenset({"orders"}))
 
 
 @pytest.mark.parametrize(

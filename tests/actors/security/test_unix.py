@@ -28,7 +28,7 @@ async def test_a_user_id_with_an_entry_makes_the_principal(tmp_path: Path) -> No
     method = UnixAuthenticator(path)
     found = await method.authenticate(None, PeerIdentity(user_id=0))
     assert found is not None
-    assert (found.name, found.method, found.roles) == ("root", "unix", {"operators"})
+    assert (found.name, found.method, found.roles) == ("root", "unix", frozenset({"operators"}))
     assert await method.authenticate(None, PeerIdentity(user_id=2)) is None
     assert await method.authenticate(None, PeerIdentity()) is None
     with pytest.raises(NotAuthenticated):
@@ -42,6 +42,6 @@ async def test_without_a_file_the_user_id_is_the_name() -> None:
     method = UnixAuthenticator(roles=frozenset({"local"}))
     found = await method.authenticate(None, PeerIdentity(user_id=1000))
     assert found is not None
-    assert (found.name, found.roles) == ("uid:1000", {"local"})
+    assert (found.name, found.roles) == ("uid:1000", frozenset({"local"}))
     assert await method.authenticate(None, PeerIdentity()) is None
     await method.reload()

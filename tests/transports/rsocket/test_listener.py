@@ -43,6 +43,22 @@ async def test_how_many_connections_it_takes(w: World) -> None:
     requester.die()
 
 
+@in_world(options=LinkOptions(max_connections=2))
+async def test_a_banned_source_is_turned_away_before_a_place_is_made(w: World) -> None:
+    # Even one that would take the place of an unused connection.
+    pair = await w.pair()
+    w.listener._acceptor.admits = lambda source: source != "10.0.0.9"
+    port = int(w.listener.uri.rpartition(":")[2])
+    assert Peer(w.loop.servers[port], ("10.0.0.9", 1)).closed
+    statistics = w.listener.statistics()
+    assert (statistics.connections, statistics.turned_away) == (2, 1)
+    assert w.listener._acceptor.refused == {"banned": 1}
+    for each in pair:
+        each.die()
+    await w.loop.idle()
+    assert not Peer(w.loop.servers[port], ("10.0.0.8", 1)).closed
+
+
 @in_world()
 async def test_its_statistics_do_not_forget(w: World) -> None:
     requester, destination = await w.pair()
