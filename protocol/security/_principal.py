@@ -20,6 +20,7 @@ class PeerIdentity:
         names: The names in the peer's verified certificate, each with its kind: `DNS:`, `URI:`.
         digest: The SHA-256 of the certificate in DER; empty without one.
         user_id: The user id of the peer of a Unix socket; `None` for other sockets.
+        peer: The name of the peer for logs: `host:port`, or the process and user of a Unix socket.
     """
 
     listener: str = ""
@@ -27,6 +28,7 @@ class PeerIdentity:
     names: tuple[str, ...] = ()
     digest: bytes = b""
     user_id: int | None = None
+    peer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +42,12 @@ class Certificates:
         ):
             certificate.private_key_and_cert_chain_pem.write_to_path(str(path))
         return made
+
+    def digest(self, path: Path) -> bytes:
+        """The SHA-256 of the certificate in a file."""
+        _, mark, rest = path.read_text().partition("-----BEGIN CERTIFICATE-----")
+        first, end, _ = rest.partition("-----END CERTIFICATE-----")
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(mark + first + end)).digest()
 
     @property
     def listener(self) -> TlsOptions:

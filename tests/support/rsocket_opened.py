@@ -6,6 +6,7 @@ import logging
 
 from onward.actors.broker import Broker
 from onward.protocol.rsocket import Setup
+from onward.protocol.security import PeerIdentity
 from onward.transports._log import SeldomLogger
 from onward.transports.rsocket import LinkOptions
 from onward.transports.rsocket._link import Link
@@ -27,7 +28,7 @@ async def opened_link(
     options = options or LinkOptions()
     seldom, shared = SeldomLogger(_LOGGER, node.loop.time), Shared(node.loop, options)
     link = Link(worker, broker, options, seldom, shared, _on_closed, setup)
-    link.source = link.peer_name = peer
+    link.source, link.identity = peer, PeerIdentity(source=peer, peer=peer)
     worker.attach(link)
     return link
 

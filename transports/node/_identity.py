@@ -1,31 +1,34 @@
-"""The names of a link's peer, from its verified certificate, and access control by them."""
+"""The identities of the peers of links, and access control by the names in their certificates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.security import PeerIdentity
 from ..streams._tls import NAME_KINDS
 
 if TYPE_CHECKING:
     from ...actors import Node
     from ...protocol import Address, Message
 
-__all__ = ["forget_names", "from_certificate", "note_names"]
+__all__ = ["forget_identity", "from_certificate", "note_identity"]
 
-_names: Final[dict[tuple[int, Address], frozenset[str]]] = {}
-"""The names of the peer of each link that is up, by the identity of the node and the link's
-address. The address is random, so no later node has the same key."""
+_identities: Final[dict[tuple[int, Address], PeerIdentity]] = {}
+"""The peer of each stream link that is up, by the `id` of the node and the link's address. The
+address is random, so no later node has the same key."""
 
-
-def note_names(node: Node, link: Address, names: tuple[str, ...]) -> None:
-    """Store the names of a link's peer."""
-    _names[id(node), link] = frozenset(names)
+_UNKNOWN: Final = PeerIdentity()
 
 
-def forget_names(node: Node, link: Address) -> None:
-    """Remove the names of a link that is down."""
-    _names.pop((id(node), link), None)
+def note_identity(node: Node, link: Address, identity: PeerIdentity) -> None:
+    """Store the identity of a link's peer."""
+    _identities[id(node), link] = identity
+
+
+def forget_identity(node: Node, link: Address) -> None:
+    """Remove the identity of the peer of a link that is down."""
+    _identities.pop((id(node), link), None)
 
 
 def from_certificate(node: Node, *names: str) -> Callable[[Message], bool]:
@@ -54,6 +57,8 @@ def from_certificate(node: Node, *names: str) -> Callable[[Message], bool]:
 
     def certified(message: Message) -> bool:
         source = message.source
-        return source is not None and not wanted.isdisjoint(_names.get((here, source), ()))
+        if source is None:
+            return False
+        return not wanted.isdisjoint(_identities.get((here, source), _UNKNOWN).names)
 
     return certified

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ...protocol import BadPreamble, LinkDown
 from ...protocol.ockam import PREAMBLE, WireConnection
+from ...protocol.security import PeerIdentity
 from ..streams._endpoint import endpoint_of, ends_of
-from ..streams._tls import certified_names, reason_of
+from ..streams._tls import certified, reason_of
 from ._owner import Owner
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ..streams._options import StreamOptions
 
 __all__ = ["Unfinished", "WireSocket"]
+
+_UNKNOWN: Final = PeerIdentity()
 
 # With these a dead host is noticed after about two minutes of silence, where they are supported.
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -81,7 +84,7 @@ class WireSocket(asyncio.Protocol):
         options: The limits.
         loop: The event loop.
         unfinished: The shared limit on unfinished frames. Without it the limit is one frame.
-        peer: The peer's name, if it is not that of the socket.
+        identity: The peer of an accepted connection, as the acceptor has verified it.
 
     Attributes:
         wire: The protocol state, with its counts.
@@ -89,7 +92,7 @@ class WireSocket(asyncio.Protocol):
         bytes_out: Bytes written to the socket.
         peer: The peer's name, once connected: `host:port` for TCP.
         ends: The names of this end and the other, once connected, the same two at both ends.
-        names: The names in the peer's verified certificate.
+        identity: The peer, once connected, as the socket and the TLS handshake have verified it.
         in_doubt: Messages that may not have been written when the connection was lost: those
             since the write buffer was last empty.
     """
@@ -127,8 +130,8 @@ class WireSocket(asyncio.Protocol):
         "bytes_in",
         "bytes_out",
         "ends",
+        "identity",
         "in_doubt",
-        "names",
         "peer",
         "wire",
     )
@@ -139,15 +142,15 @@ class WireSocket(asyncio.Protocol):
         options: StreamOptions,
         loop: asyncio.AbstractEventLoop,
         unfinished: Unfinished | None = None,
-        peer: str = "",
+        identity: PeerIdentity = _UNKNOWN,
     ) -> None:
         self.wire = _Wire(options.wire_limits, own=owner.address)
         self.bytes_in = 0
         self.bytes_out = 0
         self._unusable = 0
-        self.peer = peer
+        self.identity = identity
+        self.peer = identity.peer
         self.ends = ("", "")
-        self.names: tuple[str, ...] = ()
         self._owner = owner
         self._options = options
         self._loop = loop
@@ -348,9 +351,10 @@ class WireSocket(asyncio.Protocol):
         """Send the greeting, and set the deadline for the peer's."""
         self._transport = made = cast("asyncio.Transport", transport)
         made.set_write_buffer_limits(high=self._options.high_water)
-        self.peer = self.peer or endpoint_of(made)
         self.ends = ends_of(made)
-        self.names = certified_names(made.get_extra_info("peercert"))
+        if not self.peer:  # this side has connected
+            self.peer = endpoint_of(made)
+            self.identity = certified(PeerIdentity(peer=self.peer), made)
         _tune(made.get_extra_info("socket"))
         self.flush()
         timeout = self._options.preamble_timeout

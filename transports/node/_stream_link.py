@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import Address, LinkDown, Message, OnwardError
+from ...protocol.security import PeerIdentity
 from .._log import SeldomLogger, shown
-from ._identity import forget_names, note_names
+from ._identity import forget_identity, note_identity
 from ._link import Link
 from ._link_statistics import LinkState, LinkStatistics
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["AcceptedLink", "StreamLink", "logger"]
 
 logger: Final = logging.getLogger("onward.transports")
+
+_UNKNOWN: Final = PeerIdentity()
 
 
 class StreamLink(Link):
@@ -52,7 +55,7 @@ class StreamLink(Link):
         self.options = options
         self.state = LinkState.CONNECTING
         self.peer = ""
-        self.names: tuple[str, ...] = ()
+        self.identity = _UNKNOWN
         self.reason = ""
         self._on_closed = on_closed
         self._seldom = seldom or SeldomLogger(logger)
@@ -126,16 +129,14 @@ class StreamLink(Link):
         self.state = LinkState.UP
         self._connects += 1
         self._failures = 0
-        self.names = wire_socket.names
-        if self.names:
-            note_names(self.node, self.address, self.names)
+        self.identity = wire_socket.identity
+        note_identity(self.node, self.address, self.identity)
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
         """Handle the loss of the socket, and end the requests that went over it."""
         if self._socket is wire_socket:
             self._socket = self._outlet = None
-        if self.names:
-            forget_names(self.node, self.address)
+        forget_identity(self.node, self.address)
         wire = wire_socket.wire
         counts = (wire_socket.sent, wire.heartbeats, wire_socket.bytes_in, wire_socket.bytes_out)
         self._in_doubt += wire_socket.in_doubt
@@ -193,7 +194,7 @@ class StreamLink(Link):
             connects=self._connects,
             failures=self._failures,
             reason=self.reason,
-            names=self.names,
+            names=self.identity.names,
         )
 
     @property

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...protocol import Address
+from ...protocol.security import PeerIdentity
 from .._log import SeldomLogger
 from ..streams._acceptor import StreamAcceptor, count_reason
-from ..streams._endpoint import Endpoint, Origin
+from ..streams._endpoint import Endpoint
 from ..streams._listening import ListeningWorker, WorkerListener
 from ..streams._options import StreamOptions
 from ._link_statistics import LinkStatistics
@@ -122,7 +123,7 @@ class ListenerWorker(ListeningWorker):
 
     # --- accepted connections -------------------------------------------------------------
 
-    def connect(self, origin: Origin) -> WireSocket:
+    def connect(self, identity: PeerIdentity) -> WireSocket:
         """Return the socket of a new link.
 
         Raises:
@@ -131,8 +132,8 @@ class ListenerWorker(ListeningWorker):
         link = AcceptedLink(self._expose, self._options, self._link_closed, self._seldom)
         link.scheme = self._listens_at[0]
         self.spawn(lambda: link, mailbox=self._options.mailbox)
-        self._links[link] = origin.source
-        return WireSocket(link, self._options, self.node.loop, self._unfinished, origin.peer)
+        self._links[link] = identity.source
+        return WireSocket(link, self._options, self.node.loop, self._unfinished, identity)
 
     def make_room(self, source: str) -> bool:
         """Return `False`: a link is not closed in favour of another."""

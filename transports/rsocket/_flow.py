@@ -11,6 +11,7 @@ import logging
 from typing import Final
 
 from ...protocol.rsocket import CLOSED, Role, Stream
+from ...protocol.security import PeerIdentity
 from .._log import SeldomLogger
 from ._connection import RSocketConnection
 from ._options import LinkOptions
@@ -22,6 +23,8 @@ BULK: Final = 64 * 1024
 """Bytes above which a write is cheaper without a copy, and above which the backlog of one
 connection counts for all connections together."""
 
+_UNKNOWN: Final = PeerIdentity()
+
 
 class Flow(RSocketConnection):
     """A connection of the broker, and its flow control.
@@ -31,9 +34,9 @@ class Flow(RSocketConnection):
         flow: Those of backlogs and credit, at hand for each frame.
         gathering: Those of what is held, likewise.
         shared: What all connections of the listener hold.
-        peer_name: The peer's address, for the log.
-        source: The peer's address or user, by which shared limits are counted; empty if it is
-            unknown.
+        identity: The peer, as its transport has verified it.
+        source: The source in its identity, at hand for the limits that are counted by source;
+            empty if it is unknown.
         closed_reason: The reason of the end of the connection, as a counter key: `setup refused`,
             `no setup`, `silent`, `broken frame`, `error of the peer`, `too slow`,
             `unfinished frame`, `unfinished frames`, `replaced`, `drained`, `stopped`, or
@@ -70,7 +73,7 @@ class Flow(RSocketConnection):
         self._read = 0  # bytes that the peer has read since writing was paused
         self._read_before = 0  # of them, those before the current stall timer
         self._noted = False  # whether its backlog is counted in `shared.waiting`
-        self.peer_name = ""
+        self.identity = _UNKNOWN
         self.source = ""
         self._stall: asyncio.TimerHandle | None = None
         # Connections with full sockets to which this one sends; it is not read meanwhile.
@@ -232,7 +235,7 @@ class Flow(RSocketConnection):
     def _too_slow(self, text: str) -> None:
         """Log why the peer is too slow, and close at once."""
         self.closed_reason = self.closed_reason or "too slow"
-        self._seldom.log(logging.WARNING, "too slow", "closing %s: %s", self.peer_name, text)
+        self._seldom.log(logging.WARNING, "too slow", "closing %s: %s", self.identity.peer, text)
         self.abort()
 
     def _end(self) -> None:

@@ -14,10 +14,11 @@ from ...actors import MailboxOptions, Node, Worker
 from ...actors.access._exposed import Exposed
 from ...actors.broker import Broker, DrainPart
 from ...protocol import Address, NodeStopped, counted
+from ...protocol.security import PeerIdentity
 from .._base import Listener
 from .._log import SeldomLogger
 from ..streams._acceptor import StreamAcceptor
-from ..streams._endpoint import Endpoint, Origin
+from ..streams._endpoint import Endpoint
 from ._draining import DrainingConnections
 from ._link import Link
 from ._options import LinkOptions
@@ -164,7 +165,7 @@ class RSocketListener(Listener, DrainPart):
             raise AssertionError("the listener is not open")
         return self._address
 
-    def connect(self, origin: Origin) -> Link:
+    def connect(self, identity: PeerIdentity) -> Link:
         """Return a new connection, with its worker.
 
         Raises:
@@ -175,7 +176,7 @@ class RSocketListener(Listener, DrainPart):
         link = Link(
             worker, self._broker, self._options, self._seldom, self._shared, self._on_closed
         )
-        link.source, link.peer_name = origin
+        link.identity, link.source = identity, identity.source
         worker.attach(link)
         self._links.add(link)
         self._unused.add(link)

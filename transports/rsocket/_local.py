@@ -70,7 +70,7 @@ class LocalRequest:
     def on_gone(self, stream: Stream, text: str) -> None:
         """Fail the request with `LinkLost`."""
         del stream, text
-        self._fail(LinkLost(self._link.peer_name))
+        self._fail(LinkLost(self._link.identity.peer))
 
     def drop(self) -> None:
         """Drop what is kept of an unfinished answer."""
@@ -146,7 +146,7 @@ class LocalRequests:
         """
         link = self._link
         if link.session.registration is None:
-            raise NotDelivered(link.peer_name, "it is no destination")
+            raise NotDelivered(link.identity.peer, "it is no destination")
         if link.write_paused:
             raise MailboxFull(message[0][0], "the destination does not keep up")
         if self._asked is None:
@@ -159,7 +159,7 @@ class LocalRequests:
             link.core.send_request(stream, message.payload, link.session.asking())
         except ProtocolError as error:
             link.core.send_cancel(stream)
-            raise NotDelivered(link.peer_name, str(error)) from None
+            raise NotDelivered(link.identity.peer, str(error)) from None
         if wants_answer:
             stream.peer = LocalRequest(link, message)
             self._asked.append(stream)

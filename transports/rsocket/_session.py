@@ -155,7 +155,7 @@ class Session(FrameReceiver):
                 # MUST send a ROUTE_SETUP frame to broker that it wishes to receive traffic from."
                 self._on_broker_frame(frame.buffer, span, ROUTE_SETUP)
         except (ProtocolError, DeliveryError) as error:
-            _logger.info("%s: setup rejected: %s", self._link.peer_name, shown(str(error)))
+            _logger.info("%s: setup rejected: %s", self._link.identity.peer, shown(str(error)))
             # Error Codes, REJECTED_SETUP: "The server rejected the setup, it can specify the
             # reason in the payload." Frames of the same read may have ended the connection already.
             self._rejected = True
@@ -188,7 +188,7 @@ class Session(FrameReceiver):
             self.registration = link.broker.connect(
                 setup,
                 link.worker.address,
-                peer=link.peer_name,
+                peer=link.identity.peer,
                 evict=self._evicted,
                 busy=lambda: link.busy,
             )
@@ -229,7 +229,9 @@ class Session(FrameReceiver):
             # to the Connection."
             # A push has no stream on which an ERROR could answer it.
             self._refuse(exchange, code_of(error), "")
-            _logger.debug("%s: metadata push dropped: %s", self._link.peer_name, shown(str(error)))
+            _logger.debug(
+                "%s: metadata push dropped: %s", self._link.identity.peer, shown(str(error))
+            )
 
     # --- requests -----------------------------------------------------------------------------
 

@@ -12,14 +12,17 @@ import logging
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...protocol import NodeStopped, OnwardError
+from ...protocol.security import PeerIdentity
 from .._log import SeldomLogger, shown
-from ._endpoint import Endpoint, EnteringConnection, Origin
+from ._endpoint import Endpoint, EnteringConnection
 from ._listening import Arrival, close_server
 from ._pending import TlsHandshake
 from ._source import Places, Proxies
+from ._tls import certified
 
 if TYPE_CHECKING:
     from ...actors import Node
@@ -57,10 +60,13 @@ class AcceptLimits(Protocol):
 class ConnectionOwner(Protocol):
     """The owner of an acceptor and of its connections after their handshakes."""
 
-    def connect(self, origin: Origin) -> asyncio.Protocol:
+    def connect(self, identity: PeerIdentity) -> asyncio.Protocol:
         """Return the protocol of a new connection.
 
         The owner calls `StreamAcceptor.release` with its source once the connection has ended.
+
+        Args:
+            identity: The peer, as the socket and the TLS handshake have reported it.
 
         Raises:
             OnwardError: There is no room in the node.
@@ -206,8 +212,8 @@ class StreamAcceptor:
             self.turned_away += 1  # accepted just before the close
             return None
         endpoint = self._endpoint
-        peername = transport.get_extra_info("peername")
-        source = self._proxies.source(peername, endpoint.source(transport))
+        found = endpoint.identify(transport)
+        source = self._proxies.source(transport.get_extra_info("peername"), found.source)
         if self.admits is not None and not self.admits(source):
             count_reason(self.refused, "banned")
             self._turn_away(f"too many failures of {source} to authenticate itself")
@@ -216,22 +222,22 @@ class StreamAcceptor:
         if refusal and not self._owner.make_room(source):
             self._turn_away(refusal)
             return None
-        origin = Origin(source, endpoint.name(transport))
+        identity = replace(found, listener=self.uri, source=source)
         if self._context is None:
-            return endpoint.entrance(self, origin)
+            return endpoint.entrance(self, identity)
         entrance = TlsHandshake(
             self._context,
             self._limits.tls_timeout,
-            lambda: endpoint.entrance(self, origin),
+            lambda secured: endpoint.entrance(self, certified(identity, secured)),
             self.entered,
         )
-        self.entering(entrance, origin)
+        self.entering(entrance, source)
         return entrance
 
-    def entering(self, entrance: EnteringConnection, origin: Origin) -> None:
-        """Add a connection with a handshake in progress."""
-        self._entrances[entrance] = origin.source
-        self.places.take(origin.source)
+    def entering(self, entrance: EnteringConnection, source: str) -> None:
+        """Add a connection from a source with a handshake in progress."""
+        self._entrances[entrance] = source
+        self.places.take(source)
 
     def entered(self, entrance: EnteringConnection, refused: str) -> None:
         """Remove a connection after its handshake, with the reason if it failed, or ""."""
@@ -246,17 +252,17 @@ class StreamAcceptor:
             text, detail = "%s: a handshake failed: %s", shown(entrance.detail or refused)
             self._seldom.log(logging.WARNING, f"refused {refused}", text, self.uri, detail)
 
-    def admit(self, origin: Origin) -> asyncio.Protocol | None:
+    def admit(self, identity: PeerIdentity) -> asyncio.Protocol | None:
         """Return the protocol of a new connection, or `None` if there is no room."""
         if self._over:
             return None
         try:
-            made = self._owner.connect(origin)
+            made = self._owner.connect(identity)
         except OnwardError as error:
             # The node is stopping, or has too many addresses.
             self._turn_away(str(error))
             return None
-        self.places.take(origin.source)
+        self.places.take(identity.source)
         self.accepted += 1
         return made
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
+from ...protocol.security import PeerIdentity
 from ._options import format_endpoint
 from ._pending import PendingConnection
 from ._source import source_of
@@ -20,7 +21,6 @@ __all__ = [
     "ConnectionHost",
     "Endpoint",
     "EnteringConnection",
-    "Origin",
     "ProtocolFactory",
     "TcpEndpoint",
     "TurnedAway",
@@ -37,18 +37,6 @@ ProtocolFactory: TypeAlias = Callable[[], asyncio.Protocol]
 """The factory of the protocol of an accepted connection."""
 
 
-class Origin(NamedTuple):
-    """The origin of an accepted connection.
-
-    Attributes:
-        source: The source by which connections are counted; see `source_of`.
-        peer: The peer's name, for the log.
-    """
-
-    source: str
-    peer: str
-
-
 class ConnectionHost(Protocol):
     """The interface of an acceptor towards its endpoint."""
 
@@ -57,12 +45,12 @@ class ConnectionHost(Protocol):
         """The event loop of its sockets."""
         ...
 
-    def admit(self, origin: Origin) -> asyncio.Protocol | None:
+    def admit(self, identity: PeerIdentity) -> asyncio.Protocol | None:
         """Return the protocol of a new connection, or `None` if there is no room."""
         ...
 
-    def entering(self, entrance: EnteringConnection, origin: Origin) -> None:
-        """Add a connection with a handshake in progress."""
+    def entering(self, entrance: EnteringConnection, source: str) -> None:
+        """Add a connection from a source with a handshake in progress."""
         ...
 
     def entered(self, entrance: EnteringConnection, refused: str) -> None:
@@ -130,17 +118,14 @@ class Endpoint(ABC):
         early.hand_over(made)
         return made
 
-    def entrance(self, host: ConnectionHost, origin: Origin) -> asyncio.Protocol:
+    def entrance(self, host: ConnectionHost, identity: PeerIdentity) -> asyncio.Protocol:
         """Return the protocol of an accepted connection, after the TLS handshake if any."""
-        return host.admit(origin) or TurnedAway()
+        return host.admit(identity) or TurnedAway()
 
-    def source(self, transport: asyncio.BaseTransport) -> str:
-        """Return the source of an accepted connection; see `source_of`."""
-        return source_of(transport.get_extra_info("peername"))
-
-    def name(self, transport: asyncio.BaseTransport) -> str:
-        """Return the peer's name for an accepted connection."""
-        return endpoint_of(transport)
+    def identify(self, transport: asyncio.BaseTransport) -> PeerIdentity:
+        """Return what the socket of an accepted connection reports about its peer."""
+        source = source_of(transport.get_extra_info("peername"))
+        return PeerIdentity(source=source, peer=endpoint_of(transport))
 
 
 class TcpEndpoint(Endpoint):

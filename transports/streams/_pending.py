@@ -218,7 +218,8 @@ class TlsHandshake(PendingConnection):
     Args:
         context: The TLS context.
         timeout: The time for the client's first bytes, and for the handshake, in seconds.
-        protocol_factory: Makes the protocol of the connection after the handshake.
+        protocol_factory: Makes the protocol of the connection after the handshake, given its
+            encrypted transport.
         on_done: Called once, before that, with the reason of a failure, or "".
     """
 
@@ -229,7 +230,7 @@ class TlsHandshake(PendingConnection):
         self,
         context: ssl.SSLContext,
         timeout: float,
-        protocol_factory: Callable[[], asyncio.Protocol],
+        protocol_factory: Callable[[asyncio.Transport], asyncio.Protocol],
         on_done: Callable[[TlsHandshake, str], None],
     ) -> None:
         super().__init__()
@@ -273,7 +274,8 @@ class TlsHandshake(PendingConnection):
             self._done("")
         else:
             self._done("")
-            task.result().hand_over(self._inlet())
+            secured = task.result()
+            secured.hand_over(self._inlet(secured.transport))
 
     def abort(self, outcome: str) -> None:
         """Close the connection at once, unless it is closed for another reason."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from ipaddress import ip_address
 from typing import Any, Final, cast
 
 from ...protocol.options import check_options
+from ...protocol.security import PeerIdentity
 
 __all__ = [
     "NAME_KINDS",
     "NO_TLS",
     "TlsOptions",
+    "certified",
     "certified_names",
     "client_context",
     "reason_of",
@@ -157,6 +161,21 @@ def _try(what: str, path: str, load: Callable[[], object]) -> None:
     except ssl.SSLError as error:
         words = (error.reason or "it is not in PEM").replace("_", " ").lower()
         raise ValueError(f"no usable {what} in {path!r}: {words}") from None
+
+
+def certified(identity: PeerIdentity, transport: asyncio.BaseTransport) -> PeerIdentity:
+    """Return the identity of a peer with what its verified certificate adds, if it has one.
+
+    Args:
+        identity: The identity as the socket reports it.
+        transport: The transport of the connection, after the TLS handshake if any.
+    """
+    certificate = transport.get_extra_info("peercert")
+    if not certificate:
+        return identity
+    encoded = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    names = certified_names(certificate)
+    return replace(identity, names=names, digest=sha256(encoded).digest())
 
 
 def certified_names(certificate: Any) -> tuple[str, ...]:

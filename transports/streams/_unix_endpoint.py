@@ -7,9 +7,10 @@ import os
 from typing import Final
 from urllib.parse import quote_from_bytes
 
+from ...protocol.security import PeerIdentity
 from ._endpoint import Endpoint, ProtocolFactory
 from ._pending import PendingConnection
-from ._unix_file import bind, check_path, peer_name, unbind, user_of
+from ._unix_file import bind, check_path, peer_of, unbind
 
 __all__ = ["UnixEndpoint"]
 
@@ -59,10 +60,6 @@ class UnixEndpoint(Endpoint):
         file, self._file = self._file, None
         unbind(self._path, file)
 
-    def name(self, transport: asyncio.BaseTransport) -> str:
-        """Return the name of the peer's process and user."""
-        return peer_name(transport.get_extra_info("socket"))
-
-    def source(self, transport: asyncio.BaseTransport) -> str:
-        """Return the name of the peer's user, where the system reports it."""
-        return user_of(transport.get_extra_info("socket"))
+    def identify(self, transport: asyncio.BaseTransport) -> PeerIdentity:
+        """Return the peer's process and user, where the system reports them."""
+        return peer_of(transport.get_extra_info("socket"))

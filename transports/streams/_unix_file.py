@@ -18,8 +18,9 @@ from struct import Struct
 from typing import Annotated, Any, Final, TypeAlias, cast
 
 from ...protocol.options import Range
+from ...protocol.security import PeerIdentity
 
-__all__ = ["MAX_PATH", "FileMode", "bind", "check_path", "clear", "peer_name", "unbind", "user_of"]
+__all__ = ["MAX_PATH", "FileMode", "bind", "check_path", "clear", "peer_of", "unbind"]
 
 FileMode: TypeAlias = Annotated[int, Range(least=0, most=0o777, octal=True)]
 """File permissions."""
@@ -82,19 +83,15 @@ def check_path(path: str) -> Path:
     return Path(path)
 
 
-def peer_name(connection: Any) -> str:
+def peer_of(connection: Any) -> PeerIdentity:
     """Return the process and user at the other end, where the system reports them."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
-        return "unix"
+        return PeerIdentity(source="unix", peer="unix")
     raw = cast(bytes, connection.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
     process, user, _ = _CREDENTIALS.unpack(raw)
-    return f"unix:pid={process},uid={user}"
-
-
-def user_of(connection: Any) -> str:
-    """Return the user at the other end, where the system reports it."""
-    return peer_name(connection).rpartition(",")[2]
+    name = f"uid={user}"
+    return PeerIdentity(source=name, user_id=user, peer=f"unix:pid={process},{name}")
 
 
 def identity(path: Path) -> tuple[int, int] | None:

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from websockets.uri import parse_uri
 
-from ._endpoint import ConnectionHost, Origin, TcpEndpoint
+from ...protocol.security import PeerIdentity
+from ._endpoint import ConnectionHost, TcpEndpoint
 from ._options import format_endpoint
 from ._pending import PendingConnection
 from ._ws_handshake import Handshake, Opener, own_names
@@ -79,11 +80,11 @@ class WebSocketEndpoint(TcpEndpoint):
         self._join(early.transport, made, rest, client=True)
         return made
 
-    def entrance(self, host: ConnectionHost, origin: Origin) -> asyncio.Protocol:
+    def entrance(self, host: ConnectionHost, identity: PeerIdentity) -> asyncio.Protocol:
         """Return the protocol that waits for the opening handshake."""
 
         def admit() -> Opener | None:
-            made = host.admit(origin)
+            made = host.admit(identity)
             return None if made is None else opener(made)
 
         def opener(made: asyncio.Protocol) -> Opener:
@@ -98,7 +99,7 @@ class WebSocketEndpoint(TcpEndpoint):
             admit,
             host.entered,
         )
-        host.entering(handshake, origin)
+        host.entering(handshake, identity.source)
         return handshake
 
     def where(self, server: asyncio.Server) -> str:

@@ -154,7 +154,7 @@ async def test_a_node_at_its_limit_turns_connections_away() -> None:
         loop: Any = node.loop
         peers = [Peer(loop.servers[1], ("::1", port, 0, 0)) for port in (1, 2)]
         assert [peer.closed for peer in peers] == [False, True]
-        assert peers[0].link.peer_name == "[::1]:1"
+        assert peers[0].link.identity.peer == "[::1]:1"
         await listener.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -100,6 +101,10 @@ async def test_requests_over_each_kind_of_socket(uri: str, certificates: Certifi
                 assert answer.data == bytes(size)
             statistics = listener.statistics()
             assert (statistics.connections, statistics.handshakes) == (2, 0)
+            identity, other = (each.identity for each in listener._links)
+            assert (identity.listener, identity.names) == (listener.uri, ("DNS:client.example",))
+            assert identity.digest == other.digest == certificates.digest(certificates.client)
+            assert identity.user_id == (os.getuid() if "unix" in uri else None)
         await eventually(lambda: listener.statistics().connections == 0)
         assert listener.statistics().refused_handshakes == {}
 

@@ -562,4 +562,4 @@ async def test_what_is_known_of_the_socket() -> None:
         peer = await w.requester()
         assert peer.protocol.get_extra_info("peername") == ("10.0.0.7", 7)
         assert peer.protocol.get_extra_info("cipher", "none") == "none"
-        assert peer.protocol._connection.peer_name == "10.0.0.7:7"
+        assert peer.protocol._connection.identity.peer == "10.0.0.7:7"

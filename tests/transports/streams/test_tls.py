@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -78,6 +79,11 @@ async def test_requests_both_ways_and_who_the_peer_is(uri: str, certificates: Ce
         (accepted,) = listener.statistics().links
         assert accepted.names == ("DNS:client.example",)
         assert accepted.state is LinkState.UP
+        (identity,) = (each.identity for each in listener._worker._links)
+        assert (identity.listener, identity.names) == (listener.uri, accepted.names)
+        assert identity.digest == certificates.digest(certificates.client)
+        assert identity.user_id == (os.getuid() if "uds" in uri else None)
+        assert (identity.source, identity.peer) != ("", "")
         (dialled,) = cast(StreamTransport, a.transport(listener.uri)).statistics()
         assert set(dialled.names) == {"DNS:localhost", "IP:127.0.0.1", "IP:::1"} or "uds" in uri
         assert (listener.statistics().handshakes, listener.statistics().refused) == (0, {})
