@@ -86,11 +86,18 @@ def add_tls(parser: argparse.ArgumentParser, *, listens: bool) -> None:
     parser.add_argument(
         "--authority",
         metavar="FILE",
-        help="accept only peers with a certificate of these authorities, in PEM"
+        help="the authorities of the clients' certificates, in PEM"
         if listens
         else "the authorities to trust, in PEM (default: those of the system)",
     )
-    if not listens:
+    if listens:
+        parser.add_argument(
+            "--client-certificates",
+            choices=("optional", "required"),
+            help="whether clients may come without a certificate (default with --authority: "
+            "required)",
+        )
+    else:
         parser.add_argument(
             "--server-name",
             metavar="NAME",
@@ -118,10 +125,16 @@ def tls_of(arguments: argparse.Namespace, *, listens: bool) -> TlsOptions | None
     given: dict[str, Any] = {
         name: value for name in _TLS if (value := getattr(arguments, name, None)) is not None
     }
+    if listens:
+        client: str | None = getattr(arguments, "client_certificates", None)
+        if "authority" in given:
+            given["client"] = client or "required"
+        elif client is not None:
+            raise CommandError("--client-certificates needs --authority", Status.USAGE)
     if not given:
         return None
     try:
-        return TlsOptions(**given, require_client=listens and "authority" in given)
+        return TlsOptions(**given)
     except ValueError as error:
         raise CommandError(f"--{error}", Status.USAGE) from None
 

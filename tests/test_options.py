@@ -31,6 +31,7 @@ MAY_BE_NEGATIVE = {("Options", "since"), ("Options", "until")}
 """Microseconds of an event log before 1970, and after."""
 
 REQUIRED: dict[str, dict[str, Any]] = {
+    "TlsOptions": {"authority": "ca.pem"},
     "LogOptions": {"directory": Path("logs"), "name": "log"},
     "Options": {"path": Path("logs"), "table": "hops", "columns": {"at": "bigint"}},
     "SinkOptions": {

@@ -7,6 +7,7 @@ import gc
 import socket
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,9 +171,16 @@ def test_certificates_are_for_listeners_with_tls(monkeypatch: Patch) -> None:
     secure = "rsocket+tls://127.0.0.1:0"
     words = ("--listen", secure, "--listen", ANY, "--certificate", "a.pem", "--authority", "b.pem")
     _, listening = flags(*words, monkeypatch=monkeypatch)
-    tls = TlsOptions(certificate="a.pem", authority="b.pem", require_client=True)
+    tls = TlsOptions(certificate="a.pem", authority="b.pem", client="required")
     assert listening.options(secure)["tls"] == tls
     assert "tls" not in listening.options(ANY)
+    _, listening = flags(*words, "--client-certificates", "optional", monkeypatch=monkeypatch)
+    assert listening.options(secure)["tls"] == replace(tls, client="optional")
+
+
+def test_certificates_of_clients_need_an_authority(capsys: Capsys) -> None:
+    assert main(["broker", "--listen", ANY, "--client-certificates", "optional"]) == Status.USAGE
+    assert "--client-certificates needs --authority" in capsys.readouterr().err
 
 
 def test_leases_can_be_said(monkeypatch: Patch) -> None:

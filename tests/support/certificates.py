@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trustme
@@ -57,7 +57,12 @@ class Certificates:
     @property
     def strict(self) -> TlsOptions:
         """Who has a certificate of ours may connect."""
-        return TlsOptions(certificate=self.server, authority=self.authority, require_client=True)
+        return TlsOptions(certificate=self.server, authority=self.authority, client="required")
+
+    @property
+    def lenient(self) -> TlsOptions:
+        """A client may connect with a certificate of ours, or with none."""
+        return replace(self.strict, client="optional")
 
     @property
     def anonymous(self) -> TlsOptions:

@@ -36,7 +36,7 @@ def from_certificate(node: Node, *names: str) -> Callable[[Message], bool]:
 
     It finds the link by the message's `source`, which the node sets, and checks the certificate
     of the link's peer. It is for a worker that is exposed to TLS links: those that connect, and
-    those of listeners with `require_client`. Messages forwarded by another worker of the node
+    those of listeners with `TlsOptions.client`. Messages forwarded by another worker of the node
     are not admitted.
 
     Args:

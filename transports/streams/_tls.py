@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from ...protocol.options import check_options
 from ...protocol.security import PeerIdentity
@@ -51,6 +51,16 @@ MAX_NAMES: Final = 16
 """The maximum number of names kept of a peer's certificate; further ones are ignored."""
 
 
+ClientCertificates: TypeAlias = Literal["none", "optional", "required"]
+"""Whether a listener asks its clients for certificates."""
+
+_VERIFY: Final[dict[ClientCertificates, ssl.VerifyMode]] = {
+    "none": ssl.CERT_NONE,
+    "optional": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
     """The certificates of one side of a connection. The oldest supported version is TLS 1.2.
@@ -66,8 +76,9 @@ class TlsOptions:
             of the certificate.
         authority: A PEM file with the certificates of the trusted authorities; `None`: those of
             the system.
-        require_client: Whether a listener refuses clients without a certificate of a trusted
-            authority. It needs `authority`: the authorities of the system certify any host.
+        client: Whether a listener asks clients for a certificate: `none`; `optional`: a client may
+            have none, but not one that is invalid; `required`: a client without one is refused.
+            Both need `authority`: the authorities of the system certify any host.
         server_name: The name that the listener's certificate must have, if it is not the host of
             the URI; required for Unix sockets.
     """
@@ -75,13 +86,13 @@ class TlsOptions:
     certificate: str | os.PathLike[str] | None = None
     key: str | os.PathLike[str] | None = None
     authority: str | os.PathLike[str] | None = None
-    require_client: bool = False
+    client: ClientCertificates = "none"
     server_name: str | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
-        if self.require_client and self.authority is None:
-            raise ValueError("require_client needs authority, the authorities of the clients")
+        if self.client != "none" and self.authority is None:
+            raise ValueError(f"client={self.client!r} needs authority, those of the clients")
         if self.key is not None and self.certificate is None:
             raise ValueError("key needs certificate, the certificate it is the key of")
 
@@ -101,8 +112,7 @@ def server_context(tls: TlsOptions | ssl.SSLContext) -> ssl.SSLContext:
         raise ValueError("a listener with TLS needs a certificate: TlsOptions(certificate=...)")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, tls)
-    if tls.require_client:
-        context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_mode = _VERIFY[tls.client]
     return context
 
 

@@ -330,6 +330,27 @@ async def test_a_worker_for_peers_of_a_name(
     assert not only(certified)
 
 
+async def test_a_certificate_may_be_missing_but_not_wrong(
+    uri: str, a: Node, b: Node, c: Node, certificates: Certificates
+) -> None:
+    only = from_certificate(c, "DNS:client.example")
+    recorder = await Recorder.on(c, "c1")
+    listener = await listening(c, uri, certificates.lenient, expose=["c1"])
+    admitted: list[bool] = []
+    for node, tls in ((a, certificates.named), (b, certificates.anonymous)):
+        link = await node.connect(listener.uri, tls=for_uri(uri, tls))
+        node.send([link, "c1"], b"")
+        admitted.append(only(await recorder.next()))
+    assert admitted == [True, False]
+    assert [each.names for each in listener.statistics().links] == [("DNS:client.example",), ()]
+    stranger = replace(certificates.anonymous, certificate=certificates.stranger)
+    with contextlib.suppress(LinkDown):  # with TLS 1.3 it may come up before the listener refuses
+        await a.connect(listener.uri, tls=for_uri(uri, stranger), reconnect=False)
+    await eventually(lambda: listener.statistics().refused)
+    (refused,) = listener.statistics().refused
+    assert refused.startswith("the peer's certificate is not accepted")
+
+
 # --- options ------------------------------------------------------------------------------
 
 
@@ -374,7 +395,9 @@ async def test_contexts_of_ones_own(a: Node, c: Node, certificates: Certificates
         await a.connect(listener.uri, tls=server)
 
 
-@pytest.mark.parametrize("wrong", [{"require_client": True}, {"key": "key.pem"}])
+@pytest.mark.parametrize(
+    "wrong", [{"client": "required"}, {"client": "optional"}, {"key": "key.pem"}]
+)
 def test_options_that_make_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="needs"):
         TlsOptions(**wrong)
