@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from ._arguments import Commands
@@ -81,9 +82,10 @@ def show(figures: Any) -> str:
             rows = [(each["uri"], *(int(each[name]) for name in _COLUMNS)) for each in listeners]
             lines += ["", table(("LISTENER", *_COLUMNS.values()), rows)]
             lines += _reasons(listeners)
+            lines += _certificates(listeners)
         if "event_log" in figures:
             lines += ["", printable(told(figures["event_log"]))]
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         raise CommandError("the broker's answer is not a set of statistics") from error
     return "\n".join(lines)
 
@@ -102,3 +104,14 @@ def _reasons(listeners: Any) -> Iterator[str]:
         if counts:
             shown = ", ".join(f"{count} {reason}" for reason, count in counts.items())
             yield printable(f"{what}: {shown}")
+
+
+def _certificates(listeners: Any) -> Iterator[str]:
+    """Yield the end of each listener's certificate, and how often it was replaced."""
+    for each in listeners:
+        tls = each.get("tls")
+        if tls and tls["not_after"] is not None:
+            end = datetime.fromtimestamp(tls["not_after"], UTC)
+            done, failed = int(tls["reloads"]), int(tls["failed_reloads"])
+            text = f"certificate of {each['uri']}: expires {end:%Y-%m-%d %H:%M} UTC"
+            yield printable(f"{text}; {done} reloads, {failed} failed")

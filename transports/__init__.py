@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .node._udp_options import UdpOptions
     from .node._uds import UdsOptions, UdsTransport
     from .node._ws import WsOptions, WsTransport
+    from .streams._tls_context import TlsStatistics
 
 __all__ = [
     "MAX_CROSSINGS",
@@ -46,6 +47,7 @@ __all__ = [
     "TcpOptions",
     "TcpTransport",
     "TlsOptions",
+    "TlsStatistics",
     "TooMuchWork",
     "Transport",
     "UdpListener",
@@ -71,6 +73,7 @@ _LOADED_LATER = {
     "node._udp_options": ("UdpOptions",),
     "node._uds": ("UdsOptions", "UdsTransport"),
     "node._ws": ("WsOptions", "WsTransport"),
+    "streams._tls_context": ("TlsStatistics",),
 }
 """The transports are imported on first use. A node that uses only TCP imports no WebSockets; the
 first message to an address of type 1 imports TCP while its sender waits."""

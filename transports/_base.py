@@ -52,6 +52,14 @@ class Listener(ABC):
     def address(self) -> Address:
         """The address of its worker."""
 
+    def reload(self) -> None:  # noqa: B027 - most listeners have no files
+        """Read the files of its certificates again, for later connections.
+
+        Raises:
+            OSError: A file cannot be read; those in use stay.
+            ValueError: A file has the wrong contents; those in use stay.
+        """
+
     @abstractmethod
     async def close(self) -> None:
         """Stop listening and close the connections it has accepted. Idempotent."""

@@ -52,6 +52,17 @@ def test_what_is_counted_by_reason() -> None:
     assert "0.2 s" in printed
 
 
+def test_the_certificates_of_listeners() -> None:
+    tls = {"handshakes": {}, "not_after": 2524607999.0, "reloads": 3, "failed_reloads": 1}
+    own = {**LISTENER, "tls": {**tls, "not_after": None}}  # a context of one's own
+    printed = show({"routes": 1, "listeners": [LISTENER, {**LISTENER, "tls": tls}, own]})
+    assert printed.splitlines()[-1] == (
+        "certificate of rsocket+tcp://x:1: expires 2049-12-31 23:59 UTC; 3 reloads, 1 failed"
+    )
+    with pytest.raises(CommandError, match="is not a set of statistics"):
+        show({"routes": 1, "listeners": [{**LISTENER, "tls": {**tls, "not_after": 1e300}}]})
+
+
 def test_a_broker_that_does_not_listen() -> None:
     assert show({"routes": 1, "listeners": []}).split() == ["routes", "1"]
 

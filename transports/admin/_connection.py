@@ -65,10 +65,6 @@ class AdminHost(Protocol):
         """The log of events that peers cause."""
         ...
 
-    def identity(self, connection: HttpConnection) -> PeerIdentity:
-        """Return the identity of a peer as its transport has verified it."""
-        ...
-
     def idle(self, connection: HttpConnection, *, idle: bool) -> None:
         """Record whether a connection has no request in hand."""
         ...
@@ -87,19 +83,16 @@ class HttpConnection(asyncio.Protocol):
 
     Args:
         host: The server.
-        source: The source of the connection, by which places are counted.
-        peer: The peer's name for the log.
+        identity: The peer, as its transport has verified it.
         secure: Whether there is TLS.
 
     Attributes:
-        source: As given.
-        peer: As given.
+        identity: As given.
         closed: The reason of its end; empty while it is open.
     """
 
-    def __init__(self, host: AdminHost, source: str, peer: str, *, secure: bool) -> None:
-        self.source = source
-        self.peer = peer
+    def __init__(self, host: AdminHost, identity: PeerIdentity, *, secure: bool) -> None:
+        self.identity = identity
         self.closed = ""
         self._host = host
         self._options = host.options
@@ -224,7 +217,7 @@ class HttpConnection(asyncio.Protocol):
             # close the connection".
             known = {414, 431, 501}
             status = error.error_status_hint if error.error_status_hint in known else 400
-            text = f"{self.peer}: a broken request: {shown(str(error))}"
+            text = f"{self.identity.peer}: a broken request: {shown(str(error))}"
             self._host.seldom.log(logging.INFO, "broken request", "%s", text)
             self._refuse(HttpError(HTTPStatus(status), "the request is not HTTP/1.1"))
         except HttpError as error:
@@ -317,7 +310,7 @@ class HttpConnection(asyncio.Protocol):
         found = self._host.paths.find(method, path)
         if method == "POST":
             guard.check_post(request, host, secure=self._secure)
-        principal = await guard.principal(request, found.needs, self._host.identity(self))
+        principal = await guard.principal(request, found.needs, self.identity)
         if principal is not None:
             request = HttpRequest(method, path, query, headers, request.body, principal)
         return await found.handle(request)

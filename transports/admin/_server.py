@@ -15,9 +15,10 @@ from ...actors.security import Authentication
 from ...protocol.security import PeerIdentity
 from .._log import SeldomLogger
 from ..streams._acceptor import StreamAcceptor
-from ..streams._endpoint import Endpoint, Origin, TcpEndpoint
+from ..streams._endpoint import Endpoint, TcpEndpoint
 from ..streams._options import parse_unix_uri, parse_uri
 from ..streams._tls import TlsOptions, server_context
+from ..streams._tls_context import TlsContext
 from ..streams._unix_endpoint import UnixEndpoint
 from ._connection import HttpConnection
 from ._guard import Permits, RequestGuard
@@ -81,7 +82,7 @@ class AdminServer(Worker):
             if missing:
                 text = f"{uri} is not of the loopback interface: it needs {' and '.join(missing)}"
                 raise ValueError(text)
-        self._context = None if tls is None else server_context(tls)
+        self._context = None if tls is None else TlsContext(tls, server_context)
         own = () if self._endpoint.host is None else (_bracketed(self._endpoint.host),)
         self.guard = RequestGuard((*options.hosts, *own), authentication, permits)
         self.seldom = SeldomLogger(_logger)
@@ -135,11 +136,20 @@ class AdminServer(Worker):
             each.abort("stopped")
         await asyncio.gather(*(each.gone() for each in connections))
 
+    def reload(self) -> None:
+        """Read the files of the certificates again, for later connections.
+
+        Raises:
+            OSError: A file cannot be read; those in use stay.
+            ValueError: A file has the wrong contents; those in use stay.
+        """
+        self.acceptor.reload()
+
     # --- connections --------------------------------------------------------------------------
 
-    def connect(self, origin: Origin) -> HttpConnection:
+    def connect(self, identity: PeerIdentity) -> HttpConnection:
         """Return the protocol of a new connection."""
-        made = HttpConnection(self, origin.source, origin.peer, secure=self._context is not None)
+        made = HttpConnection(self, identity, secure=self._context is not None)
         self._connections.add(made)
         return made
 
@@ -151,10 +161,6 @@ class AdminServer(Worker):
         self._idle.pop(spare)
         spare.abort("idle")
         return True
-
-    def identity(self, connection: HttpConnection) -> PeerIdentity:
-        """Return the identity of a peer as its transport has verified it."""
-        return PeerIdentity(self.uri, connection.source)
 
     def idle(self, connection: HttpConnection, *, idle: bool) -> None:
         """Record whether a connection has no request in hand."""
@@ -171,7 +177,7 @@ class AdminServer(Worker):
         self._connections.discard(connection)
         self._idle.pop(connection, None)
         self._closed[connection.closed] += 1
-        self.acceptor.release(connection.source)
+        self.acceptor.release(connection.identity.source)
 
     def statistics(self) -> AdminStatistics:
         """Return the figures at this moment."""

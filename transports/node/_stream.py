@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from ..streams._endpoint import Endpoint
 from ..streams._listening import Listeners
 from ..streams._options import StreamOptions
 from ..streams._tls import TlsOptions, server_context
+from ..streams._tls_context import TlsContext
 from ._dialled import DialledLinks
 from ._link_statistics import LinkStatistics
 from ._stream_dialled import DialledLink
@@ -108,7 +108,7 @@ class StreamTransport(Transport):
         """
         scheme, chosen = self._chosen(uri, options, changes)
         endpoint = self.endpoint(uri, scheme, chosen)
-        context = server_context(chosen.tls) if chosen.tls is not None else None
+        context = None if chosen.tls is None else TlsContext(chosen.tls, server_context)
         shown = self._shown_scheme(scheme, context)
         worker = ListenerWorker(shown, endpoint, context, expose, chosen, self._listeners.forget)
         return await self._listeners.start(worker)
@@ -200,7 +200,7 @@ class StreamTransport(Transport):
             chosen = replace(chosen, tls=TlsOptions())
         return scheme, chosen
 
-    def _shown_scheme(self, scheme: str, context: ssl.SSLContext | None) -> str:
+    def _shown_scheme(self, scheme: str, context: TlsContext | None) -> str:
         if context is None:
             return scheme
         return next((name for name, secure in self.schemes.items() if secure), scheme)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from ..streams._acceptor import StreamAcceptor, count_reason
 from ..streams._endpoint import Endpoint
 from ..streams._listening import ListeningWorker, WorkerListener
 from ..streams._options import StreamOptions
+from ..streams._tls_context import TlsContext, TlsStatistics
 from ._link_statistics import LinkStatistics
 from ._socket import Unfinished, WireSocket
 from ._stream_link import AcceptedLink, StreamLink, logger
@@ -44,7 +44,10 @@ class ListenerStatistics:
     """Connections with a TLS or WebSocket handshake in progress."""
 
     refused: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Failed handshakes, by reason."""
+    """Failed handshakes, of TLS and of WebSockets, by reason."""
+
+    tls: TlsStatistics | None = None
+    """The TLS handshakes and the certificate; `None` without TLS."""
 
 
 class ListenerWorker(ListeningWorker):
@@ -63,7 +66,7 @@ class ListenerWorker(ListeningWorker):
         self,
         scheme: str,
         endpoint: Endpoint,
-        context: ssl.SSLContext | None,
+        context: TlsContext | None,
         expose: frozenset[Address],
         options: StreamOptions,
         on_closed: Callable[[Address], object],
@@ -119,6 +122,7 @@ class ListenerWorker(ListeningWorker):
             closed=dict(self._closed),
             handshakes=acceptor.handshakes,
             refused=dict(acceptor.refused),
+            tls=acceptor.tls_statistics(),
         )
 
     # --- accepted connections -------------------------------------------------------------
@@ -148,6 +152,10 @@ class ListenerWorker(ListeningWorker):
 
 class StreamListener(WorkerListener[ListenerWorker]):
     """A listening socket of a stream transport: a `Listener` with statistics."""
+
+    def reload(self) -> None:
+        """Read the files of the certificates again; see `Listener.reload`."""
+        self._worker.acceptor.reload()
 
     def statistics(self) -> ListenerStatistics:
         """Return the current statistics."""

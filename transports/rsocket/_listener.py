@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -19,6 +18,7 @@ from .._base import Listener
 from .._log import SeldomLogger
 from ..streams._acceptor import StreamAcceptor
 from ..streams._endpoint import Endpoint
+from ..streams._tls_context import TlsContext, TlsStatistics
 from ._draining import DrainingConnections
 from ._link import Link
 from ._options import LinkOptions
@@ -53,6 +53,7 @@ class RSocketListenerStatistics:
             `too late`, `too long`, `not understood`, `not a WebSocket`, `path`, `origin`,
             `no room`, `stopped`, or `given up` by the peer; of TLS: the text of the error.
         streams: Open streams now, of all connections and opened by either side.
+        tls: The TLS handshakes and the certificate; `None` without TLS.
     """
 
     connections: int
@@ -65,6 +66,7 @@ class RSocketListenerStatistics:
     handshakes: int = 0
     refused_handshakes: dict[str, int] = field(default_factory=dict[str, int])
     streams: int = 0
+    tls: TlsStatistics | None = None
 
 
 class _ListenerWorker(Worker):
@@ -91,7 +93,7 @@ class RSocketListener(Listener, DrainPart):
         options: LinkOptions,
         scheme: str,
         endpoint: Endpoint,
-        context: ssl.SSLContext | None = None,
+        context: TlsContext | None = None,
         exposed: Exposed = _NOTHING,
     ) -> None:
         self._node = node
@@ -204,6 +206,10 @@ class RSocketListener(Listener, DrainPart):
         if not self._links:
             self._gone.set()
 
+    def reload(self) -> None:
+        """Read the files of the certificates again; see `Listener.reload`."""
+        self._acceptor.reload()
+
     # --- drain --------------------------------------------------------------------------------
 
     @property
@@ -273,4 +279,5 @@ class RSocketListener(Listener, DrainPart):
             handshakes=acceptor.handshakes,
             refused_handshakes=dict(acceptor.refused),
             streams=sum(len(link.core.streams) for link in self._links),
+            tls=acceptor.tls_statistics(),
         )

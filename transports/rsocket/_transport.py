@@ -16,6 +16,7 @@ from .._base import Transport
 from ..streams._endpoint import Endpoint, TcpEndpoint
 from ..streams._options import parse_unix_uri, parse_uri, parse_websocket_uri
 from ..streams._tls import TlsOptions, server_context
+from ..streams._tls_context import TlsContext
 from ..streams._unix_endpoint import UnixEndpoint
 from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
 from ._listener import RSocketListener
@@ -100,7 +101,7 @@ class RSocketTransport(Transport):
         if tls is None and self.schemes[scheme]:
             tls = TlsOptions()
         endpoint = self.endpoint(uri, scheme, options, secure=tls is not None)
-        context = None if tls is None else server_context(tls)
+        context = None if tls is None else TlsContext(tls, server_context)
         if context is not None:  # the scheme of TLS, if there is one
             scheme = next((name for name, secure in self.schemes.items() if secure), scheme)
         listener = RSocketListener(self.node, broker, limits, scheme, endpoint, context, exposed)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,11 +22,15 @@ from ._listening import Arrival, close_server
 from ._pending import TlsHandshake
 from ._source import Places, Proxies
 from ._tls import certified
+from ._tls_context import TlsContext, TlsStatistics
 
 if TYPE_CHECKING:
     from ...actors import Node
 
 __all__ = ["AcceptLimits", "ConnectionOwner", "StreamAcceptor", "count_reason"]
+
+COMPLETED: Final = "completed"
+"""The result of a TLS handshake that did not fail."""
 
 MAX_REASONS: Final = 64
 """The maximum number of distinct reasons that a listener counts; others count as "other"."""
@@ -96,8 +99,8 @@ class StreamAcceptor:
         accepted: Connections that were given to the owner.
         turned_away: Connections closed at once because a limit, in all or for their source, was
             reached, or because the node had no room.
-        refused: Failed handshakes, by reason; `banned`: connections of sources that may not
-            attempt to authenticate themselves.
+        refused: Failed handshakes, of TLS and of WebSockets, by reason; `banned`: connections
+            of sources that may not attempt to authenticate themselves.
         admits: Whether connections of a source are accepted at all; `None`: they are.
     """
 
@@ -106,7 +109,7 @@ class StreamAcceptor:
         node: Node,
         scheme: str,
         endpoint: Endpoint,
-        context: ssl.SSLContext | None,
+        context: TlsContext | None,
         limits: AcceptLimits,
         owner: ConnectionOwner,
         seldom: SeldomLogger,
@@ -117,6 +120,7 @@ class StreamAcceptor:
         self.turned_away = 0
         self.refused: Counter[str] = Counter()
         self.admits: Callable[[str], bool] | None = None
+        self._secured: Counter[str] = Counter()
         self._node = node
         self._scheme = scheme
         self._endpoint = endpoint
@@ -162,6 +166,8 @@ class StreamAcceptor:
         try:
             if self._server is not None:
                 await self._server.start_serving()
+                if self._context is not None:
+                    self._context.watch(self.loop)
         except BaseException:
             self.abandon()
             raise
@@ -174,7 +180,7 @@ class StreamAcceptor:
 
     def abandon(self) -> None:
         """Close the listening socket at once, after a failed start."""
-        self._over = True
+        self._end()
         if self._server is not None:
             self._server.close()
             self._endpoint.left()
@@ -184,7 +190,7 @@ class StreamAcceptor:
 
         The owner closes its connections itself, before or after.
         """
-        self._over = True
+        self._end()
         server, self._server = self._server, None
         if server is None:
             return
@@ -197,6 +203,25 @@ class StreamAcceptor:
         if self._entrances:
             self._emptied = self.loop.create_future()
             await self._emptied
+
+    def _end(self) -> None:
+        self._over = True
+        if self._context is not None:
+            self._context.unwatch()
+
+    def reload(self) -> None:
+        """Read the files of the certificates again, for later connections.
+
+        Raises:
+            OSError: A file cannot be read; those in use stay.
+            ValueError: A file has the wrong contents; those in use stay.
+        """
+        if self._context is not None:
+            self._context.reload()
+
+    def tls_statistics(self) -> TlsStatistics | None:
+        """Return the statistics of TLS; `None` without TLS."""
+        return None if self._context is None else self._context.statistics(dict(self._secured))
 
     def release(self, source: str) -> None:
         """Give up the place of a connection that has ended."""
@@ -226,13 +251,17 @@ class StreamAcceptor:
         if self._context is None:
             return endpoint.entrance(self, identity)
         entrance = TlsHandshake(
-            self._context,
+            self._context.current,
             self._limits.tls_timeout,
             lambda secured: endpoint.entrance(self, certified(identity, secured)),
-            self.entered,
+            self._shaken,
         )
         self.entering(entrance, source)
         return entrance
+
+    def _shaken(self, entrance: EnteringConnection, refused: str) -> None:
+        count_reason(self._secured, refused or COMPLETED)
+        self.entered(entrance, refused)
 
     def entering(self, entrance: EnteringConnection, source: str) -> None:
         """Add a connection from a source with a handshake in progress."""

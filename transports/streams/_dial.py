@@ -10,6 +10,7 @@ from typing import TypeVar
 from ._endpoint import Endpoint
 from ._pending import secure
 from ._tls import TlsOptions, client_context
+from ._tls_context import TlsContext
 
 __all__ = ["Dialler"]
 
@@ -17,7 +18,7 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 
 class Dialler:
-    """An endpoint to connect to, with the TLS context.
+    """An endpoint to connect to, with the TLS context, which follows its files.
 
     Args:
         endpoint: The endpoint.
@@ -37,11 +38,12 @@ class Dialler:
     ) -> None:
         self.endpoint = endpoint
         self._timeout = tls_timeout
-        self._context = None if tls is None else client_context(tls)
+        self._context = None if tls is None else TlsContext(tls, client_context)
         named = tls.server_name if isinstance(tls, TlsOptions) else None
         self._host = named or endpoint.host
         self._anonymous = isinstance(tls, TlsOptions) and tls.certificate is None
-        if self._context is not None and self._context.check_hostname and self._host is None:
+        nameless = self._host is None
+        if self._context is not None and self._context.current.check_hostname and nameless:
             raise ValueError(f"TLS to {endpoint.peer} needs TlsOptions(server_name=...)")
 
     async def open(self, make: Callable[[], P]) -> P:
@@ -56,7 +58,9 @@ class Dialler:
         early = await self.endpoint.open(asyncio.get_running_loop())
         try:
             if self._context is not None:
-                early = await secure(early, self._context, self._timeout, host=self._host)
+                self._context.refresh()
+                context = self._context.current
+                early = await secure(early, context, self._timeout, host=self._host)
             return await self.endpoint.begin(early, make)
         except ConnectionResetError as error:
             early.transport.abort()

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
-from ...protocol.options import check_options
+from ...protocol.options import Range, check_options
 from ...protocol.security import PeerIdentity
 
 __all__ = [
@@ -79,6 +79,10 @@ class TlsOptions:
         client: Whether a listener asks clients for a certificate: `none`; `optional`: a client may
             have none, but not one that is invalid; `required`: a client without one is refused.
             Both need `authority`: the authorities of the system certify any host.
+        reload_interval: Seconds between two looks at the files of a listener. If one has changed,
+            later connections use the new ones; if those are of no use, the ones before. A
+            connecting side looks whenever it connects. `None`: they are only read again by
+            `Listener.reload`.
         server_name: The name that the listener's certificate must have, if it is not the host of
             the URI; required for Unix sockets.
     """
@@ -87,6 +91,7 @@ class TlsOptions:
     key: str | os.PathLike[str] | None = None
     authority: str | os.PathLike[str] | None = None
     client: ClientCertificates = "none"
+    reload_interval: Annotated[float, Range(least=1, most=86_400, unit="seconds")] | None = 60.0
     server_name: str | None = None
 
     def __post_init__(self) -> None:

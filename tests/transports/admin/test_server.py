@@ -118,6 +118,7 @@ async def test_tls_and_authentication(certificates: Certificates) -> None:
     ) as served:
         port = int(served.server.uri.rpartition(":")[2])
         assert await asyncio.to_thread(ask, port, "/name", "localhost") == (200, b'"anonymous"\n')
+        served.server.reload()
         assert await asyncio.to_thread(ask, port, "/name", "broker.example") == (
             200,
             b'"anonymous"\n',

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from onward.actors import Node
 from onward.actors.broker import Broker, Handlers, Request
@@ -19,6 +20,7 @@ from onward.protocol import LinkDown
 from onward.transports import TlsOptions, WebSocketOptions
 from onward.transports.client import ClientOptions, connect
 from onward.transports.rsocket import LinkOptions, RSocketListener
+from tests.support.authority import put_authorities, put_certificate
 from tests.support.certificates import Certificates
 from tests.support.loops import on_both_loops
 from tests.support.transports import eventually
@@ -107,6 +109,41 @@ async def test_requests_over_each_kind_of_socket(uri: str, certificates: Certifi
             assert identity.user_id == (os.getuid() if "unix" in uri else None)
         await eventually(lambda: listener.statistics().connections == 0)
         assert listener.statistics().refused_handshakes == {}
+
+
+@on_both_loops
+async def test_certificates_are_replaced_while_requests_go_on(
+    uri: str, certificates: Certificates, tmp_path: Path
+) -> None:
+    ours = trustme.CA()
+    put_certificate(tmp_path / "server.pem", ours)
+    put_authorities(tmp_path / "authority.pem", ours)
+    async with listening(uri, TlsOptions(certificate=tmp_path / "server.pem")) as listener:
+        options = client_options(TlsOptions(authority=tmp_path / "authority.pem"), uri)
+        async with (
+            connect(listener.uri, service="echo", handlers=echo(), options=options),
+            connect(listener.uri, options=options) as client,
+        ):
+            for number in range(10):
+                put_certificate(tmp_path / "server.pem", ours)
+                asked = asyncio.create_task(client.request("service=echo", bytes(300_000)))
+                listener.reload()
+                async with connect(listener.uri, options=options) as other:
+                    assert (await other.request("service=echo", b"x")).data == b"x"
+                assert len((await asked).data) == 300_000
+                figures = listener.statistics().tls
+                assert figures is not None
+                assert (figures.reloads, figures.failed_reloads) == (number + 1, 0)
+                assert figures.handshakes == {"completed": number + 3}
+            before = listener.statistics().tls
+            assert before is not None
+            (tmp_path / "server.pem").write_bytes(certificates.authority.read_bytes())
+            with pytest.raises(ValueError, match="no usable certificate"):
+                listener.reload()
+            async with connect(listener.uri, options=options):
+                figures = listener.statistics().tls
+                assert figures is not None
+                assert (figures.failed_reloads, figures.not_after) == (1, before.not_after)
 
 
 async def test_tls_can_be_an_option_of_a_scheme_without(certificates: Certificates) -> None:

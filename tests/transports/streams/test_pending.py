@@ -131,7 +131,9 @@ def test_a_secure_connection_tells_of_all_that_waits() -> None:
 def entrance() -> tuple[TlsHandshake, Line, list[str]]:
     outcomes: list[str] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made = TlsHandshake(context, 5.0, lambda _: Teller(), lambda _, outcome: outcomes.append(outcome))
+    made = TlsHandshake(
+        context, 5.0, lambda _: Teller(), lambda _, outcome: outcomes.append(outcome)
+    )
     return made, Line(), outcomes
 
 
