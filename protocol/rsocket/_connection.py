@@ -33,6 +33,7 @@ from ._errors import (
     CreditExceeded,
     InvalidRequestN,
     InvalidSetup,
+    LocalProtocolError,
     MalformedFrame,
     PeerError,
     RSocketError,
@@ -41,7 +42,7 @@ from ._events import Event, StreamFailed
 from ._frames import LENGTH_AT, Frame, check_length
 from ._octets import unpack_header, unpack_u24, unpack_u32
 from ._serialize import error_frame
-from ._states import CLOSED, ConnectionState, Role
+from ._states import CLOSED, CONNECTION, ConnectionInput, ConnectionState, Role
 from ._stream import CONNECTION_STREAM, Stream
 from ._tables import CHECK, CLOSE, CREDIT, GRANT, KNOWN_BITS, RECEIVE, START
 
@@ -56,6 +57,9 @@ _AWAIT_SETUP: Final = ConnectionState.AWAIT_SETUP
 _CLOSED: Final = ConnectionState.CLOSED
 _DRAINING: Final = ConnectionState.DRAINING
 _OPEN: Final = ConnectionState.OPEN
+_HELD: Final = ConnectionState.HELD
+_NEVER: Final = 1 << 62
+"""A number of bytes that never come."""
 _PAYLOAD: Final = int(FrameType.PAYLOAD)
 _TOO_LONG: Final = (0xFF, 0xFFFF)
 """A metadata length that fits in no frame."""
@@ -117,9 +121,11 @@ class Connection(Control):
         events: list[Event] = []
         try:
             pos = 0
-            if self.state is _AWAIT_SETUP:
+            reads = self.state is _OPEN
+            if not reads:
                 pos = self._receive_first(data, events)
-            if self.state is not _AWAIT_SETUP:
+                reads = self.state is _OPEN or self.state is _DRAINING
+            if reads:
                 pos = self._receive_frames(data, pos, events)
             if pos < len(data):
                 if pos or fresh:
@@ -134,6 +140,17 @@ class Connection(Control):
         if events:
             self._established = True
         return events
+
+    def admit(self) -> None:
+        """Read on after a SETUP that was held; `receive_data` then has what has come since.
+
+        Raises:
+            LocalProtocolError: No SETUP is held.
+        """
+        if self.state is not _HELD:
+            raise LocalProtocolError(f"no SETUP is held on a connection that is {self.state.name}")
+        self.state = CONNECTION[self.state, ConnectionInput.ADMIT]
+        self._needed = LENGTH_SIZE
 
     def reach(self, data: bytes) -> int:
         """Return how many of the bytes that come next belong to the frame that they begin in.
@@ -206,8 +223,11 @@ class Connection(Control):
         return pos
 
     def _receive_first(self, data: bytes, events: list[Event]) -> int:
-        """Receive the frame that must be SETUP, once it is whole; return its end in `data`."""
-        if len(data) < _PREFIXED_HEADER:
+        """Receive the frame that must be SETUP, once it is whole; return its end in `data`.
+
+        In a state other than AWAIT_SETUP nothing is received, and the result is 0.
+        """
+        if self.state is not _AWAIT_SETUP or len(data) < _PREFIXED_HEADER:
             return 0
         high, low, stream_id, word = unpack_header(data, 0)
         end: int = LENGTH_SIZE + (high << 16 | low)
@@ -217,9 +237,14 @@ class Connection(Control):
         return end
 
     def _keep_tail(self, data: bytes, pos: int) -> None:
-        """Keep an incomplete frame, and check its length as soon as it is known."""
+        """Keep an incomplete frame, and check its length as soon as it is known.
+
+        After a SETUP that is held, keep all that comes unread.
+        """
         self._needed = LENGTH_SIZE
-        if len(data) - pos >= LENGTH_SIZE:
+        if self.state is _HELD:
+            self._needed = _NEVER
+        elif len(data) - pos >= LENGTH_SIZE:
             length = int.from_bytes(data[pos : pos + LENGTH_SIZE])
             if self.state is _AWAIT_SETUP:
                 try:

@@ -79,6 +79,7 @@ class Control(Outbound):
         setup: The SETUP of the client, once it was accepted or sent.
         error: The error that closed the connection; `None` before that, and after an orderly
             close.
+        holds: Whether a server, once it has SETUP, reads no further frame until `admit`.
     """
 
     __slots__ = (
@@ -90,6 +91,7 @@ class Control(Outbound):
         "_tail",
         "_unfinished_since",
         "error",
+        "holds",
         "setup",
     )
 
@@ -97,6 +99,7 @@ class Control(Outbound):
         super().__init__(role, limits or ConnectionLimits())
         self.setup: Setup | None = None
         self.error: RSocketError | None = None
+        self.holds = False
         self._tail: bytearray = bytearray()
         self._unfinished_since = now
         self._connected_at = now
@@ -157,10 +160,10 @@ class Control(Outbound):
             The `Closed` event.
 
         Raises:
-            LocalProtocolError: This is a client, or no SETUP was accepted.
+            LocalProtocolError: This is a client, or no SETUP was received.
         """
-        if self.role is Role.CLIENT or self.state is not ConnectionState.OPEN:
-            raise LocalProtocolError("only a server that accepted a SETUP can reject it")
+        if self.role is Role.CLIENT or self.state not in (_OPEN, ConnectionState.HELD):
+            raise LocalProtocolError("only a server that received a SETUP can reject it")
         return self.close(ErrorCode.REJECTED_SETUP, text)
 
     def close(self, code: int = ErrorCode.CONNECTION_ERROR, text: str = "") -> list[Event]:
@@ -333,7 +336,8 @@ class Control(Outbound):
         lifetime = min(setup.lifetime / 1000, self.limits.max_lifetime)
         self._lifetime = max(lifetime, 2 * setup.keepalive / 1000)
         self.setup = setup
-        self.state = CONNECTION[self.state, ConnectionInput.SETUP]
+        given = ConnectionInput.HOLD if self.holds else ConnectionInput.SETUP
+        self.state = CONNECTION[self.state, given]
         events.append(frame)
 
     def _receive_control(self, frame: Frame, events: list[Event]) -> None:

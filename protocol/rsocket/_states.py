@@ -76,12 +76,17 @@ class ConnectionState(IntEnum):
     """ERROR[CONNECTION_CLOSE] was sent or received: no new streams, live ones go on."""
     CLOSED = 3
     """Over. Whatever still comes is ignored, nothing can be sent."""
+    HELD = 4
+    """SETUP was received by a server that has yet to admit the client. No further frame is read,
+    nothing can be sent."""
 
 
 class ConnectionInput(Enum):
     """An input of the state machine of a connection."""
 
     SETUP = "SETUP sent by a client, accepted by a server"
+    HOLD = "SETUP received by a server that has to decide on the client"
+    ADMIT = "the server admits the client"
     CONNECTION_CLOSE = "ERROR[CONNECTION_CLOSE] sent or received"
     LAST_STREAM = "the last stream ended"
     FAIL = "any other ERROR on stream 0, a violation, a time-out, the end of the transport"
@@ -91,11 +96,15 @@ _C, _I = ConnectionState, ConnectionInput
 
 CONNECTION: Final[dict[tuple[ConnectionState, ConnectionInput], ConnectionState]] = {
     (_C.AWAIT_SETUP, _I.SETUP): _C.OPEN,
+    (_C.AWAIT_SETUP, _I.HOLD): _C.HELD,
     (_C.AWAIT_SETUP, _I.CONNECTION_CLOSE): _C.CLOSED,
     # Connection Establishment: "If the server does NOT accept the contents of the SETUP frame, the
     # server MUST send back an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP] and then close the
     # connection."
     (_C.AWAIT_SETUP, _I.FAIL): _C.CLOSED,
+    (_C.HELD, _I.ADMIT): _C.OPEN,
+    (_C.HELD, _I.CONNECTION_CLOSE): _C.CLOSED,
+    (_C.HELD, _I.FAIL): _C.CLOSED,
     # Error Codes, CONNECTION_CLOSE: "Sender or Receiver of this frame MUST wait for outstanding
     # streams to terminate before closing the connection."
     (_C.OPEN, _I.CONNECTION_CLOSE): _C.DRAINING,

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from onward.actors import Node, NodeLimits
 from onward.actors.broker import Broker, BrokerOptions, RouteStatistics
+from onward.actors.security import Authentication
 from onward.protocol.rsocket import Setup
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from onward.transports.rsocket._link import Link
@@ -609,13 +610,19 @@ async def world(
     expose: tuple[str, ...] = (),
     allow: tuple[str, ...] = (),
     limits: NodeLimits | None = None,
+    authentication: Authentication | None = None,
 ) -> AsyncGenerator[World]:
     """Start a node with a broker and a listener; stop it all at the end."""
     options = options or LinkOptions()
     async with Node("edge", limits=limits or NodeLimits()) as node:
         broker = await Broker.attach(node, broker_options or BrokerOptions())
         listener = await node.listen(
-            "rsocket+tcp://127.0.0.1:0", expose=expose, allow=allow, broker=broker, options=options
+            "rsocket+tcp://127.0.0.1:0",
+            expose=expose,
+            allow=allow,
+            broker=broker,
+            options=options,
+            authentication=authentication,
         )
         assert isinstance(listener, RSocketListener)
         made = World(node, broker, listener, options)

@@ -38,9 +38,9 @@ class Flow(RSocketConnection):
         source: The source in its identity, at hand for the limits that are counted by source;
             empty if it is unknown.
         closed_reason: The reason of the end of the connection, as a counter key: `setup refused`,
-            `no setup`, `silent`, `broken frame`, `error of the peer`, `too slow`,
-            `unfinished frame`, `unfinished frames`, `replaced`, `drained`, `stopped`, or
-            `by the peer`. Empty while it is open.
+            `not authenticated`, `no setup`, `silent`, `broken frame`, `error of the peer`,
+            `too slow`, `unfinished frame`, `unfinished frames`, `replaced`, `drained`, `stopped`,
+            or `by the peer`. Empty while it is open.
 
     Args:
         loop: The loop of the socket.
@@ -232,10 +232,14 @@ class Flow(RSocketConnection):
 
     # --- the end ------------------------------------------------------------------------------
 
+    def warn(self, kind: str, text: str) -> None:
+        """Log why the peer's connection is closed; see `SeldomLogger`."""
+        self._seldom.log(logging.WARNING, kind, "closing %s: %s", self.identity.peer, text)
+
     def _too_slow(self, text: str) -> None:
         """Log why the peer is too slow, and close at once."""
         self.closed_reason = self.closed_reason or "too slow"
-        self._seldom.log(logging.WARNING, "too slow", "closing %s: %s", self.identity.peer, text)
+        self.warn("too slow", text)
         self.abort()
 
     def _end(self) -> None:

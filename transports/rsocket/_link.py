@@ -155,6 +155,8 @@ class Link(Flow):
         self._asked_at = -inf  # time of the last KEEPALIVE with the R flag
         self._element = 1  # bytes of this destination's elements, estimated
         self.form: Form | None = None
+        if setup is None and shared.authentication is not None:
+            self.core.holds = True
         self.session = self._receiver = Session(self)
 
     # --- frames -------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Final
 from ...actors import MailboxOptions, Node, Worker
 from ...actors.access._exposed import Exposed
 from ...actors.broker import Broker, DrainPart
+from ...actors.security import Authentication, AuthenticationStatistics
 from ...protocol import Address, NodeStopped, counted
 from ...protocol.security import PeerIdentity
 from .._base import Listener
@@ -54,6 +55,7 @@ class RSocketListenerStatistics:
             `no room`, `stopped`, or `given up` by the peer; of TLS: the text of the error.
         streams: Open streams now, of all connections and opened by either side.
         tls: The TLS handshakes and the certificate; `None` without TLS.
+        authentication: The figures of its authentication; `None` without one.
     """
 
     connections: int
@@ -67,6 +69,7 @@ class RSocketListenerStatistics:
     refused_handshakes: dict[str, int] = field(default_factory=dict[str, int])
     streams: int = 0
     tls: TlsStatistics | None = None
+    authentication: AuthenticationStatistics | None = None
 
 
 class _ListenerWorker(Worker):
@@ -84,6 +87,7 @@ class RSocketListener(Listener, DrainPart):
         endpoint: The endpoint to listen at.
         context: The TLS context, or `None` for no TLS.
         exposed: The addresses that requests may name instead of tags.
+        authentication: The authentication of peers; `None` admits each of them.
     """
 
     def __init__(
@@ -95,7 +99,9 @@ class RSocketListener(Listener, DrainPart):
         endpoint: Endpoint,
         context: TlsContext | None = None,
         exposed: Exposed = _NOTHING,
+        authentication: Authentication | None = None,
     ) -> None:
+        self._authentication = authentication
         self._node = node
         self._broker = broker
         self._options = options
@@ -105,8 +111,10 @@ class RSocketListener(Listener, DrainPart):
         self._acceptor = StreamAcceptor(
             node, scheme, endpoint, context, options, self, self._seldom
         )
+        if authentication is not None:
+            self._acceptor.admits = authentication.admits
         self._unused = UnusedConnections(self._acceptor.places, options, node.loop.time)
-        self._shared = Shared(node.loop, options, exposed)
+        self._shared = Shared(node.loop, options, exposed, authentication)
         self._links: set[Link] = set()
         self._open = False
         self._requests = 0
@@ -264,6 +272,7 @@ class RSocketListener(Listener, DrainPart):
     def statistics(self) -> RSocketListenerStatistics:
         """Return the listener's figures at this moment."""
         acceptor, dropped = self._acceptor, self._dropped.copy()
+        authentication = self._authentication
         for link in self._links:
             if link.core.counters:
                 dropped.update(link.core.counters)
@@ -280,4 +289,5 @@ class RSocketListener(Listener, DrainPart):
             refused_handshakes=dict(acceptor.refused),
             streams=sum(len(link.core.streams) for link in self._links),
             tls=acceptor.tls_statistics(),
+            authentication=None if authentication is None else authentication.statistics(),
         )

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol.broker import DIALECTS, HEADER_SIZE, Dialect, FrameType, frame_type
+from ...protocol.broker import (
+    DIALECTS,
+    HEADER_SIZE,
+    MIME_FORWARDING,
+    Dialect,
+    FrameType,
+    frame_type,
+)
 from ...protocol.rsocket import COMPOSITE_MIME, MalformedComposite, entry_finder
+from ...protocol.security import AUTHENTICATION_MIME
 
 __all__ = [
     "ADDRESS",
@@ -50,6 +58,7 @@ ROUTE_SETUP: Final = frozenset({FrameType.ROUTE_SETUP})
 EITHER: Final = ADDRESS | ROUTE_SETUP
 """The frame types of a metadata push."""
 
+_CREDENTIALS: Final = AUTHENTICATION_MIME.encode()
 _MIMES: Final = tuple(DIALECTS)
 _TYPES: Final = frozenset(int(kind) for kind in FrameType)
 _find: Final = entry_finder(*_MIMES)
@@ -75,7 +84,9 @@ class MetadataShape:
 
     def __init__(self, metadata_mime: str) -> None:
         self.composite: Final = metadata_mime == COMPOSITE_MIME
-        self._alone = FORMS.get((False, metadata_mime.encode("ascii", "replace")))
+        mime = metadata_mime.encode("ascii", "replace")
+        # With credentials as the only metadata of SETUP, all other metadata are broker frames.
+        self._alone = FORMS.get((False, MIME_FORWARDING if mime == _CREDENTIALS else mime))
 
     def find(
         self, buffer: bytes, start: int, end: int, wanted: frozenset[FrameType]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...actors.broker import Ask, Registration
@@ -38,11 +39,14 @@ from ...protocol.rsocket import (
     ErrorCode,
     Frame,
     FrameType,
+    InvalidSetup,
     RequestGatherer,
     Setup,
     composite_entry,
 )
+from ...protocol.security import AUTHENTICATION_MIME, NotAuthenticated, Principal
 from .._log import shown
+from ._admission import Admission, credentials_in
 from ._connection import FrameReceiver
 from ._exchange import StreamExchange
 from ._express import ExpressPath
@@ -84,6 +88,7 @@ class Session(FrameReceiver):
     Attributes:
         registration: The peer's registration, if it is a destination.
         setup: The SETUP of the connection, which the side that has opened it sends.
+        principal: The principal of the peer, at a listener with authentication.
         gathered: The frames kept of the peer.
         requests: Requests read.
         refused: Those of them that could not be parsed or routed at once.
@@ -106,6 +111,8 @@ class Session(FrameReceiver):
         self._named: NamedRequests | None = None
         self.gathered = Gathered(link, link.shared.gathered)
         self._rejected = False
+        self._admission: Admission | None = None
+        self.principal: Principal | None = None
         self._service = ""
         self._asking: bytes | None = None
         self.registration: Registration | None = None
@@ -144,22 +151,58 @@ class Session(FrameReceiver):
         self._known.clear()
 
     def _on_setup(self, frame: Frame) -> None:
-        """Apply the peer's SETUP, and register the peer if it holds a ROUTE_SETUP."""
+        """Apply the peer's SETUP, once the peer is authenticated where that is required."""
         setup = Setup.parse(frame)
-        self.begin(setup)
-        self._link.set_up(setup, self._link.options.lease)
+        authentication = self._link.shared.authentication
+        if authentication is None:
+            self.begin(setup)
+            self._join(setup)
+            return
         try:
-            span = frame.metadata_range
-            if span is not None:
-                # Routable Destinations: "A routable destination that wishes to receive requests
-                # MUST send a ROUTE_SETUP frame to broker that it wishes to receive traffic from."
-                self._on_broker_frame(frame.buffer, span, ROUTE_SETUP)
+            credentials = credentials_in(setup)
+        except InvalidSetup as error:
+            self._link.close("setup refused", error.text, ErrorCode.INVALID_SETUP)
+            return
+        # The connection lives longer than the credentials are needed.
+        self.begin(replace(setup, metadata=None, data=b""))
+        self._admission = Admission(self._link, authentication, setup, credentials)
+
+    def admit(self, principal: Principal, setup: Setup) -> None:
+        """Admit the peer, and handle the frames that have come after its SETUP."""
+        link = self._link
+        self._admission = None
+        self.principal = principal
+        link.core.admit()
+        link.unblock(link)
+        self._join(setup)
+        link.data_received(b"")
+
+    def turn_away(self, cause: str) -> None:
+        """Close the connection of a peer that is not authenticated."""
+        link = self._link
+        self._admission = None
+        link.warn("not authenticated", f"not authenticated: {cause}")
+        # The text is the same for each cause, so that it tells nothing about users and tokens.
+        error = NotAuthenticated(cause)
+        link.close("not authenticated", str(error), ErrorCode.REJECTED_SETUP)
+
+    def _join(self, setup: Setup) -> None:
+        """Apply an accepted SETUP, and register the peer if it holds a ROUTE_SETUP."""
+        link = self._link
+        link.set_up(setup, link.options.lease)
+        metadata = setup.metadata
+        if metadata is None or setup.metadata_mime == AUTHENTICATION_MIME:
+            return
+        try:
+            # Routable Destinations: "A routable destination that wishes to receive requests MUST
+            # send a ROUTE_SETUP frame to broker that it wishes to receive traffic from."
+            self._on_broker_frame(metadata, (0, len(metadata)), ROUTE_SETUP)
         except (ProtocolError, DeliveryError) as error:
-            _logger.info("%s: setup rejected: %s", self._link.identity.peer, shown(str(error)))
+            _logger.info("%s: setup rejected: %s", link.identity.peer, shown(str(error)))
             # Error Codes, REJECTED_SETUP: "The server rejected the setup, it can specify the
             # reason in the payload." Frames of the same read may have ended the connection already.
             self._rejected = True
-            self._link.close("setup refused", str(error), ErrorCode.REJECTED_SETUP)
+            link.close("setup refused", str(error), ErrorCode.REJECTED_SETUP)
 
     def _on_broker_frame(
         self, buffer: bytes, span: tuple[int, int], wanted: frozenset[BrokerFrameType]
@@ -520,7 +563,10 @@ class Session(FrameReceiver):
         self._link.index.forget(self._link.worker.address)
 
     def leave(self, reason: str = CONNECTION_LOST) -> None:
-        """Remove the route from the table at once."""
+        """Remove the route from the table at once, and give up the authentication."""
+        if self._admission is not None:
+            self._admission.cancel()
+            self._admission = None
         # Routing Protocol Semantics: "If the connection to broker breaks, it is no longer valid."
         if self.registration is not None:
             self.registration.withdraw(reason)

@@ -1,4 +1,4 @@
-"""What the connections of one listener share: byte limits, and the exposed addresses."""
+"""What the connections of one listener share: byte limits, exposed addresses, authentication."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from ...actors.access._exposed import Exposed
+from ...actors.security import Authentication
 from ...protocol import Route
 from ._byte_shares import ByteShares
 from ._options import LinkOptions
@@ -21,25 +22,32 @@ _NOTHING: Final = Exposed()
 
 
 class Shared:
-    """The bounds on the bytes that all connections of a listener hold, and the exposed addresses.
+    """The bounds on the bytes that all connections of a listener hold, and what its peers may do.
 
     Args:
         loop: The loop of the connections.
         options: The limits.
         exposed: The addresses that requests may name.
+        authentication: The authentication of the listener's peers; `None` for none.
 
     Attributes:
         unfinished: Bytes of unfinished frames.
         waiting: Bytes that wait for sockets, of the connections with a large backlog.
         gathered: Bytes of whole frames that no destination has taken yet.
         exposed: The addresses that requests may name, and that they may go on to.
+        authentication: The authentication of the listener's peers; `None` for none.
         listener: The address of the listener's worker, once it has one.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, options: LinkOptions, exposed: Exposed = _NOTHING
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: LinkOptions,
+        exposed: Exposed = _NOTHING,
+        authentication: Authentication | None = None,
     ) -> None:
         self.exposed = exposed
+        self.authentication = authentication
         self.listener: Route = ()
         self.unfinished = UnfinishedFrames(loop, options)
         self.waiting = ByteShares(options.flow.max_pending_total, _waiting, loop.time)

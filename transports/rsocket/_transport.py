@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from ...actors import Node
 from ...actors.access._exposed import Exposed
 from ...actors.broker import Broker
+from ...actors.security import Authentication
 from ...protocol import Address, LinkDown
 from ...protocol.options import check_value
 from .._base import Transport
@@ -42,7 +43,7 @@ class RSocketTransport(Transport):
     """The URI schemes, and whether each of them requires TLS."""
 
     own_options: ClassVar[dict[str, type[Any]]] = {}
-    """Options that `listen` takes besides `broker`, `options` and `tls`, with their types."""
+    """Options that `listen` takes besides those of all kinds of sockets, with their types."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -72,8 +73,9 @@ class RSocketTransport(Transport):
             expose: The addresses that requests may name by a route, and with `Exposed` those
                 that they may go on to; destinations of the broker need not be exposed.
             **options: `broker`, the `Broker`; `options`, `LinkOptions`; `tls`, the encryption, as
-                for `tcp`, which the schemes with TLS need; and the options of the kind of socket.
-                `None` stands for the default.
+                for `tcp`, which the schemes with TLS need; `authentication`, an `Authentication`,
+                without which each peer is admitted; and the options of the kind of socket. `None`
+                stands for the default.
 
         Raises:
             OSError: The socket cannot be bound, or a certificate cannot be read.
@@ -84,6 +86,7 @@ class RSocketTransport(Transport):
             "broker": Broker,
             "options": LinkOptions,
             "tls": TlsOptions | ssl.SSLContext,
+            "authentication": Authentication,
             **self.own_options,
         }
         for name, value in options.items():
@@ -97,6 +100,7 @@ class RSocketTransport(Transport):
             raise ValueError("an RSocket listener needs broker=, a Broker of the same node")
         exposed = expose if isinstance(expose, Exposed) else Exposed(expose)
         limits = options.pop("options", None) or LinkOptions()
+        authentication = options.pop("authentication", None)
         tls = options.pop("tls", None)
         if tls is None and self.schemes[scheme]:
             tls = TlsOptions()
@@ -104,7 +108,9 @@ class RSocketTransport(Transport):
         context = None if tls is None else TlsContext(tls, server_context)
         if context is not None:  # the scheme of TLS, if there is one
             scheme = next((name for name, secure in self.schemes.items() if secure), scheme)
-        listener = RSocketListener(self.node, broker, limits, scheme, endpoint, context, exposed)
+        listener = RSocketListener(
+            self.node, broker, limits, scheme, endpoint, context, exposed, authentication
+        )
         await listener.open()
         self._listeners = [each for each in self._listeners if each.open_now]
         self._listeners.append(listener)

@@ -225,6 +225,69 @@ def test_a_server_rejects_a_setup() -> None:
         client().reject_setup("no")
 
 
+# --- a SETUP that is held -------------------------------------------------------------------
+
+
+def holding() -> Connection:
+    connection = Connection(Role.SERVER, ConnectionLimits(setup_timeout=3), now=0.0)
+    connection.holds = True
+    return connection
+
+
+@pytest.mark.parametrize("cut", range(1, 120))
+def test_nothing_after_a_held_setup_is_read_until_the_peer_is_admitted(cut: int) -> None:
+    setup, alive = Setup(lifetime=5000).serialize(), keepalive_frame(respond=True)
+    asked = raw(1, FrameType.REQUEST_RESPONSE, body=b"x" * 300_000)
+    data = setup + alive + asked
+    connection = holding()
+    events = connection.receive_data(data[:cut], 0.0) + connection.receive_data(data[cut:], 1.0)
+    (event,) = events
+    assert isinstance(event, Frame)
+    assert event.type == FrameType.SETUP
+    assert connection.setup == Setup(lifetime=5000)
+    assert connection.state is ConnectionState.HELD
+    assert connection.pending == 0
+    assert connection.unfinished == len(alive + asked)
+    assert connection.receive_data(alive, 2.0) == []
+    with pytest.raises(LocalProtocolError, match="HELD"):
+        connection.send_keepalive()
+    with pytest.raises(LocalProtocolError, match="HELD"):
+        connection.open(FrameType.REQUEST_FNF)
+    connection.admit()
+    (request,) = frames_of(connection.receive_data(b"", 2.0))
+    assert request.data == b"x" * 300_000
+    assert connection.data_to_send() == keepalive_frame(respond=False) * 2
+    with pytest.raises(LocalProtocolError, match="no SETUP is held on a connection that is OPEN"):
+        connection.admit()
+
+
+def test_a_held_setup_and_nothing_after_it() -> None:
+    connection = holding()
+    assert len(connection.receive_data(Setup().serialize(), 0.0)) == 1
+    assert connection.receive_data(keepalive_frame(respond=True), 0.0) == []
+    assert connection.unfinished > 0
+    connection.admit()
+    assert connection.receive_data(keepalive_frame(respond=True), 0.0) == []
+    assert connection.data_to_send() == keepalive_frame(respond=False) * 2
+
+
+def test_the_ends_of_a_connection_with_a_held_setup() -> None:
+    def held() -> Connection:
+        connection = holding()
+        connection.receive_data(Setup(lifetime=5000).serialize() + raw(1, 63), 0.0)
+        return connection
+
+    assert [type(event) for event in held().reject_setup("no")] == [Closed]
+    assert [type(event) for event in held().close()] == [Closed]
+    assert [type(event) for event in held().close(ErrorCode.CONNECTION_CLOSE)] == [Closed]
+    assert [type(event) for event in held().receive_eof()] == [Closed]
+    silent = held()
+    assert silent.get_timer() == 40.0
+    assert_closed_with(
+        silent, silent.handle_timer(40.0), KeepaliveTimeout, ErrorCode.CONNECTION_ERROR
+    )
+
+
 # --- time ---------------------------------------------------------------------------------
 
 

@@ -1,0 +1,54 @@
+"""An authentication that a test decides, and credentials byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from onward.actors.security import Authentication, AuthenticationOptions, Authenticator
+from onward.protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
+
+__all__ = ["AUTHENTICATION", "TOKEN", "USER", "Gate", "gated"]
+
+AUTHENTICATION = b"message/x.rsocket.authentication.v0"
+
+USER = bytes.fromhex("80 0004 75736572 70617373776f7264")
+"""The entry for `user` and `password`, as the Python package writes it."""
+
+TOKEN = bytes.fromhex("81 746f6b")
+"""The entry for the token `tok`, as the Python package writes it."""
+
+
+class Gate(Authenticator):
+    """A method that accepts what a test says, once it is open.
+
+    Attributes:
+        seen: The credentials it was asked about, and the peers.
+        open: Whether it decides.
+    """
+
+    method = "test"
+
+    def __init__(self, accepted: Mapping[Credentials | None, Principal]) -> None:
+        self.seen: list[tuple[Credentials | None, PeerIdentity]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self._accepted = dict(accepted)
+
+    async def authenticate(
+        self, credentials: Credentials | None, peer: PeerIdentity
+    ) -> Principal | None:
+        self.seen.append((credentials, peer))
+        await self.open.wait()
+        if credentials is not None and credentials not in self._accepted:
+            raise NotAuthenticated("unknown")
+        return self._accepted.get(credentials)
+
+
+def gated(
+    accepted: Mapping[Credentials | None, Principal],
+    timeout: float = 2.0,
+) -> tuple[Gate, Authentication]:
+    """Return an authentication, and the gate that decides."""
+    gate = Gate(accepted)
+    return gate, Authentication([gate], AuthenticationOptions(timeout=timeout))
