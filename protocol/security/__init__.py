@@ -23,7 +23,7 @@ from ._credentials import (
     format_credentials,
     parse_credentials,
 )
-from ._errors import BadCredentials, NotAllowed, NotAuthenticated
+from ._errors import NOT_AUTHENTICATED, BadCredentials, NotAllowed, NotAuthenticated
 from ._password_hash import (
     SALT_SIZE,
     PasswordHash,
@@ -41,6 +41,7 @@ __all__ = [
     "MAX_PASSWORD",
     "MAX_TOKEN",
     "MAX_USERNAME",
+    "NOT_AUTHENTICATED",
     "SALT_SIZE",
     "TOKEN_BYTES",
     "TOKEN_PREFIX",

@@ -6,9 +6,10 @@ from typing import Final
 
 from .._errors import NotDelivered, OnwardError, ProtocolError
 
-__all__ = ["BadCredentials", "NotAllowed", "NotAuthenticated"]
+__all__ = ["NOT_AUTHENTICATED", "BadCredentials", "NotAllowed", "NotAuthenticated"]
 
-SAME_FOR_ALL: Final = "not authenticated"
+NOT_AUTHENTICATED: Final = "not authenticated"
+"""The text of the ERROR frame for a peer that is not authenticated, whatever the cause."""
 
 
 class BadCredentials(ProtocolError):
@@ -38,7 +39,7 @@ class NotAuthenticated(OnwardError):
         self.cause = cause
 
     def __str__(self) -> str:
-        return SAME_FOR_ALL
+        return NOT_AUTHENTICATED
 
 
 class NotAllowed(NotDelivered):

@@ -2,7 +2,7 @@
 
 from ._background import BackgroundClient, BlockingElements
 from ._client import Client, ClientStatistics, connect
-from ._errors import RequestCanceled, RequestRejected
+from ._errors import CredentialsRefused, RequestCanceled, RequestRejected
 from ._options import (
     ClientOptions,
     KeepaliveOptions,
@@ -17,6 +17,7 @@ __all__ = [
     "Client",
     "ClientOptions",
     "ClientStatistics",
+    "CredentialsRefused",
     "KeepaliveOptions",
     "LoadOptions",
     "PayloadOptions",

@@ -19,6 +19,7 @@ from ...protocol.options import Count, check_timeout, check_value
 from ...protocol.payloads import CBOR, Codec
 from ...protocol.rsocket import FrameType
 from ._calls import Calls, Tries
+from ._credentials import ClientCredentials, CredentialsSource
 from ._dial import BrokerEndpoint, parse_place
 from ._elements import Patience, channel_elements, stream_elements
 from ._link import ClientLink
@@ -80,6 +81,7 @@ def connect(
     handlers: Handlers | None = None,
     connections: int = 1,
     route_ids: Sequence[UUID] | None = None,
+    credentials: CredentialsSource | None = None,
     options: ClientOptions = _OPTIONS,
 ) -> Client:
     """Return a client; `async with` connects it, and closes it at the end.
@@ -98,9 +100,13 @@ def connect(
             destination of the service.
         route_ids: The route ids, one for each connection; random ones by default. A connection
             keeps its id when it connects again.
+        credentials: The credentials for brokers that ask for them: `UserPassword`, `BearerToken` or
+            `CustomCredentials`; or an asynchronous function without arguments that returns them. It
+            is called for each new connection, within `connect_timeout`.
         options: Limits and times.
 
     Raises:
+        BadCredentials: The credentials are too long, or empty.
         OSError: A certificate cannot be read.
         ValueError: A URI cannot be parsed, a certificate is wrong, or the arguments contradict each
             other.
@@ -121,7 +127,8 @@ def connect(
         raise ValueError(f"route_ids= needs {connections} different ids")
     if UUID(int=0) in ids:
         raise ValueError("route_ids= must not hold the id of zeros, which stands for none")
-    return Client(places, ClientService(service, tags or {}, handlers or Handlers()), ids, options)
+    destination = ClientService(service, tags or {}, handlers or Handlers())
+    return Client(places, destination, ids, ClientCredentials(credentials), options)
 
 
 class Client:
@@ -137,8 +144,8 @@ class Client:
 
     - `DestinationError`: the destination answered with an error, which has code and text;
     - `NotDelivered`: no destination has processed it, so it is safe to repeat: `RequestRejected`,
-      `LinkDown` and others. The client has tried `max_tries` times, unless the broker has already
-      waited for a destination;
+      `LinkDown`, `CredentialsRefused` and others. The client has tried `max_tries` times, unless
+      the broker has already waited for a destination;
     - `InDoubt`: a destination may have processed it: `LinkLost`, `RequestCanceled`,
       `RequestTimeout`. The client does not repeat it; the caller may, if repetition does no harm.
 
@@ -150,9 +157,11 @@ class Client:
         places: Sequence[BrokerEndpoint],
         service: ClientService,
         route_ids: Sequence[UUID],
+        credentials: ClientCredentials,
         options: ClientOptions,
     ) -> None:
         self._places = places
+        self._credentials = credentials
         self._service = service
         self._route_ids = tuple(route_ids)
         self._options = options
@@ -187,20 +196,22 @@ class Client:
         """Connect to a broker.
 
         Raises:
+            CredentialsRefused: All brokers have refused the credentials.
             LinkDown: No broker accepted the client in `connect_timeout`, or all have refused it.
             RuntimeError: The client was entered before.
         """
         if self._pool is not None:
             raise RuntimeError("a client is entered once; make another")
         makers = [self._maker(metadata) for metadata in self._setups]
-        self._pool = Pool(self._places, makers, self._options)
+        fixed = self._credentials.fixed
+        self._pool = Pool(self._places, makers, self._options, fixed_credentials=fixed)
         self._made = Calls(self._pool, self._options)
         await self._pool.open()
         return self
 
     def _maker(self, metadata: bytes | None) -> Callable[[str, Callable[[], None]], ClientLink]:
-        handlers, options = self._service.handlers, self._options
-        return lambda name, news: ClientLink(name, metadata, handlers, options, news)
+        handlers, credentials, options = self._service.handlers, self._credentials, self._options
+        return lambda name, news: ClientLink(name, metadata, handlers, credentials, options, news)
 
     async def __aexit__(self, *_exc_info: object) -> None:
         await self.close()

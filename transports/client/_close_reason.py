@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ...protocol.rsocket import ErrorCode, KeepaliveTimeout, PeerError
+from ...protocol.security import NOT_AUTHENTICATED
 from .._log import shown
 
 __all__ = ["CloseReason", "last_word"]
@@ -27,11 +28,13 @@ class CloseReason(NamedTuple):
         reason: A text for the log.
         refused: Whether the broker refused the SETUP, and would refuse it again.
         taken_over: Whether another connection has its route id now.
+        unauthenticated: Whether the broker refused the SETUP because of its credentials.
     """
 
     reason: str
     refused: bool = False
     taken_over: bool = False
+    unauthenticated: bool = False
 
 
 def last_word(error: Exception, lifetime: float, *, ready: bool) -> CloseReason:
@@ -52,4 +55,6 @@ def last_word(error: Exception, lifetime: float, *, ready: bool) -> CloseReason:
     reason = shown(f"the broker says: {error}")
     if refused and _NO_ROUTE_SETUP in error.text:
         reason += _HINT
-    return CloseReason(reason, refused, _TAKEN_OVER in error.text)
+    unauthenticated = refused and error.code == ErrorCode.REJECTED_SETUP
+    unauthenticated = unauthenticated and error.text == NOT_AUTHENTICATED
+    return CloseReason(reason, refused, _TAKEN_OVER in error.text, unauthenticated)

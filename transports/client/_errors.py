@@ -8,11 +8,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol import InDoubt, NotDelivered, OnwardError
+from ...protocol import InDoubt, LinkDown, NotDelivered, OnwardError
 from ...protocol.rsocket import ErrorCode
 from ..rsocket import DestinationError
 
-__all__ = ["RequestCanceled", "RequestRejected", "failure", "late_failure"]
+__all__ = [
+    "CredentialsRefused",
+    "RequestCanceled",
+    "RequestRejected",
+    "failure",
+    "late_failure",
+]
+
+
+class CredentialsRefused(LinkDown):
+    """The broker has refused the credentials of the client, or requires some.
+
+    Nothing was sent. With credentials that a function returns, the client tries again with new
+    ones. With fixed credentials requests fail at once, and the client tries again rarely, as the
+    broker may get to know them.
+    """
+
+    reason = "credentials refused"
 
 
 class RequestRejected(DestinationError, NotDelivered):

@@ -29,6 +29,8 @@ from ...protocol.rsocket import (
 from ..rsocket._connection import FrameReceiver, RSocketConnection
 from ..rsocket._reassembly import Budget
 from ._close_reason import last_word
+from ._credentials import ClientCredentials
+from ._errors import CredentialsRefused
 from ._handler_stream import HandlerStream, Handlings, SilentOutlet
 from ._metadata import request_of
 from ._options import ClientOptions
@@ -108,6 +110,7 @@ class ClientLink(RSocketConnection):
         responder: The requests of the broker to handlers.
         closing: Whether the client closes it.
         refused: Whether the broker has refused it.
+        unauthenticated: Whether that was because of its credentials.
         taken_over: Whether another connection has its route id now.
         suspicion: Whether an answer of the broker is overdue.
         news: Called when `usable` or `alive` may have changed.
@@ -116,6 +119,7 @@ class ClientLink(RSocketConnection):
         name: The URI of the broker, for the log.
         metadata: The metadata of the SETUP; `None` for none.
         handlers: The handlers of requests of the broker.
+        credentials: The credentials for the SETUP.
         options: The limits.
         news: Called when `usable` or `alive` may have changed.
     """
@@ -125,6 +129,7 @@ class ClientLink(RSocketConnection):
         name: str,
         metadata: bytes | None,
         handlers: Handlers,
+        credentials: ClientCredentials,
         options: ClientOptions,
         news: Callable[[], None],
     ) -> None:
@@ -149,7 +154,9 @@ class ClientLink(RSocketConnection):
         self.gone = asyncio.Event()
         self.closing = False
         self.refused = False
+        self.unauthenticated = False
         self.taken_over = False
+        self._credentials = credentials
         self.suspicion = Suspicion(self)
         self.news = news
         self.responder = self._receiver = Responder(self, handlers)
@@ -158,6 +165,14 @@ class ClientLink(RSocketConnection):
 
     # --- opening ------------------------------------------------------------------------------
 
+    async def prepare(self) -> None:
+        """Get the credentials for the SETUP, before there is a socket.
+
+        Raises:
+            NotDelivered: There are none.
+        """
+        self._package.add_metadata(await self._credentials.entry(self.name))
+
     async def open(self) -> None:
         """Send the SETUP on a connected socket, and wait until the broker has accepted it.
 
@@ -165,10 +180,13 @@ class ClientLink(RSocketConnection):
         the KEEPALIVE has read the SETUP.
 
         Raises:
+            CredentialsRefused: The broker has refused the credentials.
             NotDelivered: The broker has refused the SETUP, or the connection is lost.
         """
         await self._package.open()
         await self._answered.wait()
+        if self.unauthenticated:
+            raise CredentialsRefused(self.name, self.closed_reason)
         if not self.ready:
             raise NotDelivered(self.name, self.closed_reason)
 
@@ -252,6 +270,7 @@ class ClientLink(RSocketConnection):
             word = last_word(event.error, self._lifetime, ready=self.ready)
             self.closed_reason = self.closed_reason or word.reason
             self.refused, self.taken_over = word.refused, word.taken_over
+            self.unauthenticated = word.unauthenticated
         for stream in event.streams:
             if stream.peer is not None:
                 stream.peer.on_gone(LinkLost(self.name, self.closed_reason))

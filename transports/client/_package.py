@@ -128,6 +128,11 @@ class PackageClient:
         self._closing: asyncio.Task[None] | None = None
         self._client: Any = None
 
+    def add_metadata(self, entry: bytes) -> None:
+        """Add an entry of composite metadata to the SETUP; nothing if it is empty."""
+        if entry:
+            self._metadata = entry + (self._metadata or b"")
+
     async def open(self) -> None:
         """Start the package's client, which sends the SETUP and then KEEPALIVE frames."""
         options, metadata = self._options, self._metadata

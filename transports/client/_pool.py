@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol import LinkDown, NotDelivered
 from .._log import SeldomLogger, shown
+from ._errors import CredentialsRefused
 
 if TYPE_CHECKING:
     from ..streams._options import Backoff
@@ -42,6 +43,7 @@ class Reconnector:
         connects: Connections made.
         failures: Attempts that failed.
         refused: The brokers that have refused the client since it was last connected to them.
+        unauthenticated: Those of them that have refused its credentials.
         over: Whether no other attempt will be made.
 
     Args:
@@ -51,6 +53,7 @@ class Reconnector:
         options: Times.
         news: Called when `link` or `failure` has changed.
         log: The logger of failures.
+        fixed_credentials: Whether each SETUP has the same credentials.
     """
 
     def __init__(
@@ -61,22 +64,27 @@ class Reconnector:
         options: ClientOptions,
         news: Callable[[], None],
         log: SeldomLogger,
+        *,
+        fixed_credentials: bool,
     ) -> None:
         self.link: ClientLink | None = None
         self.failure = ""
         self.connects = 0
         self.failures = 0
         self.refused: set[str] = set()
+        self.unauthenticated: set[str] = set()
         self.over = False
         self._lived = 0.0  # seconds that the last connection was open
         self._evicted = False
         self._told = False
         self._places = places
+        self._uris = {place.uri for place in places}
         self._at = first
         self._make = make
         self._options = options
         self._news = news
         self._log = log
+        self._fixed_credentials = fixed_credentials
 
     async def run(self) -> None:
         """Keep the connection until cancelled; without `reconnect`, connect once."""
@@ -94,7 +102,11 @@ class Reconnector:
             if self._evicted:
                 attempt = max(attempt, _attempt_of(backoff, CONTESTED))
             bound = _bound_of(backoff, attempt)
-            await asyncio.sleep(backoff.wait(attempt))
+            wait = backoff.wait(attempt)
+            if self.shut_out:
+                # The same credentials will most likely be refused again, and be counted there.
+                wait = max(wait, backoff.longest / 2)
+            await asyncio.sleep(wait)
             attempt += 1
             self._at += 1
 
@@ -107,6 +119,11 @@ class Reconnector:
             self._at += 1
         self.over = True
         self._news()
+
+    @property
+    def shut_out(self) -> bool:
+        """Whether each broker has refused the credentials, and these stay the same."""
+        return self._fixed_credentials and self.unauthenticated == self._uris
 
     def _place(self) -> BrokerEndpoint:
         return self._places[self._at % len(self._places)]
@@ -149,6 +166,7 @@ class Reconnector:
         timeout = self._options.connect_timeout
         try:
             async with asyncio.timeout(timeout):
+                await link.prepare()
                 await place.dialler.open(lambda: link)
                 await link.open()
         except TimeoutError:
@@ -161,19 +179,31 @@ class Reconnector:
                 self.failure += place.dialler.missing
             if link.refused:
                 self.refused.add(place.uri)
+            if link.unauthenticated:
+                self.unauthenticated.add(place.uri)
+            else:
+                self.unauthenticated.discard(place.uri)
         else:
             self.link = link
             self.refused.discard(place.uri)
+            self.unauthenticated.clear()
             self.failure = ""
             self.connects += 1
             self._news()
             return True
         self.failures += 1
         if self._options.reconnect:
-            text = "%s: cannot connect: %s"
-            self._log.log(logging.WARNING, "cannot connect", text, place.uri, shown(self.failure))
+            self._tell_of_failure(place, link)
         self._news()
         return False
+
+    def _tell_of_failure(self, place: BrokerEndpoint, link: ClientLink) -> None:
+        if link.unauthenticated:
+            text = "%s: the broker refuses the credentials of the client: %s"
+            self._log.log(logging.ERROR, "refused", text, place.uri, shown(self.failure))
+            return
+        text = "%s: cannot connect: %s"
+        self._log.log(logging.WARNING, "cannot connect", text, place.uri, shown(self.failure))
 
 
 class Pool:
@@ -186,6 +216,7 @@ class Pool:
         places: The endpoints of the brokers. Connections begin with different ones, if possible.
         makers: For each connection, a function that makes it, given its name.
         options: Times.
+        fixed_credentials: Whether each SETUP has the same credentials.
     """
 
     def __init__(
@@ -193,6 +224,8 @@ class Pool:
         places: Sequence[BrokerEndpoint],
         makers: Sequence[Callable[[str, Callable[[], None]], ClientLink]],
         options: ClientOptions,
+        *,
+        fixed_credentials: bool,
     ) -> None:
         self._options = options
         self._uris = {place.uri for place in places}
@@ -202,7 +235,15 @@ class Pool:
         self._tasks: list[asyncio.Task[None]] = []
         log = SeldomLogger(_logger)
         self.keepers = [
-            Reconnector(places, number, _bound(make, self.news), options, self.news, log)
+            Reconnector(
+                places,
+                number,
+                _bound(make, self.news),
+                options,
+                self.news,
+                log,
+                fixed_credentials=fixed_credentials,
+            )
             for number, make in enumerate(makers)
         ]
 
@@ -215,6 +256,7 @@ class Pool:
         """Start the keepers, and wait for the first connection.
 
         Raises:
+            CredentialsRefused: All brokers have refused the credentials.
             LinkDown: No connection was open in `connect_timeout`, or all brokers have refused the
                 client. The keepers are stopped.
         """
@@ -224,7 +266,7 @@ class Pool:
             async with asyncio.timeout(self._options.connect_timeout):
                 while not self.alive():
                     if self._hopeless():
-                        raise LinkDown("the broker", self._reasons())
+                        raise self._down()
                     await self._changed.wait()
         except TimeoutError:
             reasons = self._reasons()
@@ -241,6 +283,12 @@ class Pool:
         # A broker that has refused will refuse again.
         return self._uris <= {uri for keeper in self.keepers for uri in keeper.refused}
 
+    def _down(self) -> LinkDown:
+        """Return the error for the lack of any connection."""
+        refused = {uri for keeper in self.keepers for uri in keeper.unauthenticated}
+        kind = CredentialsRefused if self._uris <= refused else LinkDown
+        return kind("the broker", self._reasons())
+
     def _reasons(self) -> str:
         reasons = {keeper.failure for keeper in self.keepers if keeper.failure}
         return "; ".join(sorted(reasons)) or "no answer"
@@ -256,6 +304,7 @@ class Pool:
         One with a suspected broker comes last. Equal ones take turns.
 
         Raises:
+            CredentialsRefused: All brokers have refused the credentials, and these stay the same.
             LinkDown: The client is being closed, or has lost its connections and makes no others.
         """
         while True:
@@ -268,8 +317,8 @@ class Pool:
                 self._turn += 1
                 at = self._turn % len(links)
                 return min((*links[at:], *links[:at]), key=_load)
-            if all(keeper.over for keeper in self.keepers):
-                raise LinkDown("the broker", self._reasons())
+            if all(keeper.over or keeper.shut_out for keeper in self.keepers):
+                raise self._down()
             await self._changed.wait()
 
     def obstacle(self) -> str:

@@ -18,6 +18,7 @@ from onward.actors.broker import (
     Request,
     WaitingOptions,
 )
+from onward.actors.security import Authentication
 from onward.protocol.rsocket import Connection, ConnectionLimits, Event, Frame, Role, Setup
 from onward.transports import Backoff
 from onward.transports.client import ClientOptions, RetryOptions
@@ -38,14 +39,16 @@ QUICK = quick()
 
 @asynccontextmanager
 async def broker(
-    uri: str = TCP, options: BrokerOptions | None = None
+    uri: str = TCP,
+    options: BrokerOptions | None = None,
+    authentication: Authentication | None = None,
 ) -> AsyncGenerator[tuple[str, Broker]]:
     """Start a node with a broker that listens; give its real URI."""
     async with Node("edge") as node:
         made = await Broker.attach(
             node, options or BrokerOptions(waiting=WaitingOptions(no_route_timeout=0))
         )
-        listener = await node.listen(uri, broker=made)
+        listener = await node.listen(uri, broker=made, authentication=authentication)
         yield listener.uri, made
 
 
