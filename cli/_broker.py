@@ -31,6 +31,7 @@ from ..transports.rsocket import (
     UnixOptions,
     WebSocketOptions,
 )
+from ._access import add_access
 from ._arguments import Commands, add_log, address, octal, positive, seconds, set_up_log, word
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
@@ -298,7 +299,7 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the broker's URI, its TLS, and for the time to wait for it."""
+    """Add the options for the broker's URI, access to it, and the time to wait for it."""
     parser.add_argument(
         "--broker",
         metavar="URI",
@@ -312,7 +313,7 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
         default=5.0,
         help="how long to wait (default %(default)g)",
     )
-    add_tls(parser, listens=False)
+    add_access(parser)
 
 
 def _command(arguments: argparse.Namespace) -> None:

@@ -10,12 +10,19 @@ from typing import Any, Final
 
 from ..actors.broker import MANAGEMENT_SERVICE
 from ..protocol import LinkDown, LinkLost, OnwardError, RequestTimeout
-from ..transports import TlsOptions
-from ..transports.client import Client, ClientOptions, RequestRejected, RetryOptions, connect
+from ..transports.client import (
+    Client,
+    ClientOptions,
+    CredentialsRefused,
+    RequestRejected,
+    RetryOptions,
+    connect,
+)
+from ._access import Access
 from ._show import printable
 from ._status import CommandError, Status, status_of
 
-__all__ = ["ask_broker", "request_through", "table_of_broker", "watch_broker"]
+__all__ = ["ask_broker", "refused", "request_through", "table_of_broker", "watch_broker"]
 
 DESTINATION: Final = f"@no-route=reject service={MANAGEMENT_SERVICE}"
 """The address of the management service; without one, a broker rejects at once."""
@@ -26,11 +33,13 @@ SLACK: Final = 60.0
 WINDOW: Final = 64
 """Most events that are requested ahead of those printed."""
 
+_OPEN: Final = Access()
+
 DRAIN: Final = 1.0
 """Longest time for closing, in seconds."""
 
 
-async def ask_broker(uri: str, question: str, timeout: float, tls: TlsOptions | None = None) -> Any:
+async def ask_broker(uri: str, question: str, timeout: float, access: Access = _OPEN) -> Any:
     """Send a question to a broker's management service.
 
     Args:
@@ -38,7 +47,7 @@ async def ask_broker(uri: str, question: str, timeout: float, tls: TlsOptions | 
             `rsocket+unix:///path`; `rsocket+tls` and `rsocket+wss` with TLS.
         question: `routes`, `statistics`, or `resolve` with a query.
         timeout: The longest time it may take, in seconds.
-        tls: The certificates; `None` for the defaults of the scheme.
+        access: The certificates and credentials.
 
     Returns:
         The value of the JSON in the answer.
@@ -46,15 +55,15 @@ async def ask_broker(uri: str, question: str, timeout: float, tls: TlsOptions | 
     Raises:
         CommandError: No connection, or the peer does not answer as a broker does.
     """
-    client = _client(uri, timeout, tls)
-    with _readable(uri, timeout):
+    client = _client(uri, timeout, access)
+    with _readable(uri, timeout, access):
         async with asyncio.timeout(timeout), client:
             answer = await client.request(DESTINATION, question.encode())
     return _read(uri, answer.data)
 
 
 async def request_through(
-    uri: str, destination: str, payload: bytes, timeout: float, tls: TlsOptions | None = None
+    uri: str, destination: str, payload: bytes, timeout: float, access: Access = _OPEN
 ) -> bytes:
     """Send a request/response through a broker, and return the data of the answer.
 
@@ -63,17 +72,19 @@ async def request_through(
         destination: The query, as in an address of type 32.
         payload: The data.
         timeout: The longest time it may take, in seconds.
-        tls: The certificates.
+        access: The certificates and credentials.
 
     Raises:
         CommandError: No answer came, or an error, in which case it has the error's text.
     """
-    client = _client(uri, timeout, tls)
+    client = _client(uri, timeout, access)
     connected = False
     try:
         async with asyncio.timeout(timeout), client:
             connected = True
             return (await client.request(destination, payload)).data
+    except CredentialsRefused as error:
+        raise refused(uri, access) from error
     except LinkDown as error:
         raise CommandError(f"{uri}: cannot connect: {error.detail}") from error
     except TimeoutError as error:
@@ -86,49 +97,47 @@ async def request_through(
         raise CommandError(printable(str(error)), status_of(error)) from error
 
 
-async def watch_broker(
-    uri: str, timeout: float, tls: TlsOptions | None = None
-) -> AsyncGenerator[Any]:
+async def watch_broker(uri: str, timeout: float, access: Access = _OPEN) -> AsyncGenerator[Any]:
     """Yield the events of a broker as they happen.
 
     Args:
         uri: The broker's URI, as for `ask_broker`.
         timeout: The longest time to connect, in seconds.
-        tls: The certificates.
+        access: The certificates and credentials.
 
     Raises:
         CommandError: No connection, the peer is no broker, or it has stopped.
     """
     # There may be no event for any length of time.
-    async with aclosing(_stream(uri, b"watch", timeout, None, tls)) as events:
+    async with aclosing(_stream(uri, b"watch", timeout, None, access)) as events:
         async for event in events:
             yield _read(uri, event)
     raise CommandError(f"{uri} sends no more events: it has stopped")
 
 
 async def table_of_broker(
-    uri: str, timeout: float, tls: TlsOptions | None = None
+    uri: str, timeout: float, access: Access = _OPEN
 ) -> AsyncGenerator[bytes]:
     """Yield the table of a broker, some lines at a time; see `protocol.broker.parse_routes`.
 
     Args:
         uri: The broker's URI, as for `ask_broker`.
         timeout: The longest time to connect, and to wait for each part, in seconds.
-        tls: The certificates.
+        access: The certificates and credentials.
 
     Raises:
         CommandError: No connection, the peer is no broker that tells its routes, or it has stopped.
     """
-    async with aclosing(_stream(uri, b"table", timeout, timeout, tls)) as chunks:
+    async with aclosing(_stream(uri, b"table", timeout, timeout, access)) as chunks:
         async for chunk in chunks:
             yield chunk
 
 
 async def _stream(
-    uri: str, question: bytes, timeout: float, silence: float | None, tls: TlsOptions | None
+    uri: str, question: bytes, timeout: float, silence: float | None, access: Access
 ) -> AsyncGenerator[bytes]:
-    client = _client(uri, timeout, tls)
-    with _readable(uri, timeout):
+    client = _client(uri, timeout, access)
+    with _readable(uri, timeout, access):
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(timeout):
                 await stack.enter_async_context(client)
@@ -138,24 +147,33 @@ async def _stream(
                 yield element.data
 
 
-def _client(uri: str, timeout: float, tls: TlsOptions | None) -> Client:
+def refused(uri: str, access: Access) -> CommandError:
+    """Return the error of a command at a broker that has refused its credentials."""
+    if access.credentials is None:
+        return CommandError(
+            f"{uri} asks for credentials: give --token-file, or --user and --password-file"
+        )
+    return CommandError(f"{uri} refuses the credentials")
+
+
+def _client(uri: str, timeout: float, access: Access) -> Client:
     options = ClientOptions(
         connect_timeout=timeout + SLACK,
         request_timeout=None,
         reconnect=False,
         stream_window=WINDOW,
         drain_timeout=DRAIN,
-        tls=tls,
+        tls=access.tls,
         retry=RetryOptions(max_tries=1),
     )
     try:
-        return connect(uri, options=options)
+        return connect(uri, credentials=access.credentials, options=options)
     except (OSError, ValueError) as error:
         raise CommandError(f"{uri!r}: {error}", Status.USAGE) from error
 
 
 @contextmanager
-def _readable(uri: str, timeout: float) -> Generator[None]:
+def _readable(uri: str, timeout: float, access: Access) -> Generator[None]:
     """Turn errors of the client into one line each.
 
     Raises:
@@ -163,6 +181,8 @@ def _readable(uri: str, timeout: float) -> Generator[None]:
     """
     try:
         yield
+    except CredentialsRefused as error:
+        raise refused(uri, access) from error
     except LinkDown as error:
         raise CommandError(f"{uri}: cannot connect: {error.detail}") from error
     except TimeoutError as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..protocol import RequestTimeout
+from ._access import access_of, add_credentials, refuse_credentials
 from ._arguments import Commands, no_log, seconds
 from ._message import request
 from ._node import DEFAULT_URI, MANAGEMENT
@@ -150,6 +151,7 @@ def add_commands(commands: Commands) -> None:
             parser.add_argument(
                 "--broker", metavar="URI", help="a broker instead, by any URI it listens at"
             )
+            add_credentials(parser)
         else:
             parser.set_defaults(broker=None)
         parser.add_argument(
@@ -167,8 +169,11 @@ def _command(arguments: argparse.Namespace) -> None:
     look: Look = arguments.look
     asking = _ask_broker if arguments.broker is not None else _ask_node
     via = Via(arguments.node, tls_of(arguments, listens=False))
-    if arguments.broker is None and not via.uri.startswith(known := schemes()):
-        raise CommandError(f"{via.uri!r} does not start with {', '.join(known)}", Status.USAGE)
+    if arguments.broker is None:
+        if look.of_broker:
+            refuse_credentials(arguments)
+        if not via.uri.startswith(known := schemes()):
+            raise CommandError(f"{via.uri!r} does not start with {', '.join(known)}", Status.USAGE)
 
     async def ask(stop: StopRequest) -> None:
         answer = await stop.unless(asking(arguments, look.name, via))
@@ -196,7 +201,8 @@ async def _ask_broker(arguments: argparse.Namespace, question: str, _: Via) -> A
     # The client library is a slow import; the other commands go without.
     from ._client import ask_broker
 
-    return await ask_broker(arguments.broker, question, arguments.timeout)
+    access = access_of(arguments)
+    return await ask_broker(arguments.broker, question, arguments.timeout, access)
 
 
 def show(look: Look, answer: Any) -> str:

@@ -21,9 +21,10 @@ from ..protocol import (
 )
 from ..protocol.broker import parse_address_query
 from ..transports import LinkState, LinkStatistics
+from ._access import access_of, add_credentials, refuse_credentials
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import PayloadNotation, add_arguments, payload_of
-from ._reach import Via, add_via, reach, tls_of, via_of
+from ._reach import Via, add_via, reach, via_of
 from ._run import StopRequest, run
 from ._show import describe, describe_message, printable
 from ._status import CommandError, Status
@@ -104,6 +105,7 @@ def add_commands(commands: Commands) -> None:
                 metavar="URI",
                 help="ask through this broker, by any of the URIs it listens at",
             )
+            add_credentials(parser)
         parser.add_argument(
             "--timeout",
             metavar="SECONDS",
@@ -129,6 +131,7 @@ def _send(arguments: argparse.Namespace) -> None:
 
 def _request(arguments: argparse.Namespace) -> None:
     if arguments.broker is None:
+        refuse_credentials(arguments)
         _request_along(arguments)
     else:
         _request_through(arguments)
@@ -139,14 +142,14 @@ def _request_through(arguments: argparse.Namespace) -> None:
     if arguments.connect is not None:
         raise CommandError("--connect and --broker do not go together", Status.USAGE)
     parse_address_query(destination)  # a malformed query is refused before anything is sent
-    payload, tls = payload_of(arguments), tls_of(arguments, listens=False)
+    payload, access = payload_of(arguments), access_of(arguments)
 
     async def ask(stop: StopRequest) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import request_through
 
         timeout: float = arguments.timeout
-        asked = request_through(arguments.broker, destination, payload, timeout, tls)
+        asked = request_through(arguments.broker, destination, payload, timeout, access)
         answer = await stop.unless(asked)
         if arguments.verbose:
             sent = counted(len(payload), "byte")

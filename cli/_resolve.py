@@ -13,9 +13,9 @@ from ..protocol.broker import (
     parse_address_query,
     written_method,
 )
+from ._access import access_of
 from ._arguments import Commands
 from ._broker import add_broker
-from ._reach import tls_of
 from ._routes import HEADINGS, line
 from ._run import StopRequest, run
 from ._show import printable, table
@@ -66,14 +66,14 @@ def add_command(commands: Commands) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    asked, tls = _asked(arguments), tls_of(arguments, listens=False)
+    asked, access = _asked(arguments), access_of(arguments)
 
     async def ask(stop: StopRequest) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import ask_broker
 
         question = f"resolve {asked}"
-        found = await stop.unless(ask_broker(arguments.broker, question, arguments.timeout, tls))
+        found = await stop.unless(ask_broker(arguments.broker, question, arguments.timeout, access))
         text = show(found)  # also checks that it is an answer
         print(json.dumps(found, indent=2) if arguments.json else text)
         unknown = _unknown(arguments.method, found["method"])

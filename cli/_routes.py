@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from ..protocol import counted
 from ..protocol.broker import SnapshotError, parse_routes
-from ..transports import TlsOptions
+from ._access import Access, access_of
 from ._arguments import Commands, seconds
 from ._broker import add_broker
-from ._reach import tls_of
 from ._run import Interrupted, StopRequest, run
 from ._show import table
 from ._snapshots import check_file, save_routes
@@ -76,14 +75,14 @@ def add_command(commands: Commands) -> None:
 
 def _command(arguments: argparse.Namespace) -> None:
     every: float | None = arguments.watch
-    tls = tls_of(arguments, listens=False)
+    access = access_of(arguments)
     if every == 0:
         raise CommandError("--watch takes more than 0 seconds", Status.USAGE)
     if arguments.save is not None:
         if every is not None or arguments.json:
             raise CommandError("--save goes without --json and --watch", Status.USAGE)
         check_file(arguments.save)
-        _save(arguments.broker, arguments.timeout, tls, arguments.save)
+        _save(arguments.broker, arguments.timeout, access, arguments.save)
         return
 
     async def ask(stop: StopRequest) -> None:
@@ -92,7 +91,7 @@ def _command(arguments: argparse.Namespace) -> None:
 
         try:
             while True:
-                asked = ask_broker(arguments.broker, "routes", arguments.timeout, tls)
+                asked = ask_broker(arguments.broker, "routes", arguments.timeout, access)
                 rows = await stop.unless(asked)
                 if arguments.json:
                     print(json.dumps(rows, indent=None if every else 2), flush=True)
@@ -108,13 +107,13 @@ def _command(arguments: argparse.Namespace) -> None:
     run(ask)
 
 
-def _save(uri: str, timeout: float, tls: TlsOptions | None, path: Path) -> None:
+def _save(uri: str, timeout: float, access: Access, path: Path) -> None:
     async def save(stop: StopRequest) -> None:
         from ._client import table_of_broker
 
         async def read() -> bytes:
             lines = bytearray()
-            async with aclosing(table_of_broker(uri, timeout, tls)) as chunks:
+            async with aclosing(table_of_broker(uri, timeout, access)) as chunks:
                 async for chunk in chunks:
                     lines += chunk
                     if len(lines) > MAX_TABLE:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ._access import access_of
 from ._arguments import Commands
 from ._broker import add_broker
 from ._event_log import told
-from ._reach import tls_of
 from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError
@@ -51,13 +51,13 @@ def add_command(commands: Commands) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    tls = tls_of(arguments, listens=False)
+    access = access_of(arguments)
 
     async def ask(stop: StopRequest) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import ask_broker
 
-        asked = ask_broker(arguments.broker, "statistics", arguments.timeout, tls)
+        asked = ask_broker(arguments.broker, "statistics", arguments.timeout, access)
         figures = await stop.unless(asked)
         print(json.dumps(figures, indent=2) if arguments.json else show(figures))
 

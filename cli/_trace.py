@@ -12,9 +12,10 @@ from ..actors import Node
 from ..actors.tracing import HopTracer, Trace, TraceClock, TraceOptions, trace
 from ..protocol import HopOutcome, OnwardError, Route, format_route, read_error_reply
 from ..protocol.broker import parse_address_query
+from ._access import access_of, add_credentials, refuse_credentials
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import PayloadNotation, add_arguments, payload_of
-from ._reach import Via, add_via, reach, tls_of, via_of
+from ._reach import Via, add_via, reach, via_of
 from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status, status_of
@@ -74,6 +75,7 @@ def add_command(commands: Commands) -> None:
         help="trace a request of an RSocket client through this broker, which runs with --trace, "
         "by any of the URIs it listens at",
     )
+    add_credentials(parser)
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
@@ -125,6 +127,7 @@ def _traced(
     timeout: float = arguments.timeout
     payload = payload_of(arguments)
     if arguments.broker is None:
+        refuse_credentials(arguments)
         route, via = route_argument(given), via_of(arguments)
 
         async def along() -> tuple[Trace, OnwardError | None]:
@@ -134,13 +137,13 @@ def _traced(
     if arguments.connect is not None:
         raise CommandError("--connect and --broker do not go together", Status.USAGE)
     parse_address_query(given)  # a malformed query is refused before anything is sent
-    tls = tls_of(arguments, listens=False)
+    access = access_of(arguments)
 
     async def through() -> tuple[Trace, OnwardError | None]:
         # The client library is a slow import; the other commands go without.
         from ._trace_request import trace_through
 
-        return await trace_through(arguments.broker, given, payload, timeout, tls)
+        return await trace_through(arguments.broker, given, payload, timeout, access)
 
     return through
 

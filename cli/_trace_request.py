@@ -23,10 +23,12 @@ from ..protocol import (
     with_trace_mark,
 )
 from ..protocol.broker import MIME_HOP_REPORT, MIME_TRACING
-from ..transports import TlsOptions
-from ..transports.client import Client, ClientOptions, RetryOptions
+from ..transports.client import Client, ClientOptions, CredentialsRefused, RetryOptions
+from ..transports.client._credentials import ClientCredentials
 from ..transports.client._dial import parse_place
 from ..transports.client._service import ClientService
+from ._access import Access
+from ._client import refused
 from ._status import CommandError, Status
 
 __all__ = ["trace_through"]
@@ -41,7 +43,7 @@ _HERE: Final = Address(0, b"trace")
 
 
 async def trace_through(
-    uri: str, destination: str, payload: bytes, timeout: float, tls: TlsOptions | None = None
+    uri: str, destination: str, payload: bytes, timeout: float, access: Access
 ) -> tuple[Trace, OnwardError | None]:
     """Send a request/response through a broker, and collect the reports of its hops.
 
@@ -50,7 +52,7 @@ async def trace_through(
         destination: The query, as in an address of type 32.
         payload: The data.
         timeout: The longest time to connect, and then again to wait for the answer, in seconds.
-        tls: The certificates; `None` for the defaults of the URI.
+        access: The certificates and credentials.
 
     Returns:
         The trace, and the error of a request without an answer.
@@ -60,7 +62,7 @@ async def trace_through(
     """
     trace = uuid.uuid4().hex
     reports = _Reports(trace)
-    client = _client(uri, timeout, reports.handlers, tls)
+    client = _client(uri, timeout, reports.handlers, access)
     text = with_trace_mark({}, TraceMark(trace, ROOT, 0, _HERE)) or ""
     answer: Message | None = None
     lost: OnwardError | None = None
@@ -76,6 +78,8 @@ async def trace_through(
                 ended = time.time_ns()
                 lost = error
             await reports.settled()
+    except CredentialsRefused as error:
+        raise refused(uri, access) from error
     except LinkDown as error:
         raise CommandError(f"{uri}: cannot connect: {error.detail}") from error
     # The broker has put an address of its own into the mark; the first return route has it.
@@ -137,17 +141,18 @@ class _Reports:
                 return
 
 
-def _client(uri: str, timeout: float, handlers: Handlers, tls: TlsOptions | None) -> Client:
+def _client(uri: str, timeout: float, handlers: Handlers, access: Access) -> Client:
     options = ClientOptions(
         connect_timeout=timeout,
         request_timeout=timeout,
         reconnect=False,
         drain_timeout=DRAIN,
-        tls=tls,
+        tls=access.tls,
         retry=RetryOptions(max_tries=1),
     )
     try:
         place = parse_place(uri, options)
     except (OSError, ValueError) as error:
         raise CommandError(f"{uri!r}: {error}", Status.USAGE) from error
-    return Client([place], ClientService(None, {}, handlers), [uuid.uuid4()], options)
+    service, credentials = ClientService(None, {}, handlers), ClientCredentials(access.credentials)
+    return Client([place], service, [uuid.uuid4()], credentials, options)

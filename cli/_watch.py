@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from ..protocol import counted
+from ._access import access_of
 from ._arguments import Commands
 from ._broker import add_broker
-from ._reach import tls_of
 from ._routes import tags_of
 from ._run import Interrupted, StopRequest, run
 from ._show import printable
@@ -36,14 +36,14 @@ def add_command(commands: Commands) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    tls = tls_of(arguments, listens=False)
+    access = access_of(arguments)
 
     async def watch(stop: StopRequest) -> None:
         # The client library is a slow import; the other commands go without.
         from ._client import watch_broker
 
         async def follow() -> None:
-            watched = watch_broker(arguments.broker, arguments.timeout, tls)
+            watched = watch_broker(arguments.broker, arguments.timeout, access)
             async with aclosing(watched) as events:
                 async for event in events:
                     print(json.dumps(event) if arguments.json else show(event), flush=True)

@@ -15,6 +15,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import BrokerOptions, ChoiceOptions, MulticastOptions, WaitingOptions
 from onward.cli import _broker, main
+from onward.cli._access import Access
 from onward.cli._broker import Listening, serve
 from onward.cli._client import ask_broker
 from onward.cli._run import StopRequest
@@ -334,10 +335,10 @@ async def test_it_listens_with_tls(tmp_path: Path) -> None:
         for uri in uris:
             at = (await output.line()).removeprefix("listening ")
             assert at.startswith(uri.partition("0")[0])
-            figures = await ask_broker(at, "statistics", TIMEOUT, certificates.named)
+            figures = await ask_broker(at, "statistics", TIMEOUT, Access(certificates.named))
             assert figures["listeners"][uris.index(uri)]["connections"] == 1
             with pytest.raises(CommandError, match="certificate"):
-                await ask_broker(at, "statistics", TIMEOUT, certificates.anonymous)
+                await ask_broker(at, "statistics", TIMEOUT, Access(certificates.anonymous))
         stop.wish()
         await serving
 

@@ -49,6 +49,7 @@ def gated(
     accepted: Mapping[Credentials | None, Principal],
     timeout: float = 2.0,
 ) -> tuple[Gate, Authentication]:
-    """Return an authentication, and the gate that decides."""
+    """Return an authentication that bans no source, and the gate that decides."""
     gate = Gate(accepted)
-    return gate, Authentication([gate], AuthenticationOptions(timeout=timeout))
+    options = AuthenticationOptions(timeout=timeout, max_undecided=10_000, max_failures=10_000)
+    return gate, Authentication([gate], options)

@@ -25,7 +25,7 @@ _logger = logging.getLogger("onward.transports.client")
 CredentialsSource: TypeAlias = Credentials | Callable[[], Awaitable[Credentials]]
 """Credentials, or an asynchronous function that returns those of a new connection."""
 
-_KINDS: Final = UserPassword | BearerToken | CustomCredentials
+_KINDS: Final = (UserPassword, BearerToken, CustomCredentials)
 
 
 class ClientCredentials:
@@ -75,7 +75,8 @@ class ClientCredentials:
             raise NotDelivered(broker, f"there are no credentials: {name}") from error
 
 
-def _entry_of(credentials: object) -> bytes:
-    if not isinstance(credentials, _KINDS):
-        raise TypeError(f"{type(credentials).__name__} are no credentials")
+def _entry_of(credentials: Credentials) -> bytes:
+    kind: type = type(credentials)  # a function may return anything
+    if not issubclass(kind, _KINDS):
+        raise TypeError(f"{kind.__name__} are no credentials")
     return composite_entry(AUTHENTICATION_MIME, format_credentials(credentials))

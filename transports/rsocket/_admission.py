@@ -93,9 +93,9 @@ class Admission:
                 task.exception()  # so that asyncio logs none
             return
         if task.cancelled():
-            link.session.turn_away("cancelled")
+            link.session.reject("cancelled")
         elif (error := task.exception()) is None:
             link.session.admit(task.result(), self._setup)
         else:
             cause = error.cause if isinstance(error, NotAuthenticated) else type(error).__name__
-            link.session.turn_away(cause)
+            link.session.reject(cause)

@@ -177,7 +177,7 @@ class Session(FrameReceiver):
         self._join(setup)
         link.data_received(b"")
 
-    def turn_away(self, cause: str) -> None:
+    def reject(self, cause: str) -> None:
         """Close the connection of a peer that is not authenticated."""
         link = self._link
         self._admission = None

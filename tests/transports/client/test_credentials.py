@@ -265,7 +265,8 @@ async def test_a_function_that_fails() -> None:
 
 async def test_a_function_that_takes_too_long() -> None:
     async def never() -> Credentials:
-        return await asyncio.get_running_loop().create_future()
+        await asyncio.Event().wait()
+        return GOOD
 
     options = quick(reconnect=False, connect_timeout=0.01)
     async with peers() as made:

@@ -11,6 +11,7 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.broker import Broker
+from onward.actors.security import Authentication, AuthenticationOptions
 from onward.protocol.security import (
     BearerToken,
     Credentials,
@@ -356,6 +357,23 @@ async def test_a_thousand_undecided_peers() -> None:
         await asyncio.sleep(2.1)
         assert all(peer.closed for peer in made)
         assert len(asyncio.all_tasks()) == before
+
+
+@in_memory
+async def test_connections_of_a_source_that_is_banned_are_closed_at_once() -> None:
+    options = AuthenticationOptions(max_failures=3)
+    authentication = Authentication([Gate(ACCEPTED)], options)
+    async with world(authentication=authentication) as w:
+        for _ in range(3):
+            await refused(w.connect(), setup(USER, mime=AUTHENTICATION + b"?"))
+        banned = w.connect()
+        assert banned.closed
+        assert await w.connect("10.0.0.7").ask(setup(TOKEN_ENTRY), ECHO) == [ECHOED]
+        figures = w.listener.statistics()
+        assert figures.accepted == 4
+        assert figures.authentication is not None
+        assert figures.authentication.banned == 1
+        w.peers.remove(banned)
 
 
 @in_memory
