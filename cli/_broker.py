@@ -241,6 +241,12 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         "own; may be repeated (default: none)",
     )
     parser.add_argument(
+        "--proxy-protocol",
+        action="store_true",
+        help="each connection of a --proxy begins with a header of the PROXY protocol, version 2, "
+        "which has the address of the client",
+    )
+    parser.add_argument(
         "--credit-window",
         metavar="N",
         type=positive,
@@ -285,11 +291,14 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
     ):
         if given and not any(uri.startswith(schemes) for uri in uris):
             raise CommandError(f"{name} with --listen {schemes[0]}...", Status.USAGE)
+    if arguments.proxy_protocol and not arguments.proxy:
+        raise CommandError("--proxy-protocol needs --proxy", Status.USAGE)
     lease = LeaseOptions(arguments.lease_requests, arguments.lease_time)
     links = LinkOptions(
         max_connections=arguments.max_connections,
         max_connections_per_source=arguments.max_connections_per_source,
         proxies=tuple(arguments.proxy),
+        proxy_protocol=arguments.proxy_protocol,
         flow=FlowOptions(credit_window=arguments.credit_window),
         lease=lease if arguments.lease else None,
     )

@@ -122,6 +122,13 @@ def test_its_limits_can_be_said(monkeypatch: Patch) -> None:
     options, listening = flags(*words, monkeypatch=monkeypatch)
     assert options == BrokerOptions(management=False, waiting=WaitingOptions(no_route_timeout=0.0))
     assert listening == Listening(LinkOptions(max_connections=7, proxies=("10.0.0.5", "unix")))
+    _, listening = flags(*words, "--proxy-protocol", monkeypatch=monkeypatch)
+    assert listening.links.proxy_protocol
+
+
+def test_the_proxy_protocol_needs_proxies(capsys: Capsys) -> None:
+    assert main(["broker", "--listen", ANY, "--proxy-protocol"]) == Status.USAGE
+    assert "--proxy-protocol needs --proxy" in capsys.readouterr().err
 
 
 def test_who_may_connect_can_be_said(monkeypatch: Patch) -> None:

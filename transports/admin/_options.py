@@ -61,6 +61,11 @@ class AdminOptions:
         """No networks: the interface is not made to be behind proxies."""
         return ()
 
+    @property
+    def proxy_protocol(self) -> bool:
+        """No PROXY headers, as there are no proxies."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class AdminStatistics:

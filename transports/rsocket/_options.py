@@ -163,6 +163,9 @@ class LinkOptions:
             `unix` is all peers of a Unix socket. Each connection of a proxy is a source by itself
             for all that is shared by source: connections, bytes, and requests that wait. The proxy
             has to limit its clients.
+        proxy_protocol: Whether connections from `proxies` must begin with a header of the PROXY
+            protocol, version 2, before TLS. The source in the header is then that of the
+            connection. From other networks, connections with a header are refused.
         tls_timeout: Seconds for the client's first bytes and for the TLS handshake, after which the
             connection is closed.
         unused_timeout: Seconds after which a connection that is no destination and has sent no
@@ -191,6 +194,7 @@ class LinkOptions:
     max_connections: Count = 10_000
     max_connections_per_source: Count | None = None
     proxies: tuple[str, ...] = ()
+    proxy_protocol: bool = False
     tls_timeout: Seconds = 5.0
     unused_timeout: Seconds = 10.0
     silent_after: Seconds = 5.0
@@ -203,7 +207,7 @@ class LinkOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_proxies(self.proxies)
+        check_proxies(self.proxies, protocol=self.proxy_protocol)
         leases = self.lease is not None
         if self.connection.lease != leases:
             connection = replace(self.connection, lease=leases)

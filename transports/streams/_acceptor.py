@@ -20,6 +20,7 @@ from .._log import SeldomLogger, shown
 from ._endpoint import Endpoint, EnteringConnection
 from ._listening import Arrival, close_server
 from ._pending import TlsHandshake
+from ._proxy_entrance import ProxyEntrance, behind_proxy
 from ._source import Places, Proxies
 from ._tls import certified
 from ._tls_context import TlsContext, TlsStatistics
@@ -52,6 +53,11 @@ class AcceptLimits(Protocol):
     @property
     def proxies(self) -> tuple[str, ...]:
         """Networks in which each connection is a source of its own."""
+        ...
+
+    @property
+    def proxy_protocol(self) -> bool:
+        """Whether connections from `proxies` begin with a PROXY header."""
         ...
 
     @property
@@ -236,18 +242,39 @@ class StreamAcceptor:
         if self._over:
             self.turned_away += 1  # accepted just before the close
             return None
-        endpoint = self._endpoint
-        found = endpoint.identify(transport)
-        source = self._proxies.source(transport.get_extra_info("peername"), found.source)
+        found = self._endpoint.identify(transport)
+        peername = transport.get_extra_info("peername")
+        source = self._proxies.source(peername, found.source)
+        identity = replace(found, listener=self.uri, source=source)
+        if not self._limits.proxy_protocol:
+            return self._begin(identity)
+        if not self._has_room(source):
+            return None
+        entrance = ProxyEntrance(
+            peername in self._proxies,
+            lambda header: self._begin(behind_proxy(identity, header)),
+            self.entered,
+        )
+        self.entering(entrance, source)
+        return entrance
+
+    def _has_room(self, source: str) -> bool:
+        """Whether a source may have one more connection; if not, count and log why."""
         if self.admits is not None and not self.admits(source):
             count_reason(self.refused, "banned")
             self._turn_away(f"too many failures of {source} to authenticate itself")
-            return None
+            return False
         refusal = self.places.refusal(source)
         if refusal and not self._owner.make_room(source):
             self._turn_away(refusal)
+            return False
+        return True
+
+    def _begin(self, identity: PeerIdentity) -> asyncio.Protocol | None:
+        """Return the protocol of the connection of a known peer, or `None` to close it."""
+        if not self._has_room(identity.source):
             return None
-        identity = replace(found, listener=self.uri, source=source)
+        endpoint = self._endpoint
         if self._context is None:
             return endpoint.entrance(self, identity)
         entrance = TlsHandshake(
@@ -256,7 +283,7 @@ class StreamAcceptor:
             lambda secured: endpoint.entrance(self, certified(identity, secured)),
             self._shaken,
         )
-        self.entering(entrance, source)
+        self.entering(entrance, identity.source)
         return entrance
 
     def _shaken(self, entrance: EnteringConnection, refused: str) -> None:

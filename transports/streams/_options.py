@@ -78,6 +78,9 @@ class StreamOptions:
             `10.0.0.0/8`; `unix` is all peers of a Unix socket. Each connection from there counts as
             its own source, so the proxy has to limit the connections of one peer. Otherwise all
             peers behind a proxy are one source.
+        proxy_protocol: Whether connections from `proxies` must begin with a header of the PROXY
+            protocol, version 2, before TLS. The source in the header is then that of the
+            connection. From other networks, connections with a header are refused.
         preamble_timeout: Time for the peer's first byte.
         connect_timeout: Time to connect, including the TLS and WebSocket handshakes and without
             the preamble.
@@ -135,6 +138,7 @@ class StreamOptions:
     max_connections: Count = 1000
     max_connections_per_source: Count | None = None
     proxies: tuple[str, ...] = ()
+    proxy_protocol: bool = False
     preamble_timeout: Seconds = 5.0
     connect_timeout: Seconds = 10.0
     frame_timeout: Seconds = 30.0
@@ -160,7 +164,7 @@ class StreamOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_proxies(self.proxies)
+        check_proxies(self.proxies, protocol=self.proxy_protocol)
 
     @property
     def wire_limits(self) -> WireLimits:

@@ -94,12 +94,14 @@ class Proxies:
         return f"{source} #{self._came}"
 
 
-def check_proxies(networks: Iterable[str]) -> None:
-    """Check the option `proxies`.
+def check_proxies(networks: tuple[str, ...], *, protocol: bool) -> None:
+    """Check the options `proxies` and `proxy_protocol`.
 
     Raises:
-        ValueError: A text is not a network.
+        ValueError: A text is not a network, or there is none for the PROXY protocol.
     """
+    if protocol and not networks:
+        raise ValueError("proxy_protocol needs proxies, the networks of which it is accepted")
     try:
         Proxies(networks)
     except ValueError as error:
