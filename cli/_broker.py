@@ -19,6 +19,7 @@ from ..actors.broker import (
     MulticastOptions,
     WaitingOptions,
 )
+from ..actors.security import Authentication
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, counted
 from ..protocol.broker import SnapshotRoute
@@ -33,6 +34,7 @@ from ..transports.rsocket import (
 )
 from ._access import add_access
 from ._arguments import Commands, add_log, address, octal, positive, seconds, set_up_log, word
+from ._authentication import add_authentication, authentication_of
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._reach import add_tls, tls_of
@@ -68,6 +70,7 @@ class Listening:
         unix: The users that may connect to a Unix socket.
         tls: The certificates of listeners with TLS.
         expose: The addresses that requests may name in place of tags.
+        authentication: The authentication of clients; `None` admits all.
     """
 
     links: LinkOptions = _LINKS
@@ -75,6 +78,7 @@ class Listening:
     unix: UnixOptions = _UNIX
     tls: TlsOptions | None = None
     expose: tuple[Address, ...] = ()
+    authentication: Authentication | None = None
 
     def options(self, uri: str) -> dict[str, Any]:
         """Return the options of the listener at a URI."""
@@ -85,6 +89,7 @@ class Listening:
             own["unix"] = self.unix
         if uri.startswith(SECURE):
             own["tls"] = self.tls
+        own["authentication"] = self.authentication
         return {"options": self.links, "expose": self.expose, **own}
 
 
@@ -112,6 +117,7 @@ def add_command(commands: Commands) -> None:
         f"(default {DEFAULT_URI})",
     )
     add_tls(parser, listens=True)
+    add_authentication(parser)
     _add_listening(parser)
     parser.add_argument(
         "--no-route-timeout",
@@ -304,7 +310,8 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
     )
     unix = _UNIX if arguments.mode is None else UnixOptions(arguments.mode)
     websocket = WebSocketOptions(origins=tuple(arguments.origin))
-    return Listening(links, websocket, unix, tls, tuple(arguments.expose))
+    authentication = authentication_of(arguments)
+    return Listening(links, websocket, unix, tls, tuple(arguments.expose), authentication)
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
@@ -342,18 +349,24 @@ def _command(arguments: argparse.Namespace) -> None:
     listening = _listening(arguments, uris)
     # Read before the event loop starts, which it would block.
     expected = [] if arguments.index is None else load_routes(arguments.index, options.max_routes)
-    run(
-        lambda stop: serve(
-            stop,
-            uris,
-            options,
-            listening,
-            name=node_name(arguments, "broker"),
-            quiet=arguments.quiet,
-            expected=expected,
-            opened=lambda node: _opened(node, arguments),
-        )
-    )
+
+    async def work(stop: StopRequest) -> None:
+        try:
+            await serve(
+                stop,
+                uris,
+                options,
+                listening,
+                name=node_name(arguments, "broker"),
+                quiet=arguments.quiet,
+                expected=expected,
+                opened=lambda node: _opened(node, arguments),
+            )
+        finally:
+            if listening.authentication is not None:
+                await listening.authentication.close()
+
+    run(work)
 
 
 async def _opened(node: Node, arguments: argparse.Namespace) -> None:

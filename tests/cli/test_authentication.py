@@ -1,0 +1,88 @@
+"""The authentication of a broker's clients, by a file of principals."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from onward.cli import main
+from onward.cli._access import Access
+from onward.cli._broker import Listening
+from onward.cli._client import ask_broker
+from onward.cli._status import CommandError
+from onward.protocol.security import BearerToken, Credentials, UserPassword
+from tests.support.commands import TIMEOUT, onward
+from tests.support.fixtures import Capsys, Patch
+
+
+def _password(_prompt: str) -> str:
+    return "pass word"
+
+
+@pytest.fixture
+def principals(tmp_path: Path, capsys: Capsys, monkeypatch: Patch) -> tuple[Path, str]:
+    """A file of principals with a token and a user, and the token."""
+    path = tmp_path / "principals.toml"
+    assert main(["token", "new", "bot", "--file", str(path)]) == 0
+    token = capsys.readouterr().out.strip()
+    monkeypatch.setattr("getpass.getpass", _password)
+    assert main(["password", "ida", "--file", str(path)]) == 0
+    return path, token
+
+
+def listening_of(*words: str, monkeypatch: Patch) -> Listening:
+    """Return the options of the listeners of `onward broker`."""
+    given: list[Listening] = []
+
+    async def serves(
+        _stop: object, _uris: object, _options: object, found: Listening, **_: object
+    ) -> None:
+        given.append(found)
+
+    monkeypatch.setattr("onward.cli._broker.serve", serves)
+    assert main(["broker", *words]) == 0
+    return given[0]
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+async def test_a_broker_with_a_file_of_principals(
+    principals: tuple[Path, str], anonymous: bool
+) -> None:
+    path, token = principals
+    words = ["--listen", "rsocket+tcp://127.0.0.1:0", "--principals", str(path)]
+    with onward("broker", *words, *(["--anonymous"] if anonymous else [])) as process:
+        assert process.stdout is not None
+        line = await asyncio.to_thread(process.stdout.readline)
+        uri = line.removeprefix("listening ").strip()
+        right: list[Credentials] = [BearerToken(token.encode()), UserPassword("ida", "pass word")]
+        for credentials in right:
+            found = await ask_broker(uri, "statistics", TIMEOUT, Access(credentials=credentials))
+        wrong: list[Credentials] = [BearerToken(b"onw_x"), UserPassword("bob", "pass word")]
+        for credentials in wrong:
+            with pytest.raises(CommandError, match="refuses the credentials"):
+                await ask_broker(uri, "routes", TIMEOUT, Access(credentials=credentials))
+        if anonymous:
+            found = await ask_broker(uri, "statistics", TIMEOUT)
+            accepted = {"token": 1, "password": 1, "anonymous": 1}
+            assert found["listeners"][0]["authentication"]["accepted"] == accepted
+        else:
+            with pytest.raises(CommandError, match="asks for credentials"):
+                await ask_broker(uri, "routes", TIMEOUT)
+
+
+def test_a_broker_admits_all_clients_by_default(monkeypatch: Patch) -> None:
+    assert listening_of(monkeypatch=monkeypatch).authentication is None
+
+
+def test_options_that_are_wrong(tmp_path: Path, capsys: Capsys) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[[tokens]]\nname = 'x'\nsha512 = 'y'\n")
+    for words, text in (
+        (["--anonymous"], "--anonymous goes with --principals"),
+        (["--principals", str(tmp_path / "none")], "No such file"),
+        (["--principals", str(broken)], "sha512"),
+    ):
+        assert main(["broker", *words]) == 2
+        assert text in capsys.readouterr().err
