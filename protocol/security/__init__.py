@@ -2,11 +2,17 @@
 
 A peer shows [`Credentials`][onward.protocol.security.Credentials] in its SETUP. An authenticator of
 `onward.actors.security` checks them and returns a
-[`Principal`][onward.protocol.security.Principal].
+[`Principal`][onward.protocol.security.Principal]. [`Rules`][onward.protocol.security.Rules] decide
+what it may register and request.
 
 ```python
 entry = format_credentials(BearerToken(b"onw_..."))
 assert parse_credentials(entry) == BearerToken(b"onw_...")
+
+rules = read_rules("rule = [{roles = ['shop'], request = 'service=orders'}]")
+shop = Principal("shop-1", "token", frozenset({"shop"}))
+asked, _ = parse_patterns("service=orders region=eu")
+assert rules.allows(shop, Action.REQUEST, asked)
 ```
 """
 
@@ -34,11 +40,26 @@ from ._password_hash import (
 from ._principal import PeerIdentity, Principal
 from ._principals_file import Account, Principals, PrincipalsLimits, read_principals
 from ._remembered import Remembered
+from ._rules import (
+    MAX_NAME_PATTERNS,
+    MAX_RULES,
+    Action,
+    Decision,
+    Rule,
+    Rules,
+    TagPattern,
+    add_forced_tags,
+    parse_patterns,
+)
+from ._rules_file import MAX_RULES_FILE, read_rules
 from ._token import TOKEN_BYTES, TOKEN_PREFIX, is_token, make_token, token_digest
 
 __all__ = [
     "AUTHENTICATION_MIME",
+    "MAX_NAME_PATTERNS",
     "MAX_PASSWORD",
+    "MAX_RULES",
+    "MAX_RULES_FILE",
     "MAX_TOKEN",
     "MAX_USERNAME",
     "NOT_AUTHENTICATED",
@@ -46,11 +67,13 @@ __all__ = [
     "TOKEN_BYTES",
     "TOKEN_PREFIX",
     "Account",
+    "Action",
     "Attempts",
     "BadCredentials",
     "BearerToken",
     "Credentials",
     "CustomCredentials",
+    "Decision",
     "NotAllowed",
     "NotAuthenticated",
     "PasswordHash",
@@ -59,14 +82,20 @@ __all__ = [
     "Principals",
     "PrincipalsLimits",
     "Remembered",
+    "Rule",
+    "Rules",
+    "TagPattern",
     "UserPassword",
+    "add_forced_tags",
     "format_credentials",
     "hash_password",
     "is_token",
     "make_token",
     "parse_credentials",
     "parse_password_hash",
+    "parse_patterns",
     "read_principals",
+    "read_rules",
     "token_digest",
     "verify_scrypt",
 ]

@@ -10,6 +10,7 @@ __all__ = ["NOT_AUTHENTICATED", "BadCredentials", "NotAllowed", "NotAuthenticate
 
 NOT_AUTHENTICATED: Final = "not authenticated"
 """The text of the ERROR frame for a peer that is not authenticated, whatever the cause."""
+MAX_SHOWN: Final = 200
 
 
 class BadCredentials(ProtocolError):
@@ -43,6 +44,17 @@ class NotAuthenticated(OnwardError):
 
 
 class NotAllowed(NotDelivered):
-    """The rules do not allow a principal this action. It is decided before any look-up."""
+    """The rules do not allow a principal this action. It is decided before any look-up.
+
+    Attributes:
+        action: The action, and the first characters of its tags as the peer has given them.
+    """
 
     reason = "not allowed"
+
+    def __init__(self, action: str) -> None:
+        super().__init__(action)
+        self.action = action if len(action) <= MAX_SHOWN else f"{action[:MAX_SHOWN]}..."
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.action}"
