@@ -96,6 +96,7 @@ CONCEPTS = {
         "node/test_stream_dialled": "_stream_link",
         "node/test_tcp": "_arrivals _stream",
         "node/test_udp": "_udp_listener _udp_socket",
+        "rsocket/test_authorization": "",
         "rsocket/test_bad_input": "_metadata",
         "rsocket/test_bad_streams": "_exchange",
         "rsocket/test_claims": "",

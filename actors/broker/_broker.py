@@ -30,14 +30,17 @@ from ...protocol.broker import (
     RouteSetup,
     SnapshotRoute,
     TagList,
+    TagSet,
     WellKnownKey,
     check_default_tags,
     make_tags,
 )
 from ...protocol.options import check_value
+from ...protocol.security import ANONYMOUS, Action, NotAllowed, Principal
 from .._errors import LimitReached
 from .._worker import Worker
 from ..runtime._policy import MailboxOptions
+from ..security import Authorization
 from ._drain import Drain, DrainPart, DrainSteps
 from ._exchange import Exchange, requester_of
 from ._management import MANAGEMENT_SERVICE, management
@@ -47,8 +50,9 @@ from .local._handlers import Handlers
 from .table._events import BrokerEvent
 from .table._explain import Resolution, explain
 from .table._index import TagIndexWorker
-from .table._leaving import WITHDRAWN, WORKER_STOPPED
+from .table._leaving import NOT_ALLOWED, WITHDRAWN, WORKER_STOPPED
 from .table._route import BrokerRoute, Destination, RouteStatistics, readable
+from .table._selector import Ask
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
 __all__ = ["Broker", "Registration"]
 
 DEFAULT_ADDRESS: Final = "broker"
+
+_MANAGEMENT: Final = (int(WellKnownKey.SERVICE_NAME), MANAGEMENT_SERVICE)
 
 RESERVED_SERVICES: Final = "onward."
 """The prefix of service names that only workers of the broker's node may use."""
@@ -134,12 +140,19 @@ class Broker(Worker):
         index: The worker that holds the routing table.
         events: The broker's events: `events.subscribe()` yields destinations that join and
             leave, and requests that are rejected or lost.
+        authorization: The decisions on what the peers of connections may register and request;
+            `None`: all of them may do anything.
     """
 
-    def __init__(self, options: BrokerOptions = BrokerOptions()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        options: BrokerOptions = BrokerOptions(),  # noqa: B008 - frozen
+        authorization: Authorization | None = None,
+    ) -> None:
         check_value("options", options, BrokerOptions)
         super().__init__()
         self.options = options
+        self.authorization = authorization
         self.broker_id = uuid.uuid4()
         self.index = TagIndexWorker(options, self.broker_id.bytes)
         self.events = self.index.events
@@ -149,6 +162,7 @@ class Broker(Worker):
         self._parts: dict[DrainPart, None] = {}
         self._drain: Drain | None = None
         self._draining: asyncio.Task[bool] | None = None
+        self._unwatch: Callable[[], None] | None = None
 
     @classmethod
     async def attach(
@@ -157,14 +171,22 @@ class Broker(Worker):
         options: BrokerOptions = BrokerOptions(),  # noqa: B008 - frozen
         *,
         address: AddressLike = DEFAULT_ADDRESS,
+        authorization: Authorization | None = None,
     ) -> Broker:
         """Start a broker on a node.
+
+        Args:
+            node: The node.
+            options: The limits of the broker.
+            address: The address of its worker.
+            authorization: The decisions on what the peers of connections may do; by default all of
+                them may do anything. Workers of the node always may.
 
         Raises:
             AddressInUse: The node has a worker at this address already.
             RuleInUse: The node has a broker, at another address.
         """
-        broker = cls(options)
+        broker = cls(options, authorization)
         await node.start(lambda: broker, address=address)
         return broker
 
@@ -183,6 +205,8 @@ class Broker(Worker):
             raise
         if self.options.management:
             self.serve(management(self), service=MANAGEMENT_SERVICE)
+        if self.authorization is not None:
+            self._unwatch = self.authorization.on_replace(self._on_other_rules)
 
     def on_stop(self) -> None:
         """Stop answering requests that become dead letters, and end a drain."""
@@ -190,6 +214,8 @@ class Broker(Worker):
             self._draining.cancel()
         if self._unsubscribe is not None:
             self._unsubscribe()
+        if self._unwatch is not None:
+            self._unwatch()
 
     # --- destinations -----------------------------------------------------------------------
 
@@ -279,6 +305,7 @@ class Broker(Worker):
         peer: str,
         evict: Callable[[str], object],
         busy: Callable[[], bool] | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> Registration:
         """Make a connection a destination, as its ROUTE_SETUP asks.
 
@@ -286,15 +313,20 @@ class Broker(Worker):
             setup: The frame.
             worker: The connection's worker.
             peer: The peer's network address as text.
-            evict: Called with a reason when another connection takes over the route id.
+            evict: Called with a reason when another connection takes over the route id, or the
+                rules no longer allow its registration.
             busy: Whether the connection is overloaded now.
+            principal: The principal of the connection.
 
         Raises:
+            NotAllowed: The rules do not allow the principal to register these tags, or the route id
+                is in use by another one.
             NotDelivered: The table or the node is full, the route id is that of a worker of
                 this node, or the service name is reserved.
             DefaultTagClaimed: A tag names another service or another route.
         """
         identity = UUID(bytes=setup.route_id)
+        tags = self._permitted_tags(setup, principal)
         names = [value for key, value in setup.tags if key == WellKnownKey.SERVICE_NAME]
         for name in (setup.service_name, *names):
             if name is not None and name.startswith(RESERVED_SERVICES):
@@ -308,11 +340,82 @@ class Broker(Worker):
             peer=peer,
             evict=evict,
             busy=busy,
+            principal=principal,
         )
         try:
-            return self._add(identity, setup.service_name, setup.tags, destination)
+            return self._add(identity, setup.service_name, tags, destination)
         except LimitReached as error:
             raise NotDelivered("the route", str(error)) from error
+
+    # --- authorization ----------------------------------------------------------------------
+
+    def _permitted_tags(self, setup: RouteSetup, principal: Principal) -> TagList:
+        """Return the tags of a destination, with the forced ones of its principal.
+
+        Raises:
+            NotAllowed: As in `connect`.
+        """
+        authorization = self.authorization
+        if authorization is None:
+            return setup.tags
+        tags = authorization.registration(principal, setup.service_name, setup.tags, setup.route_id)
+        # Route Id: "Brokers can only allow one connection for a given Route Id to be connected at a
+        # time." It would end the connection of the other.
+        known = self.index.table.get(setup.route_id)
+        owner = None if known is None else known.target.destination.principal
+        if known is not None and (owner is None or not owner.is_same(principal)):
+            raise authorization.denial(Action.REGISTER)
+        return tags
+
+    def permitted(self, ask: Ask, principal: Principal) -> Ask:
+        """Return the query of a request with the forced tags of its principal.
+
+        It is decided before any look-up, so that a refusal says nothing about destinations. Each
+        principal may ask the management service, which shows it its own part.
+
+        Raises:
+            NotAllowed: The rules do not allow the request, or it contradicts a forced tag.
+            BrokerFrameError: With the forced tags it has too many, or no shard key.
+        """
+        authorization = self.authorization
+        if authorization is None or _MANAGEMENT in ask.query:
+            return ask
+        narrowed = ask
+        if principal.tags:
+            try:
+                narrowed = self.index.narrowed(ask, principal.tags)
+            except NotAllowed:
+                raise authorization.denial(Action.REQUEST, ask.text) from None
+        if not authorization.allows(principal, Action.REQUEST, narrowed.query):
+            raise authorization.denial(Action.REQUEST, ask.text)
+        return narrowed
+
+    def view_of(self, principal: Principal | None) -> Callable[[TagSet], bool] | None:
+        """Return whether a principal may know of a destination with some tags, as a function.
+
+        `None` if it may know of all, and read everything else.
+        """
+        authorization, peer = self.authorization, principal or ANONYMOUS
+        if authorization is None or authorization.allows(peer, Action.READ):
+            return None
+        return partial(authorization.may_see, peer)
+
+    def _on_other_rules(self) -> None:
+        """Forget decisions on requests, and end registrations that are no longer allowed."""
+        self.index.epoch += 1
+        authorization = self.authorization
+        if authorization is None:
+            return
+        for entry in tuple(self.index.table):
+            destination = entry.target.destination
+            principal, evict = destination.principal, destination.evict
+            if principal is None or authorization.may_register(
+                principal, entry.service_name, entry.tags, entry.route_id
+            ):
+                continue
+            self.index.leave(entry, NOT_ALLOWED)
+            if evict is not None:
+                evict(NOT_ALLOWED)
 
     def expect(self, routes: Iterable[SnapshotRoute]) -> int:
         """Expect destinations that were registered before. Call it on the node's loop.
@@ -452,17 +555,26 @@ class Broker(Worker):
         saved = self.index.saved()
         return (each for each in saved if not each.service.startswith(RESERVED_SERVICES))
 
-    def resolve(self, asked: str, *, limit: int = 100) -> Resolution:
+    def resolve(
+        self, asked: str, *, limit: int = 100, principal: Principal | None = None
+    ) -> Resolution:
         """Return where a request would go now, and why not elsewhere; nothing is sent.
 
         Args:
             asked: The query, as in an address of type 32: `@shard=user service=orders user=42`.
             limit: Most destinations in the result that match, and most that do not.
+            principal: The principal that asks: it sees only what it may request, unless it may
+                read all. By default the result shows all destinations.
 
         Raises:
             AddressError: The query cannot be read.
+            NotAllowed: The principal may not send such a request.
         """
-        return explain(self.index, self.index.asked(Address(TAGS, asked.encode())), limit)
+        ask = self.index.asked(Address(TAGS, asked.encode()))
+        view = None if principal is None else self.view_of(principal)
+        if principal is not None and view is not None:
+            ask = self.permitted(ask, principal)
+        return explain(self.index, ask, limit, view)
 
     def add_part(self, part: DrainPart) -> Callable[[], None]:
         """Add a part with connections, which a drain ends.

@@ -1,20 +1,22 @@
-"""The management service: the broker's state for any requester."""
+"""The management service: the broker's state, or the part of it that a requester may see."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ...protocol import ProtocolError
-from ...protocol.broker import format_route
+from ...protocol.broker import TagSet, format_route, parse_address_query, parse_key, tag_set
 from ...protocol.rsocket import ErrorCode
+from ...protocol.security import ANONYMOUS, Action, NotAllowed, Principal
 from .._errors import LimitReached
 from .._node_report import LETTERS, WORKERS, node_report
 from .local._handlers import ApplicationError, Handlers, Request
+from .table._events import BrokerEvent
 from .table._table_text import TableText, event_of, row_of
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ MAX_ROWS: Final = 100
 
 CHUNK: Final = 64 * 1024
 """Approximate number of characters of a table in one element."""
+
+SCANNED: Final = 512
+"""Rows that are looked at before the loop runs other tasks, if a requester may not see all."""
+
+_FOR_READERS: Final = frozenset({"statistics", WORKERS, LETTERS})
 
 _WHAT: Final = (
     "ask for 'routes', 'statistics', 'resolve', 'workers' or 'dead-letters', "
@@ -57,6 +64,11 @@ def management(broker: Broker) -> Handlers:
 
     The answer to an invalid question is an object with an `error`.
 
+    With authorization, a principal that may not `read` sees only the destinations that it may
+    request: in `routes`, `resolve`, `table`, and in the events of `watch`. The other questions are
+    INVALID then: "not allowed: read". A message of a worker, or of a link, has no principal and
+    counts as anonymous.
+
     Long answers are made in slices, one answer at a time, to leave the loop to requests.
     """
     table = TableText(broker)
@@ -66,11 +78,14 @@ def management(broker: Broker) -> Handlers:
     @handlers.response
     async def answer(request: Request) -> bytes:
         what, rest = _question(request)
+        view = broker.view_of(request.principal)
         if what == "routes":
-            return await table.written()
+            return await (table.written() if view is None else table.seen(view))
+        if view is not None and what in _FOR_READERS:
+            raise _denied(broker)
         async with one_at_a_time:
             report = node_report(broker.node, what) if what in (WORKERS, LETTERS) else None
-            written = report or _written(_answer(broker, what, rest))
+            written = report or _written(_answer(broker, what, rest, request.principal))
             await asyncio.sleep(0)
         return written
 
@@ -78,9 +93,10 @@ def management(broker: Broker) -> Handlers:
     async def watch(request: Request) -> AsyncGenerator[bytes]:
         what, _ = _question(request)
         if what == "table":
-            chunks = _chunks(broker)
-            while chunk := await _next(chunks, one_at_a_time):
-                yield chunk
+            chunks = _chunks(broker, broker.view_of(request.principal))
+            while (chunk := await _next(chunks, one_at_a_time)) is not None:
+                if chunk:
+                    yield chunk
             return
         if what != "watch":
             raise ApplicationError(ErrorCode.INVALID, _WHAT)
@@ -88,9 +104,13 @@ def management(broker: Broker) -> Handlers:
             subscription = broker.events.subscribe()
         except LimitReached as error:
             raise ApplicationError(ErrorCode.REJECTED, str(error)) from None
+        missed = 0
         with subscription as events:
             async for event in events:
-                yield _written(event_of(event))
+                shown, seen = _seen(broker, event, missed, request.principal)
+                missed = 0 if shown else seen.missed
+                if shown:
+                    yield _written(event_of(seen))
 
     return handlers
 
@@ -104,21 +124,59 @@ def _question(request: Request) -> tuple[str, str]:
     return what, rest
 
 
-async def _next(chunks: Iterator[bytes], one_at_a_time: asyncio.Lock) -> bytes:
-    """Return the next part of a table, in turn with the other streams; empty at the end."""
+def _denied(broker: Broker) -> ApplicationError:
+    authorization = broker.authorization
+    if authorization is None:
+        raise AssertionError("without authorization nothing is denied")
+    return ApplicationError(ErrorCode.INVALID, str(authorization.denial(Action.READ)))
+
+
+def _seen(
+    broker: Broker, event: BrokerEvent, missed: int, principal: Principal | None
+) -> tuple[bool, BrokerEvent]:
+    """Return whether a principal may see an event, and the event as it sees it.
+
+    Args:
+        broker: The broker.
+        event: The event.
+        missed: Whether it has missed others before, as a number.
+        principal: The principal.
+    """
+    view = broker.view_of(principal)
+    if view is None:
+        return True, event
+    if event.missed or missed:
+        # The number of missed ones says how busy others are.
+        event = replace(event, missed=1)
+    return view(_tags_of(event)), event
+
+
+def _tags_of(event: BrokerEvent) -> TagSet:
+    """Return the tags of an event's destination, or of its query.
+
+    In events a null value is an empty text, so the tag counts as either.
+    """
+    if event.query:
+        return parse_address_query(event.query).query
+    tags = [(parse_key(key), value) for key, value in event.tags]
+    return tag_set([*tags, *((key, None) for key, value in tags if not value)])
+
+
+async def _next(chunks: Iterator[bytes], one_at_a_time: asyncio.Lock) -> bytes | None:
+    """Return the next part of a table, in turn with the other streams; `None` at the end."""
     async with one_at_a_time:
-        chunk = next(chunks, b"")
+        chunk = next(chunks, None)
         await asyncio.sleep(0)
     return chunk
 
 
-def _answer(broker: Broker, what: str, rest: str) -> Any:
+def _answer(broker: Broker, what: str, rest: str, principal: Principal | None) -> Any:
     if what == "statistics":
         return _statistics(broker)
     if what == "resolve":
         try:
-            found = broker.resolve(rest, limit=MAX_ROWS)
-        except ProtocolError as error:
+            found = broker.resolve(rest, limit=MAX_ROWS, principal=principal or ANONYMOUS)
+        except (ProtocolError, NotAllowed) as error:
             return {"error": str(error)}
         others = [
             {"route": row_of(each.route), "missing": each.missing, "different": each.different}
@@ -129,10 +187,16 @@ def _answer(broker: Broker, what: str, rest: str) -> Any:
     return {"error": _WHAT}
 
 
-def _chunks(broker: Broker) -> Iterator[bytes]:
+def _chunks(broker: Broker, view: Callable[[TagSet], bool] | None) -> Iterator[bytes]:
+    """Yield parts of the table; an empty one if there is nothing to show in many rows."""
     lines: list[str] = []
     size = 0
-    for route in broker.saved():
+    for number, route in enumerate(broker.saved(), 1):
+        if view is not None:
+            if number % SCANNED == 0 and not lines:
+                yield b""
+            if not view(tag_set(route.tags)):
+                continue
         line = format_route(route) + "\n"
         lines.append(line)
         size += len(line)

@@ -3,10 +3,20 @@
 An [`Authenticator`][onward.actors.security.Authenticator] knows one method: certificates, tokens.
 An [`Authentication`][onward.actors.security.Authentication] tries several in order; a listener has
 one, and reads no further frame of a connection until it has decided.
+
+An [`Authorization`][onward.actors.security.Authorization] decides by rules what a principal may
+register and request; a broker has one.
 """
 
 from ._authentication import Authentication, AuthenticationOptions, AuthenticationStatistics
 from ._authenticator import AnonymousAuthenticator, Authenticator
+from ._authorization import (
+    Authorization,
+    AuthorizationOptions,
+    AuthorizationStatistics,
+    Authorizer,
+    load_authorizer,
+)
 from ._certificate import CertificateAuthenticator
 from ._password import PasswordAuthenticator, PasswordOptions
 from ._principals_file import PrincipalsFile
@@ -19,10 +29,15 @@ __all__ = [
     "AuthenticationOptions",
     "AuthenticationStatistics",
     "Authenticator",
+    "Authorization",
+    "AuthorizationOptions",
+    "AuthorizationStatistics",
+    "Authorizer",
     "CertificateAuthenticator",
     "PasswordAuthenticator",
     "PasswordOptions",
     "PrincipalsFile",
     "TokenAuthenticator",
     "UnixAuthenticator",
+    "load_authorizer",
 ]

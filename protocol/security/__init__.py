@@ -37,7 +37,7 @@ from ._password_hash import (
     parse_password_hash,
     verify_scrypt,
 )
-from ._principal import PeerIdentity, Principal
+from ._principal import ANONYMOUS, PeerIdentity, Principal
 from ._principals_file import Account, Principals, PrincipalsLimits, read_principals
 from ._remembered import Remembered
 from ._rules import (
@@ -55,6 +55,7 @@ from ._rules_file import MAX_RULES_FILE, read_rules
 from ._token import TOKEN_BYTES, TOKEN_PREFIX, is_token, make_token, token_digest
 
 __all__ = [
+    "ANONYMOUS",
     "AUTHENTICATION_MIME",
     "MAX_NAME_PATTERNS",
     "MAX_PASSWORD",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ..broker import TagSet
 
-__all__ = ["PeerIdentity", "Principal"]
+__all__ = ["ANONYMOUS", "PeerIdentity", "Principal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +53,11 @@ class Principal:
     tags: TagSet = frozenset()
     expires: float | None = None
     issuer: str = ""
+
+    def is_same(self, other: Principal) -> bool:
+        """Whether another principal is the same identity, perhaps with other roles or tags."""
+        return (self.name, self.method, self.issuer) == (other.name, other.method, other.issuer)
+
+
+ANONYMOUS: Final = Principal("anonymous", "anonymous")
+"""The principal of a peer of a listener without authentication."""

@@ -16,7 +16,7 @@ deny = true
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from .._errors import AddressError
 from ..broker import TagSet
@@ -24,6 +24,8 @@ from ..toml import FileTable, Problems, flag, read_toml, shown, texts
 from ._rules import MAX_RULES, Action, Rule, Rules, TagPattern, parse_patterns
 
 __all__ = ["MAX_RULES_FILE", "read_rules"]
+
+Patterns: TypeAlias = tuple[TagSet, tuple[TagPattern, ...]]
 
 MAX_RULES_FILE: Final = 1024 * 1024
 """The maximum size of a file of rules, in bytes."""
@@ -75,7 +77,7 @@ def _read_rule(table: FileTable) -> list[Rule]:
     rules: list[Rule] = []
     for action in Action:
         if action.has_tags:
-            given = table.take(action.value, _patterns, [])
+            given = table.take(action.value, _patterns, list[Patterns]())
             rules += [
                 Rule(action, roles, names, tags, patterns, deny, origin) for tags, patterns in given
             ]
@@ -113,14 +115,14 @@ def _holders(value: object) -> frozenset[str]:
     return frozenset(given)
 
 
-def _patterns(value: object) -> list[tuple[TagSet, tuple[TagPattern, ...]]]:
+def _patterns(value: object) -> list[Patterns]:
     given = texts([value] if isinstance(value, str) else value)
     if len(given) > MAX_RULES:
         raise ValueError(f"{len(given)} are over the limit of {MAX_RULES}")
     return [_pattern(each) for each in given]
 
 
-def _pattern(given: str) -> tuple[TagSet, tuple[TagPattern, ...]]:
+def _pattern(given: str) -> Patterns:
     try:
         return parse_patterns(given)
     except AddressError as error:

@@ -20,8 +20,9 @@ from uuid import UUID
 
 from onward.actors import Node, NodeLimits
 from onward.actors.broker import Broker, BrokerOptions, RouteStatistics
-from onward.actors.security import Authentication
+from onward.actors.security import Authentication, Authorization
 from onward.protocol.rsocket import Setup
+from onward.protocol.security import read_rules
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from onward.transports.rsocket._link import Link
 from tests.support.rsocket_opened import opened_link
@@ -611,11 +612,15 @@ async def world(
     allow: tuple[str, ...] = (),
     limits: NodeLimits | None = None,
     authentication: Authentication | None = None,
+    rules: str | None = None,
 ) -> AsyncGenerator[World]:
     """Start a node with a broker and a listener; stop it all at the end."""
     options = options or LinkOptions()
+    authorization = None if rules is None else Authorization(read_rules(rules))
     async with Node("edge", limits=limits or NodeLimits()) as node:
-        broker = await Broker.attach(node, broker_options or BrokerOptions())
+        broker = await Broker.attach(
+            node, broker_options or BrokerOptions(), authorization=authorization
+        )
         listener = await node.listen(
             "rsocket+tcp://127.0.0.1:0",
             expose=expose,

@@ -382,7 +382,7 @@ class StreamExchange(FrameExchange):
 
     def request(self) -> Request:
         """Return the request as it is given to handlers."""
-        return request_of(self.frames, self.form, self.kind)
+        return request_of(self.frames, self.form, self.kind, self.link.session.principal)
 
     def start(self, start: StartEnd) -> DestinationEnd:
         """Start the destination's end of the request, and join the two."""

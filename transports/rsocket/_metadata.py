@@ -7,6 +7,7 @@ from typing import Final
 from ...protocol.broker import (
     DIALECTS,
     HEADER_SIZE,
+    ID_SIZE,
     MIME_FORWARDING,
     Dialect,
     FrameType,
@@ -22,6 +23,7 @@ __all__ = [
     "ROUTE_SETUP",
     "Form",
     "MetadataShape",
+    "address_starts",
     "find_broker_frame",
     "trace_id_of",
 ]
@@ -147,6 +149,17 @@ def find_broker_frame(
     if broken[2] - broken[1] >= HEADER_SIZE:
         frame_type(metadata[broken[1] : broken[2]])  # raises: the type is unknown
     return broken
+
+
+def address_starts(metadata: bytes) -> list[int]:
+    """Return the offsets of the ADDRESS frames, with an origin, in composite metadata."""
+    starts: list[int] = []
+    at, end = 0, len(metadata)
+    while (found := _find(metadata, at, end)) is not None:
+        _, content, at = found
+        if at - content >= HEADER_SIZE + ID_SIZE and metadata[content + 4] >> 2 in ADDRESS:
+            starts.append(content)
+    return starts
 
 
 def trace_id_of(metadata: bytes) -> int | None:

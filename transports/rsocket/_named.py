@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...actors.routing._given import check_payload
 from ...protocol import (
+    TAGS,
     Address,
     AddressError,
     Context,
@@ -20,6 +21,7 @@ from ...protocol import (
 )
 from ...protocol.broker import MAX_ROUTE_TEXT, MIME_ROUTE, BrokerFrameError
 from ...protocol.rsocket import MalformedComposite, entry_finder
+from ...protocol.security import ANONYMOUS
 from ..node._link import MAX_WORK, TooMuchWork
 
 if TYPE_CHECKING:
@@ -63,7 +65,8 @@ class NamedRequests:
 
     A request becomes a message with its data as payload and a return route for the answer, as for
     a worker that is a destination. The first address must be exposed at the listener (`expose=`),
-    and the others are checked as for messages from another node (`allow=`).
+    and the others are checked as for messages from another node (`allow=`). Tag queries in a route
+    are allowed by the broker's rules, as those of requests are.
 
     Args:
         link: The requester's connection.
@@ -79,6 +82,7 @@ class NamedRequests:
         Raises:
             NotDelivered: The first address is not exposed, cannot be reached, or takes no such
                 request; or the message would cause too much work.
+            NotAllowed: The rules do not allow a tag query in the route.
             ProtocolError: The request is too big.
         """
         node, exposed = self._link.node, self._link.shared.exposed
@@ -86,11 +90,27 @@ class NamedRequests:
         if not exposed.lets_in(first) and not node.parts.guards.is_exposed(first, self._at):
             node.dead_letters.denied += 1
             raise NotExposed(first)
+        route = self._permitted(route)
         if not exchange.answered_once():
             text = "a route takes request/response and fire-and-forget only"
             raise NotDelivered("the destination", text)
         if exchange.whole(lambda: self._send_late(exchange, route)):
             self._send_whole(exchange, route)
+
+    def _permitted(self, route: Route) -> Route:
+        """Return a route with the tag queries in it as the peer may send them.
+
+        Raises:
+            NotAllowed: The rules do not allow one of them.
+        """
+        broker, principal = self._link.broker, self._link.session.principal or ANONYMOUS
+        if broker.authorization is None or all(each.type != TAGS for each in route):
+            return route
+        asked = broker.index.asked
+        return tuple(
+            broker.permitted(asked(each), principal).address if each.type == TAGS else each
+            for each in route
+        )
 
     def _send_late(self, exchange: StreamExchange, route: Route) -> None:
         if exchange.ended:

@@ -10,6 +10,7 @@ from ...actors.broker._exchange import DROP, FAILED, INVALID, REJECTED
 from ...protocol import InDoubt, NoRoute, NotDelivered
 from ...protocol.broker import unwrap_metadata
 from ...protocol.rsocket import COMPLETE, COMPOSITE_MIME, FOLLOWS, ErrorCode, Frame, FrameType
+from ...protocol.security import NotAllowed, Principal
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -64,7 +65,7 @@ class DestinationUnleased(NotDelivered):
 
 def text_of(error: Exception) -> str:
     """Return the text for a requester: its tags or the field at fault, no internals."""
-    if isinstance(error, NotDelivered) and type(error) not in (NotDelivered, NoRoute):
+    if isinstance(error, NotDelivered) and type(error) not in (NotDelivered, NoRoute, NotAllowed):
         return str(NotDelivered("the destination", error.reason))
     return str(error)
 
@@ -96,6 +97,9 @@ def code_of(error: Exception) -> int:
     REJECTED: "The Responder guarantees that it didn't process the request." CANCELED: it "may
     have started processing it". INVALID: "The request is invalid." (Error Codes)
     """
+    if isinstance(error, NotAllowed):
+        # REJECTED would invite the peer to try again.
+        return ErrorCode.INVALID
     if isinstance(error, NotDelivered):
         return ErrorCode.REJECTED
     if isinstance(error, InDoubt):
@@ -131,13 +135,16 @@ class FrameExchange(Exchange):
         raise NotImplementedError
 
 
-def request_of(frames: list[Frame], form: Form | None, kind: int) -> Request:
+def request_of(
+    frames: list[Frame], form: Form | None, kind: int, principal: Principal | None
+) -> Request:
     """Return a whole request as it is given to handlers.
 
     Args:
         frames: Its frames.
         form: The form of its ADDRESS; `None` if it names a route.
         kind: The frame type of the request.
+        principal: The principal of its requester, if it is authenticated.
 
     Raises:
         ProtocolError: Its metadata cannot be read.
@@ -147,7 +154,7 @@ def request_of(frames: list[Frame], form: Form | None, kind: int) -> Request:
     mime = COMPOSITE_MIME if form is None or form.composite else form.mime.decode()
     asked, _, wrapped, entries = unwrap_metadata(metadata, mime)
     if asked is None:
-        return Request(data, None, entries, route=route_of(entries))
+        return Request(data, None, entries, route=route_of(entries), principal=principal)
     if not wrapped and kind == FrameType.METADATA_PUSH:
         wrapped = metadata
     origin = UUID(bytes=asked.origin_route_id) if any(asked.origin_route_id) else None
@@ -159,4 +166,5 @@ def request_of(frames: list[Frame], form: Form | None, kind: int) -> Request:
         asked.tags,
         asked.encrypted,
         route_of(entries),
+        principal,
     )

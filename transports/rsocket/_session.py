@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from ...actors.broker import Ask, Registration
 from ...actors.broker._exchange import CANCELED
 from ...actors.broker._instrument import part_of
-from ...actors.broker.table._leaving import CONNECTION_ENDS, CONNECTION_LOST, REGISTERED_ANEW
+from ...actors.broker.table._leaving import (
+    CONNECTION_ENDS,
+    CONNECTION_LOST,
+    NOT_ALLOWED,
+    REGISTERED_ANEW,
+)
 from ...protocol import (
     TAGS,
     Context,
@@ -44,7 +49,13 @@ from ...protocol.rsocket import (
     Setup,
     composite_entry,
 )
-from ...protocol.security import AUTHENTICATION_MIME, NotAuthenticated, Principal
+from ...protocol.security import (
+    ANONYMOUS,
+    AUTHENTICATION_MIME,
+    NotAllowed,
+    NotAuthenticated,
+    Principal,
+)
 from .._log import shown
 from ._admission import Admission, credentials_in
 from ._connection import FrameReceiver
@@ -53,6 +64,7 @@ from ._express import ExpressPath
 from ._gathered import Gathered
 from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_id_of
 from ._named import NamedRequests, route_in
+from ._origin import false_origins, with_origin
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 from ._tracing import RequestTracing, tracing_in
 
@@ -115,6 +127,10 @@ class Session(FrameReceiver):
         self.principal: Principal | None = None
         self._service = ""
         self._asking: bytes | None = None
+        self._ruled = link.broker.authorization is not None
+        # What `_known` was decided for.
+        self._epoch = 0
+        self._decided: Principal | None = None
         self.registration: Registration | None = None
         self.setup: Setup | None = None
         self.requests = 0
@@ -234,10 +250,12 @@ class Session(FrameReceiver):
                 peer=link.identity.peer,
                 evict=self._evicted,
                 busy=lambda: link.busy,
+                principal=self.principal or ANONYMOUS,
             )
         except DeliveryError:
             self.registration = before
             raise
+        self._known.clear()  # the origin of its requests is another one now
         link.form = form
         self._service = setup.service_name
         part = part_of(link.node)
@@ -248,13 +266,13 @@ class Session(FrameReceiver):
             before.withdraw(REGISTERED_ANEW)
 
     def _evicted(self, reason: str) -> None:
-        """Close the connection after another one has registered its route id."""
+        """Close the connection after another one has registered its route id, or by the rules."""
         # Handling ROUTE_SETUP Frames: "the Broker or Broker cluster MUST close the existing
         # route, and remove it from the table, and replace it with the information from the new
         # ROUTE_SETUP."
         registration = self.registration
         if registration is not None and not registration.current:
-            self._link.close("replaced", reason)
+            self._link.close("not allowed" if reason == NOT_ALLOWED else "replaced", reason)
 
     def _on_push(self, frame: Frame) -> None:
         """Handle a METADATA_PUSH: register a late ROUTE_SETUP, or route the metadata."""
@@ -264,10 +282,17 @@ class Session(FrameReceiver):
         if span is None:
             return
         exchange = StreamExchange(self._link, None, _PUSH, frame)
+        routed = False
         try:
             if not self._on_broker_frame(frame.buffer, span, EITHER):
+                routed = True
                 self._route(exchange, frame)
         except (ProtocolError, DeliveryError) as error:
+            if isinstance(error, NotAllowed) and not routed:
+                # A push has no answer, and the peer would wait for requests in vain.
+                self._rejected = True
+                self._link.close("not allowed", str(error))
+                return
             # METADATA_PUSH Frame: "METADATA_PUSH frames MUST always use Stream ID 0 as they pertain
             # to the Connection."
             # A push has no stream on which an ERROR could answer it.
@@ -335,6 +360,10 @@ class Session(FrameReceiver):
             start = at + 3
             metadata = buffer[start : start + int.from_bytes(buffer[at:start])]
         tracing: str | None = None
+        if self._ruled and (
+            self._link.index.epoch != self._epoch or self.principal is not self._decided
+        ):
+            self._decide_anew()
         known = self._known.get(metadata)
         if known is None:
             known = self._read_ask(metadata)
@@ -342,7 +371,9 @@ class Session(FrameReceiver):
                 self._send_named(exchange, metadata)
                 return
             tracing = self._tracing_of(metadata)
-            if tracing is None and len(metadata) <= MAX_KNOWN_SIZE:
+            if self._ruled and not self._checked_origin(exchange, metadata, known[1]):
+                pass  # its frames differ from those of honest peers, which cost less
+            elif tracing is None and len(metadata) <= MAX_KNOWN_SIZE:
                 if len(self._known) >= MAX_KNOWN:
                     self._known.clear()
                 self._known[metadata] = known
@@ -351,6 +382,26 @@ class Session(FrameReceiver):
         if log is not None:
             log.received(exchange, exchange.kind, ask, trace)
         self._send(exchange, ask, tracing)
+
+    def _decide_anew(self) -> None:
+        """Forget the decisions that other rules, or another principal, were the reason for."""
+        self._known.clear()
+        self._epoch = self._link.index.epoch
+        self._decided = self.principal
+
+    def _checked_origin(self, exchange: StreamExchange, metadata: bytes, form: Form) -> bool:
+        """Whether a request has its own origin, and need not be decided anew each time.
+
+        The origin in an ADDRESS is a claim that others may act on. One that is neither zeros nor
+        the peer's own route id is replaced in the frames.
+        """
+        registration = self.registration
+        own = bytes(ID_SIZE) if registration is None else registration.route_id.bytes
+        false = false_origins(metadata, form, own)
+        if false:
+            exchange.frames = with_origin(exchange.frames, false, own)
+        authorization = self._link.broker.authorization
+        return not false and authorization is not None and authorization.lasting
 
     def _tracing_of(self, metadata: bytes) -> str | None:
         """Return the tracing text of a request, if the node traces."""
@@ -367,6 +418,7 @@ class Session(FrameReceiver):
 
         Raises:
             ProtocolError: There is no ADDRESS, or it is broken.
+            NotAllowed: The rules do not allow the query.
         """
         found = self._shape.find(metadata, 0, len(metadata), ADDRESS)
         if found is None:
@@ -376,7 +428,18 @@ class Session(FrameReceiver):
         start, end, form = found
         traced = self._log is not None and form.composite
         trace = trace_id_of(metadata) if traced else None
-        return self._link.broker.index.ask(metadata[start:end], form.dialect), form, trace
+        ask = self._link.broker.index.ask(metadata[start:end], form.dialect)
+        return self._permitted(ask), form, trace
+
+    def _permitted(self, ask: Ask) -> Ask:
+        """Return a query as the peer may send it.
+
+        Raises:
+            NotAllowed: The rules do not allow it.
+        """
+        if not self._ruled:
+            return ask
+        return self._link.broker.permitted(ask, self.principal or ANONYMOUS)
 
     def _send(self, exchange: StreamExchange, ask: Ask, tracing: str | None) -> None:
         """Send a request to its destination.
@@ -416,7 +479,7 @@ class Session(FrameReceiver):
         if named is None:
             raise BrokerFrameError("metadata", "the request has no ADDRESS")
         if len(named) == 1 and named[0].type == TAGS:
-            ask = self._link.broker.index.asked(named[0])
+            ask = self._permitted(self._link.broker.index.asked(named[0]))
             if self._log is not None:
                 self._log.received(exchange, exchange.kind, ask, None)
             self._send(exchange, ask, self._tracing_of(metadata))
@@ -455,6 +518,8 @@ class Session(FrameReceiver):
                 self._send_named(exchange, metadata)
                 return
             ask, exchange.form, trace = known
+            if self._ruled:
+                self._checked_origin(exchange, metadata, known[1])
             if self._log is not None:
                 self._log.received(exchange, exchange.kind, ask, trace)
             self._send(exchange, ask, self._tracing_of(metadata))

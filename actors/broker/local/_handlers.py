@@ -27,6 +27,7 @@ from uuid import UUID
 from ....protocol import Address, OnwardError
 from ....protocol.broker import TagList, WellKnownKey
 from ....protocol.rsocket import ErrorCode
+from ....protocol.security import Principal
 from .._exchange import INVALID, REJECTED
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class Request:
         tags: The tags of the query.
         encrypted: Whether the ADDRESS marks the payload as encrypted.
         route: The route in the metadata `message/x.rsocket.routing.v0`; "" if there is none.
+        principal: The principal of the requester at this broker; `None` if it is not authenticated,
+            or not known here: a worker, a link of the node, or a peer of another broker.
     """
 
     data: bytes
@@ -89,6 +92,7 @@ class Request:
     tags: TagList = ()
     encrypted: bool = False
     route: str = ""
+    principal: Principal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ Nothing is sent, and no turn of a method is used up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ....protocol.broker import Entry, Query, RoutingTable, format_tag
+from ....protocol.broker import Entry, Query, RoutingTable, TagSet, format_tag
 from ._route import BrokerRoute, RouteStatistics
 from ._selector import Ask
 
@@ -52,7 +52,7 @@ class Resolution:
         matching: Destinations that carry the tags, up to the limit.
         others: Destinations that do not, those that lack the fewest tags first, up to the limit.
         matches: How many destinations carry the tags.
-        routes: How many destinations there are.
+        routes: How many destinations there are; with a view, how many of them are here.
         expected: Whether a destination that carries the tags is expected. It gets nothing before it
             registers.
         wait: How long the request would wait without a destination, in seconds.
@@ -72,13 +72,19 @@ class Resolution:
     wait: float = 0.0
 
 
-def explain(index: TagIndexWorker, ask: Ask, limit: int) -> Resolution:
+def explain(
+    index: TagIndexWorker,
+    ask: Ask,
+    limit: int,
+    view: Callable[[TagSet], bool] | None = None,
+) -> Resolution:
     """Return where a request would go.
 
     Args:
         index: The tag index that would resolve it.
         ask: The query.
         limit: Most destinations of each kind in the result.
+        view: Whether a destination with some tags is shown; by default each is.
     """
     query = ask.query
     candidates = index.candidates(ask)
@@ -86,6 +92,7 @@ def explain(index: TagIndexWorker, ask: Ask, limit: int) -> Resolution:
     # With one candidate there is nothing to choose.
     first_use = bool(ask.sticky) and not stuck and len(candidates) > 1
     chosen = None if first_use else index.preview(ask)
+    others = _others(index.table, query, limit, view)
     return Resolution(
         query=ask.text,
         routing=ask.routing.name.lower(),
@@ -94,19 +101,24 @@ def explain(index: TagIndexWorker, ask: Ask, limit: int) -> Resolution:
         sticky=stuck,
         first_use=first_use,
         matching=tuple(entry.target.row() for entry in candidates[:limit]),
-        others=_others(index.table, query, limit),
+        others=others,
         matches=len(candidates),
-        routes=len(index.table),
+        routes=len(index.table) if view is None else len(candidates) + len(others),
         expected=index.expectations.waits(query),
         wait=index.patience(ask),
     )
 
 
-def _others(table: RoutingTable[BrokerRoute], query: Query, limit: int) -> tuple[Mismatch, ...]:
+def _others(
+    table: RoutingTable[BrokerRoute],
+    query: Query,
+    limit: int,
+    view: Callable[[TagSet], bool] | None,
+) -> tuple[Mismatch, ...]:
     """Return destinations that lack a tag, those that lack the fewest first."""
     near: dict[bytes, Entry[BrokerRoute]] = {}
     for entry in islice(_near(table, query, limit), 10 * limit):
-        if not query.issubset(entry.tags):
+        if not query.issubset(entry.tags) and (view is None or view(frozenset(entry.tags))):
             near[entry.route_id] = entry
     found = sorted(near.values(), key=lambda entry: len(query.difference(entry.tags)))
     return tuple(_mismatch(entry, query) for entry in found[:limit])

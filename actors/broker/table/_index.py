@@ -22,6 +22,7 @@ from ....protocol.broker import (
     RoutingType,
     SnapshotRoute,
     TagList,
+    TagSet,
     format_query,
     parse_key,
 )
@@ -99,6 +100,8 @@ class TagIndexWorker(Worker):
         multicast_rules: The limits and counters for merging the responses to multicasts.
         rejected: Messages that no destination could take, since the start.
         closing: Whether no connection is accepted any more, so that no message waits.
+        epoch: How often the rules of the broker have been replaced: what connections remember of
+            decisions holds for one epoch.
     """
 
     def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
@@ -135,6 +138,7 @@ class TagIndexWorker(Worker):
         )
         self.rejected = 0
         self.closing = False
+        self.epoch = 0
 
     def on_start(self) -> None:
         """Start the forwarders and become the rule for tag queries.
@@ -236,6 +240,10 @@ class TagIndexWorker(Worker):
             AddressError: The query cannot be read.
         """
         return self._selectors.named(address)
+
+    def narrowed(self, ask: Ask, forced: TagSet) -> Ask:
+        """Return a query with the forced tags of its requester; see `Selectors.narrowed`."""
+        return self._selectors.narrowed(ask, forced)
 
     def candidates(self, ask: Ask) -> Candidates:
         """Return the destinations that carry the tags of a query."""

@@ -9,6 +9,7 @@ __all__ = [
     "BROKER_STOPS",
     "CONNECTION_ENDS",
     "CONNECTION_LOST",
+    "NOT_ALLOWED",
     "REGISTERED_ANEW",
     "WITHDRAWN",
     "WORKER_STOPPED",
@@ -33,6 +34,9 @@ BROKER_STOPS: Final = "the broker stops"
 
 BROKER_DRAINS: Final = "the broker drains"
 """The broker lets its connections end, and then stops."""
+
+NOT_ALLOWED: Final = "the rules no longer allow it"
+"""The rules were replaced, and its principal may not register its tags any more."""
 
 _STOPPED: Final = "stopped"
 

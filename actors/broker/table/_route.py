@@ -14,6 +14,7 @@ from uuid import UUID
 from ....protocol import Address, DeliveryError, Message, NotDelivered
 from ....protocol._closed import close_class
 from ....protocol.broker import LATENCY_DECAY, TagList, format_key, peak_ewma
+from ....protocol.security import Principal
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from .._exchange import Exchange, exchange_of
@@ -52,6 +53,7 @@ class Destination:
         busy: Returns whether it is overloaded now, so that another is chosen; `None` if it
             never is.
         handlers: The handlers of a service; `None` if it is no service.
+        principal: The principal of a connection; `None` if it is none.
     """
 
     route_id: UUID
@@ -63,6 +65,7 @@ class Destination:
     evict: Callable[[str], object] | None = None
     busy: Callable[[], bool] | None = None
     handlers: Handlers | None = None
+    principal: Principal | None = None
 
 
 close_class(Destination)

@@ -14,8 +14,10 @@ from ....protocol import TAGS, Address, AddressError
 from ....protocol._closed import close_class
 from ....protocol.broker import (
     MAX_REMEMBERED_SIZE,
+    MAX_TAGS,
     AddressQuery,
     Balancer,
+    BrokerFrameError,
     Dialect,
     Query,
     QueryReader,
@@ -23,9 +25,11 @@ from ....protocol.broker import (
     RoutingType,
     Sharding,
     TagList,
+    TagSet,
     format_address_query,
     shard_hash,
 )
+from ....protocol.security import Action, add_forced_tags
 from ._methods import Methods
 
 __all__ = ["Ask", "Selector", "Selectors"]
@@ -78,12 +82,13 @@ class Ask:
         no_route: How long to wait for a route, in seconds; 0 not at all, infinity as long as
             the broker permits; `None` for the broker's default.
         unknown: Whether its method is unknown, and the default takes its place.
+        asked: The content as it was read.
         turn: Returns the index of the next candidate if plain round robin chooses; else `None`.
     """
 
     __slots__ = (
         "_address",
-        "_asked",
+        "asked",
         "no_route",
         "query",
         "routing",
@@ -110,7 +115,7 @@ class Ask:
             self.sticky = asked.keys
         elif type(selector.balancer) is RoundRobin and not unknown:
             self.turn = selector.balancer.pick
-        self._asked = asked
+        self.asked: Final = asked
         self._address: Address | None = None
 
     @property
@@ -118,7 +123,7 @@ class Ask:
         """The equivalent address of type 32."""
         address = self._address
         if address is None:
-            value = format_address_query(self._asked).encode()
+            value = format_address_query(self.asked).encode()
             address = self._address = Address(TAGS, value)
         return address
 
@@ -180,6 +185,27 @@ class Selectors:
                 _make_room(self._addresses, self._limit)
                 self._addresses[address] = ask
         return ask
+
+    def narrowed(self, ask: Ask, forced: TagSet) -> Ask:
+        """Return a query that asks for more tags, which its requester has no say in.
+
+        Of a shard or sticky key only the other tags choose: they would leave the query in its text
+        form, and the forced ones stay in it.
+
+        Raises:
+            NotAllowed: The query has another value for the key of a forced tag.
+            BrokerFrameError: It has too many tags now, or a shard key has no others.
+        """
+        asked = ask.asked
+        tags = add_forced_tags(Action.REQUEST, asked.query.union(asked.keys), forced)
+        if len(tags) > MAX_TAGS:
+            raise BrokerFrameError("tags", f"more than {MAX_TAGS} with those of the principal")
+        names = frozenset(key for key, _ in forced)
+        keys = tuple(tag for tag in asked.keys if tag[0] not in names)
+        if not keys and asked.routing is RoutingType.SHARD:
+            raise BrokerFrameError("ShardKey", "the tags that it names are those of the principal")
+        asked = asked._replace(query=asked.query | forced, keys=keys)
+        return self._asks.get(asked) or self._ask(asked)
 
     def _ask(self, asked: AddressQuery) -> Ask:
         method, unknown = self._method(asked)

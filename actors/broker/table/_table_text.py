@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
+from ....protocol.broker import TagList, TagSet
 from ....protocol.rsocket import ErrorCode
 from ..local._handlers import ApplicationError
 from ._events import BrokerEvent
@@ -60,7 +62,7 @@ class TableText:
             async with self._writing:
                 if self._answered < number:
                     asked = self._asked
-                    self._text = await self._write()
+                    self._text = await self._write(None)
                     self._answered = asked
                 return self._text
         finally:
@@ -68,12 +70,26 @@ class TableText:
             if not self._waiting:
                 self._text = b""
 
-    async def _write(self) -> bytes:
+    async def seen(self, view: Callable[[TagSet], bool]) -> bytes:
+        """Return the part of the table that a requester may see; it is not shared.
+
+        Args:
+            view: Whether a destination with some tags is shown.
+
+        Raises:
+            ApplicationError: It is longer than `MAX_TEXT`.
+        """
+        async with self._writing:
+            return await self._write(view)
+
+    async def _write(self, view: Callable[[TagSet], bool] | None) -> bytes:
         parts: list[str] = []
         size = 0
         rows = self._rows()
-        while part := _joined(islice(rows, SLICE)):
-            parts.append(part)
+        while some := tuple(islice(rows, SLICE)):
+            shown = (row() for tags, row in some if view is None or view(frozenset(tags)))
+            if part := _joined(shown):
+                parts.append(part)
             size += len(part)
             if size > MAX_TEXT:
                 text = f"the table has over {MAX_TEXT} characters: ask for 'table', a stream"
@@ -81,12 +97,14 @@ class TableText:
             await asyncio.sleep(0)
         return f"[{','.join(parts)}]".encode()
 
-    def _rows(self) -> Iterator[RouteStatistics]:
-        """Yield the row of each registered or expected destination."""
+    def _rows(self) -> Iterator[tuple[TagList, Callable[[], RouteStatistics]]]:
+        """Yield the tags of each registered or expected destination, and what makes its row."""
         index = self._broker.index
         entries, expected = tuple(index.table), tuple(index.table.expected())
+        row = index.expectations.row
         return chain(
-            (entry.target.row() for entry in entries), map(index.expectations.row, expected)
+            ((entry.tags, entry.target.row) for entry in entries),
+            ((each.tags, partial(row, each)) for each in expected),
         )
 
 
