@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ...protocol.security import (
@@ -21,7 +22,8 @@ class CertificateAuthenticator(Authenticator):
 
     With a file, the first name of the certificate that has an entry makes the principal; a peer
     without such a name is left to the next method. Without one, each peer with a certificate is
-    accepted, by the first name in it: then the authorities that the listener trusts decide.
+    accepted, by the first name in it: then the authorities that the listener trusts decide. The
+    principal expires with the certificate.
 
     Args:
         file: The file with the names of certificates, or its path.
@@ -47,14 +49,23 @@ class CertificateAuthenticator(Authenticator):
             NotAuthenticated: The entry is disabled.
         """
         if self._file is None:
-            return Principal(peer.names[0], self.method, self._roles) if peer.names else None
+            if not peer.names:
+                return None
+            return Principal(peer.names[0], self.method, self._roles, expires=peer.expires)
         known = self._file.content.certificates
         found = [known[name] for name in peer.names if name in known]
         if any(account.disabled for account in found):
             raise NotAuthenticated("disabled")
-        return found[0].principal if found else None
+        return _at_most_until(peer.expires, found[0].principal) if found else None
 
     async def reload(self) -> None:
         """Read the file again."""
         if self._file is not None:
             await self._file.reload()
+
+
+def _at_most_until(expires: float | None, principal: Principal) -> Principal:
+    """Return a principal that expires no later than its certificate."""
+    if expires is None or (principal.expires is not None and principal.expires <= expires):
+        return principal
+    return replace(principal, expires=expires)

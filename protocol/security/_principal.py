@@ -20,6 +20,8 @@ class PeerIdentity:
             of a Unix socket.
         names: The names in the peer's verified certificate, each with its kind: `DNS:`, `URI:`.
         digest: The SHA-256 of the certificate in DER; empty without one.
+        expires: The time at which the certificate expires, in seconds since 1970; `None` without
+            one.
         user_id: The user id of the peer of a Unix socket; `None` for other sockets.
         peer: The name of the peer for logs: `host:port`, or the process and user of a Unix socket.
     """
@@ -28,6 +30,7 @@ class PeerIdentity:
     source: str = ""
     names: tuple[str, ...] = ()
     digest: bytes = b""
+    expires: float | None = None
     user_id: int | None = None
     peer: str = ""
 

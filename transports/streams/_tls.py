@@ -189,8 +189,12 @@ def certified(identity: PeerIdentity, transport: asyncio.BaseTransport) -> PeerI
     if not certificate:
         return identity
     encoded = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    names = certified_names(certificate)
-    return replace(identity, names=names, digest=sha256(encoded).digest())
+    return replace(
+        identity,
+        names=certified_names(certificate),
+        digest=sha256(encoded).digest(),
+        expires=float(ssl.cert_time_to_seconds(certificate["notAfter"])),
+    )
 
 
 def certified_names(certificate: Any) -> tuple[str, ...]:

@@ -64,6 +64,25 @@ async def test_without_a_file_the_first_name_is_that_of_the_principal() -> None:
     await method.reload()
 
 
+@pytest.mark.parametrize(
+    ("account", "certificate", "end"),
+    [(None, None, None), (None, 5.0, 5.0), (4.0, 5.0, 4.0), (6.0, 5.0, 5.0), (4.0, None, 4.0)],
+)
+async def test_a_principal_expires_with_its_certificate(
+    tmp_path: Path, account: float | None, certificate: float | None, end: float | None
+) -> None:
+    path = tmp_path / "principals.toml"
+    expires = "" if account is None else f"expires = 1970-01-01T00:00:{account:02.0f}Z"
+    path.write_text(f'[[certificates]]\nname = "a"\ncertified = "DNS:a"\n{expires}\n')
+    peer = PeerIdentity(names=("DNS:a",), expires=certificate)
+    found = await CertificateAuthenticator(path).authenticate(None, peer)
+    assert found is not None
+    assert found.expires == end
+    found = await CertificateAuthenticator().authenticate(None, peer)
+    assert found is not None
+    assert found.expires == certificate
+
+
 @pytest.mark.real_time
 async def test_a_reload(tmp_path: Path) -> None:
     path = tmp_path / "principals.toml"

@@ -25,6 +25,7 @@ from onward.transports import (
     from_certificate,
     parse_uri,
 )
+from onward.transports.streams._certificate_end import read_not_after
 from onward.transports.streams._tls import (
     certified_names,
     client_context,
@@ -82,6 +83,7 @@ async def test_requests_both_ways_and_who_the_peer_is(uri: str, certificates: Ce
         (identity,) = (each.identity for each in listener._worker._links)
         assert (identity.listener, identity.names) == (listener.uri, accepted.names)
         assert identity.digest == certificates.digest(certificates.client)
+        assert identity.expires == read_not_after(certificates.client)
         assert identity.user_id == (os.getuid() if "uds" in uri else None)
         assert (identity.source, identity.peer) != ("", "")
         (dialled,) = cast(StreamTransport, a.transport(listener.uri)).statistics()
