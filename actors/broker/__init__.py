@@ -13,7 +13,7 @@ from ._options import (
     MulticastOptions,
     WaitingOptions,
 )
-from ._reports import BrokerStatistics
+from ._reports import BrokerStatistics, LimitUse, ReportedListener
 from ._unicast import Unicast
 from .local._handlers import (
     Answer,
@@ -56,12 +56,14 @@ __all__ = [
     "Handling",
     "Incoming",
     "Interaction",
+    "LimitUse",
     "Mismatch",
     "Multicast",
     "MulticastExchange",
     "MulticastOptions",
     "MulticastRules",
     "Registration",
+    "ReportedListener",
     "Request",
     "RequesterEnd",
     "Resolution",

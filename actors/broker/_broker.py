@@ -45,7 +45,7 @@ from ._drain import Drain, DrainPart, DrainSteps
 from ._exchange import Exchange, requester_of
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions, DrainOptions
-from ._reports import BrokerStatistics, Figures, Reports
+from ._reports import BrokerStatistics, Figures, LimitUse, ReportedListener, Reports
 from .local._handlers import Handlers
 from .table._events import BrokerEvent
 from .table._explain import Resolution, explain
@@ -593,13 +593,16 @@ class Broker(Worker):
     def _forget_part(self, part: DrainPart) -> None:
         self._parts.pop(part, None)
 
-    def report(self, name: str, figures: Figures) -> Callable[[], None]:
+    def report(
+        self, name: str, figures: Figures, listener: ReportedListener | None = None
+    ) -> Callable[[], None]:
         """Add a part of the program, such as a listener, to the broker's reports.
 
         Args:
             name: Its name; a listener's URI.
             figures: Returns its figures by name, as values that JSON can represent. Called on the
                 node's loop for each query of the reports.
+            listener: The listener, if it is one.
 
         Returns:
             The function that removes the report.
@@ -607,11 +610,25 @@ class Broker(Worker):
         Raises:
             LimitReached: There are `max_reports` already.
         """
-        return self._reports.add(name, figures)
+        return self._reports.add(name, figures, listener)
 
     def reports(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """Return name and figures of each report, in the order they were added."""
         return self._reports.read()
+
+    def listeners(self) -> tuple[tuple[str, ReportedListener], ...]:
+        """Return the URI of each listener, and the listener, in the order they were added."""
+        return self._reports.listeners()
+
+    def limits(self) -> Iterator[LimitUse]:
+        """Yield the limits of the broker, and how much of each is used."""
+        index, options = self.index, self.options
+        waiting, multicast = index.waiting(), index.multicast_rules
+        yield LimitUse("max_routes", len(index.table) + index.table.expecting, options.max_routes)
+        yield LimitUse("waiting.max_messages", waiting.messages, options.waiting.max_messages)
+        yield LimitUse("waiting.max_bytes", waiting.size, options.waiting.max_bytes)
+        yield LimitUse("multicast.max_held_total", multicast.held, options.multicast.max_held_total)
+        yield LimitUse("max_watchers", len(self.events), options.max_watchers)
 
     def statistics(self) -> BrokerStatistics:
         """Return the broker's current figures."""

@@ -22,7 +22,7 @@ from .table._table_text import TableText, event_of, row_of
 if TYPE_CHECKING:
     from ._broker import Broker
 
-__all__ = ["MANAGEMENT_SERVICE", "management"]
+__all__ = ["MANAGEMENT_SERVICE", "broker_figures", "explained", "management"]
 
 MANAGEMENT_SERVICE = "onward.management"
 """The name of the broker's management service."""
@@ -172,19 +172,34 @@ async def _next(chunks: Iterator[bytes], one_at_a_time: asyncio.Lock) -> bytes |
 
 def _answer(broker: Broker, what: str, rest: str, principal: Principal | None) -> Any:
     if what == "statistics":
-        return _statistics(broker)
+        return broker_figures(broker)
     if what == "resolve":
         try:
-            found = broker.resolve(rest, limit=MAX_ROWS, principal=principal or ANONYMOUS)
+            return explained(broker, rest, principal or ANONYMOUS)
         except (ProtocolError, NotAllowed) as error:
             return {"error": str(error)}
-        others = [
-            {"route": row_of(each.route), "missing": each.missing, "different": each.different}
-            for each in found.others
-        ]
-        said = asdict(replace(found, matching=(), others=()))
-        return {**said, "matching": [row_of(row) for row in found.matching], "others": others}
     return {"error": _WHAT}
+
+
+def explained(broker: Broker, query: str, principal: Principal | None) -> dict[str, Any]:
+    """Return where a request would go now, and why not elsewhere.
+
+    Args:
+        broker: The broker.
+        query: The query, as in an address of type 32.
+        principal: The principal that asks; `None` sees all.
+
+    Raises:
+        AddressError: The query cannot be read.
+        NotAllowed: The principal may not send this request.
+    """
+    found = broker.resolve(query, limit=MAX_ROWS, principal=principal)
+    others = [
+        {"route": row_of(each.route), "missing": each.missing, "different": each.different}
+        for each in found.others
+    ]
+    said = asdict(replace(found, matching=(), others=()))
+    return {**said, "matching": [row_of(row) for row in found.matching], "others": others}
 
 
 def _chunks(broker: Broker, view: Callable[[TagSet], bool] | None) -> Iterator[bytes]:
@@ -208,7 +223,8 @@ def _chunks(broker: Broker, view: Callable[[TagSet], bool] | None) -> Iterator[b
         yield "".join(lines).encode()
 
 
-def _statistics(broker: Broker) -> dict[str, Any]:
+def broker_figures(broker: Broker) -> dict[str, Any]:
+    """Return the figures of a broker, of its listeners, and of its event log if there is one."""
     reports = broker.reports()
     streams = sum(figures.get("streams", 0) for _, figures in reports)
     listeners = [{"uri": name, **figures} for name, figures in reports]

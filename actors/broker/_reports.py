@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .._errors import LimitReached
 
-__all__ = ["BrokerStatistics", "Figures", "Reports"]
+__all__ = ["BrokerStatistics", "Figures", "LimitUse", "ReportedListener", "Reports"]
 
 _logger = logging.getLogger("onward.actors.broker")
 
@@ -70,6 +71,57 @@ class BrokerStatistics:
     connections_left: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LimitUse:
+    """A limit, and how much of it is used.
+
+    Attributes:
+        name: Its name, as in the options.
+        used: What is used of it now.
+        limit: The limit.
+        reached: How often something was refused because of it, since the start; `None`: it is not
+            counted.
+    """
+
+    name: str
+    used: float
+    limit: float
+    reached: int | None = None
+
+
+class ReportedListener(ABC):
+    """A listener, as an operator sees it: its connections, its limits, and its state.
+
+    The rows of connections are values that JSON can represent.
+    """
+
+    @property
+    @abstractmethod
+    def accepting(self) -> bool:
+        """Whether it accepts connections."""
+
+    @abstractmethod
+    def connections(self) -> Iterator[Mapping[str, Any]]:
+        """Yield a row for each open connection, oldest first, as of the first one."""
+
+    @abstractmethod
+    def closed_connections(self) -> Iterator[Mapping[str, Any]]:
+        """Yield a row for each of the last connections that have ended, with the `reason`."""
+
+    @abstractmethod
+    def limits(self) -> Iterator[LimitUse]:
+        """Yield the limits that its connections share."""
+
+    @abstractmethod
+    def close_connection(self, number: int, text: str) -> bool:
+        """Close a connection by its number; return whether there is one.
+
+        Args:
+            number: The `id` in its row.
+            text: The text of the ERROR for the peer.
+        """
+
+
 class Reports:
     """The functions that report figures to the broker, in the order they were added.
 
@@ -80,9 +132,12 @@ class Reports:
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
         self._figures: dict[int, tuple[str, Figures]] = {}
+        self._listeners: dict[int, tuple[str, ReportedListener]] = {}
         self._last = 0
 
-    def add(self, name: str, figures: Figures) -> Callable[[], None]:
+    def add(
+        self, name: str, figures: Figures, listener: ReportedListener | None = None
+    ) -> Callable[[], None]:
         """Add a report and return the function that removes it.
 
         Raises:
@@ -92,15 +147,22 @@ class Reports:
             raise LimitReached("reports to the broker", self._limit)
         self._last = number = self._last + 1
         self._figures[number] = name, figures
+        if listener is not None:
+            self._listeners[number] = name, listener
 
         def withdraw() -> None:
             self._figures.pop(number, None)
+            self._listeners.pop(number, None)
 
         return withdraw
 
     def read(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """Return the name and figures of each report. A failure is logged and gives no figures."""
         return tuple((name, _read(name, figures)) for name, figures in self._figures.values())
+
+    def listeners(self) -> tuple[tuple[str, ReportedListener], ...]:
+        """Return the name of each listener, and the listener."""
+        return tuple(self._listeners.values())
 
 
 def _read(name: str, figures: Figures) -> dict[str, Any]:

@@ -88,6 +88,8 @@ class RSocketConnection(asyncio.Protocol, ABC):
         flushing: Whether a flush is scheduled for the end of this turn.
         write_paused: Whether more than `high` bytes wait for the socket.
         closed_reason: The reason of the end of the connection; empty while it is open.
+        received_bytes: Bytes of frames read, without those of TLS and WebSockets.
+        sent_bytes: Bytes of frames written, likewise.
 
     Args:
         loop: The loop of the socket.
@@ -120,6 +122,8 @@ class RSocketConnection(asyncio.Protocol, ABC):
         self.write_paused = False
         self.flushing = False
         self.closed_reason = ""
+        self.received_bytes: int = 0
+        self.sent_bytes: int = 0
         self.in_turns = False
         self._marks = (high, low)
         self._drain_timeout = drain_timeout
@@ -150,6 +154,7 @@ class RSocketConnection(asyncio.Protocol, ABC):
         core = self.core
         if len(data) > TURN and not self.in_turns:
             data = self.first_turn(data, core.reach, self.data_received)
+        self.received_bytes += len(data)
         now = self.now = self._now()
         for event in core.receive_data(data, now):
             if type(event) is not Frame:

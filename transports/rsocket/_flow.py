@@ -87,7 +87,9 @@ class Flow(RSocketConnection):
     def _write(self, transport: asyncio.Transport) -> None:
         if self.write_paused:
             self._note_read()
-        transport.write(self.core.data_to_send())
+        data = self.core.data_to_send()
+        self.sent_bytes += len(data)
+        transport.write(data)
         waiting = transport.get_write_buffer_size()
         if waiting > self._much or self._noted:
             self._note_waiting(waiting)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from itertools import count
+from typing import Any, Final
 
 from ...actors import MailboxOptions, Node, Worker
 from ...actors.access._exposed import Exposed
-from ...actors.broker import Broker, DrainPart
+from ...actors.broker import Broker, DrainPart, LimitUse, ReportedListener
 from ...actors.security import Authentication, AuthenticationStatistics
 from ...protocol import Address, NodeStopped, counted
 from ...protocol.security import PeerIdentity
@@ -33,6 +35,12 @@ _logger = logging.getLogger("onward.transports.rsocket")
 
 _NOTHING: Final = Exposed()
 _MAILBOX: Final = MailboxOptions(limit=20_000)
+
+MAX_CLOSED: Final = 1000
+"""The maximum number of ended connections that a listener remembers; the oldest is forgotten."""
+
+_numbers: Final = count(1)
+"""The numbers of connections, unique in the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,10 @@ class RSocketListenerStatistics:
         streams: Open streams now, of all connections and opened by either side.
         tls: The TLS handshakes and the certificate; `None` without TLS.
         authentication: The figures of its authentication; `None` without one.
+        received_bytes: Bytes of frames read since the start, without those of TLS and WebSockets.
+        sent_bytes: Bytes of frames written since the start, likewise.
+        pending_bytes: Bytes that wait for the sockets now.
+        above_high_water: Connections with more than `FlowOptions.high_water` bytes waiting now.
     """
 
     connections: int
@@ -70,13 +82,17 @@ class RSocketListenerStatistics:
     streams: int = 0
     tls: TlsStatistics | None = None
     authentication: AuthenticationStatistics | None = None
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    pending_bytes: int = 0
+    above_high_water: int = 0
 
 
 class _ListenerWorker(Worker):
     """The parent of the connections' workers."""
 
 
-class RSocketListener(Listener, DrainPart):
+class RSocketListener(Listener, DrainPart, ReportedListener):
     """A listening socket and its connections.
 
     Args:
@@ -115,10 +131,14 @@ class RSocketListener(Listener, DrainPart):
             self._acceptor.admits = authentication.admits
         self._unused = UnusedConnections(self._acceptor.places, options, node.loop.time)
         self._shared = Shared(node.loop, options, exposed, authentication)
-        self._links: set[Link] = set()
+        # With the number of each connection, and the time at which it was accepted.
+        self._links: dict[Link, tuple[int, float]] = {}
+        self._ended: deque[dict[str, Any]] = deque(maxlen=MAX_CLOSED)
         self._open = False
         self._requests = 0
         self._refused = 0
+        self._received_bytes = 0
+        self._sent_bytes = 0
         self._dropped: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
         self._gone: asyncio.Event = asyncio.Event()
@@ -140,7 +160,9 @@ class RSocketListener(Listener, DrainPart):
             await self._acceptor.bind()
             if not self._node.has(self._address):
                 raise NodeStopped(self._node.name)
-            self._withdraw.append(self._broker.report(self.uri, lambda: asdict(self.statistics())))
+            self._withdraw.append(
+                self._broker.report(self.uri, lambda: asdict(self.statistics()), self)
+            )
             self._withdraw.append(self._broker.add_part(self))
             await self._acceptor.serve()
             self._open = True
@@ -188,7 +210,7 @@ class RSocketListener(Listener, DrainPart):
         )
         link.identity, link.source = identity, identity.source
         worker.attach(link)
-        self._links.add(link)
+        self._links[link] = next(_numbers), time.time()
         self._unused.add(link)
         return link
 
@@ -201,13 +223,17 @@ class RSocketListener(Listener, DrainPart):
         return True
 
     def _on_closed(self, link: Link) -> None:
-        self._links.discard(link)
+        row = self._row(link)
+        self._ended.append({**row, "closed": time.time(), "reason": link.closed_reason})
+        del self._links[link]
         if self._draining is not None:
             self._draining.forget(link)
         self._unused.discard(link)
         self._acceptor.release(link.source)
         self._requests += link.session.requests
         self._refused += link.session.refused
+        self._received_bytes += link.received_bytes
+        self._sent_bytes += link.sent_bytes
         self._dropped += link.core.counters
         self._closed[link.closed_reason] += 1
         link.worker.stop()
@@ -290,4 +316,77 @@ class RSocketListener(Listener, DrainPart):
             streams=sum(len(link.core.streams) for link in self._links),
             tls=acceptor.tls_statistics(),
             authentication=None if authentication is None else authentication.statistics(),
+            received_bytes=self._received_bytes + sum(each.received_bytes for each in self._links),
+            sent_bytes=self._sent_bytes + sum(each.sent_bytes for each in self._links),
+            pending_bytes=sum(link.waiting for link in self._links),
+            above_high_water=sum(link.write_paused for link in self._links),
         )
+
+    # --- for operators ------------------------------------------------------------------------
+
+    @property
+    def accepting(self) -> bool:
+        """Whether the listener accepts connections."""
+        return self._open
+
+    def connections(self) -> Iterator[Mapping[str, Any]]:
+        """Yield a row for each open connection, oldest first."""
+        for link in tuple(self._links):
+            if link in self._links:
+                yield self._row(link)
+
+    def closed_connections(self) -> Iterator[Mapping[str, Any]]:
+        """Yield a row for each of the last `MAX_CLOSED` connections that have ended, last first."""
+        yield from reversed(tuple(self._ended))
+
+    def close_connection(self, number: int, text: str) -> bool:
+        """Close a connection by its number, with an ERROR."""
+        found = next((link for link, (each, _) in self._links.items() if each == number), None)
+        if found is None:
+            return False
+        found.close("by an operator", text)
+        return True
+
+    def limits(self) -> Iterator[LimitUse]:
+        """Yield the limits that the connections share."""
+        options, shared, places = self._options, self._shared, self._acceptor.places
+        turned_away = self._acceptor.turned_away
+        yield LimitUse("max_connections", places.taken, options.max_connections, turned_away)
+        waiting, gathered = shared.waiting.total, shared.gathered.total
+        yield LimitUse("flow.max_pending_total", waiting, options.flow.max_pending_total)
+        yield LimitUse(
+            "gathering.max_gathered_total", gathered, options.gathering.max_gathered_total
+        )
+        yield LimitUse("max_unfinished", shared.unfinished.total, options.max_unfinished)
+
+    def _row(self, link: Link) -> dict[str, Any]:
+        """Return the row of a connection."""
+        number, opened = self._links[link]
+        session, setup = link.session, link.session.setup
+        registration = session.registration
+        return {
+            "id": number,
+            "listener": self.uri,
+            "peer": link.identity.peer,
+            "source": link.source,
+            "principal": None if session.principal is None else session.principal.name,
+            "opened": opened,
+            "idle": max(0.0, link.time() - link.now),
+            "service": session.service,
+            "route": None if registration is None else str(registration.route_id),
+            "streams": len(link.core.streams),
+            "requests": session.requests,
+            "refused": session.refused,
+            "received_bytes": link.received_bytes,
+            "sent_bytes": link.sent_bytes,
+            "pending_bytes": link.waiting,
+            "keepalive_ms": None if setup is None else setup.keepalive,
+            "tls": _tls_of(link),
+        }
+
+
+def _tls_of(link: Link) -> str | None:
+    """Return the version and the cipher of TLS, if there is TLS."""
+    transport = link._transport
+    found = None if transport is None else transport.get_extra_info("cipher")
+    return None if found is None else f"{found[1]} {found[0]}"

@@ -102,6 +102,8 @@ class Session(FrameReceiver):
         setup: The SETUP of the connection, which the side that has opened it sends.
         principal: The principal of the peer, at a listener with authentication.
         gathered: The frames kept of the peer.
+        service: The service name of the peer, also after its registration has ended; empty if it
+            has never registered.
         requests: Requests read.
         refused: Those of them that could not be parsed or routed at once.
 
@@ -125,7 +127,7 @@ class Session(FrameReceiver):
         self._rejected = False
         self._admission: Admission | None = None
         self.principal: Principal | None = None
-        self._service = ""
+        self.service = ""
         self._asking: bytes | None = None
         self._ruled = link.broker.authorization is not None
         # What `_known` was decided for.
@@ -257,7 +259,7 @@ class Session(FrameReceiver):
             raise
         self._known.clear()  # the origin of its requests is another one now
         link.form = form
-        self._service = setup.service_name
+        self.service = setup.service_name
         part = part_of(link.node)
         if part is not None:
             self._log = part.origin(setup.service_name)
@@ -604,7 +606,7 @@ class Session(FrameReceiver):
             form, registration = self._link.form, self.registration
             if form is None or registration is None:
                 raise AssertionError("only a destination is asked")
-            service, key = self._service, WellKnownKey.SERVICE_NAME
+            service, key = self.service, WellKnownKey.SERVICE_NAME
             if len(service.encode()) > MAX_VALUE_SIZE:  # too long for a tag
                 service, key = format_id(registration.route_id.bytes), WellKnownKey.ROUTE_ID
             origin = self._link.broker.broker_id.bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,13 +66,59 @@ async def test_its_statistics_do_not_forget(w: World) -> None:
     await requester.ask(request(RR, 1, ASKED), request(RR, 3, None), frame(0, 0x20, I))
     await destination.ask(payload(2, b"", C))
     expected = RSocketListenerStatistics(2, 2, 0, 1, 1, {"unknown_type": 1}, {})
-    assert w.listener.statistics() == expected
+    found = w.listener.statistics()
+    assert replace(found, received_bytes=0, sent_bytes=0) == expected
+    # The payload is sent to the one as it was read of the other; the request with another origin.
+    assert found.received_bytes > found.sent_bytes > 0
     requester.eof()
     destination.die()
     await w.loop.idle()
-    assert w.listener.statistics() == RSocketListenerStatistics(
-        0, 2, 0, 1, 1, {"unknown_type": 1}, {"by the peer": 2}
-    )
+    expected = replace(expected, connections=0, closed={"by the peer": 2})
+    ended = w.listener.statistics()
+    assert replace(ended, received_bytes=0, sent_bytes=0) == expected
+    assert ended.received_bytes == found.received_bytes
+
+
+@in_world()
+async def test_an_operator_sees_each_connection_and_why_it_has_ended(w: World) -> None:
+    requester, destination = await w.pair()
+    await requester.ask(request(RR, 1, ASKED, b"data"))
+    rows = list(w.listener.connections())
+    by_service = {row["service"]: row for row in rows}
+    assert set(by_service) == {"", "a"}
+    row = by_service[""]
+    assert (row["streams"], row["requests"], row["refused"]) == (1, 1, 0)
+    assert row["received_bytes"] > 100
+    assert row["route"] is None
+    assert by_service["a"]["sent_bytes"] > 50
+    assert [each["listener"] for each in rows] == [w.listener.uri] * 2
+    assert list(w.listener.closed_connections()) == []
+    assert w.listener.close_connection(row["id"], "an operator has closed it")
+    assert not w.listener.close_connection(0, "there is none")
+    await w.loop.idle()
+    assert not w.listener.close_connection(row["id"], "it has gone")
+    (ended,) = w.listener.closed_connections()
+    assert (ended["id"], ended["reason"], ended["requests"]) == (row["id"], "by an operator", 1)
+    assert ended["closed"] >= ended["opened"] == row["opened"]
+    destination.die()
+    await w.loop.idle()
+    assert [each["reason"] for each in w.listener.closed_connections()] == [
+        "by the peer",
+        "by an operator",
+    ]
+
+
+@in_world()
+async def test_the_limits_that_connections_share(w: World) -> None:
+    await w.pair()
+    found = {use.name: (use.used, use.limit, use.reached) for use in w.listener.limits()}
+    assert found["max_connections"] == (2, 10_000, 0)
+    assert found["max_unfinished"] == (0, 256 * 1024 * 1024, None)
+    assert w.broker.listeners() == ((w.listener.uri, w.listener),)
+    assert w.listener.accepting
+    await w.listener.close()
+    assert not w.listener.accepting
+    assert w.broker.listeners() == ()
 
 
 @in_world()
@@ -204,7 +251,7 @@ async def test_what_it_is_told_wrong() -> None:
                 await node.listen(URI, broker=wrong)
         with pytest.raises(ValueError, match="of the same node"):
             await other.listen(URI, broker=broker)
-        text = r"'colour'; rsocket.tcp takes broker=, options=, tls=$"
+        text = r"'colour'; rsocket.tcp takes broker=, options=, tls=, authentication=$"
         with pytest.raises(ValueError, match=text):
             await node.listen(URI, broker=broker, colour="blue")
         with pytest.raises(ValueError, match=r"options must be None or LinkOptions, not {"):

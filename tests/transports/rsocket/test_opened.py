@@ -105,7 +105,7 @@ async def joined(near: Side, far: Side, options: LinkOptions) -> tuple[Link, Lin
     before = set(far.listener._links)
     await parse_place(far.listener.uri, CLIENT).dialler.open(lambda: link)
     await eventually(lambda: not lacks(far, near.name))
-    (accepted,) = far.listener._links - before
+    (accepted,) = set(far.listener._links) - before
     accepted.core.send_metadata_push(metadata_of(far.name))
     accepted.flush_soon()
     await eventually(lambda: not lacks(near, far.name))

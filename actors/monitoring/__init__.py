@@ -1,0 +1,33 @@
+"""The state of a node and its broker for operators: health checks, metrics, and recent events.
+
+A [`Monitor`][onward.actors.monitoring.Monitor] holds them for one node. It only reads
+what is counted elsewhere.
+
+```python
+monitor = Monitor(node, broker)
+monitor.start()
+text = "".join(metrics_text(monitor.metrics.collect()))
+```
+"""
+
+from ._event_ring import EventReader, EventRing, RecentEvent
+from ._health import CheckResult, HealthChecks, Stage
+from ._lag import LoopLag
+from ._metrics import Collector, Metrics
+from ._monitor import Monitor
+from ._operations import Operation, Operations
+
+__all__ = [
+    "CheckResult",
+    "Collector",
+    "EventReader",
+    "EventRing",
+    "HealthChecks",
+    "LoopLag",
+    "Metrics",
+    "Monitor",
+    "Operation",
+    "Operations",
+    "RecentEvent",
+    "Stage",
+]

@@ -1,0 +1,219 @@
+"""The metrics of a broker and of its listeners, and those of each service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice
+from typing import Any, Final
+
+from ...protocol.metrics import Metric, MetricFamily, Series
+from ..broker import Broker, BrokerRoute
+
+__all__ = ["BROKER_FAMILIES", "SERVICE_FAMILIES", "broker_metrics", "service_metrics"]
+
+SLICE: Final = 1000
+"""Destinations that are looked at before the loop does other things."""
+
+MAX_SERVICES: Final = 200
+"""The maximum number of services with series of their own: the busiest; the rest are `other`."""
+
+
+def _gauge(name: str, text: str, *labels: str) -> MetricFamily:
+    return MetricFamily(f"onward_{name}", "gauge", text, labels)
+
+
+def _counter(name: str, text: str, *labels: str) -> MetricFamily:
+    return MetricFamily(f"onward_{name}_total", "counter", text, labels)
+
+
+_ROUTES = _gauge("routes", "Destinations in the table, by their state: live, expected.", "state")
+_OF_BROKER: Final = {
+    "waiting": _gauge("waiting_requests", "Requests that wait for a destination."),
+    "waiting_bytes": _gauge("waiting_bytes", "Bytes of the requests that wait."),
+    "oldest_wait": _gauge("oldest_wait_seconds", "How long the oldest of them has waited."),
+    "waited": _counter("requests_waited", "Requests that have waited for a destination."),
+    "rejected": _counter("requests_rejected", "Requests that no destination could take."),
+    "lost": _counter(
+        "requests_lost",
+        "Requests on their way to a destination, or with a worker, when it left or failed.",
+    ),
+    "multicast_skipped": _counter(
+        "multicast_skipped", "Destinations that could not take a multicast."
+    ),
+    "multicast_left": _counter(
+        "multicast_left", "Destinations that left before they had answered a multicast in full."
+    ),
+    "multicast_overflowed": _counter(
+        "multicast_overflowed", "Multicasts ended because they would have held too much."
+    ),
+    "sticky_forgotten": _counter("sticky_forgotten", "Sticky keys forgotten because of a limit."),
+    "failed_methods": _counter("method_failures", "Requests on which a method failed."),
+    "unknown_methods": _counter(
+        "unknown_methods", "Requests for an unknown method, which got the default."
+    ),
+    "watchers": _gauge("event_watchers", "Subscriptions to the broker's events."),
+}
+"""The families by the name of the figure in `BrokerStatistics`."""
+
+_OF_LISTENER: Final = {
+    "connections": _gauge("connections", "Connections now.", "listener"),
+    "handshakes": _gauge("handshakes", "TLS and WebSocket handshakes in progress.", "listener"),
+    "streams": _gauge("streams", "Open streams, those of all interactions.", "listener"),
+    "pending_bytes": _gauge("pending_bytes", "Bytes that wait for the sockets.", "listener"),
+    "above_high_water": _gauge(
+        "peers_above_high_water", "Connections with more than high_water bytes waiting.", "listener"
+    ),
+    "accepted": _counter("connections_opened", "Connections accepted.", "listener"),
+    "requests": _counter("requests", "Requests read.", "listener"),
+    "refused": _counter(
+        "requests_refused", "Requests that could not be parsed or routed at once.", "listener"
+    ),
+    "received_bytes": _counter(
+        "received_bytes", "Bytes of frames read, without TLS and WebSockets.", "listener"
+    ),
+    "sent_bytes": _counter(
+        "sent_bytes", "Bytes of frames written, without TLS and WebSockets.", "listener"
+    ),
+}
+"""The families by the name of the figure of a listener."""
+
+_CLOSED = _counter("connections_closed", "Connections that have ended.", "listener", "reason")
+_TURNED_AWAY = _counter(
+    "connections_refused",
+    "Connections refused: at a limit, or because of a failed handshake.",
+    "listener",
+    "reason",
+)
+_SLOW = _counter("slow_peers_closed", "Connections closed because the peer was slow.", "listener")
+_IGNORED = _counter(
+    "frames_dropped", "Frames ignored by the state machine of a connection.", "listener", "reason"
+)
+_LIMIT = _gauge("limit", "A limit; see the page of limits.", "name", "listener")
+_USED = _gauge("limit_used", "How much of the limit is used.", "name", "listener")
+_REACHED = _counter("limit_reached", "Refusals because of the limit.", "name", "listener")
+
+BROKER_FAMILIES: Final = (
+    _ROUTES,
+    *_OF_BROKER.values(),
+    *_OF_LISTENER.values(),
+    _CLOSED,
+    _TURNED_AWAY,
+    _SLOW,
+    _IGNORED,
+    _LIMIT,
+    _USED,
+    _REACHED,
+)
+
+
+def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
+    """Yield the metrics of a broker and of its listeners."""
+    figures = broker.statistics()
+    yield Metric(_ROUTES, ((("live",), figures.routes), (("expected",), figures.expected)))
+    for name, family in _OF_BROKER.items():
+        yield Metric(family, (((), getattr(figures, name)),))
+    yield None
+    reports = [(name, found) for name, found in broker.reports() if found]
+    yield None
+    for name, family in _OF_LISTENER.items():
+        yield Metric(family, tuple(((uri,), found.get(name, 0)) for uri, found in reports))
+    yield Metric(_CLOSED, tuple(_by_reason(reports, "closed")))
+    yield Metric(_IGNORED, tuple(_by_reason(reports, "dropped")))
+    yield Metric(_SLOW, tuple(((uri,), _slow(found)) for uri, found in reports))
+    # The texts of failed handshakes are made of what peers send: one series for all of them.
+    refused: list[Series] = []
+    for uri, found in reports:
+        failed = sum(found.get("refused_handshakes", {}).values())
+        refused += [((uri, "limit"), found.get("turned_away", 0)), ((uri, "handshake"), failed)]
+    yield Metric(_TURNED_AWAY, refused)
+    yield from _limits(broker)
+
+
+def _slow(figures: Mapping[str, Any]) -> int:
+    count: int = figures.get("closed", {}).get("too slow", 0)
+    return count
+
+
+def _by_reason(reports: list[tuple[str, dict[str, Any]]], name: str) -> Iterator[Series]:
+    for uri, found in reports:
+        for reason, count in sorted(found.get(name, {}).items()):
+            yield (uri, reason), count
+
+
+def _limits(broker: Broker) -> Iterator[Metric]:
+    uses = [("", use) for use in broker.limits()]
+    uses += [(uri, use) for uri, listener in broker.listeners() for use in listener.limits()]
+    yield Metric(_LIMIT, tuple(((use.name, uri), use.limit) for uri, use in uses))
+    yield Metric(_USED, tuple(((use.name, uri), use.used) for uri, use in uses))
+    reached = [(uri, use.name, use.reached) for uri, use in uses]
+    yield Metric(
+        _REACHED, tuple(((name, uri), count) for uri, name, count in reached if count is not None)
+    )
+
+
+# --- services -------------------------------------------------------------------------------
+
+_DESTINATIONS = _gauge("service_destinations", "Destinations of a service.", "service")
+_RUNNING = _gauge(
+    "service_requests_in_progress", "Requests with destinations of a service.", "service"
+)
+_LATENCY = _gauge(
+    "service_latency_seconds",
+    "The latency of the slowest destination of a service: a moving average of its answers.",
+    "service",
+)
+_BUSY = _gauge("service_destinations_busy", "Overloaded destinations of a service.", "service")
+
+SERVICE_FAMILIES: Final = (_DESTINATIONS, _RUNNING, _LATENCY, _BUSY)
+
+
+@dataclass(slots=True)
+class _Service:
+    """The figures of a service."""
+
+    destinations: int = 0
+    outstanding: int = 0
+    requests: int = 0
+    latency: float = 0.0
+    busy: int = 0
+
+    def add(self, route: BrokerRoute) -> None:
+        """Add a destination."""
+        self.destinations += 1
+        self.outstanding += route.outstanding
+        self.requests += route.requests
+        self.latency = max(self.latency, route.latency)
+        self.busy += route.busy
+
+    def merge(self, other: _Service) -> None:
+        """Add another service."""
+        self.destinations += other.destinations
+        self.outstanding += other.outstanding
+        self.latency = max(self.latency, other.latency)
+        self.busy += other.busy
+
+
+def service_metrics(broker: Broker) -> Iterator[Metric | None]:
+    """Yield the metrics of the services: of the `MAX_SERVICES` busiest, and of all others together.
+
+    They are apart from the others, as the name of a service is a tag value: there may be many.
+    """
+    services: dict[str, _Service] = {}
+    entries = iter(tuple(broker.index.table))
+    while part := list(islice(entries, SLICE)):
+        for entry in part:
+            route = entry.target
+            services.setdefault(route.destination.service, _Service()).add(route)
+        yield None
+    busiest = nlargest(MAX_SERVICES, services, key=lambda name: services[name].requests)
+    shown = {name: services.pop(name) for name in sorted(busiest)}
+    if services:
+        others = shown.setdefault("other", _Service())
+        for each in services.values():
+            others.merge(each)
+    yield Metric(_DESTINATIONS, tuple(((name,), it.destinations) for name, it in shown.items()))
+    yield Metric(_RUNNING, tuple(((name,), it.outstanding) for name, it in shown.items()))
+    yield Metric(_LATENCY, tuple(((name,), it.latency) for name, it in shown.items()))
+    yield Metric(_BUSY, tuple(((name,), it.busy) for name, it in shown.items()))

@@ -1,0 +1,108 @@
+"""The monitor of a node: its checks, metrics, operations and recent events together."""
+
+from __future__ import annotations
+
+import time
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Final
+
+from ..broker import Broker
+from ._broker_metrics import BROKER_FAMILIES, SERVICE_FAMILIES, broker_metrics, service_metrics
+from ._event_ring import EventRing
+from ._health import HealthChecks, Stage
+from ._lag import LoopLag
+from ._metrics import Metrics
+from ._node_metrics import NODE_FAMILIES, node_metrics
+from ._operations import Operations
+from ._process import PROCESS_FAMILIES, process_metrics
+
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = ["Monitor"]
+
+MAX_LAG: Final = 5.0
+"""The seconds that the loop may lag before the process counts as not live."""
+
+PLUGINS: Final = "onward.health_checks"
+"""The entry-point group of health checks: functions that are called with the monitor, and add
+checks to it."""
+
+
+class Monitor:
+    """The checks, metrics, operations and recent events of a node. Use it on the node's loop.
+
+    Args:
+        node: The node.
+        broker: Its broker, if it has one.
+
+    Attributes:
+        node: As given.
+        broker: As given.
+        checks: The health checks. Those of the loop, of the start and of the listeners are there
+            from the beginning; plug-ins of the group `onward.health_checks` add theirs.
+        metrics: The metrics.
+        services: The metrics of each service, which cost more to read.
+        operations: What an operator can ask for.
+        events: The recent events of the broker, if there is one.
+        lag: The lag of the loop.
+        configuration: The options in effect by their place, for operators: dataclasses, or values
+            that JSON can represent.
+        started: Whether the start of the program is over, as set by the program.
+    """
+
+    def __init__(self, node: Node, broker: Broker | None = None) -> None:
+        self.node = node
+        self.broker = broker
+        self.checks = HealthChecks()
+        self.metrics = Metrics()
+        self.services = Metrics()
+        self.operations = Operations()
+        self.events = None if broker is None else EventRing(broker)
+        self.lag = LoopLag(node.loop)
+        self.configuration: dict[str, object] = {}
+        self.started = False
+        began = time.time()
+        self.metrics.add(PROCESS_FAMILIES, lambda: process_metrics(began, self.lag))
+        self.metrics.add(NODE_FAMILIES, lambda: node_metrics(node))
+        self.checks.add(Stage.LIVE, "loop", self._loop_lags)
+        self.checks.add(Stage.STARTED, "started", self._is_starting)
+        self.checks.add(Stage.READY, "started", self._is_starting)
+        if broker is not None:
+            self.metrics.add(BROKER_FAMILIES, lambda: broker_metrics(broker))
+            self.services.add(SERVICE_FAMILIES, lambda: service_metrics(broker))
+            self.configuration["broker"] = broker.options
+            self.checks.add(Stage.READY, "listeners", lambda: _closed_listeners(broker))
+        for entry in entry_points(group=PLUGINS):
+            entry.load()(self)
+
+    def start(self) -> None:
+        """Measure the lag of the loop, and keep events, from now on.
+
+        Raises:
+            LimitReached: The broker has too many subscriptions.
+        """
+        if self.events is not None:
+            self.events.start()
+        self.lag.start()
+
+    async def stop(self) -> None:
+        """Stop what `start` has started."""
+        self.lag.stop()
+        if self.events is not None:
+            await self.events.stop()
+
+    def _loop_lags(self) -> str:
+        lag = self.lag.now
+        return f"the event loop was held for {lag:.1f} s" if lag > MAX_LAG else ""
+
+    def _is_starting(self) -> str:
+        return "" if self.started else "the start is not over"
+
+
+def _closed_listeners(broker: Broker) -> str:
+    listeners = broker.listeners()
+    if not listeners:
+        return "no listener is open"
+    closed = [uri for uri, listener in listeners if not listener.accepting]
+    return f"closed: {', '.join(closed)}" if closed else ""

@@ -1,0 +1,92 @@
+"""The metrics of the process, by the names that all Prometheus clients give them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from ...protocol.metrics import Metric, MetricFamily
+from ...protocol.rsocket import Connection
+from ._lag import LoopLag
+
+__all__ = ["PROCESS_FAMILIES", "process_metrics", "started_at"]
+
+_BUILD = MetricFamily(
+    "onward_build_info",
+    "gauge",
+    "Always 1, with the version of Onward and of Python, and whether the hot path is compiled.",
+    ("version", "python", "compiled"),
+)
+_STARTED = MetricFamily(
+    "onward_start_time_seconds",
+    "gauge",
+    "The time at which the monitor was started, in seconds since 1970.",
+)
+_LAG = MetricFamily(
+    "onward_loop_lag_seconds",
+    "histogram",
+    "How late a timer was called that is due every 0.5 s.",
+)
+_CPU = MetricFamily(
+    "process_cpu_seconds_total", "counter", "User and system processor time of the process."
+)
+_RESIDENT = MetricFamily("process_resident_memory_bytes", "gauge", "Resident memory.")
+_VIRTUAL = MetricFamily("process_virtual_memory_bytes", "gauge", "Virtual memory.")
+_OPEN = MetricFamily("process_open_fds", "gauge", "Open file descriptors.")
+_MOST = MetricFamily("process_max_fds", "gauge", "The maximum number of open file descriptors.")
+_BEGAN = MetricFamily(
+    "process_start_time_seconds",
+    "gauge",
+    "The time at which the process was started, in seconds since 1970.",
+)
+
+PROCESS_FAMILIES: Final = (
+    _BUILD,
+    _STARTED,
+    _LAG,
+    _CPU,
+    _RESIDENT,
+    _VIRTUAL,
+    _OPEN,
+    _MOST,
+    _BEGAN,
+)
+
+
+def process_metrics(started: float, lag: LoopLag) -> Iterator[Metric]:
+    """Yield the metrics of the process. Those of `/proc` are missing on other systems.
+
+    Args:
+        started: The time at which the monitor was started.
+        lag: The lag of the loop.
+    """
+    compiled = not str(sys.modules[Connection.__module__].__file__).endswith(".py")
+    python = ".".join(str(each) for each in sys.version_info[:3])
+    yield Metric(_BUILD, (((version("onward"), python, str(compiled).lower()), 1),))
+    yield Metric(_STARTED, (((), started),))
+    yield Metric(_LAG, (((), lag.histogram.read()),))
+    times = os.times()
+    yield Metric(_CPU, (((), times.user + times.system),))
+    yield Metric(_MOST, (((), resource.getrlimit(resource.RLIMIT_NOFILE)[0]),))
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        yield Metric(_OPEN, (((), len(os.listdir("/proc/self/fd"))),))  # noqa: PTH208 - the fastest
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        # proc(5): after the name in parentheses; starttime is the 22nd field, vsize the 23rd, in
+        # bytes, and rss the 24th, in pages.
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        yield Metric(_VIRTUAL, (((), int(fields[20])),))
+        yield Metric(_RESIDENT, (((), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")),))
+        yield Metric(_BEGAN, (((), started_at(int(fields[19]))),))
+
+
+def started_at(ticks: int) -> float:
+    """Return a time since 1970 for one in clock ticks since the start of the system."""
+    since = ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since

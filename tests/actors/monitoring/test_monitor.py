@@ -1,0 +1,202 @@
+"""The monitor of a node: its checks, and its metrics as Prometheus reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from onward.actors import Node, Worker
+from onward.actors.broker import Broker, BrokerOptions, LimitUse, ReportedListener
+from onward.actors.monitoring import CheckResult, Monitor, Stage
+from onward.protocol import Message, address
+from onward.protocol.metrics import Metric, MetricFamily, metrics_text
+
+URI = "rsocket+tcp://127.0.0.1:1"
+
+
+class Listening(ReportedListener):
+    """A listener of the broker."""
+
+    open = True
+
+    @property
+    def accepting(self) -> bool:
+        return self.open
+
+    def connections(self) -> Iterator[Mapping[str, Any]]:
+        yield {"id": 1}
+
+    def closed_connections(self) -> Iterator[Mapping[str, Any]]:
+        yield {"id": 0, "reason": "silent"}
+
+    def limits(self) -> Iterator[LimitUse]:
+        yield LimitUse("max_connections", 1, 10, 2)
+        yield LimitUse("max_unfinished", 5, 100)
+
+    def close_connection(self, number: int, text: str) -> bool:
+        return number == 1
+
+
+FIGURES = {
+    "connections": 1,
+    "accepted": 3,
+    "turned_away": 2,
+    "refused_handshakes": {"TLS: a text of the peer": 4, "path": 1},
+    "closed": {"too slow": 1, "by the peer": 1},
+    "dropped": {"unknown_stream": 2},
+}
+
+
+@pytest.fixture
+async def broker(node: Node) -> Broker:
+    return await Broker.attach(node, BrokerOptions(management=False))
+
+
+def read(monitor: Monitor, *, services: bool = False) -> dict[str, dict[tuple[str, ...], float]]:
+    """Return the value of each series by its labels."""
+    metrics = monitor.services if services else monitor.metrics
+    found = filter(None, metrics.collect())
+    read: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families("".join(metrics_text(found))):
+        for sample in family.samples:
+            values = tuple(sample.labels.values())
+            read.setdefault(sample.name, {})[values] = sample.value
+    return read
+
+
+def broken() -> Mapping[str, Any]:
+    raise RuntimeError
+
+
+async def test_the_metrics_of_a_node(node: Node) -> None:
+    monitor = Monitor(node)
+    await node.start(Worker, address="w")
+    node.dead_letter(Message((address("nowhere"),), (), b""), "unknown address")
+    found = read(monitor)
+    assert found["onward_workers"] == {("Worker",): 1}
+    assert found["onward_dead_letters_total"] == {("unknown address",): 1}
+    assert found["onward_messages_total"] == {(): 0}
+    assert set(found["onward_build_info"].values()) == {1}
+    assert found["onward_loop_lag_seconds_count"] == {(): 0}
+    assert found["process_open_fds"][()] > 3
+    assert found["process_resident_memory_bytes"][()] > 1_000_000
+    assert 0 < found["process_start_time_seconds"][()] <= found["onward_start_time_seconds"][()] + 2
+    assert not any(name.startswith("onward_routes") for name in found)
+
+
+async def test_the_metrics_of_a_broker_and_its_listeners(node: Node, broker: Broker) -> None:
+    monitor = Monitor(node, broker)
+    broker.report(URI, lambda: FIGURES, Listening())
+    broker.report("a part that fails", broken)
+    broker.register(await node.start(Worker, address="w"), service="orders")
+    found = read(monitor)
+    assert found["onward_routes"] == {("live",): 1, ("expected",): 0}
+    assert found["onward_connections"] == {(URI,): 1}
+    assert found["onward_connections_opened_total"] == {(URI,): 3}
+    assert found["onward_connections_refused_total"] == {(URI, "limit"): 2, (URI, "handshake"): 5}
+    assert found["onward_connections_closed_total"] == {
+        (URI, "too slow"): 1,
+        (URI, "by the peer"): 1,
+    }
+    assert found["onward_slow_peers_closed_total"] == {(URI,): 1}
+    assert found["onward_frames_dropped_total"] == {(URI, "unknown_stream"): 2}
+    assert found["onward_limit"][("max_connections", URI)] == 10
+    assert found["onward_limit_used"][("max_routes", "")] == 1
+    assert found["onward_limit_reached_total"] == {("max_connections", URI): 2}
+
+
+async def test_no_metric_has_a_label_of_a_service_unless_it_is_asked_for(
+    node: Node, broker: Broker
+) -> None:
+    monitor = Monitor(node, broker)
+    worker = await node.start(Worker, address="w")
+    for number in range(205):
+        broker.register(worker, service=f"service-{number:03}")
+    assert not any("service" in name for name in read(monitor))
+    found = read(monitor, services=True)["onward_service_destinations"]
+    assert len(found) == 201
+    assert found["other",] == 5
+    assert sum(found.values()) == 205
+
+
+async def test_each_family_is_announced_and_belongs_to_one_collector(
+    node: Node, broker: Broker
+) -> None:
+    monitor = Monitor(node, broker)
+    broker.report(URI, lambda: FIGURES, Listening())
+    written = {metric.family for metric in monitor.metrics.collect() if metric is not None}
+    # An event log is not attached here.
+    missing = set(monitor.metrics.families.values()) - written
+    assert all("event_log" in family.name for family in missing)
+    assert written <= set(monitor.metrics.families.values())
+    with pytest.raises(ValueError, match="onward_routes already"):
+        monitor.metrics.add((MetricFamily("onward_routes", "gauge", "Again."),), lambda: iter(()))
+
+
+async def test_families_are_chosen_by_name(node: Node, broker: Broker) -> None:
+    monitor = Monitor(node, broker)
+    names = frozenset({"onward_routes", "onward_workers"})
+    found = [each.family.name for each in monitor.metrics.collect(names) if each is not None]
+    assert sorted(found) == ["onward_routes", "onward_workers"]
+
+
+async def test_a_collector_that_fails_leaves_the_others(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    family = MetricFamily("onward_own", "gauge", "A figure.")
+
+    def failing() -> Iterator[Metric]:
+        yield Metric(family, (((), 1),))
+        raise RuntimeError
+
+    monitor = Monitor(node)
+    monitor.metrics.add((family,), failing)
+    found = read(monitor)
+    assert found["onward_own"] == {(): 1}
+    assert "onward_messages_total" in found
+    assert "metrics cannot be read" in caplog.text
+
+
+async def test_the_stages_of_a_start(node: Node, broker: Broker) -> None:
+    monitor = Monitor(node, broker)
+    monitor.start()
+    starting = CheckResult("started", "the start is not over")
+    assert monitor.checks.run(Stage.STARTED) == (starting,)
+    ready = (starting, CheckResult("listeners", "no listener is open"))
+    assert monitor.checks.run(Stage.READY) == ready
+    assert monitor.checks.run(Stage.LIVE) == (CheckResult("loop", ""),)
+    listening = Listening()
+    broker.report(URI, lambda: FIGURES, listening)
+    monitor.started = True
+    assert all(each.passed for each in monitor.checks.run(Stage.READY))
+    listening.open = False
+    assert monitor.checks.run(Stage.READY)[1].problem == f"closed: {URI}"
+    await monitor.stop()
+
+
+async def test_a_loop_that_was_held_is_not_live(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = Monitor(node)
+    monkeypatch.setattr(type(monitor.lag), "now", 7.25)
+    (result,) = monitor.checks.run(Stage.LIVE)
+    assert result.problem == "the event loop was held for 7.2 s"
+
+
+async def test_a_plug_in_adds_checks(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        def load(self) -> Any:
+            def add(monitor: Monitor) -> None:
+                monitor.checks.add(Stage.READY, "own", lambda: "wrong")
+
+            return add
+
+    def entries(*, group: str) -> list[Entry]:
+        assert group == "onward.health_checks"
+        return [Entry()]
+
+    monkeypatch.setattr("onward.actors.monitoring._monitor.entry_points", entries)
+    assert CheckResult("own", "wrong") in Monitor(node).checks.run(Stage.READY)
