@@ -20,7 +20,7 @@ from ._show import table
 from ._snapshots import check_file, save_routes
 from ._status import CommandError, Status
 
-__all__ = ["HEADINGS", "add_command", "line", "show", "tags_of"]
+__all__ = ["HEADINGS", "add_command", "line", "peer_of", "show", "tags_of"]
 
 _DESCRIPTION: Final = """\
 Print the routing table of a running broker, in the order of registration. The broker's own
@@ -151,13 +151,20 @@ def line(row: Any) -> tuple[str | int, ...]:
         row["route"],
         row["service"],
         tags_of(row) or "-",
-        row["peer"],
+        peer_of(row),
         int(row["outstanding"]),
         int(row["requests"]),
         f"{row['latency'] * 1000:.1f} ms" if row["latency"] else "-",
         _state(row),
         f"{since:%Y-%m-%d %H:%M:%S%z}",
     )
+
+
+def peer_of(row: Any) -> str:
+    """Return the address of a destination, with its principal if there is one."""
+    # A broker older than this command has no principals.
+    principal = row.get("principal", "")
+    return f"{row['peer']} as {principal}" if principal else str(row["peer"])
 
 
 def _state(row: Any) -> str:

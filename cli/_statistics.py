@@ -82,6 +82,7 @@ def show(figures: Any) -> str:
             rows = [(each["uri"], *(int(each[name]) for name in _COLUMNS)) for each in listeners]
             lines += ["", table(("LISTENER", *_COLUMNS.values()), rows)]
             lines += _reasons(listeners)
+            lines += _authentications(listeners)
             lines += _certificates(listeners)
         if "event_log" in figures:
             lines += ["", printable(told(figures["event_log"]))]
@@ -104,6 +105,22 @@ def _reasons(listeners: Any) -> Iterator[str]:
         if counts:
             shown = ", ".join(f"{count} {reason}" for reason, count in counts.items())
             yield printable(f"{what}: {shown}")
+
+
+def _authentications(listeners: Any) -> Iterator[str]:
+    """Yield the peers accepted and refused, once for listeners that share their authentication."""
+    seen: list[Any] = []
+    for each in listeners:
+        figures = each.get("authentication")
+        if not figures or figures in seen:
+            continue
+        seen.append(figures)
+        for name, what in (("accepted", "authenticated"), ("refused", "not authenticated")):
+            counts = ", ".join(f"{int(count)} {key}" for key, count in figures[name].items())
+            if counts:
+                yield printable(f"{what}: {counts}")
+        if figures["banned"]:
+            yield f"connections of banned sources: {int(figures['banned'])}"
 
 
 def _certificates(listeners: Any) -> Iterator[str]:

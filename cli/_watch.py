@@ -12,7 +12,7 @@ from ..protocol import counted
 from ._access import access_of
 from ._arguments import Commands
 from ._broker import add_broker
-from ._routes import tags_of
+from ._routes import peer_of, tags_of
 from ._run import Interrupted, StopRequest, run
 from ._show import printable
 from ._status import CommandError
@@ -67,7 +67,7 @@ def show(event: Any) -> str:
         words = [f"{at:%H:%M:%S}", f"{event['kind']:<8}"]
         if event["route_id"] is not None:
             row = {"tags": dict(event["tags"])}
-            words += [event["service"], tags_of(row), event["peer"], event["route_id"]]
+            words += [event["service"], tags_of(row), peer_of(event), event["route_id"]]
         words += [event["query"] if not event["reason"] else "", event["reason"]]
         text = printable("  ".join(word for word in words if word))
         missed = int(event["missed"])

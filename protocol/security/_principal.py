@@ -57,6 +57,10 @@ class Principal:
     expires: float | None = None
     issuer: str = ""
 
+    def __str__(self) -> str:
+        """Return the name and the method, for logs and statistics."""
+        return f"{self.name} ({self.method})"
+
     def is_same(self, other: Principal) -> bool:
         """Whether another principal is the same identity, perhaps with other roles or tags."""
         return (self.name, self.method, self.issuer) == (other.name, other.method, other.issuer)

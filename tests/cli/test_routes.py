@@ -224,6 +224,8 @@ def test_what_destinations_say_of_themselves_cannot_move_the_cursor() -> None:
         "busy": True,
     }
     printed = show([row])
+    assert "  p  " in printed
+    assert "  p as ida (token)  " in show([{**row, "principal": "ida (token)"}])
     assert "\\x1b[2Jevil" in printed
     assert "a=b\\nc" in printed
     assert "12.3 ms  busy" in printed

@@ -63,6 +63,19 @@ def test_the_certificates_of_listeners() -> None:
         show({"routes": 1, "listeners": [{**LISTENER, "tls": {**tls, "not_after": 1e300}}]})
 
 
+def test_the_authentication_of_listeners_that_share_it() -> None:
+    figures = {"accepted": {"token": 3, "unix": 1}, "refused": {"unknown": 2}, "banned": 7}
+    quiet: dict[str, object] = {"accepted": {}, "refused": {}, "banned": 0}
+    guarded = {**LISTENER, "authentication": figures}
+    other: dict[str, object] = {**LISTENER, "authentication": quiet}
+    printed = show({"routes": 1, "listeners": [guarded, guarded, other]})
+    assert printed.splitlines()[-3:] == [
+        "authenticated: 3 token, 1 unix",
+        "not authenticated: 2 unknown",
+        "connections of banned sources: 7",
+    ]
+
+
 def test_a_broker_that_does_not_listen() -> None:
     assert show({"routes": 1, "listeners": []}).split() == ["routes", "1"]
 

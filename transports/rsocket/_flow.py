@@ -131,6 +131,11 @@ class Flow(RSocketConnection):
         self._too_slow(f"too much waits for connections of {self.source or 'its source'}")
         return True
 
+    @property
+    def name(self) -> str:
+        """The name of the peer for the log."""
+        return self.identity.peer
+
     # --- slow peers ---------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
@@ -236,7 +241,7 @@ class Flow(RSocketConnection):
 
     def warn(self, kind: str, text: str) -> None:
         """Log why the peer's connection is closed; see `SeldomLogger`."""
-        self._seldom.log(logging.WARNING, kind, "closing %s: %s", self.identity.peer, text)
+        self._seldom.log(logging.WARNING, kind, "closing %s: %s", self.name, text)
 
     def _too_slow(self, text: str) -> None:
         """Log why the peer is too slow, and close at once."""

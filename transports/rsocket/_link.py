@@ -159,6 +159,13 @@ class Link(Flow):
             self.core.holds = True
         self.session = self._receiver = Session(self)
 
+    @property
+    def name(self) -> str:
+        """The name of the peer for the log, with its principal."""
+        principal = self.session.principal
+        peer = self.identity.peer
+        return peer if principal is None else f"{peer} as {shown(str(principal))}"
+
     # --- frames -------------------------------------------------------------------------------
 
     def _on_stream_frame(self, stream: Stream, frame: Frame) -> None:
@@ -386,7 +393,7 @@ class Link(Flow):
         if event.error is not None:
             reason = _REASONS.get(type(event.error), "broken frame")
             self.closed_reason = self.closed_reason or reason
-            _logger.info("%s: closing: %s", self.identity.peer, shown(str(event.error)))
+            _logger.info("%s: closing: %s", self.name, shown(str(event.error)))
         if self._keeps:
             self._note_unfinished()
         # At once: a peer that does not read may keep the socket open for a while.

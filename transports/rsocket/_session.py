@@ -190,6 +190,7 @@ class Session(FrameReceiver):
         link = self._link
         self._admission = None
         self.principal = principal
+        _logger.debug("authenticated: %s", link.name)
         link.core.admit()
         link.unblock(link)
         self._join(setup)
@@ -216,7 +217,7 @@ class Session(FrameReceiver):
             # send a ROUTE_SETUP frame to broker that it wishes to receive traffic from."
             self._on_broker_frame(metadata, (0, len(metadata)), ROUTE_SETUP)
         except (ProtocolError, DeliveryError) as error:
-            _logger.info("%s: setup rejected: %s", link.identity.peer, shown(str(error)))
+            _logger.info("%s: setup rejected: %s", link.name, shown(str(error)))
             # Error Codes, REJECTED_SETUP: "The server rejected the setup, it can specify the
             # reason in the payload." Frames of the same read may have ended the connection already.
             self._rejected = True
@@ -299,9 +300,7 @@ class Session(FrameReceiver):
             # to the Connection."
             # A push has no stream on which an ERROR could answer it.
             self._refuse(exchange, code_of(error), "")
-            _logger.debug(
-                "%s: metadata push dropped: %s", self._link.identity.peer, shown(str(error))
-            )
+            _logger.debug("%s: metadata push dropped: %s", self._link.name, shown(str(error)))
 
     # --- requests -----------------------------------------------------------------------------
 

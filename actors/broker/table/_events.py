@@ -39,6 +39,7 @@ class BrokerEvent:
         reason: The reason in a few words, or empty.
         query: The request's query, as the value of an address of type 32, or empty.
         missed: Events just before this one that the subscription has lost.
+        principal: The destination's principal, as in `RouteStatistics`.
     """
 
     kind: EventKind
@@ -50,6 +51,7 @@ class BrokerEvent:
     reason: str = ""
     query: str = ""
     missed: int = 0
+    principal: str = ""
 
 
 SPARE: Final = 8

@@ -14,7 +14,7 @@ from uuid import UUID
 from ....protocol import Address, DeliveryError, Message, NotDelivered
 from ....protocol._closed import close_class
 from ....protocol.broker import LATENCY_DECAY, TagList, format_key, peak_ewma
-from ....protocol.security import Principal
+from ....protocol.security import ANONYMOUS, Principal
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from .._exchange import Exchange, exchange_of
@@ -88,6 +88,8 @@ class RouteStatistics:
         weight: Its share of the requests with a method that goes by weight.
         busy: Whether it is overloaded now.
         expected: Whether it is expected and has not registered yet; it gets no requests.
+        principal: The name of its principal and the method of authentication, `orders (token)`;
+            empty without authentication.
     """
 
     route_id: UUID
@@ -101,6 +103,7 @@ class RouteStatistics:
     weight: float
     busy: bool
     expected: bool = False
+    principal: str = ""
 
 
 close_class(RouteStatistics)
@@ -257,6 +260,7 @@ class BrokerRoute:
             destination.tags,
             destination.peer,
             reason,
+            principal=_told(destination.principal),
         )
 
     def row(self) -> RouteStatistics:
@@ -273,6 +277,7 @@ class BrokerRoute:
             self.latency,
             self.weight,
             self.busy,
+            principal=_told(destination.principal),
         )
 
 
@@ -282,6 +287,11 @@ close_class(BrokerRoute)
 def readable(tags: TagList) -> tuple[tuple[str, str], ...]:
     """Return tags in text form; a null value is an empty text."""
     return tuple((format_key(key), value or "") for key, value in tags)
+
+
+def _told(principal: Principal | None) -> str:
+    """Return a principal as text; empty without authentication."""
+    return "" if principal is None or principal is ANONYMOUS else str(principal)
 
 
 def weight_of(text: str | None) -> float:

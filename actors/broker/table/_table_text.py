@@ -129,6 +129,7 @@ def row_of(row: RouteStatistics) -> dict[str, Any]:
         "weight": row.weight,
         "busy": row.busy,
         "expected": row.expected,
+        "principal": row.principal,
     }
 
 

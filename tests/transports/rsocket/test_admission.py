@@ -129,6 +129,24 @@ async def test_a_listener_without_authentication_does_not_look_at_credentials() 
         assert w.listener.statistics().authentication is None
 
 
+@in_memory
+async def test_where_the_principal_of_a_destination_is_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        async with guarded() as (w, _):
+            with w.broker.events.subscribe() as events:
+                peer = w.connect()
+                assert await peer.ask(destination_setup(w, USER_ENTRY)) == []
+                assert w.row().principal == "ida (test)"
+                await peer.ask(bytes.fromhex("00 0006 80000001 0000"))
+                assert peer.closed
+                joined, left = await anext(events), await anext(events)
+            assert (joined.kind, joined.principal) == ("joined", "ida (test)")
+            assert (left.kind, left.principal) == ("left", "ida (test)")
+    assert "10.0.0.1:5000 as ida (test): closing: " in caplog.text
+
+
 # --- credentials that are not -------------------------------------------------------------------
 @pytest.mark.parametrize(
     "first",
