@@ -18,6 +18,7 @@ from ._authorization import (
     load_authorizer,
 )
 from ._certificate import CertificateAuthenticator
+from ._jwt import JwtAuthenticator, JwtOptions
 from ._password import PasswordAuthenticator, PasswordOptions
 from ._principals_file import PrincipalsFile
 from ._token import TokenAuthenticator
@@ -34,6 +35,8 @@ __all__ = [
     "AuthorizationStatistics",
     "Authorizer",
     "CertificateAuthenticator",
+    "JwtAuthenticator",
+    "JwtOptions",
     "PasswordAuthenticator",
     "PasswordOptions",
     "PrincipalsFile",

@@ -16,7 +16,7 @@ from ._authenticator import Authenticator
 
 __all__ = ["Authentication", "AuthenticationOptions", "AuthenticationStatistics"]
 
-OUR_CAUSES: Final = frozenset({"busy", "failure", "stopped", "timeout"})
+OUR_CAUSES: Final = frozenset({"busy", "failure", "no keys", "stopped", "timeout"})
 """The causes of refusals that are not the fault of the peer, and no failures of its source."""
 
 _logger = logging.getLogger("onward.actors.security")

@@ -6,7 +6,7 @@ from typing import Final
 
 from .._errors import NotDelivered, OnwardError, ProtocolError
 
-__all__ = ["NOT_AUTHENTICATED", "BadCredentials", "NotAllowed", "NotAuthenticated"]
+__all__ = ["NOT_AUTHENTICATED", "BadCredentials", "BadKeySet", "NotAllowed", "NotAuthenticated"]
 
 NOT_AUTHENTICATED: Final = "not authenticated"
 """The text of the ERROR frame for a peer that is not authenticated, whatever the cause."""
@@ -26,6 +26,21 @@ class BadCredentials(ProtocolError):
 
     def __str__(self) -> str:
         return f"bad credentials: {self.reason}"
+
+
+class BadKeySet(ProtocolError):
+    """A set of keys for JSON Web Tokens (JWKS) cannot be used.
+
+    Attributes:
+        reason: The fault, without any part of the set.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"bad set of keys: {self.reason}"
 
 
 class NotAuthenticated(OnwardError):

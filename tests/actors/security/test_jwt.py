@@ -1,0 +1,152 @@
+"""The method `jwt`: the tokens that are accepted, and those that are remembered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onward.actors.security import Authentication, JwtAuthenticator, JwtOptions
+from onward.protocol.security import (
+    BearerToken,
+    Credentials,
+    NotAuthenticated,
+    PeerIdentity,
+    UserPassword,
+    make_token,
+)
+
+jwk: Any = pytest.importorskip("joserfc.jwk", reason="joserfc is not installed")
+jws: Any = pytest.importorskip("joserfc.jws", reason="joserfc is not installed")
+
+ISSUER, AUDIENCE = "https://issuer.example", "onward"
+PEER = PeerIdentity()
+NOW = 1_000_000.0
+KEYS = {
+    name: jwk.import_key({**jwk.generate_key(kty, size).as_dict(private=True), "kid": name})
+    for name, kty, size in (("ec", "EC", "P-256"), ("ed", "OKP", "Ed25519"), ("new", "EC", "P-256"))
+}
+ALGORITHMS = {"ec": "ES256", "ed": "Ed25519", "new": "ES256"}
+
+
+def sign(key: str = "ec", header: dict[str, Any] | None = None, **claims: Any) -> BearerToken:
+    whole = {"iss": ISSUER, "aud": AUDIENCE, "exp": NOW + 60, "sub": "billing", **claims}
+    fields = {"alg": ALGORITHMS[key], "kid": key} if header is None else header
+    made = jws.serialize_compact(fields, json.dumps(whole), KEYS[key], [ALGORITHMS[key]])
+    return BearerToken(made.encode())
+
+
+def write(path: Path, *names: str) -> None:
+    keys = [KEYS[name].as_dict(private=False) for name in names]
+    path.write_text(json.dumps({"keys": keys}))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "keys.json"
+    write(path, "ec", "ed")
+    return path
+
+
+def method(path: Path, now: list[float] | None = None, **given: Any) -> JwtAuthenticator:
+    clock = now if now is not None else [NOW]
+    return JwtAuthenticator(path, issuer=ISSUER, audience=AUDIENCE, clock=lambda: clock[0], **given)
+
+
+async def cause(made: JwtAuthenticator, credentials: Credentials) -> str:
+    with pytest.raises(NotAuthenticated) as caught:
+        await made.authenticate(credentials, PEER)
+    return caught.value.cause
+
+
+@pytest.mark.parametrize("key", ["ec", "ed"])
+async def test_a_token_makes_a_principal(path: Path, key: str) -> None:
+    found = await method(path).authenticate(sign(key, roles=["orders"]), PEER)
+    assert found is not None
+    assert (found.name, found.method, found.issuer) == ("billing", "jwt", ISSUER)
+    assert found.roles == {"orders"}
+    assert found.expires == NOW + 90
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [None, UserPassword("a", "b.c.d"), BearerToken(make_token(bytes(32)).encode())],
+)
+async def test_other_credentials_are_left_to_other_methods(
+    path: Path, credentials: Credentials | None
+) -> None:
+    made = method(path)
+    assert await made.authenticate(credentials, PEER) is None
+    assert await made.authenticate(BearerToken(b"opaque"), PEER) is None
+
+
+async def test_each_refusal(path: Path) -> None:
+    made = method(path)
+    right = sign().token
+    assert await cause(made, sign("new")) == "unknown key"
+    assert await cause(made, sign(header={"alg": "ES256", "kid": "ed"})) == "unknown key"
+    head, body, signature = right.split(b".")
+    other = sign(sub="root").token.split(b".")[1]
+    assert await cause(made, BearerToken(b".".join((head, other, signature)))) == "signature"
+    assert await cause(made, BearerToken(b".".join((head, body, b"")))) == "signature"
+    assert await cause(made, sign(aud="other")) == "audience"
+    assert await cause(method(path, algorithms=("Ed25519",)), sign()) == "algorithm"
+
+
+async def test_without_a_key_id_each_key_of_the_type_is_tried(path: Path) -> None:
+    write(path, "ed", "new", "ec")
+    assert await method(path).authenticate(sign(header={"alg": "ES256"}), PEER) is not None
+
+
+async def test_a_token_is_verified_once_until_its_expiry(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [NOW]
+    made, token, verified = method(path, now), sign(), list[bytes]()
+    key = made._keys.keys[0]
+    real = key.verifies
+
+    def verifies(jwt: Any) -> bool:
+        verified.append(jwt.signature)
+        return real(jwt)
+
+    monkeypatch.setattr(key, "verifies", verifies)
+    for _ in range(3):
+        assert await made.authenticate(token, PEER) is not None
+    assert len(verified) == 1
+    # A wrong signature is not remembered, and is not found by the right one.
+    wrong = BearerToken(token.token[:-4] + b"AAAA")
+    for _ in range(2):
+        assert await cause(made, wrong) == "signature"
+    assert len(verified) == 3
+    now[0] = NOW + 90
+    assert await cause(made, token) == "expired"
+
+
+async def test_the_tokens_that_are_remembered_are_limited(path: Path) -> None:
+    made = method(path, options=JwtOptions(remembered=2))
+    for number in range(5):
+        assert await made.authenticate(sign(sub=f"{number}"), PEER) is not None
+    assert len(made._known) == 2
+
+
+@pytest.mark.real_time
+async def test_a_withdrawn_key_accepts_nothing_that_was_remembered(path: Path) -> None:
+    made, token = method(path), sign()
+    assert await made.authenticate(token, PEER) is not None
+    write(path, "new")
+    assert await Authentication([made]).reload() == {}
+    assert await cause(made, token) == "unknown key"
+    assert await made.authenticate(sign("new"), PEER) is not None
+    path.write_text("{")
+    assert "jwt" in await Authentication([made]).reload()
+    assert await made.authenticate(sign("new"), PEER) is not None
+
+
+async def test_keys_are_fetched_by_https_only() -> None:
+    with pytest.raises(ValueError, match="by https only"):
+        JwtAuthenticator("http://issuer.example/keys", issuer=ISSUER, audience=AUDIENCE)
+    made = JwtAuthenticator("https://issuer.example/keys", issuer=ISSUER, audience=AUDIENCE)
+    await made.close()
