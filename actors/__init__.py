@@ -21,6 +21,7 @@ from ._errors import (
     WouldDeadlock,
 )
 from ._node import Node
+from ._reloads import ReloadFailed, Reloads, ReloadStatistics
 from ._transport import Listener, Transport
 from ._typed import Rejection, TypedWorker, call, typed
 from ._values import MissingExtra, decode_value, encode_value
@@ -69,6 +70,9 @@ __all__ = [
     "Pending",
     "Refused",
     "Rejection",
+    "ReloadFailed",
+    "ReloadStatistics",
+    "Reloads",
     "RestartBackoff",
     "RoutingLoop",
     "Rule",

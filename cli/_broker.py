@@ -16,6 +16,7 @@ from ..actors.broker import (
     Broker,
     BrokerOptions,
     ChoiceOptions,
+    DrainOptions,
     MulticastOptions,
     WaitingOptions,
 )
@@ -39,6 +40,7 @@ from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._reach import add_tls, tls_of
 from ._run import Interrupted, StopRequest, run
+from ._service import Service, drain
 from ._snapshots import load_routes
 from ._status import CommandError, Status
 
@@ -47,6 +49,7 @@ __all__ = ["DEFAULT_URI", "Listening", "add_broker", "add_command", "serve"]
 DEFAULT_URI: Final = "rsocket+tcp://127.0.0.1:8001"
 
 _OPTIONS: Final = BrokerOptions()
+_DRAIN: Final = _OPTIONS.drain
 _LINKS: Final = LinkOptions()
 _LEASE: Final = LeaseOptions()
 _WEBSOCKET: Final = WebSocketOptions()
@@ -98,7 +101,9 @@ _LISTENING: Final = Listening()
 _DESCRIPTION: Final = """\
 Run a broker: RSocket clients connect to it and register as destinations with tags. The broker
 routes their requests to destinations that carry the requested tags. Prints `listening URI` for
-each listener once it accepts connections, and a line of totals after Ctrl-C or SIGTERM.
+each listener once it accepts connections, and a line of totals at the end. SIGTERM lets the
+connections end for up to 25 seconds, Ctrl-C for 2, SIGUSR2 for --drain-timeout; a second SIGTERM or
+Ctrl-C stops at once. SIGHUP reads certificates and the like anew.
 """
 
 
@@ -192,10 +197,26 @@ def add_command(commands: Commands) -> None:
         help="report each hop of a traced request to its requester, `onward trace --broker`: "
         "requesters learn the names of the broker's workers",
     )
+    _add_drain(parser)
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
     add_log(parser)
     parser.set_defaults(command=_command)
+
+
+def _add_drain(parser: argparse.ArgumentParser) -> None:
+    for name, default, text in (
+        ("grace", _DRAIN.grace, "how long a broker that drains accepts connections"),
+        ("spread", _DRAIN.spread, "the time after that in which the connections begin to end"),
+        ("timeout", _DRAIN.timeout, "the time after which a drain cuts all connections"),
+    ):
+        parser.add_argument(
+            f"--drain-{name}",
+            metavar="SECONDS",
+            type=seconds,
+            default=default,
+            help=f"{text} (default %(default)g)",
+        )
 
 
 def _add_listening(parser: argparse.ArgumentParser) -> None:
@@ -344,11 +365,13 @@ def _command(arguments: argparse.Namespace) -> None:
         ),
         choice=ChoiceOptions(method=arguments.method, shard_method=arguments.shard_method),
         multicast=MulticastOptions(on_leave=arguments.multicast_on_leave),
+        drain=DrainOptions(arguments.drain_grace, arguments.drain_spread, arguments.drain_timeout),
     )
     uris: list[str] = arguments.listen or [DEFAULT_URI]
     listening = _listening(arguments, uris)
     # Read before the event loop starts, which it would block.
     expected = [] if arguments.index is None else load_routes(arguments.index, options.max_routes)
+    service = Service()
 
     async def work(stop: StopRequest) -> None:
         try:
@@ -361,12 +384,13 @@ def _command(arguments: argparse.Namespace) -> None:
                 quiet=arguments.quiet,
                 expected=expected,
                 opened=lambda node: _opened(node, arguments),
+                service=service,
             )
         finally:
             if listening.authentication is not None:
                 await listening.authentication.close()
 
-    run(work)
+    run(work, service.signals())
 
 
 async def _opened(node: Node, arguments: argparse.Namespace) -> None:
@@ -385,6 +409,7 @@ async def serve(
     quiet: bool = False,
     expected: Sequence[SnapshotRoute] = (),
     opened: Callable[[Node], Awaitable[None]] | None = None,
+    service: Service | None = None,
 ) -> None:
     """Run a broker until it is asked to stop.
 
@@ -397,6 +422,7 @@ async def serve(
         quiet: Whether to print no totals at the end.
         expected: Destinations to expect from the start.
         opened: Called with the broker's node before the broker starts: to attach its event log.
+        service: Its ties to the system; by default those of the process.
 
     Raises:
         CommandError: It cannot listen at one of the URIs, has not enough room for the expected
@@ -413,9 +439,12 @@ async def serve(
         # The objects made so far stay until the end. To look through them all takes the cycle
         # collector about 10 ms, in which no frame is relayed.
         gc.collect()
+        service = service or Service()
         gc.freeze()
         try:
-            await stop.wait()
+            with service.serving(", ".join(listener.uri for listener in listeners)):
+                await stop.wait()
+                await drain(stop, broker, service)
         finally:
             gc.unfreeze()
         totals = _totals(broker, listeners)

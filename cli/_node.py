@@ -17,6 +17,7 @@ from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._reach import add_tls, certificates_for, schemes, tls_of
 from ._run import Interrupted, StopRequest, run
+from ._service import Service
 from ._show import describe_message, printable
 from ._status import CommandError, Status
 
@@ -180,11 +181,19 @@ def _worker(text: str) -> tuple[Address, str]:
 def _command(arguments: argparse.Namespace) -> None:
     set_up_log(arguments.log)
     check_event_log(arguments)
-    run(lambda stop: serve(stop, arguments))
+    service = Service()
+    run(lambda stop: serve(stop, arguments, service), service.signals())
 
 
-async def serve(stop: StopRequest, arguments: argparse.Namespace) -> None:
+async def serve(
+    stop: StopRequest, arguments: argparse.Namespace, service: Service | None = None
+) -> None:
     """Run a node until it is asked to stop.
+
+    Args:
+        stop: The request to stop.
+        arguments: The options of the command.
+        service: Its ties to the system; by default those of the process.
 
     Raises:
         CommandError: It cannot listen, or a worker to expose does not exist.
@@ -207,7 +216,10 @@ async def serve(stop: StopRequest, arguments: argparse.Namespace) -> None:
             await stop.unless(_open(node, arguments, tell))
         except Interrupted:
             return
-        await stop.wait()
+        service = service or Service()
+        with service.serving("listening"):
+            await stop.wait()
+        service.notifier.stopping(0.0, "stopping")
     if not arguments.quiet:
         print(_totals(node) + total(node), flush=True)
 

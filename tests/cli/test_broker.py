@@ -94,7 +94,9 @@ def flags(*words: str, monkeypatch: Patch) -> tuple[BrokerOptions, Listening]:
         quiet: bool,
         expected: Sequence[SnapshotRoute],
         opened: object,
+        service: object,
     ) -> None:
+        assert service is not None
         assert name == "broker"
         assert not quiet
         assert opened is not None

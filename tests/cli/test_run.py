@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from onward.cli._run import Interrupted, StopRequest, run
+from onward.cli._run import Interrupted, Pace, StopRequest, run
 from onward.cli._status import Status
 
 
@@ -52,6 +52,30 @@ async def test_waiting_ends_with_the_wish() -> None:
     await stop.wait()
 
 
+@pytest.mark.parametrize(
+    ("wishes", "paces"),
+    [
+        ([Pace.AT_ONCE], [Pace.AT_ONCE]),
+        ([Pace.ORDERLY, Pace.ORDERLY], [Pace.ORDERLY, Pace.AT_ONCE]),
+        ([Pace.SOON, Pace.ORDERLY], [Pace.SOON, Pace.AT_ONCE]),
+        # A drain of a minute can be made shorter, and then cut.
+        (
+            [Pace.CONFIGURED, Pace.CONFIGURED, Pace.ORDERLY, Pace.CONFIGURED, Pace.SOON],
+            [Pace.CONFIGURED, Pace.CONFIGURED, Pace.ORDERLY, Pace.CONFIGURED, Pace.AT_ONCE],
+        ),
+    ],
+)
+def test_the_second_urgent_wish_means_at_once(wishes: list[Pace], paces: list[Pace]) -> None:
+    stop, told = StopRequest(), list[Pace]()
+    stop.wish(wishes[0])  # before the command looks
+    with stop.paces(told.append):
+        for wish in wishes[1:]:
+            stop.wish(wish)
+    assert told == paces
+    stop.wish()
+    assert told == paces
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_the_wish_to_stop(number: signal.Signals) -> None:
     before = signal.getsignal(number)
@@ -64,6 +88,18 @@ def test_a_signal_is_the_wish_to_stop(number: signal.Signals) -> None:
         run(command)
     finally:
         signal.signal(number, before)
+
+
+def test_a_server_has_more_signals() -> None:
+    reloaded = asyncio.Event()
+
+    async def command(stop: StopRequest) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await reloaded.wait()
+        os.kill(os.getpid(), signal.SIGUSR2)
+        await stop.wait()
+
+    run(command, {"SIGHUP": reloaded.set, "SIGNONE": reloaded.set})
 
 
 def test_a_command_runs_on_other_threads_too() -> None:

@@ -1,0 +1,123 @@
+"""The parts of a program that are read anew while it runs: certificates, users, rules."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..protocol import OnwardError, counted
+
+__all__ = ["Prepare", "ReloadFailed", "ReloadStatistics", "Reloads"]
+
+_logger = logging.getLogger("onward.actors")
+
+Prepare: TypeAlias = Callable[[], Awaitable[Callable[[], object]]]
+"""Reads a part anew, off the loop, and checks it; returns the function that applies it.
+
+That function cannot fail. The first one raises `OSError`, `ValueError` or `OnwardError` if the part
+cannot be used; the old one stays then.
+"""
+
+
+class ReloadFailed(OnwardError):
+    """A reload was refused; nothing has changed.
+
+    Args:
+        errors: The error of each part that cannot be used, by its name.
+    """
+
+    def __init__(self, errors: dict[str, str]) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+    def __str__(self) -> str:
+        """Return the errors on one line."""
+        return "; ".join(f"{name}: {error}" for name, error in self.errors.items())
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadStatistics:
+    """The figures of reloads.
+
+    Attributes:
+        parts: The parts that are read anew.
+        done: Reloads that were applied, since the start.
+        failed: Reloads that were refused, since the start.
+        error: The text of the last error; empty after a reload that was applied.
+    """
+
+    parts: int
+    done: int
+    failed: int
+    error: str
+
+
+class Reloads:
+    """The parts that are read anew together: all of them, or none if one cannot be used.
+
+    All parts are read and checked. Then all are applied in one turn of the loop. A reload that is
+    requested meanwhile follows.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Prepare] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._done = 0
+        self._failed = 0
+        self._error = ""
+
+    def add(self, name: str, prepare: Prepare) -> Callable[[], None]:
+        """Add a part and return the function that removes it.
+
+        Args:
+            name: Its name in errors, such as `certificates of rsocket+tls://0.0.0.0:8001`.
+            prepare: See `Prepare`.
+
+        Raises:
+            ValueError: There is a part of this name.
+        """
+        if name in self._parts:
+            raise ValueError(f"there is a part {name!r} already")
+        self._parts[name] = prepare
+
+        def remove() -> None:
+            self._parts.pop(name, None)
+
+        return remove
+
+    async def reload(self) -> tuple[str, ...]:
+        """Read all parts anew, and apply them if all can be used.
+
+        Returns:
+            The names of the parts.
+
+        Raises:
+            ReloadFailed: Some cannot be used; nothing has changed.
+        """
+        async with self._one_at_a_time:
+            parts = dict(self._parts)
+            applied, errors = list[Callable[[], object]](), dict[str, str]()
+            for name, prepare in parts.items():
+                try:
+                    applied.append(await prepare())
+                except (OSError, ValueError, OnwardError) as error:
+                    errors[name] = str(error)
+            if errors:
+                self._failed += 1
+                failed = ReloadFailed(errors)
+                self._error = str(failed)
+                _logger.error("reload refused, nothing has changed: %s", failed)
+                raise failed
+            for apply in applied:
+                apply()
+            self._done += 1
+            self._error = ""
+            _logger.warning("reloaded %s", ", ".join(parts) or counted(0, "part"))
+            return tuple(parts)
+
+    def statistics(self) -> ReloadStatistics:
+        """Return the current figures."""
+        return ReloadStatistics(len(self._parts), self._done, self._failed, self._error)

@@ -1,0 +1,98 @@
+"""The ties of a server to the system that runs it: its readiness, its signals and its reloads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+
+from ..actors import ReloadFailed, Reloads
+from ..actors.broker import Broker, DrainOptions
+from ..protocol import counted
+from ._run import Pace, StopRequest
+from ._systemd import Notifier
+
+__all__ = ["Service", "drain", "times_of"]
+
+ORDERLY = 25.0
+"""Seconds for a stop by SIGTERM: Kubernetes kills after 30."""
+
+SOON = 2.0
+"""Seconds for a stop by SIGINT: a person waits."""
+
+NEWS = 1.0
+"""Seconds between two statuses of a drain."""
+
+
+class Service:
+    """A server as its service manager sees it.
+
+    Args:
+        notifier: The sender of notifications; by default that of the process's environment.
+
+    Attributes:
+        reloads: The parts that are read anew at SIGHUP.
+        notifier: The sender of notifications.
+    """
+
+    def __init__(self, notifier: Notifier | None = None) -> None:
+        self.notifier = notifier or Notifier.of(os.environ)
+        self.reloads = Reloads()
+        self._status = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def signals(self) -> dict[str, Callable[[], object]]:
+        """Return the actions for signals other than those that stop the server, by name."""
+        return {"SIGHUP": self.request_reload}
+
+    @contextmanager
+    def serving(self, status: str) -> Generator[None]:
+        """Report that the server is ready, and that its loop is alive, until the end."""
+        self._status = status
+        self.notifier.ready(status)
+        with self.notifier.watched(asyncio.get_running_loop()):
+            yield
+
+    def request_reload(self) -> None:
+        """Read anew all that can be; the outcome is logged and counted."""
+        task = asyncio.get_running_loop().create_task(self._reload())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _reload(self) -> None:
+        self.notifier.reloading()
+        status = self._status
+        try:
+            with suppress(ReloadFailed):
+                await self.reloads.reload()
+            error = self.reloads.statistics().error
+            status += f"; the last reload was refused: {error}" if error else ""
+        finally:
+            # systemd has no way to be told of a reload that failed: it only waits for its end.
+            self.notifier.ready(status)
+
+
+async def drain(stop: StopRequest, broker: Broker, service: Service) -> None:
+    """Drain a broker at the pace that was asked for, and faster if asked again."""
+    calls: set[asyncio.Task[bool]] = set()
+
+    def begin(pace: Pace) -> None:
+        times = times_of(pace, broker.options.drain)
+        service.notifier.stopping(times.timeout, "draining")
+        calls.add(asyncio.ensure_future(broker.drain(times)))
+
+    with stop.paces(begin):
+        while left := [each for each in calls if not each.done()]:
+            await asyncio.wait(left, timeout=NEWS)
+            connections = counted(broker.statistics().connections_left, "connection")
+            service.notifier.send(f"STATUS=draining: {connections} left")
+
+
+def times_of(pace: Pace, options: DrainOptions) -> DrainOptions:
+    """Return the times of a drain at a pace."""
+    if pace is Pace.AT_ONCE:
+        return options.within(0)
+    if pace is Pace.SOON:
+        return DrainOptions(0, 0, min(options.timeout, SOON))
+    return options.within(ORDERLY) if pace is Pace.ORDERLY else options
