@@ -223,7 +223,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         return True
 
     def _on_closed(self, link: Link) -> None:
-        row = self._row(link)
+        row = self._row(link, pending=0)  # its socket is closed
         self._ended.append({**row, "closed": time.time(), "reason": link.closed_reason})
         del self._links[link]
         if self._draining is not None:
@@ -333,7 +333,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         """Yield a row for each open connection, oldest first."""
         for link in tuple(self._links):
             if link in self._links:
-                yield self._row(link)
+                yield self._row(link, link.waiting)
 
     def closed_connections(self) -> Iterator[Mapping[str, Any]]:
         """Yield a row for each of the last `MAX_CLOSED` connections that have ended, last first."""
@@ -359,8 +359,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         )
         yield LimitUse("max_unfinished", shared.unfinished.total, options.max_unfinished)
 
-    def _row(self, link: Link) -> dict[str, Any]:
-        """Return the row of a connection."""
+    def _row(self, link: Link, pending: int) -> dict[str, Any]:
+        """Return the row of a connection, with the bytes that wait for its socket."""
         number, opened = self._links[link]
         session, setup = link.session, link.session.setup
         registration = session.registration
@@ -379,7 +379,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             "refused": session.refused,
             "received_bytes": link.received_bytes,
             "sent_bytes": link.sent_bytes,
-            "pending_bytes": link.waiting,
+            "pending_bytes": pending,
             "keepalive_ms": None if setup is None else setup.keepalive,
             "tls": _tls_of(link),
         }

@@ -170,6 +170,7 @@ class SecureTransport(asyncio.Transport):
         self._secured = secured
         self._plain = plain
         self._protocol = secured.get_protocol()
+        self._cipher = secured.get_extra_info("cipher")  # a closed one no longer knows it
         # Called for every message, so without a method in between.
         self.write = secured.write  # type: ignore[method-assign]
         self.is_closing = secured.is_closing  # type: ignore[method-assign]
@@ -209,6 +210,8 @@ class SecureTransport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return information on the connection."""
+        if name == "cipher":
+            return self._cipher
         return self._secured.get_extra_info(name, default)
 
 
