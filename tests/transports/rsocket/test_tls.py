@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import ssl
+import weakref
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -144,6 +146,60 @@ async def test_certificates_are_replaced_while_requests_go_on(
                 figures = listener.statistics().tls
                 assert figures is not None
                 assert (figures.failed_reloads, figures.not_after) == (1, before.not_after)
+
+
+@pytest.mark.slow
+async def test_a_thousand_reloads_under_load_lose_nothing_and_leave_nothing(
+    tmp_path: Path,
+) -> None:
+    authorities = [trustme.CA(), trustme.CA()]
+    put_certificate(tmp_path / "server.pem", authorities[0])
+    put_authorities(tmp_path / "authority.pem", *authorities)
+    over = asyncio.Event()
+
+    async def requests(uri: str, options: ClientOptions) -> int:
+        answered = 0
+        async with connect(uri, options=options) as client:
+            while not over.is_set():
+                assert (await client.request("service=echo", bytes(1000))).data == bytes(1000)
+                answered += 1
+        return answered
+
+    async def connections(uri: str, options: ClientOptions) -> int:
+        opened = 0
+        while not over.is_set():
+            async with connect(uri, options=options) as client:
+                await client.request("service=echo", b"x")
+            opened += 1
+        return opened
+
+    tls = TlsOptions(certificate=tmp_path / "server.pem")
+    async with listening("rsocket+tls://127.0.0.1:0", tls) as listener:
+        holder = listener._acceptor._context
+        assert holder is not None
+        contexts: weakref.WeakSet[ssl.SSLContext] = weakref.WeakSet()
+        options = client_options(TlsOptions(authority=tmp_path / "authority.pem"))
+        async with connect(listener.uri, service="echo", handlers=echo(), options=options):
+            async with asyncio.TaskGroup() as group:
+                work = [
+                    group.create_task(each(listener.uri, options))
+                    for each in (requests, requests, connections)
+                ]
+                for number in range(1000):
+                    if number % 10 == 0:  # another certificate, by the other authority
+                        put_certificate(tmp_path / "server.pem", authorities[number // 10 % 2])
+                    listener.reload()
+                    contexts.add(holder.current)
+                    await asyncio.sleep(0)
+                over.set()
+            assert all(each.result() > 0 for each in work)
+            await eventually(lambda: listener.statistics().connections == 1)
+            gc.collect()
+            assert [*contexts] == [holder.current]
+            figures = listener.statistics()
+            assert figures.tls is not None
+            assert (figures.tls.reloads, figures.tls.failed_reloads) == (1000, 0)
+            assert (figures.refused_handshakes, figures.refused, figures.dropped) == ({}, 0, {})
 
 
 async def test_tls_can_be_an_option_of_a_scheme_without(certificates: Certificates) -> None:
