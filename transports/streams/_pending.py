@@ -202,7 +202,9 @@ class SecureTransport(asyncio.Transport):
 
     def close(self) -> None:
         """Close once everything is written and TLS has been shut down."""
-        self._secured.close()
+        # A transport of `asyncio` that is closed twice can no longer be cut, or asked anything.
+        if not self._secured.is_closing():
+            self._secured.close()
 
     def abort(self) -> None:
         """Close at once."""
