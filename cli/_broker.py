@@ -20,7 +20,7 @@ from ..actors.broker import (
     MulticastOptions,
     WaitingOptions,
 )
-from ..actors.security import Authentication
+from ..actors.security import Authentication, Authorization
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, counted
 from ..protocol.broker import SnapshotRoute
@@ -39,6 +39,7 @@ from ._authentication import add_authentication, authentication_of
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._reach import add_tls, tls_of
+from ._rules import add_rules, authorization_of
 from ._run import Interrupted, StopRequest, run
 from ._service import Service, drain
 from ._snapshots import load_routes
@@ -74,6 +75,7 @@ class Listening:
         tls: The certificates of listeners with TLS.
         expose: The addresses that requests may name in place of tags.
         authentication: The authentication of clients; `None` admits all.
+        authorization: The authorization of clients; `None` lets them do anything.
     """
 
     links: LinkOptions = _LINKS
@@ -82,6 +84,7 @@ class Listening:
     tls: TlsOptions | None = None
     expose: tuple[Address, ...] = ()
     authentication: Authentication | None = None
+    authorization: Authorization | None = None
 
     def options(self, uri: str) -> dict[str, Any]:
         """Return the options of the listener at a URI."""
@@ -123,6 +126,7 @@ def add_command(commands: Commands) -> None:
     )
     add_tls(parser, listens=True)
     add_authentication(parser)
+    add_rules(parser)
     _add_listening(parser)
     parser.add_argument(
         "--no-route-timeout",
@@ -331,8 +335,15 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
     )
     unix = _UNIX if arguments.mode is None else UnixOptions(arguments.mode)
     websocket = WebSocketOptions(origins=tuple(arguments.origin))
-    authentication = authentication_of(arguments)
-    return Listening(links, websocket, unix, tls, tuple(arguments.expose), authentication)
+    return Listening(
+        links,
+        websocket,
+        unix,
+        tls,
+        tuple(arguments.expose),
+        authentication_of(arguments),
+        authorization_of(arguments),
+    )
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
@@ -464,7 +475,7 @@ async def _open(
     listening: Listening,
     expected: Sequence[SnapshotRoute],
 ) -> tuple[Broker, list[RSocketListener]]:
-    broker = await Broker.attach(node, options)
+    broker = await Broker.attach(node, options, authorization=listening.authorization)
     for exposed in listening.expose:
         if exposed.type == LOCAL and not node.has(exposed):
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ..actors.broker import MANAGEMENT_SERVICE
 from ..protocol import LinkDown, LinkLost, OnwardError, RequestTimeout
+from ..protocol.security import NotAllowed
 from ..transports.client import (
     Client,
     ClientOptions,
@@ -18,6 +19,7 @@ from ..transports.client import (
     RetryOptions,
     connect,
 )
+from ..transports.rsocket import DestinationError
 from ._access import Access
 from ._show import printable
 from ._status import CommandError, Status, status_of
@@ -192,6 +194,10 @@ def _readable(uri: str, timeout: float, access: Access) -> Generator[None]:
     except RequestRejected as error:
         why = "it is busy" if "busy" in error.text else "its management is off"
         raise CommandError(f"{uri} does not tell its routes: {why}") from error
+    except DestinationError as error:
+        if error.text.startswith(NotAllowed.reason):
+            raise CommandError(f"{uri}: {printable(error.text)}") from error
+        raise CommandError(f"{uri} does not answer as a broker does: {error}") from error
     except OnwardError as error:
         raise CommandError(f"{uri} does not answer as a broker does: {error}") from error
 

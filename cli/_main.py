@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from ..protocol import OnwardError
 from . import (
     _broker,
+    _check_access,
     _draw,
     _events,
     _look,
@@ -118,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     _look.add_commands(commands)
     _token.add_command(commands)
     _password.add_command(commands)
+    _check_access.add_command(commands)
     _up.add_command(commands)
     _draw.add_command(commands)
     _events.add_command(commands)

@@ -195,9 +195,9 @@ class BrokerOptions:
             event carries the number of lost ones.
         max_reports: Most listeners and other parts that report figures to the broker at a time; one
             more is refused, and a refused listener cannot listen.
-        management: Whether the broker has the management service `onward.management`. Every
-            requester can use it, and learns the services, tags and network addresses of all
-            destinations.
+        management: Whether the broker has the management service `onward.management`. Without
+            authorization every requester can use it, and learns the services, tags and network
+            addresses of all destinations.
         express_path: Whether a connection hands a request to its destination without a message, as
             long as no message waits on the way. Otherwise each request passes the mailboxes of the
             tag index, a forwarder and a route: slower, and visible hop by hop.
