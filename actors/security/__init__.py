@@ -9,7 +9,7 @@ register and request; a broker has one.
 """
 
 from ._authentication import Authentication, AuthenticationOptions, AuthenticationStatistics
-from ._authenticator import AnonymousAuthenticator, Authenticator
+from ._authenticator import AnonymousAuthenticator, Authenticator, load_authenticator
 from ._authorization import (
     Authorization,
     AuthorizationOptions,
@@ -17,6 +17,7 @@ from ._authorization import (
     Authorizer,
     load_authorizer,
 )
+from ._callout import CalloutAuthenticator
 from ._certificate import CertificateAuthenticator
 from ._jwt import JwtAuthenticator, JwtOptions
 from ._password import PasswordAuthenticator, PasswordOptions
@@ -34,6 +35,7 @@ __all__ = [
     "AuthorizationOptions",
     "AuthorizationStatistics",
     "Authorizer",
+    "CalloutAuthenticator",
     "CertificateAuthenticator",
     "JwtAuthenticator",
     "JwtOptions",
@@ -42,5 +44,6 @@ __all__ = [
     "PrincipalsFile",
     "TokenAuthenticator",
     "UnixAuthenticator",
+    "load_authenticator",
     "load_authorizer",
 ]

@@ -12,6 +12,7 @@ from typing import Final
 
 from ...protocol.options import Count, Seconds, check_options
 from ...protocol.security import Attempts, Credentials, NotAuthenticated, PeerIdentity, Principal
+from .._log import SeldomLogger
 from ._authenticator import Authenticator
 
 __all__ = ["Authentication", "AuthenticationOptions", "AuthenticationStatistics"]
@@ -98,6 +99,7 @@ class Authentication:
         self._methods = tuple(methods)
         self._clock = clock
         self._ticks = ticks
+        self._seldom = SeldomLogger(_logger, ticks)
         self._attempts = Attempts(
             options.max_undecided,
             options.max_failures,
@@ -164,9 +166,10 @@ class Authentication:
                 principal = await each.authenticate(credentials, peer)
             except NotAuthenticated:
                 raise
-            except Exception:
+            except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
                 # A method that fails must not let a peer in by the next one.
-                _logger.exception("the authentication method %s has failed", each.method)
+                text = "the authentication method %s has failed"
+                self._seldom.log(logging.ERROR, each.method, text, each.method, error=error)
                 raise NotAuthenticated("failure") from None
             if principal is None:
                 continue

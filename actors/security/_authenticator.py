@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from importlib.metadata import entry_points
+from typing import Any, Final
 
 from ...protocol.security import Credentials, PeerIdentity, Principal
 
-__all__ = ["AnonymousAuthenticator", "Authenticator"]
+__all__ = ["AnonymousAuthenticator", "Authenticator", "load_authenticator"]
+
+GROUP: Final = "onward.authenticators"
+"""The entry-point group of plug-ins."""
 
 
 class Authenticator(ABC):
@@ -69,3 +74,26 @@ class AnonymousAuthenticator(Authenticator):
     ) -> Principal | None:
         """Return the same principal for each peer without credentials."""
         return self._principal if credentials is None else None
+
+
+def load_authenticator(name: str, **options: Any) -> Authenticator:
+    """Return a new authenticator of an installed plug-in.
+
+    Args:
+        name: The name of its entry point in the group `onward.authenticators`. The entry point is
+            a function, or a class, that returns an `Authenticator`.
+        **options: The arguments of the function.
+
+    Raises:
+        ValueError: There is none of that name.
+        TypeError: It makes no `Authenticator`, or does not take the options.
+    """
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none is installed"
+        raise ValueError(f"no authenticator is called {name!r}; there are: {known}")
+    made = found[name].load()(**options)
+    if not isinstance(made, Authenticator):
+        kind = type(made).__name__
+        raise TypeError(f"the plug-in {name!r} makes {kind}, which is no Authenticator")
+    return made

@@ -27,7 +27,7 @@ from ...protocol.security import (
     read_claims,
 )
 from ._authenticator import Authenticator
-from ._jwt_keys import FileKeys, JwtKeys, UrlKeys, fetch_keys
+from ._jwt_keys import FileKeys, JwtKeys, UrlKeys
 
 __all__ = ["JwtAuthenticator", "JwtOptions"]
 
@@ -152,6 +152,8 @@ def _source(keys: str | Path, options: JwtOptions, context: ssl.SSLContext | Non
         return FileKeys(Path(keys), options.key_set_size)
     if not keys.startswith("https://"):
         raise ValueError(f"keys are fetched by https only, not from {keys}")
+    from ._jwt_fetch import fetch_keys
+
     timeout, most = options.fetch_timeout, options.key_set_size
     return UrlKeys(
         lambda: asyncio.to_thread(fetch_keys, keys, context, timeout, most),

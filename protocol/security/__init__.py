@@ -17,6 +17,12 @@ assert rules.allows(shop, Action.REQUEST, asked)
 """
 
 from ._attempts import Attempts
+from ._callout import (
+    format_callout,
+    format_callout_answer,
+    parse_callout,
+    parse_callout_answer,
+)
 from ._credentials import (
     AUTHENTICATION_MIME,
     MAX_PASSWORD,
@@ -107,11 +113,15 @@ __all__ = [
     "UnverifiedJwt",
     "UserPassword",
     "add_forced_tags",
+    "format_callout",
+    "format_callout_answer",
     "format_credentials",
     "hash_password",
     "is_token",
     "looks_like_jwt",
     "make_token",
+    "parse_callout",
+    "parse_callout_answer",
     "parse_credentials",
     "parse_jwt",
     "parse_key_set",

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
 import json
-import ssl
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-import trustme
 
 from onward.protocol.security import BadKeySet, NotAuthenticated, UnverifiedJwt
 
 pytest.importorskip("joserfc", reason="joserfc is not installed")
 
-from onward.actors.security import _jwt_keys as module
-from onward.actors.security._jwt_keys import FileKeys, UrlKeys, fetch_keys
+from onward.actors.security._jwt_keys import FileKeys, UrlKeys
 
 X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
 
@@ -167,68 +158,3 @@ async def test_a_file(tmp_path: Path) -> None:
             await keys.reload()
         assert await keys.find(jwt("b"))
     await keys.close()
-
-
-# --- by https -------------------------------------------------------------------------------
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers by path."""
-
-    def do_GET(self) -> None:
-        if self.path == "/keys":
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(document("a"))
-        elif self.path == "/elsewhere":
-            self.send_response(302)
-            self.send_header("Location", "/keys")
-            self.end_headers()
-        elif self.path == "/nonsense":
-            self.wfile.write(b"nonsense\r\n\r\n")
-        else:
-            self.send_error(404)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - of the base
-        """Log nothing."""
-
-
-@contextmanager
-def https(authority: Any) -> Generator[str]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"https://localhost:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.mark.real_time
-def test_a_document_is_fetched_by_https(authority: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    with https(authority) as url:
-        assert fetch_keys(f"{url}/keys", context, 5.0, 1000) == document("a")
-        for path, trusted, most, kind, text in (
-            ("keys", context, 10, BadKeySet, "more than 10 bytes"),
-            ("elsewhere", context, 1000, OSError, "302"),
-            ("none", context, 1000, OSError, "404"),
-            ("nonsense", context, 1000, OSError, "BadStatusLine"),
-            ("keys", None, 1000, OSError, "certificate"),
-        ):
-            with pytest.raises(kind, match=text):
-                fetch_keys(f"{url}/{path}", trusted, 5.0, most)
-        ticks = iter([0.0, 5.1])
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
-        with pytest.raises(TimeoutError, match=r"not fetched in 5\.0 s"):
-            fetch_keys(f"{url}/keys", context, 5.0, 1000)
