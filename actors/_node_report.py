@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._node import Node
     from ._worker import Worker
 
-__all__ = ["LETTERS", "LINKS", "NODE", "WORKERS", "node_report"]
+__all__ = ["LETTERS", "LINKS", "NODE", "WORKERS", "json_row", "node_report"]
 
 WORKERS: Final = "workers"
 LINKS: Final = "links"
@@ -140,6 +140,11 @@ def _link_figures(worker: Worker) -> dict[str, Any] | None:
         return None
     figures = _row(found)
     return figures if "peer" in figures or "uri" in figures else None
+
+
+def json_row(statistics: Any) -> dict[str, Any]:
+    """Return statistics, which are a dataclass, as values that JSON can represent."""
+    return {name: _value(each) for name, each in _row(statistics).items()}
 
 
 def _row(statistics: Any) -> dict[str, Any]:

@@ -29,6 +29,7 @@ def _counter(name: str, text: str, *labels: str) -> MetricFamily:
 
 
 _ROUTES = _gauge("routes", "Destinations in the table, by their state: live, expected.", "state")
+_DRAINING = _gauge("draining", "Whether the broker drains: 1, or 0.")
 _OF_BROKER: Final = {
     "waiting": _gauge("waiting_requests", "Requests that wait for a destination."),
     "waiting_bytes": _gauge("waiting_bytes", "Bytes of the requests that wait."),
@@ -96,6 +97,7 @@ _REACHED = _counter("limit_reached", "Refusals because of the limit.", "name", "
 
 BROKER_FAMILIES: Final = (
     _ROUTES,
+    _DRAINING,
     *_OF_BROKER.values(),
     *_OF_LISTENER.values(),
     _CLOSED,
@@ -112,6 +114,7 @@ def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
     """Yield the metrics of a broker and of its listeners."""
     figures = broker.statistics()
     yield Metric(_ROUTES, ((("live",), figures.routes), (("expected",), figures.expected)))
+    yield Metric(_DRAINING, (((), figures.draining),))
     for name, family in _OF_BROKER.items():
         yield Metric(family, (((), getattr(figures, name)),))
     yield None

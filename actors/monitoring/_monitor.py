@@ -6,6 +6,7 @@ import time
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
+from ...protocol import counted
 from ..broker import Broker
 from ._broker_metrics import BROKER_FAMILIES, SERVICE_FAMILIES, broker_metrics, service_metrics
 from ._event_ring import EventRing
@@ -73,6 +74,7 @@ class Monitor:
             self.services.add(SERVICE_FAMILIES, lambda: service_metrics(broker))
             self.configuration["broker"] = broker.options
             self.checks.add(Stage.READY, "listeners", lambda: _closed_listeners(broker))
+            self.checks.add(Stage.READY, "draining", lambda: "it drains" * broker.draining)
         for entry in entry_points(group=PLUGINS):
             entry.load()(self)
 
@@ -104,5 +106,5 @@ def _closed_listeners(broker: Broker) -> str:
     listeners = broker.listeners()
     if not listeners:
         return "no listener is open"
-    closed = [uri for uri, listener in listeners if not listener.accepting]
-    return f"closed: {', '.join(closed)}" if closed else ""
+    closed = sum(not listener.accepting for _, listener in listeners)
+    return f"{closed} of {counted(len(listeners), 'listener')} closed" if closed else ""

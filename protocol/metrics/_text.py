@@ -49,16 +49,20 @@ def text_format(accept: str) -> TextFormat:
 
 
 def metrics_text(
-    metrics: Iterable[Metric], wanted: TextFormat = TextFormat.PROMETHEUS
+    metrics: Iterable[Metric | None], wanted: TextFormat = TextFormat.PROMETHEUS
 ) -> Iterator[str]:
     """Yield the text of metrics in slices of at most `MAX_SLICE` series, or one histogram.
 
     Args:
-        metrics: The metrics, each family once. They are read as the text is made.
+        metrics: The metrics, each family once. They are read as the text is made. For `None`, by
+            which a long work is divided, an empty slice is yielded.
         wanted: The format.
     """
     lines: list[str] = []
     for metric in metrics:
+        if metric is None:
+            yield ""
+            continue
         lines += _head(metric.family, wanted)
         name, labels = metric.family.name, metric.family.labels
         for values, value in metric.series:

@@ -5,6 +5,7 @@ listens; [`AdminPaths`][onward.transports.admin.AdminPaths] has its handlers.
 """
 
 from ._guard import Permits
+from ._interface import admin_paths
 from ._messages import HttpError, HttpRequest, HttpResponse, json_response, text_response
 from ._options import AdminOptions, AdminStatistics
 from ._paths import AdminPaths, Handler, Needs
@@ -21,6 +22,7 @@ __all__ = [
     "HttpResponse",
     "Needs",
     "Permits",
+    "admin_paths",
     "json_response",
     "text_response",
 ]

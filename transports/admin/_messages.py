@@ -12,7 +12,14 @@ from uuid import UUID
 
 from ...protocol.security import Principal
 
-__all__ = ["HttpError", "HttpRequest", "HttpResponse", "json_response", "text_response"]
+__all__ = [
+    "HttpError",
+    "HttpRequest",
+    "HttpResponse",
+    "json_response",
+    "json_text",
+    "text_response",
+]
 
 MAX_FIELDS: Final = 50
 """The maximum number of fields in a query; a request with more is refused."""
@@ -121,8 +128,12 @@ def text_response(text: str, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse
 
 def json_response(value: object, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
     """Return an answer in JSON."""
-    written = json.dumps(value, separators=(",", ":"), default=_written)
-    return HttpResponse(written.encode() + b"\n", JSON, status)
+    return HttpResponse(f"{json_text(value)}\n".encode(), JSON, status)
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON, in one line."""
+    return json.dumps(value, separators=(",", ":"), default=_written)
 
 
 def _written(value: object) -> Any:

@@ -78,7 +78,6 @@ class AdminStatistics:
         turned_away: Connections closed at once for lack of room, since the start.
         handshakes: TLS handshakes in progress.
         refused_handshakes: Failed handshakes since the start, by reason.
-        event_streams: Streams of events now.
         answers: Answers since the start, by status.
         closed: Connections that have ended since the start, by reason.
     """
@@ -89,6 +88,5 @@ class AdminStatistics:
     turned_away: int
     handshakes: int
     refused_handshakes: Mapping[str, int]
-    event_streams: int
     answers: Mapping[str, int]
     closed: Mapping[str, int]

@@ -92,7 +92,6 @@ class AdminServer(Worker):
         self._idle: dict[HttpConnection, None] = {}
         self._answers: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
-        self.event_streams = 0
 
     @property
     def acceptor(self) -> StreamAcceptor:
@@ -189,7 +188,6 @@ class AdminServer(Worker):
             turned_away=acceptor.turned_away,
             handshakes=acceptor.handshakes,
             refused_handshakes=dict(acceptor.refused),
-            event_streams=self.event_streams,
             answers=dict(self._answers),
             closed=dict(self._closed),
         )

@@ -60,7 +60,7 @@ from ._route import (
     weight_of,
 )
 from ._selector import Ask, Selectors
-from ._waiting import Place, Waiter, Waiters, WaitingStatistics
+from ._waiting import Place, Waiter, Waiters, WaitingQuery, WaitingStatistics
 
 __all__ = ["TagIndexWorker"]
 
@@ -563,6 +563,10 @@ class TagIndexWorker(Worker):
     def waiting(self) -> WaitingStatistics:
         """Return the figures of the messages that wait for a destination."""
         return self._waiters.statistics(self.node.loop.time())
+
+    def waiting_by_query(self) -> tuple[WaitingQuery, ...]:
+        """Return the messages that wait for a destination, by query."""
+        return self._waiters.by_query()
 
     def rows(self) -> tuple[RouteStatistics, ...]:
         """Return the rows of the table, in the order the destinations joined."""

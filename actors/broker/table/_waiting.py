@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Final, NamedTuple
 
 from ....protocol import Address, Message
 from ....protocol.broker import Query, Tag
 from .._options import WaitingOptions
 from ._selector import Ask
 
-__all__ = ["Place", "Waiter", "Waiters", "WaitingStatistics"]
+__all__ = ["Place", "Waiter", "Waiters", "WaitingQuery", "WaitingStatistics"]
 
 SPARE: Final = 64
 """Stale deadlines, beyond as many as there are messages, before they are removed."""
@@ -46,6 +46,24 @@ class WaitingStatistics:
     size: int
     oldest: float
     waited: int
+
+
+class WaitingQuery(NamedTuple):
+    """The waiting messages with one query.
+
+    Attributes:
+        query: The query, as the value of an address of type 32.
+        messages: How many wait.
+        size: The bytes they hold together.
+        sources: How many sources of connections they are from.
+        since: The arrival of the oldest, in seconds of the loop's clock.
+    """
+
+    query: str
+    messages: int
+    size: int
+    sources: int
+    since: float
 
 
 class Waiter:
@@ -359,8 +377,19 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._all)
 
+    def by_query(self) -> tuple[WaitingQuery, ...]:
+        """Return the waiting messages by query, in the order of the first message of each."""
+        return tuple(_row(group) for group in self._groups.values())
+
     def statistics(self, now: float) -> WaitingStatistics:
         """Return the current figures."""
         first = next(iter(self._all.values()), None)
         oldest = 0.0 if first is None else now - first.since
         return WaitingStatistics(len(self._all), self._bytes, oldest, self._last)
+
+
+def _row(group: _Group) -> WaitingQuery:
+    waiters = group.waiters.values()
+    first = next(iter(waiters))
+    size = sum(each.size for each in waiters)
+    return WaitingQuery(first.ask.text, len(waiters), size, len(group.sources), first.since)

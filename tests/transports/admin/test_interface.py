@@ -1,0 +1,408 @@
+"""The paths of the admin interface: health, metrics, the API, events and operations."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from onward.actors import Node, Worker
+from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
+from onward.actors.monitoring import Monitor, Stage
+from onward.transports.admin import AdminOptions, AdminPaths, AdminServer, admin_paths
+from onward.transports.admin._api import plain
+from onward.transports.client import connect
+from tests.support.http_peer import Answer, HttpPeer, Served
+from tests.support.transports import eventually
+from tests.support.workers import Echo
+
+
+@dataclass
+class World:
+    """A broker with a listener, a destination and an admin interface."""
+
+    broker: Broker
+    monitor: Monitor
+    served: Served
+    uri: str
+
+    async def get(self, path: str, *fields: str) -> Answer:
+        return await (await self.served.connect()).get(path, *fields)
+
+    async def json(self, path: str, status: int = 200) -> Any:
+        answer = await self.get(path)
+        assert answer.status == status, answer.body
+        return json.loads(answer.body)
+
+    async def post(self, path: str, **arguments: Any) -> tuple[int, Any]:
+        peer = await self.served.connect()
+        answer = await peer.post(path, json.dumps(arguments).encode())
+        return answer.status, json.loads(answer.body) if answer.status == 200 else answer.body
+
+
+@asynccontextmanager
+async def world(options: AdminOptions | None = None) -> AsyncGenerator[World]:
+    async with Node("world") as node:
+        waiting = WaitingOptions(no_route_timeout=60.0)
+        broker = await Broker.attach(node, BrokerOptions(waiting=waiting))
+        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
+        worker = await node.start(Echo, address="store")
+        broker.register(worker, service="store", tags={"region": "eu"})
+        monitor = Monitor(node, broker)
+        monitor.start()
+        given = options or AdminOptions()
+        server = AdminServer("http://127.0.0.1:0", admin_paths(monitor, given), given)
+        await node.start(lambda: server, address="admin")
+        served = Served(node, server)
+        try:
+            yield World(broker, monitor, served, listener.uri)
+        finally:
+            for peer in served.peers:
+                peer.writer.transport.abort()
+            await monitor.stop()
+
+
+# --- health ---------------------------------------------------------------------------------
+
+
+async def test_health_in_stages() -> None:
+    async with world() as w:
+        assert (await w.get("/livez")).body == b"ok\n"
+        starting = await w.get("/startupz")
+        assert (starting.status, starting.body) == (503, b"not started\n")
+        assert (await w.get("/readyz")).status == 503
+        w.monitor.started = True
+        for path in ("/startupz", "/readyz", "/healthz"):
+            assert (await w.get(path)).body == b"ok\n"
+        found = await w.json("/readyz?verbose")
+        assert found == {
+            "stage": "ready",
+            "passed": True,
+            "checks": [
+                {"name": name, "passed": True, "problem": ""}
+                for name in ("started", "listeners", "draining")
+            ],
+        }
+        w.monitor.checks.add(Stage.READY, "own", lambda: "out of paper")
+        assert (await w.json("/healthz?verbose", 503))["checks"][-1] == {
+            "name": "own",
+            "passed": False,
+            "problem": "out of paper",
+        }
+
+
+async def test_readiness_does_not_depend_on_destinations() -> None:
+    async with world() as w:
+        w.monitor.started = True
+        await w.served.node.stop_worker("store")
+        assert (await w.get("/readyz")).status == 200
+
+
+# --- metrics --------------------------------------------------------------------------------
+
+
+def names_of(answer: Answer) -> set[str]:
+    return {family.name for family in text_string_to_metric_families(answer.body.decode())}
+
+
+async def test_metrics_are_read_by_prometheus() -> None:
+    async with world() as w:
+        answer = await w.get("/metrics")
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert {"onward_routes", "onward_connections", "process_open_fds"} <= names_of(answer)
+        accept = "Accept: application/openmetrics-text;version=1.0.0"
+        other = await w.get("/metrics", accept)
+        assert other.headers["content-type"].startswith("application/openmetrics-text")
+        assert other.body.endswith(b"# EOF\n")
+
+
+async def test_families_and_services_are_chosen() -> None:
+    async with world() as w:
+        found = await w.get("/metrics?family=routes&family=onward_workers")
+        assert names_of(found) == {"onward_routes", "onward_workers"}
+        found = await w.get("/metrics?family=service_destinations&service=store")
+        assert found.body.splitlines()[-1] == b'onward_service_destinations{service="store"} 1'
+        assert len(found.body.splitlines()) == 3
+        assert (await w.get("/metrics?family=colour")).status == 400
+        assert (await w.get("/metrics?colour=red")).status == 400
+
+
+async def test_a_scrape_that_goes_away_leaves_nothing() -> None:
+    async with world() as w:
+        for number in range(3000):
+            w.broker.register("store", service=f"s{number}")
+        peer = await w.served.connect()
+        peer.write(
+            b"GET /metrics?family=service_latency_seconds HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
+        await peer.reader.readuntil(b"\r\n\r\n")
+        peer.reset()
+        await eventually(lambda: w.served.server.statistics().connections == 0)
+        assert (await w.get("/livez")).status == 200
+
+
+# --- the API --------------------------------------------------------------------------------
+
+
+async def test_the_status_is_that_of_the_management_service() -> None:
+    async with world() as w:
+        found = await w.json("/api/v1/status")
+        assert found["routes"] == 2
+        assert found["listeners"][0]["uri"] == w.uri
+
+
+async def test_routes_and_where_a_request_would_go() -> None:
+    async with world() as w:
+        found = await w.json("/api/v1/routes?service=store")
+        assert found["total"] == 1
+        assert found["rows"][0]["tags"]["region"] == "eu"
+        assert (await w.json("/api/v1/routes?tags=region=us"))["total"] == 0
+        assert (await w.json("/api/v1/routes?sort=-service&limit=1"))["total"] == 2
+        found = await w.json("/api/v1/resolve?q=service%3Dstore")
+        assert len(found["matching"]) == 1
+        assert (await w.get("/api/v1/resolve?q=@nonsense")).status == 400
+
+
+async def test_connections_open_and_closed() -> None:
+    async with world() as w:
+        async with connect(w.uri) as client:
+            await client.request("service=store", b"hi")
+            (row,) = (await w.json("/api/v1/connections"))["rows"]
+            assert (row["state"], row["requests"], row["closed"]) == ("open", 1, None)
+            assert (await w.json("/api/v1/connections?state=closed"))["total"] == 0
+            status, answer = await w.post("/api/v1/kick", connection=row["id"], text="go")
+            assert (status, answer) == (200, {"connection": row["id"]})
+            await eventually(lambda: any(w.broker.listeners()[0][1].closed_connections()))
+        (closed, *_) = (await w.json("/api/v1/connections?state=closed&sort=opened"))["rows"]
+        assert (closed["id"], closed["reason"]) == (row["id"], "by an operator")
+        assert (await w.get("/api/v1/connections?state=half")).status == 400
+
+
+async def test_requests_that_wait() -> None:
+    async with world() as w, connect(w.uri) as client:
+        asking = asyncio.ensure_future(client.request("service=none", b"hi"))
+        await eventually(lambda: w.broker.statistics().waiting == 1)
+        (row,) = (await w.json("/api/v1/waiting"))["rows"]
+        assert (row["query"], row["requests"], row["sources"]) == ("service=none", 1, 1)
+        assert row["bytes"] > 0
+        assert row["oldest"] >= 0
+        asking.cancel()
+
+
+async def test_workers_links_dead_letters_limits_and_configuration() -> None:
+    async with world() as w:
+        found = await w.json("/api/v1/workers?kind=Echo")
+        assert [row["address"] for row in found["rows"]] == ["0#store"]
+        assert (await w.json("/api/v1/links"))["rows"][0]["uri"].startswith("http://127.0.0.1:")
+        assert (await w.json("/api/v1/dead-letters"))["total"] == 0
+        limits = {row["name"]: row for row in (await w.json("/api/v1/limits"))["rows"]}
+        assert limits["max_routes"]["used"] == 2
+        assert limits["max_connections"]["listener"] == w.uri
+        found = await w.json("/api/v1/config")
+        assert found["broker"]["waiting"]["no_route_timeout"] == 60.0
+
+
+async def test_a_node_without_a_broker_has_what_it_has() -> None:
+    async with Node() as node:
+        paths = admin_paths(Monitor(node))
+        assert "/api/v1/workers" in set(paths)
+        assert "/metrics" in set(paths)
+        assert not {"/api/v1/routes", "/api/v1/kick", "/api/v1/events"} & set(paths)
+
+
+def test_secrets_and_functions_are_not_shown() -> None:
+    @dataclass
+    class Options:
+        level: int = 1
+        secret: str = field(default="s", repr=False)
+        chosen: Any = len
+        many: frozenset[str] = frozenset({"a"})
+        stage: Stage = Stage.LIVE
+
+    found = plain({"a": Options(), 1: (None, True, b"x")})
+    assert found["a"]["level"] == 1
+    assert "secret" not in found["a"]
+    assert found["a"]["stage"] == "live"
+    assert found["a"]["many"] == ["a"]
+    assert isinstance(found["a"]["chosen"], str)
+    assert found["1"][:2] == [None, True]
+
+
+# --- events ---------------------------------------------------------------------------------
+
+
+async def listening(w: World, *fields: str) -> HttpPeer:
+    peer = await w.served.connect()
+    lines = ["GET /api/v1/events HTTP/1.1", "Host: localhost", *fields, "", ""]
+    peer.write("\r\n".join(lines).encode())
+    status, headers = await peer.head()
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    assert await peer.part() == b"retry: 2000\n\n"
+    return peer
+
+
+def read_event(part: bytes) -> tuple[str, str, Any]:
+    lines = part.decode().splitlines()
+    found = dict(line.split(": ", 1) for line in lines if line)
+    return found["id"], found["event"], json.loads(found["data"])
+
+
+async def test_events_as_they_happen_and_from_the_last_one_on() -> None:
+    async with world() as w:
+        peer = await listening(w)
+        leaving = w.broker.register("store", service="new")
+        number, kind, data = read_event(await peer.part())
+        assert (kind, data["service"], data["missed"]) == ("joined", "new", 0)
+        peer.reset()
+        leaving.withdraw()
+        again = await listening(w, f"Last-Event-ID: {number}")
+        assert read_event(await again.part())[1] == "left"
+
+
+async def test_a_reader_of_another_run_gets_all_that_is_kept() -> None:
+    async with world() as w:
+        w.broker.register("store", service="new")
+        await eventually(lambda: w.monitor.events is not None and w.monitor.events.last > 0)
+        for last in ("0a1b2c3d-99999", "nonsense", "-1"):
+            peer = await listening(w, f"Last-Event-ID: {last}")
+            assert b"event: joined" in await peer.part()
+
+
+async def test_a_stream_without_events_has_comments() -> None:
+    async with world(AdminOptions(heartbeat=0.01)) as w:
+        peer = await listening(w)
+        assert await peer.part() == b":\n\n"
+        assert await peer.part() == b":\n\n"
+
+
+async def test_the_number_of_streams_is_bounded() -> None:
+    async with world(AdminOptions(max_event_streams=2)) as w:
+        first = await listening(w)
+        await listening(w)
+        assert (await (await w.served.connect()).get("/api/v1/events", method="HEAD")).status == 503
+        answer = await w.get("/api/v1/events")
+        assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+        first.reset()
+        await eventually(lambda: w.served.server.statistics().connections == 2 + 1)
+        peer = await w.served.connect()
+        assert (await peer.get("/api/v1/events", method="HEAD")).status == 200
+        await listening(w)
+
+
+async def test_a_reader_that_stalls_loses_events_and_is_told_how_many() -> None:
+    async with world() as w:
+        ring = w.monitor.events
+        assert ring is not None
+        peer = await listening(w)
+        peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(40):
+            for _ in range(500):
+                w.broker.register("store", service="s" * 200).withdraw()
+            last = ring.last
+            await eventually(lambda last=last: ring.last >= last)  # type: ignore[misc]
+        peer.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        missed = 0
+        seen = 0
+        await eventually(lambda: ring.last >= 40_000)
+        while seen + missed < ring.last:
+            for text in (await peer.part()).decode().split("\n\n")[:-1]:
+                found = read_event(text.encode())
+                missed += found[2]["missed"]
+                seen += 1
+        assert missed > 0
+        assert seen + missed == ring.last
+
+
+async def test_a_hundred_stalled_readers_do_not_stop_the_interface() -> None:
+    async with world(AdminOptions(write_timeout=0.2)) as w:
+        for _ in range(100):
+            peer = await w.served.connect()
+            peer.write(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await eventually(lambda: w.served.server.statistics().answers.get("503", 0) == 80)
+        assert (await w.get("/livez")).status == 200
+
+
+# --- operations -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "status"),
+    [
+        ("kick", {}, 400),
+        ("kick", {"connection": "1"}, 400),
+        ("kick", {"connection": True}, 400),
+        ("kick", {"connection": 10**12}, 404),
+        ("kick", {"connection": 1, "text": "\n"}, 400),
+        ("kick", {"connection": 1, "text": "x" * 201}, 400),
+        ("kick", {"connection": 1, "why": "x"}, 400),
+        ("log-level", {"logger": "asyncio", "level": "debug"}, 400),
+        ("log-level", {"logger": "onwardly", "level": "debug"}, 400),
+        ("log-level", {"logger": 1, "level": "debug"}, 400),
+        ("log-level", {"level": "loud"}, 400),
+        ("log-level", {"level": ["debug"]}, 400),
+        ("reload", {}, 404),
+    ],
+)
+async def test_wrong_operations_are_refused(
+    path: str, arguments: dict[str, Any], status: int
+) -> None:
+    async with world() as w:
+        assert (await w.post(f"/api/v1/{path}", **arguments))[0] == status
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b"1", b'{"level":NaN}', b"[" * 20_000, b"\xff"])
+async def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
+    async with world() as w:
+        assert (await (await w.served.connect()).post("/api/v1/kick", body)).status == 400
+
+
+async def test_the_level_of_the_log_is_set() -> None:
+    logger = logging.getLogger("onward.transports.tests")
+    async with world() as w:
+        status, answer = await w.post("/api/v1/log-level", logger=logger.name, level="debug")
+        assert (status, answer["effective"]) == (200, "debug")
+        assert logger.level == logging.DEBUG
+        assert (await w.post("/api/v1/log-level", logger=logger.name, level=None))[0] == 200
+        assert logger.level == logging.NOTSET
+
+
+async def test_an_operation_of_the_program() -> None:
+    async def reload(arguments: Any) -> Any:
+        if arguments:
+            raise ValueError("reload has no arguments")
+        return {"changed": ["users"]}
+
+    async with world() as w:
+        w.monitor.operations.add("reload", reload)
+        with pytest.raises(ValueError, match="an operation reload already"):
+            w.monitor.operations.add("reload", reload)
+        assert await w.post("/api/v1/reload") == (200, {"changed": ["users"]})
+        assert await w.post("/api/v1/reload", x=1) == (400, b"reload has no arguments\n")
+
+
+async def test_the_insides_of_the_program() -> None:
+    async with world() as w:
+        stacks = (await w.get("/debug/stacks")).body.decode()
+        assert "thread MainThread" in stacks
+        assert "_stacks" in stacks
+        tasks = (await w.get("/debug/tasks")).body.decode()
+        assert "EventRing.start.<locals>.keep" in tasks
+
+
+def test_a_path_has_one_handler_of_a_method() -> None:
+    async def handle(_: Any) -> Any:
+        raise AssertionError("unexpected")
+
+    paths = AdminPaths()
+    paths.add("/x", handle)
+    paths.add("/x", handle, method="POST")
+    with pytest.raises(ValueError, match="GET /x has a handler already"):
+        paths.add("/x", handle)
+    assert isinstance(Worker(), Worker)

@@ -1,0 +1,202 @@
+"""The paths that show a broker and its node as JSON, as the management service answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
+from http import HTTPStatus
+from itertools import chain
+from typing import Any, Final, cast
+
+from ...actors._node_report import LETTERS, LINKS, json_row, node_report
+from ...actors.broker import Broker
+from ...actors.broker._management import broker_figures, explained
+from ...actors.broker.table._table_text import row_of
+from ...actors.broker.table._waiting import WaitingQuery
+from ...actors.monitoring import Monitor
+from ...actors.runtime._cell import Cell
+from ...protocol import ProtocolError
+from ...protocol.options import spelling
+from ...protocol.security import NotAllowed
+from ._messages import JSON, HttpError, HttpRequest, HttpResponse, json_response
+from ._paging import page
+from ._paths import AdminPaths
+
+__all__ = ["add_api", "plain"]
+
+_CONNECTIONS: Final = (
+    "id",
+    "listener",
+    "peer",
+    "source",
+    "principal",
+    "opened",
+    "idle",
+    "service",
+    "route",
+    "streams",
+    "requests",
+    "refused",
+    "received_bytes",
+    "sent_bytes",
+    "pending_bytes",
+    "keepalive_ms",
+    "tls",
+    "state",
+    "closed",
+    "reason",
+)
+_ROUTES: Final = (
+    "route",
+    "service",
+    "tags",
+    "peer",
+    "outstanding",
+    "requests",
+    "since",
+    "latency",
+    "weight",
+    "busy",
+    "expected",
+)
+_WAITING: Final = ("query", "requests", "bytes", "sources", "oldest")
+_WORKERS: Final = (
+    "address",
+    "kind",
+    "state",
+    "waiting",
+    "limit",
+    "handled",
+    "failed",
+    "refused",
+    "dropped",
+    "restarts",
+    "children",
+    "timers",
+)
+_LIMITS: Final = ("name", "listener", "used", "limit", "reached")
+
+
+def add_api(paths: AdminPaths, monitor: Monitor) -> None:
+    """Add the paths below `/api/v1/` that only read."""
+    node, broker = monitor.node, monitor.broker
+
+    async def workers(request: HttpRequest) -> HttpResponse:
+        cells: list[Cell] = node.parts.table.cells()
+        return await page(request, cells, lambda cell: json_row(cell.statistics()), _WORKERS)
+
+    async def report(question: str, request: HttpRequest) -> HttpResponse:
+        found = node_report(node, question)
+        if found is None:
+            raise AssertionError(f"unexpected {question}")
+        return HttpResponse(found, JSON)
+
+    async def configuration(_: HttpRequest) -> HttpResponse:
+        return json_response(plain(monitor.configuration))
+
+    paths.add("/api/v1/workers", workers)
+    paths.add("/api/v1/links", partial(report, LINKS))
+    paths.add("/api/v1/dead-letters", partial(report, LETTERS))
+    paths.add("/api/v1/config", configuration)
+    if broker is not None:
+        _add_broker(paths, broker)
+
+
+def _add_broker(paths: AdminPaths, broker: Broker) -> None:
+    async def status(_: HttpRequest) -> HttpResponse:
+        return json_response(broker_figures(broker))
+
+    async def connections(request: HttpRequest) -> HttpResponse:
+        state = dict(request.fields()).get("state", "open")
+        if state not in ("open", "closed"):
+            raise HttpError(HTTPStatus.BAD_REQUEST, "state must be open or closed")
+        found = _connections(broker, closed=state == "closed")
+        return await page(request, found, _whole, _CONNECTIONS)
+
+    async def routes(request: HttpRequest) -> HttpResponse:
+        index = broker.index
+        found = [*index.table, *index.table.expected()]
+        live = len(index.table)
+        numbers = range(len(found))
+
+        def row(number: int) -> Mapping[str, Any]:
+            # Those that have left meanwhile are shown too: it is the table as of the request.
+            entry: Any = found[number]
+            return row_of(entry.target.row() if number < live else index.expectations.row(entry))
+
+        return await page(request, numbers, row, _ROUTES)
+
+    async def waiting(request: HttpRequest) -> HttpResponse:
+        now = broker.node.loop.time()
+        return await page(
+            request, broker.index.waiting_by_query(), partial(_waiting, now), _WAITING
+        )
+
+    async def limits(request: HttpRequest) -> HttpResponse:
+        return await page(request, tuple(_limits(broker)), dict[str, Any], _LIMITS)
+
+    async def resolve(request: HttpRequest) -> HttpResponse:
+        query = dict(request.fields()).get("q", "")
+        try:
+            return json_response(explained(broker, query, request.principal))
+        except (ProtocolError, NotAllowed) as error:
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
+
+    for handler in (status, connections, routes, waiting, limits, resolve):
+        paths.add(f"/api/v1/{handler.__name__}", handler)
+
+
+def _connections(broker: Broker, *, closed: bool) -> Iterator[Mapping[str, Any]]:
+    listeners = [listener for _, listener in broker.listeners()]
+    if closed:
+        return chain.from_iterable(each.closed_connections() for each in listeners)
+    return chain.from_iterable(each.connections() for each in listeners)
+
+
+def _whole(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the row of a connection with the columns of closed ones."""
+    state = "closed" if "closed" in row else "open"
+    return {"closed": None, "reason": None, **row, "state": state}
+
+
+def _waiting(now: float, found: WaitingQuery) -> Mapping[str, Any]:
+    return {
+        "query": found.query,
+        "requests": found.messages,
+        "bytes": found.size,
+        "sources": found.sources,
+        "oldest": now - found.since,
+    }
+
+
+def _limits(broker: Broker) -> Iterator[dict[str, Any]]:
+    uses = chain(
+        (("", use) for use in broker.limits()),
+        ((uri, use) for uri, listener in broker.listeners() for use in listener.limits()),
+    )
+    for uri, use in uses:
+        yield {
+            "name": use.name,
+            "listener": uri,
+            "used": use.used,
+            "limit": use.limit,
+            "reached": use.reached,
+        }
+
+
+def plain(value: object) -> Any:
+    """Return options as JSON can represent them. What a `repr` must not show is left out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value) if each.repr}
+    if isinstance(value, Enum):
+        return spelling(value)
+    if isinstance(value, Mapping):
+        found = cast("Mapping[object, object]", value)
+        return {str(name): plain(each) for name, each in found.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each) for each in cast("list[object]", value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value) if type(value).__str__ is not object.__str__ else type(value).__name__

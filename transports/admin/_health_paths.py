@@ -1,0 +1,98 @@
+"""The paths of health checks and of metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+from itertools import chain
+
+from ...actors.monitoring import Monitor, Stage
+from ...protocol.metrics import Metric, metrics_text, text_format
+from ._messages import HttpError, HttpRequest, HttpResponse, json_response, text_response
+from ._options import AdminOptions
+from ._paths import AdminPaths, Handler
+
+__all__ = ["add_health", "add_metrics"]
+
+_STAGES = {
+    "/livez": Stage.LIVE,
+    "/readyz": Stage.READY,
+    "/healthz": Stage.READY,
+    "/startupz": Stage.STARTED,
+}
+
+
+def add_health(paths: AdminPaths, monitor: Monitor) -> None:
+    """Add the paths of the health checks, which need no authentication."""
+    for path, stage in _STAGES.items():
+        paths.add(path, _checked(monitor, stage), needs="nothing")
+
+
+def _checked(monitor: Monitor, stage: Stage) -> Handler:
+    async def handle(request: HttpRequest) -> HttpResponse:
+        results = monitor.checks.run(stage)
+        passed = all(each.passed for each in results)
+        status = HTTPStatus.OK if passed else HTTPStatus.SERVICE_UNAVAILABLE
+        if "verbose" not in dict(request.fields()):
+            return text_response("ok" if passed else f"not {stage.value}", status)
+        checks = [
+            {"name": each.name, "passed": each.passed, "problem": each.problem} for each in results
+        ]
+        return json_response({"stage": stage.value, "passed": passed, "checks": checks}, status)
+
+    return handle
+
+
+def add_metrics(paths: AdminPaths, monitor: Monitor, options: AdminOptions) -> None:
+    """Add the path of the metrics."""
+    known = frozenset((*monitor.metrics.families, *monitor.services.families))
+
+    async def handle(request: HttpRequest) -> HttpResponse:
+        names, service = _wanted(request, known)
+        wanted = text_format(request.headers.get("accept", ""))
+        metrics = monitor.metrics.collect(names)
+        if names is not None:
+            metrics = chain(metrics, monitor.services.collect(names))
+        if service is not None:
+            metrics = (_of_service(metric, service) for metric in metrics)
+        return HttpResponse(_slices(metrics_text(metrics, wanted)), wanted.value)
+
+    paths.add("/metrics", handle, needs="nothing" if options.open_metrics else "read")
+
+
+def _wanted(
+    request: HttpRequest, known: frozenset[str]
+) -> tuple[frozenset[str] | None, str | None]:
+    """Return the names of the families that are asked for, and the service.
+
+    Raises:
+        HttpError: A name is unknown.
+    """
+    names: set[str] = set()
+    service: str | None = None
+    for field, value in request.fields():
+        if field == "service":
+            service = value
+        elif field == "family":
+            found = {value, f"onward_{value}"} & known
+            if not found:
+                raise HttpError(HTTPStatus.BAD_REQUEST, f"there is no family {value!r}")
+            names |= found
+        else:
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {field!r}: family or service")
+    return frozenset(names) if names else None, service
+
+
+def _of_service(metric: Metric | None, service: str) -> Metric | None:
+    """Return a metric with the series of one service, if it has services."""
+    if metric is None or metric.family.labels[:1] != ("service",):
+        return metric
+    return Metric(metric.family, tuple(each for each in metric.series if each[0][0] == service))
+
+
+async def _slices(text: Iterator[str]) -> AsyncIterator[bytes]:
+    for part in text:
+        if part:
+            yield part.encode()
+        await asyncio.sleep(0)

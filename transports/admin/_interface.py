@@ -1,0 +1,36 @@
+"""All paths of the admin interface of a node."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from ...actors.monitoring import Monitor
+from ._api import add_api
+from ._event_paths import add_events
+from ._health_paths import add_health, add_metrics
+from ._operate_paths import add_debug, add_operations
+from ._options import AdminOptions
+from ._paths import AdminPaths
+
+__all__ = ["admin_paths"]
+
+_OPTIONS: Final = AdminOptions()
+
+
+def admin_paths(monitor: Monitor, options: AdminOptions = _OPTIONS) -> AdminPaths:
+    """Return the paths of the admin interface.
+
+    Args:
+        monitor: The monitor of the node, which has been started.
+        options: The options of the server.
+    """
+    paths = AdminPaths()
+    add_health(paths, monitor)
+    add_metrics(paths, monitor, options)
+    add_api(paths, monitor)
+    if monitor.events is not None:
+        add_events(paths, monitor.events, uuid.uuid4().hex[:8], options)
+    add_operations(paths, monitor)
+    add_debug(paths)
+    return paths

@@ -1,0 +1,141 @@
+"""The paths that change a running program, and those that show its insides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import traceback
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+from ...actors.broker import Broker
+from ...actors.monitoring import Monitor
+from ...protocol import counted
+from ._messages import HttpError, HttpRequest, HttpResponse, json_response, text_response
+from ._paths import AdminPaths
+
+__all__ = ["add_debug", "add_operations"]
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_LOGGER: Final = "onward"
+
+MAX_TEXT: Final = 200
+"""The maximum number of characters of a text for a peer that is disconnected."""
+
+MAX_TASKS: Final = 1000
+"""The maximum number of tasks in an answer; the others are counted."""
+
+FRAMES: Final = 8
+"""The frames of a task that are shown, the innermost ones."""
+
+_logger = logging.getLogger("onward.transports.admin")
+
+
+def add_operations(paths: AdminPaths, monitor: Monitor) -> None:
+    """Add the paths that change something: the log's level, connections, and the operations."""
+    paths.add("/api/v1/log-level", _set_level, method="POST", needs="operate")
+    if monitor.broker is not None:
+        kick = partial(_kick, monitor.broker)
+        paths.add("/api/v1/kick", kick, method="POST", needs="operate")
+    for name in ("drain", "reload"):
+        paths.add(
+            f"/api/v1/{name}", partial(_operate, monitor, name), method="POST", needs="operate"
+        )
+
+
+async def _set_level(request: HttpRequest) -> HttpResponse:
+    arguments = _known(request, "logger", "level")
+    name, level = arguments.get("logger", _LOGGER), arguments.get("level")
+    if not isinstance(name, str) or f"{name}.".partition(".")[0] != _LOGGER:
+        raise HttpError(HTTPStatus.BAD_REQUEST, "logger must be onward, or one below it")
+    if level not in (*_LEVELS, None):
+        text = f"level must be one of {', '.join(_LEVELS)}, or null for that of the logger above"
+        raise HttpError(HTTPStatus.BAD_REQUEST, text)
+    logger = logging.getLogger(name)
+    logger.setLevel(logging.NOTSET if level is None else str(level).upper())
+    _logger.info("the level of %s is now %s, set by %s", name, level, _by(request))
+    effective = logging.getLevelName(logger.getEffectiveLevel()).lower()
+    return json_response({"logger": name, "level": level, "effective": effective})
+
+
+async def _kick(broker: Broker, request: HttpRequest) -> HttpResponse:
+    arguments = _known(request, "connection", "text")
+    number = arguments.get("connection")
+    text = arguments.get("text", "closed by an operator")
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise HttpError(HTTPStatus.BAD_REQUEST, "connection must be the id of a connection")
+    if not isinstance(text, str) or len(text) > MAX_TEXT or not text.isprintable():
+        text = f"text must have at most {MAX_TEXT} characters that can be printed"
+        raise HttpError(HTTPStatus.BAD_REQUEST, text)
+    for _, listener in broker.listeners():
+        if listener.close_connection(number, text):
+            _logger.info("connection %d was closed by %s", number, _by(request))
+            return json_response({"connection": number})
+    raise HttpError(HTTPStatus.NOT_FOUND, f"there is no connection {number}")
+
+
+async def _operate(monitor: Monitor, name: str, request: HttpRequest) -> HttpResponse:
+    operation = monitor.operations.find(name)
+    if operation is None:
+        raise HttpError(HTTPStatus.NOT_FOUND, f"this program has no {name}")
+    try:
+        answer = await operation(request.arguments())
+    except ValueError as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
+    _logger.info("%s was asked for by %s", name, _by(request))
+    return json_response(answer)
+
+
+def _known(request: HttpRequest, *names: str) -> dict[str, Any]:
+    """Return the arguments of a request.
+
+    Raises:
+        HttpError: One of them is unknown.
+    """
+    arguments = request.arguments()
+    unknown = set(arguments) - set(names)
+    if unknown:
+        text = f"unknown: {', '.join(sorted(unknown))[:MAX_TEXT]}; known are {', '.join(names)}"
+        raise HttpError(HTTPStatus.BAD_REQUEST, text)
+    return arguments
+
+
+def _by(request: HttpRequest) -> str:
+    return "an operator" if request.principal is None else request.principal.name
+
+
+# --- insides --------------------------------------------------------------------------------
+
+
+def add_debug(paths: AdminPaths) -> None:
+    """Add the paths of stacks and tasks."""
+    paths.add("/debug/stacks", _stacks, needs="operate")
+    paths.add("/debug/tasks", _tasks, needs="operate")
+
+
+async def _stacks(_: HttpRequest) -> HttpResponse:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts: list[str] = []
+    for number, frame in sys._current_frames().items():
+        parts.append(f"thread {names.get(number, number)}\n")
+        parts += traceback.format_stack(frame)
+        parts.append("\n")
+    return text_response("".join(parts).rstrip("\n"))
+
+
+async def _tasks(_: HttpRequest) -> HttpResponse:
+    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    parts = [f"{counted(len(tasks), 'task')}\n"]
+    for number, task in enumerate(tasks[:MAX_TASKS], 1):
+        parts.append(f"{task.get_name()} {task.get_coro()!r:.200}\n")
+        frames = task.get_stack(limit=FRAMES)
+        parts += [
+            f"  {frame.f_code.co_qualname} at {frame.f_code.co_filename}:{frame.f_lineno}\n"
+            for frame in frames
+        ]
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+    return text_response("".join(parts).rstrip("\n"))
