@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from random import random
 from threading import get_ident
@@ -407,15 +408,31 @@ class Broker(Worker):
         if authorization is None:
             return
         for entry in tuple(self.index.table):
-            destination = entry.target.destination
-            principal, evict = destination.principal, destination.evict
-            if principal is None or authorization.may_register(
-                principal, entry.service_name, entry.tags, entry.route_id
-            ):
-                continue
-            self.index.leave(entry, NOT_ALLOWED)
-            if evict is not None:
-                evict(NOT_ALLOWED)
+            self._check_registration(entry, authorization)
+
+    def renew(self, route_id: UUID, principal: Principal) -> None:
+        """Replace the principal of a connection that is a destination.
+
+        The destination leaves if the rules do not allow its registration to this principal.
+        """
+        entry = self.index.table.get(route_id.bytes)
+        if entry is None:
+            return
+        entry.target.destination = replace(entry.target.destination, principal=principal)
+        if self.authorization is not None:
+            self._check_registration(entry, self.authorization)
+
+    def _check_registration(self, entry: Entry[BrokerRoute], authorization: Authorization) -> None:
+        """End a registration that is no longer allowed."""
+        destination = entry.target.destination
+        principal, evict = destination.principal, destination.evict
+        if principal is None or authorization.may_register(
+            principal, entry.service_name, entry.tags, entry.route_id
+        ):
+            return
+        self.index.leave(entry, NOT_ALLOWED)
+        if evict is not None:
+            evict(NOT_ALLOWED)
 
     def expect(self, routes: Iterable[SnapshotRoute]) -> int:
         """Expect destinations that were registered before. Call it on the node's loop.

@@ -133,6 +133,10 @@ class Authentication:
         finally:
             self._attempts.end(peer.source, self._ticks(), failed=failed)
 
+    def time(self) -> float:
+        """Return the seconds since 1970, by which credentials expire."""
+        return self._clock()
+
     def admits(self, source: str) -> bool:
         """Whether a listener should go on with a connection of a source; a refusal is counted.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from onward.actors.security import Authentication, AuthenticationOptions, Authenticator
 from onward.protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
@@ -25,6 +26,7 @@ class Gate(Authenticator):
     Attributes:
         seen: The credentials it was asked about, and the peers.
         open: Whether it decides.
+        accepted: The credentials it accepts, each with its principal.
     """
 
     method = "test"
@@ -33,23 +35,24 @@ class Gate(Authenticator):
         self.seen: list[tuple[Credentials | None, PeerIdentity]] = []
         self.open = asyncio.Event()
         self.open.set()
-        self._accepted = dict(accepted)
+        self.accepted = dict(accepted)
 
     async def authenticate(
         self, credentials: Credentials | None, peer: PeerIdentity
     ) -> Principal | None:
         self.seen.append((credentials, peer))
         await self.open.wait()
-        if credentials is not None and credentials not in self._accepted:
+        if credentials is not None and credentials not in self.accepted:
             raise NotAuthenticated("unknown")
-        return self._accepted.get(credentials)
+        return self.accepted.get(credentials)
 
 
 def gated(
     accepted: Mapping[Credentials | None, Principal],
     timeout: float = 2.0,
+    clock: Callable[[], float] = time.time,
 ) -> tuple[Gate, Authentication]:
     """Return an authentication that bans no source, and the gate that decides."""
     gate = Gate(accepted)
     options = AuthenticationOptions(timeout=timeout, max_undecided=10_000, max_failures=10_000)
-    return gate, Authentication([gate], options)
+    return gate, Authentication([gate], options, clock)

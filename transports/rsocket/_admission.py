@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...actors.security import Authentication
     from ._link import Link
 
-__all__ = ["MAX_SETUP_METADATA", "Admission", "credentials_in"]
+__all__ = ["MAX_SETUP_METADATA", "Admission", "credentials_in", "entry_in"]
 
 MAX_SETUP_METADATA: Final = 16 * 1024
 """The maximum size of the metadata of a SETUP at a listener with authentication, in bytes."""
@@ -40,21 +40,28 @@ def credentials_in(setup: Setup) -> Credentials | None:
     if len(metadata) > MAX_SETUP_METADATA:
         raise InvalidSetup(f"the metadata of SETUP are over {MAX_SETUP_METADATA} bytes")
     try:
-        # The entry is all of the metadata, by the MIME type of SETUP, or one of several.
         if setup.metadata_mime == AUTHENTICATION_MIME:
             return parse_credentials(metadata)
-        if setup.metadata_mime != COMPOSITE_MIME:
-            return None
-        found = find_entry(metadata, _MIME)
-        if found is None:
-            return None
-        if find_entry(metadata, _MIME, found[1]) is not None:
-            raise InvalidSetup("more than one authentication entry")
-        return parse_credentials(metadata[slice(*found)])
+        return entry_in(metadata) if setup.metadata_mime == COMPOSITE_MIME else None
     except BadCredentials as error:
         raise InvalidSetup(str(error)) from None
     except MalformedComposite as error:
         raise InvalidSetup(error.text) from None
+
+
+def entry_in(metadata: bytes) -> Credentials | None:
+    """Return the credentials in composite metadata, or `None` if there are none.
+
+    Raises:
+        BadCredentials: The entry is broken, or there are several.
+        MalformedComposite: The metadata cannot be read.
+    """
+    found = find_entry(metadata, _MIME)
+    if found is None:
+        return None
+    if find_entry(metadata, _MIME, found[1]) is not None:
+        raise BadCredentials("more than one authentication entry")
+    return parse_credentials(metadata[slice(*found)])
 
 
 class Admission:

@@ -38,9 +38,9 @@ class Flow(RSocketConnection):
         source: The source in its identity, at hand for the limits that are counted by source;
             empty if it is unknown.
         closed_reason: The reason of the end of the connection, as a counter key: `setup refused`,
-            `not authenticated`, `no setup`, `silent`, `broken frame`, `error of the peer`,
-            `too slow`, `unfinished frame`, `unfinished frames`, `replaced`, `drained`, `stopped`,
-            or `by the peer`. Empty while it is open.
+            `not authenticated`, `credentials expired`, `no setup`, `silent`, `broken frame`,
+            `error of the peer`, `too slow`, `unfinished frame`, `unfinished frames`, `replaced`,
+            `drained`, `stopped`, or `by the peer`. Empty while it is open.
 
     Args:
         loop: The loop of the socket.
@@ -238,6 +238,10 @@ class Flow(RSocketConnection):
         self._unfinished.note(self, kept, since)
 
     # --- the end ------------------------------------------------------------------------------
+
+    def report(self, kind: str, text: str) -> None:
+        """Log a fault of the peer that leaves its connection open; see `SeldomLogger`."""
+        self._seldom.log(logging.WARNING, kind, "%s: %s", self.name, text)
 
     def warn(self, kind: str, text: str) -> None:
         """Log why the peer's connection is closed; see `SeldomLogger`."""

@@ -67,6 +67,7 @@ from ._named import NamedRequests, route_in
 from ._origin import false_origins, with_origin
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 from ._tracing import RequestTracing, tracing_in
+from ._validity import Validity, is_about_validity
 
 if TYPE_CHECKING:
     from ...actors.broker._instrument import OriginInstrument
@@ -126,6 +127,7 @@ class Session(FrameReceiver):
         self.gathered = Gathered(link, link.shared.gathered)
         self._rejected = False
         self._admission: Admission | None = None
+        self._validity: Validity | None = None
         self.principal: Principal | None = None
         self.service = ""
         self._asking: bytes | None = None
@@ -190,6 +192,9 @@ class Session(FrameReceiver):
         link = self._link
         self._admission = None
         self.principal = principal
+        authentication = link.shared.authentication
+        if authentication is not None:
+            self._validity = Validity(link, authentication)
         _logger.debug("authenticated: %s", link.name)
         link.core.admit()
         link.unblock(link)
@@ -204,6 +209,13 @@ class Session(FrameReceiver):
         # The text is the same for each cause, so that it tells nothing about users and tokens.
         error = NotAuthenticated(cause)
         link.close("not authenticated", str(error), ErrorCode.REJECTED_SETUP)
+
+    def renew(self, principal: Principal) -> None:
+        """Replace the principal, after the peer has shown new credentials."""
+        self.principal = principal
+        registration = self.registration
+        if registration is not None:
+            self._link.broker.renew(registration.route_id, principal)
 
     def _join(self, setup: Setup) -> None:
         """Apply an accepted SETUP, and register the peer if it holds a ROUTE_SETUP."""
@@ -371,6 +383,8 @@ class Session(FrameReceiver):
             if known is None:
                 self._send_named(exchange, metadata)
                 return
+            if self._validity is not None and self._authenticates(exchange, metadata, known):
+                return
             tracing = self._tracing_of(metadata)
             if self._ruled and not self._checked_origin(exchange, metadata, known[1]):
                 pass  # its frames differ from those of honest peers, which cost less
@@ -383,6 +397,20 @@ class Session(FrameReceiver):
         if log is not None:
             log.received(exchange, exchange.kind, ask, trace)
         self._send(exchange, ask, tracing)
+
+    def _authenticates(
+        self, exchange: StreamExchange, metadata: bytes, known: tuple[Ask, Form, int | None]
+    ) -> bool:
+        """Answer a request for the validity of the peer's credentials; return whether it is one."""
+        ask, form, trace = known
+        validity = self._validity
+        if validity is None or not form.composite or not is_about_validity(metadata, ask):
+            return False
+        self.requests += 1
+        if self._log is not None:
+            self._log.received(exchange, exchange.kind, ask, trace)
+        validity.answer(exchange, metadata)
+        return True
 
     def _decide_anew(self) -> None:
         """Forget the decisions that other rules, or another principal, were the reason for."""
@@ -518,6 +546,8 @@ class Session(FrameReceiver):
             if known is None:
                 self._send_named(exchange, metadata)
                 return
+            if self._validity is not None and self._authenticates(exchange, metadata, known):
+                return
             ask, exchange.form, trace = known
             if self._ruled:
                 self._checked_origin(exchange, metadata, known[1])
@@ -622,6 +652,9 @@ class Session(FrameReceiver):
         self.withdraw()  # requests of the read that ended the connection
         self.gathered.clear()
         self._express = self._traces = self._named = None
+        if self._validity is not None:
+            self._validity.end()
+            self._validity = None
         del self._link
 
     def withdraw(self) -> None:

@@ -167,13 +167,13 @@ async def test_requests_fail_at_once_while_fixed_credentials_are_refused(
             uri, service="echo", handlers=echo_handlers(), credentials=GOOD, options=QUICK
         ) as client,
     ):
-        accepted = dict(opened._accepted)
-        opened._accepted.clear()
+        accepted = dict(opened.accepted)
+        opened.accepted.clear()
         cut(client)
         with pytest.raises(CredentialsRefused):
             await client.request(ECHO, b"hi", timeout=None)
         # The broker gets to know them, and the client is still trying.
-        opened._accepted.update(accepted)
+        opened.accepted.update(accepted)
         await eventually(lambda: client.statistics().connects == 2)
         assert (await client.request(ECHO, b"hi")).data == b"hi"
     (told,) = [each for each in caplog.records if each.levelno == logging.ERROR]
