@@ -451,6 +451,10 @@ async def serve(
         # collector about 10 ms, in which no frame is relayed.
         gc.collect()
         service = service or Service()
+        for listener in listeners:
+            service.reloads_certificates(listener)
+        if listening.authentication is not None:
+            service.reloads.add("authentication", listening.authentication.prepare_reload)
         gc.freeze()
         try:
             with service.serving(", ".join(listener.uri for listener in listeners)):

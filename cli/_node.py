@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from ..actors import DeadLetter, DiagnosticsOptions, Node, Worker
+from ..actors import DeadLetter, DiagnosticsOptions, Listener, Node, Worker
 from ..actors.routing._router import from_code
 from ..actors.services import ManagementService
 from ..actors.tracing import HopTracer
@@ -207,16 +207,17 @@ async def serve(
     def tell_dead(letter: DeadLetter) -> None:
         tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
 
+    service = service or Service()
     name = node_name(arguments, "node")
     async with Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0)) as node:
         if arguments.trace:
             node.add_instrument(HopTracer(node))
         node.dead_letters.subscribe(tell_dead)
         try:
-            await stop.unless(_open(node, arguments, tell))
+            for listener in await stop.unless(_open(node, arguments, tell)):
+                service.reloads_certificates(listener)
         except Interrupted:
             return
-        service = service or Service()
         with service.serving("listening"):
             await stop.wait()
         service.notifier.stopping(0.0, "stopping")
@@ -224,7 +225,7 @@ async def serve(
         print(_totals(node) + total(node), flush=True)
 
 
-async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
+async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> list[Listener]:
     await attach(node, arguments)
     for own, kind in arguments.worker:
         await node.start(partial(KINDS[kind], tell), address=own)
@@ -240,11 +241,12 @@ async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
         if not management:
             expose.append(MANAGEMENT)
     places = {"expose": expose, "allow": arguments.allow}
-    await listen(node, arguments.listen, schemes(), **places, **options)
+    listeners = [await listen(node, arguments.listen, schemes(), **places, **options)]
     if management:
         secured = management.startswith(("tls:", "wss:"))
         options = certificates_for(node, management, tls if secured else None)
-        await listen(node, management, schemes(), expose=[MANAGEMENT], **options)
+        listeners.append(await listen(node, management, schemes(), expose=[MANAGEMENT], **options))
+    return listeners
 
 
 def _totals(node: Node) -> str:

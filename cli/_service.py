@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
-from ..actors import ReloadFailed, Reloads
+from .. import transports
+from ..actors import Listener, ReloadFailed, Reloads
 from ..actors.broker import Broker, DrainOptions
 from ..protocol import counted
 from ._run import Pace, StopRequest
@@ -53,6 +54,16 @@ class Service:
         self.notifier.ready(status)
         with self.notifier.watched(asyncio.get_running_loop()):
             yield
+
+    def reloads_certificates(self, listener: Listener) -> None:
+        """Read the certificates of a listener anew at each reload."""
+        if not isinstance(listener, transports.Listener):
+            return  # of a plug-in, without certificates of ours
+
+        async def prepare() -> Callable[[], object]:
+            return await asyncio.to_thread(listener.prepare_reload)
+
+        self.reloads.add(f"certificates of {listener.uri}", prepare)
 
     def request_reload(self) -> None:
         """Read anew all that can be; the outcome is logged and counted."""

@@ -28,6 +28,7 @@ point in the group `onward.transports`, named after the scheme.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..protocol import Message, UnknownAddressType
@@ -52,13 +53,23 @@ class Listener(ABC):
     def address(self) -> Address:
         """The address of its worker."""
 
-    def reload(self) -> None:  # noqa: B027 - most listeners have no files
-        """Read the files of its certificates again, for later connections.
+    def prepare_reload(self) -> Callable[[], object]:
+        """Read the files of its certificates again; return the function that puts them in use.
 
         Raises:
             OSError: A file cannot be read; those in use stay.
             ValueError: A file has the wrong contents; those in use stay.
         """
+        return lambda: None
+
+    def reload(self) -> None:
+        """Read the files of its certificates again, for later connections.
+
+        Raises:
+            OSError: As for `prepare_reload`.
+            ValueError: As for `prepare_reload`.
+        """
+        self.prepare_reload()()
 
     @abstractmethod
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from ...protocol.options import Count, Seconds, check_options
 from ...protocol.security import Attempts, Credentials, NotAuthenticated, PeerIdentity, Principal
 from .._log import SeldomLogger
+from .._reloads import ReloadFailed
 from ._authenticator import Authenticator
 
 __all__ = ["Authentication", "AuthenticationOptions", "AuthenticationStatistics"]
@@ -194,22 +195,26 @@ class Authentication:
             self._attempts.forgotten,
         )
 
-    async def reload(self) -> dict[str, str]:
-        """Read the files and keys of each method again; peers already accepted stay.
+    async def prepare_reload(self) -> Callable[[], object]:
+        """Read the files and keys of all methods again; return the function that replaces them.
 
-        Returns:
-            The faults, by method: these methods go on with their old files. Empty: there are none.
+        Raises:
+            ReloadFailed: Some cannot be used. All methods go on with their old ones.
         """
-        reloads = [each.reload() for each in self._methods]
-        outcomes = await asyncio.gather(*reloads, return_exceptions=True)
-        faults: dict[str, str] = {}
+        prepared = [each.prepare_reload() for each in self._methods]
+        outcomes = await asyncio.gather(*prepared, return_exceptions=True)
+        replace, faults = list[Callable[[], object]](), dict[str, list[str]]()
         for method, outcome in zip(self._methods, outcomes, strict=True):
             if isinstance(outcome, BaseException):
                 self._reloads_failed += 1
-                faults[method.method] = str(outcome) or type(outcome).__name__
-                text = "the authentication method %s goes on with its old files: %s"
-                _logger.error(text, method.method, faults[method.method])
-        return faults
+                # Methods share files.
+                text = str(outcome) or type(outcome).__name__
+                faults.setdefault(text, []).append(method.method)
+            else:
+                replace.append(outcome)
+        if faults:
+            raise ReloadFailed({", ".join(names): text for text, names in faults.items()})
+        return lambda: [each() for each in replace]
 
     async def close(self) -> None:
         """Release what the methods hold."""

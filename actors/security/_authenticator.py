@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -45,16 +46,30 @@ class Authenticator(ABC):
             NotAuthenticated: The credentials are for this method, and wrong.
         """
 
-    async def reload(self) -> None:  # noqa: B027 - most methods read nothing
-        """Read files and keys again, and replace the old ones in one step.
+    async def prepare_reload(self) -> Callable[[], object]:
+        """Read files and keys again; return the function that replaces the old ones.
 
         Raises:
             OSError: They cannot be read. The method goes on with the old ones.
             OnwardError: They are not valid. The method goes on with the old ones.
         """
+        return _nothing
+
+    async def reload(self) -> None:
+        """Read files and keys again, and replace the old ones in one step.
+
+        Raises:
+            OSError: As for `prepare_reload`.
+            OnwardError: As for `prepare_reload`.
+        """
+        (await self.prepare_reload())()
 
     async def close(self) -> None:  # noqa: B027 - most methods hold nothing
         """Release what the method holds."""
+
+
+def _nothing() -> None:
+    """Replace nothing: most methods read no files."""
 
 
 class AnonymousAuthenticator(Authenticator):

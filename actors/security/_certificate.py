@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,10 +59,11 @@ class CertificateAuthenticator(Authenticator):
             raise NotAuthenticated("disabled")
         return _at_most_until(peer.expires, found[0].principal) if found else None
 
-    async def reload(self) -> None:
+    async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again."""
-        if self._file is not None:
-            await self._file.reload()
+        if self._file is None:
+            return await super().prepare_reload()
+        return await self._file.prepare_reload()
 
 
 def _at_most_until(expires: float | None, principal: Principal) -> Principal:

@@ -138,9 +138,9 @@ class JwtAuthenticator(Authenticator):
             raise NotAuthenticated("signature")
         return read_claims(jwt.payload, self._policy, self._clock())
 
-    async def reload(self) -> None:
-        """Read or fetch the keys again."""
-        await self._keys.reload()
+    async def prepare_reload(self) -> Callable[[], object]:
+        """Read the keys again. Keys of a URL are fetched and replaced at once."""
+        return await self._keys.prepare_reload()
 
     async def close(self) -> None:
         """Stop fetching keys."""

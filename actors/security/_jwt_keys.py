@@ -32,8 +32,8 @@ class JwtKeys(ABC):
         return [key for key in self.keys if key.fits(jwt)]
 
     @abstractmethod
-    async def reload(self) -> None:
-        """Read the keys again."""
+    async def prepare_reload(self) -> Callable[[], object]:
+        """Read the keys again; return the function that replaces the old ones."""
 
     async def close(self) -> None:  # noqa: B027 - a file needs none
         """Stop reading keys."""
@@ -63,9 +63,13 @@ class FileKeys(JwtKeys):
             raise BadKeySet(f"{self._path} has more than {self._most} bytes")
         return read_keys(document)
 
-    async def reload(self) -> None:
+    async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again. If it is not valid, the keys are as before."""
-        self.keys = await asyncio.to_thread(self._read)
+        keys = await asyncio.to_thread(self._read)
+        return lambda: self._replace(keys)
+
+    def _replace(self, keys: Sequence[JwtKey]) -> None:
+        self.keys = keys
 
 
 class UrlKeys(JwtKeys):
@@ -128,6 +132,11 @@ class UrlKeys(JwtKeys):
                 await asyncio.sleep(self._retry)
             else:
                 await asyncio.sleep(self._interval)
+
+    async def prepare_reload(self) -> Callable[[], object]:
+        """Fetch the keys, and replace the old ones at once, as at each interval."""
+        await self.reload()
+        return lambda: None
 
     async def reload(self) -> None:
         """Fetch the keys again. Calls at the same time share one fetch.

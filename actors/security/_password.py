@@ -155,9 +155,9 @@ class PasswordAuthenticator(Authenticator):
         if not verifying.cancelled() and verifying.exception() is None and verifying.result():
             self._right.put(digest, True, self._clock() + self._options.remember_time)
 
-    async def reload(self) -> None:
+    async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again."""
-        await self._file.reload()
+        return await self._file.prepare_reload()
 
     async def close(self) -> None:
         """Refuse the peers that wait for a thread."""

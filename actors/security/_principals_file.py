@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -35,7 +36,7 @@ class PrincipalsFile:
     def __init__(self, path: str | Path, limits: PrincipalsLimits = _LIMITS) -> None:
         self._path = Path(path)
         self._limits = limits
-        self._reloading: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[Principals] | None = None
         self.content: Principals = self._read()
 
     def _read(self) -> Principals:
@@ -43,19 +44,31 @@ class PrincipalsFile:
             content = file.read(self._limits.size + 1)
         return read_principals(content, str(self._path), hashes=_hashes(), limits=self._limits)
 
-    async def reload(self) -> None:
-        """Read the file again, on a thread. Calls at the same time share one reading.
+    async def prepare_reload(self) -> Callable[[], object]:
+        """Read the file again, on a thread; return the function that replaces the entries.
+
+        Calls at the same time share one reading.
 
         Raises:
             OSError: The file cannot be read. The entries are as before.
             FileError: It has problems. The entries are as before.
         """
-        if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.create_task(self._reload())
-        await asyncio.shield(self._reloading)
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(asyncio.to_thread(self._read))
+        content = await asyncio.shield(self._reading)
+        return lambda: self._replace(content)
 
-    async def _reload(self) -> None:
-        self.content = await asyncio.to_thread(self._read)
+    async def reload(self) -> None:
+        """Read the file again, and replace the entries.
+
+        Raises:
+            OSError: As for `prepare_reload`.
+            FileError: As for `prepare_reload`.
+        """
+        (await self.prepare_reload())()
+
+    def _replace(self, content: Principals) -> None:
+        self.content = content
 
 
 def _hashes() -> frozenset[str]:

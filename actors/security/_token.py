@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ...protocol.security import (
@@ -50,6 +51,6 @@ class TokenAuthenticator(Authenticator):
             raise NotAuthenticated("disabled")
         return account.principal
 
-    async def reload(self) -> None:
+    async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again."""
-        await self._file.reload()
+        return await self._file.prepare_reload()

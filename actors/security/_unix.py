@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ...protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
@@ -51,7 +52,8 @@ class UnixAuthenticator(Authenticator):
             raise NotAuthenticated("disabled")
         return account.principal
 
-    async def reload(self) -> None:
+    async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again."""
-        if self._file is not None:
-            await self._file.reload()
+        if self._file is None:
+            return await super().prepare_reload()
+        return await self._file.prepare_reload()

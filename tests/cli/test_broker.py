@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Node, ReloadFailed
 from onward.actors.broker import BrokerOptions, ChoiceOptions, MulticastOptions, WaitingOptions
+from onward.actors.security import Authentication, TokenAuthenticator
 from onward.cli import _broker, main
 from onward.cli._access import Access
 from onward.cli._broker import Listening, serve
 from onward.cli._client import ask_broker
 from onward.cli._run import StopRequest
+from onward.cli._service import Service
 from onward.cli._snapshots import load_routes
 from onward.cli._status import CommandError, Status
 from onward.protocol import Address
@@ -29,6 +31,7 @@ from onward.transports.rsocket import LeaseOptions, LinkOptions, UnixOptions, We
 from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, printed
 from tests.support.fixtures import Capsys, Patch
+from tests.support.transports import eventually
 from tests.support.workers import Echo
 
 ANY = "rsocket+tcp://127.0.0.1:0"
@@ -348,6 +351,31 @@ async def test_it_listens_with_tls(tmp_path: Path) -> None:
             assert figures["listeners"][uris.index(uri)]["connections"] == 1
             with pytest.raises(CommandError, match="certificate"):
                 await ask_broker(at, "statistics", TIMEOUT, Access(certificates.anonymous))
+        stop.wish()
+        await serving
+
+
+async def test_a_reload_replaces_all_files_or_none(tmp_path: Path) -> None:
+    certificates, principals = Certificates.make(tmp_path), tmp_path / "principals.toml"
+    principals.write_text("")
+    authentication = Authentication([TokenAuthenticator(principals)])
+    listening = Listening(tls=certificates.listener, authentication=authentication)
+    stop, service = StopRequest(), Service()
+    with printed() as output:
+        uris = ["rsocket+tls://localhost:0"]
+        serving = asyncio.create_task(
+            serve(stop, uris, listening=listening, quiet=True, service=service)
+        )
+        await eventually(lambda: service.reloads.statistics().parts == 2)
+        assert await service.reloads.reload() == (
+            f"certificates of {output.getvalue().split()[-1]}",
+            "authentication",
+        )
+        principals.write_text("[[tokens")
+        certificates.server.write_bytes(certificates.server.read_bytes()[:100])  # half written
+        with pytest.raises(ReloadFailed, match=r"certificates of .*; authentication: token: "):
+            await service.reloads.reload()
+        assert (service.reloads.statistics().done, service.reloads.statistics().failed) == (1, 1)
         stop.wish()
         await serving
 

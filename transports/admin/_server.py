@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections import Counter
+from collections.abc import Callable
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
@@ -139,10 +140,14 @@ class AdminServer(Worker):
         """Read the files of the certificates again, for later connections.
 
         Raises:
-            OSError: A file cannot be read; those in use stay.
-            ValueError: A file has the wrong contents; those in use stay.
+            OSError: As for `prepare_reload`.
+            ValueError: As for `prepare_reload`.
         """
-        self.acceptor.reload()
+        self.prepare_reload()()
+
+    def prepare_reload(self) -> Callable[[], object]:
+        """Read the files of the certificates again; see `Listener.prepare_reload`."""
+        return self.acceptor.prepare_reload()
 
     # --- connections --------------------------------------------------------------------------
 

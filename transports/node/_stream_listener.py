@@ -153,9 +153,9 @@ class ListenerWorker(ListeningWorker):
 class StreamListener(WorkerListener[ListenerWorker]):
     """A listening socket of a stream transport: a `Listener` with statistics."""
 
-    def reload(self) -> None:
-        """Read the files of the certificates again; see `Listener.reload`."""
-        self._worker.acceptor.reload()
+    def prepare_reload(self) -> Callable[[], object]:
+        """Read the files of the certificates again; see `Listener.prepare_reload`."""
+        return self._worker.acceptor.prepare_reload()
 
     def statistics(self) -> ListenerStatistics:
         """Return the current statistics."""

@@ -240,9 +240,9 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         if not self._links:
             self._gone.set()
 
-    def reload(self) -> None:
-        """Read the files of the certificates again; see `Listener.reload`."""
-        self._acceptor.reload()
+    def prepare_reload(self) -> Callable[[], object]:
+        """Read the files of the certificates again; see `Listener.prepare_reload`."""
+        return self._acceptor.prepare_reload()
 
     # --- drain --------------------------------------------------------------------------------
 

@@ -215,15 +215,9 @@ class StreamAcceptor:
         if self._context is not None:
             self._context.unwatch()
 
-    def reload(self) -> None:
-        """Read the files of the certificates again, for later connections.
-
-        Raises:
-            OSError: A file cannot be read; those in use stay.
-            ValueError: A file has the wrong contents; those in use stay.
-        """
-        if self._context is not None:
-            self._context.reload()
+    def prepare_reload(self) -> Callable[[], object]:
+        """Read the files of the certificates again; see `Listener.prepare_reload`."""
+        return (lambda: None) if self._context is None else self._context.prepare_reload()
 
     def tls_statistics(self) -> TlsStatistics | None:
         """Return the statistics of TLS; `None` without TLS."""

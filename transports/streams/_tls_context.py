@@ -82,11 +82,20 @@ class TlsContext:
         """Replace the context by one of the files as they are now.
 
         Raises:
+            OSError: As for `prepare_reload`.
+            ValueError: As for `prepare_reload`.
+        """
+        self.prepare_reload()()
+
+    def prepare_reload(self) -> Callable[[], object]:
+        """Make a context of the files as they are now; return the function that puts it in place.
+
+        Raises:
             OSError: A file cannot be read. The current context stays.
             ValueError: A file has the wrong contents. The current context stays.
         """
         if isinstance(self._tls, ssl.SSLContext):
-            return
+            return lambda: None
         stamps = self._look()  # before they are read: a change meanwhile is found the next time
         try:
             made = self._make(self._tls)
@@ -95,9 +104,14 @@ class TlsContext:
             text = "the certificates are not reloaded, and those in use stay: %s"
             self._seldom.log(logging.ERROR, str(error), text, shown(str(error)))
             raise
-        self.current, self._stamps, self._not_after = made, stamps, self._end()
-        self._reloads += 1
-        self._seldom.log(logging.INFO, "reloaded", "the certificates are reloaded")
+        not_after = self._end()
+
+        def put() -> None:
+            self.current, self._stamps, self._not_after = made, stamps, not_after
+            self._reloads += 1
+            self._seldom.log(logging.INFO, "reloaded", "the certificates are reloaded")
+
+        return put
 
     def refresh(self) -> None:
         """Replace the context if a file has changed; if that fails, the current one stays."""

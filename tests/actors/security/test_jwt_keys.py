@@ -150,11 +150,11 @@ async def test_a_file(tmp_path: Path) -> None:
     keys = FileKeys(path, 1000)
     path.write_bytes(document("b"))
     assert await keys.find(jwt("a"))
-    await keys.reload()
+    (await keys.prepare_reload())()
     assert not await keys.find(jwt("a"))
     for broken in (b"{", document(*map(str, range(20)))):
         path.write_bytes(broken)
         with pytest.raises(BadKeySet):
-            await keys.reload()
+            await keys.prepare_reload()
         assert await keys.find(jwt("b"))
     await keys.close()

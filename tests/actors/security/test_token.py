@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors.security import Authentication, TokenAuthenticator
+from onward.actors import ReloadFailed
+from onward.actors.security import (
+    AnonymousAuthenticator,
+    Authentication,
+    PasswordAuthenticator,
+    TokenAuthenticator,
+)
 from onward.protocol.security import (
     BearerToken,
     Credentials,
@@ -82,17 +88,17 @@ async def test_other_credentials_are_left_to_other_methods(
 
 
 @pytest.mark.real_time
-async def test_a_reload_by_the_authentication(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reload_by_the_authentication(path: Path) -> None:
     method = TokenAuthenticator(path)
-    authentication = Authentication([method])
+    authentication = Authentication([method, PasswordAuthenticator(path), AnonymousAuthenticator()])
     path.write_text("[[tokens")
-    faults = await authentication.reload()
-    assert list(faults) == ["token"]
-    assert "not TOML" in faults["token"]
-    assert "goes on with its old files" in caplog.text
-    assert authentication.statistics().reloads_failed == 1
+    with pytest.raises(ReloadFailed, match=r"^token, password: .*tokens.toml:1: not TOML"):
+        await authentication.prepare_reload()
+    assert authentication.statistics().reloads_failed == 2
     assert await method.authenticate(bearer(RIGHT), PEER) is not None
     path.write_text("")
-    assert await authentication.reload() == {}
+    replace = await authentication.prepare_reload()
+    assert await method.authenticate(bearer(RIGHT), PEER) is not None
+    replace()
     with pytest.raises(NotAuthenticated):
         await method.authenticate(bearer(RIGHT), PEER)
