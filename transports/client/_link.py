@@ -36,6 +36,7 @@ from ._metadata import request_of
 from ._options import ClientOptions
 from ._package import PackageClient
 from ._pending_response import AskedElements, PendingResponse
+from ._prolonging import Prolonging
 from ._suspicion import Suspicion
 
 __all__ = ["ClientLink", "Responder"]
@@ -157,6 +158,7 @@ class ClientLink(RSocketConnection):
         self.unauthenticated = False
         self.taken_over = False
         self._credentials = credentials
+        self._prolonging = None if credentials.fixed else Prolonging(self, credentials, options)
         self.suspicion = Suspicion(self)
         self.news = news
         self.responder = self._receiver = Responder(self, handlers)
@@ -189,6 +191,18 @@ class ClientLink(RSocketConnection):
             raise CredentialsRefused(self.name, self.closed_reason)
         if not self.ready:
             raise NotDelivered(self.name, self.closed_reason)
+
+    async def ended(self) -> None:
+        """Wait for the end of the connection, and keep its credentials valid meanwhile."""
+        if self._prolonging is None:
+            await self.gone.wait()
+            return
+        prolonging = self.loop.create_task(self._prolonging.run())
+        try:
+            await self.gone.wait()
+        finally:
+            prolonging.cancel()
+            await asyncio.wait({prolonging})
 
     def send_setup(self, setup: Setup) -> None:
         """Send SETUP and a KEEPALIVE; the answer to the KEEPALIVE shows that SETUP was accepted."""

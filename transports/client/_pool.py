@@ -136,7 +136,7 @@ class Reconnector:
         try:
             if await self._open(place, link):
                 began = link.loop.time()
-                await link.gone.wait()
+                await link.ended()
                 self._lived = link.loop.time() - began
                 self.failure = link.closed_reason
                 self._evicted = link.taken_over
