@@ -20,7 +20,7 @@ __all__ = ["false_origins", "with_origin"]
 _NONE = bytes(ID_SIZE)
 
 
-def false_origins(metadata: bytes, form: Form, own: bytes) -> list[int]:
+def false_origins(metadata: bytes, form: Form, own: bytes) -> tuple[int, ...]:
     """Return the offsets of origins that are neither zeros nor the requester's own route id.
 
     Composite metadata may have several ADDRESS frames. The broker reads the last one, a destination
@@ -33,10 +33,10 @@ def false_origins(metadata: bytes, form: Form, own: bytes) -> list[int]:
     """
     starts = address_starts(metadata) if form.composite else [0]
     offsets = [start + HEADER_SIZE for start in starts]
-    return [at for at in offsets if metadata[at : at + ID_SIZE] not in (_NONE, own)]
+    return tuple(at for at in offsets if metadata[at : at + ID_SIZE] not in (_NONE, own))
 
 
-def with_origin(frames: list[Frame], offsets: list[int], origin: bytes) -> list[Frame]:
+def with_origin(frames: list[Frame], offsets: tuple[int, ...], origin: bytes) -> list[Frame]:
     """Return the frames of a request with another origin.
 
     Args:
@@ -44,7 +44,6 @@ def with_origin(frames: list[Frame], offsets: list[int], origin: bytes) -> list[
         offsets: The offsets of the origins in the metadata.
         origin: The origin to write, 16 bytes.
     """
-    places = [(at + index, byte) for at in offsets for index, byte in enumerate(origin)]
     made: list[Frame] = []
     before = 0
     for frame in frames:
@@ -55,9 +54,12 @@ def with_origin(frames: list[Frame], offsets: list[int], origin: bytes) -> list[
         begin = frame.start - LENGTH_SIZE
         raw = bytearray(frame.buffer[begin : frame.end])
         start, size = span[0] - begin, span[1] - span[0]
-        for at, byte in places:
-            if before <= at < before + size:
-                raw[start + at - before] = byte
+        for at in offsets:
+            # An origin may lie in two fragments, or more.
+            first, last = max(at, before), min(at + ID_SIZE, before + size)
+            if first < last:
+                place = start - before
+                raw[place + first : place + last] = origin[first - at : last - at]
         before += size
         made.append(
             Frame.of(bytes(raw), LENGTH_SIZE, len(raw), frame.stream_id, frame.word, frame.stream)

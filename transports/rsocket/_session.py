@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from ...actors.broker import Ask, Registration
 from ...actors.broker._exchange import CANCELED
@@ -95,6 +95,10 @@ _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
 
 
+_Read: TypeAlias = tuple[Ask, Form, int | None, tuple[int, ...]]
+"""A query, the form of its ADDRESS, the trace id, and the offsets of false origins."""
+
+
 class Session(FrameReceiver):
     """The handling of the frames of one connection, in either role, that are not relayed.
 
@@ -117,8 +121,8 @@ class Session(FrameReceiver):
     def __init__(self, link: Link) -> None:
         self._link = link
         self._shape = MetadataShape("")
-        # Metadata of requests to their query, form and trace id; cleared as a whole at the limit.
-        self._known: dict[bytes, tuple[Ask, Form, int | None]] = {}
+        # What metadata of requests say; cleared as a whole at the limit.
+        self._known: dict[bytes, _Read] = {}
         part = part_of(link.node)
         self._log: OriginInstrument | None = None if part is None else part.origin("")
         self._express = ExpressPath(link, self) if link.broker.options.express_path else None
@@ -131,7 +135,10 @@ class Session(FrameReceiver):
         self.principal: Principal | None = None
         self.service = ""
         self._asking: bytes | None = None
-        self._ruled = link.broker.authorization is not None
+        authorization = link.broker.authorization
+        self._ruled = authorization is not None
+        self._lasting = authorization is None or authorization.lasting
+        self._own_id = bytes(ID_SIZE)
         # What `_known` was decided for.
         self._epoch = 0
         self._decided: Principal | None = None
@@ -270,7 +277,8 @@ class Session(FrameReceiver):
         except DeliveryError:
             self.registration = before
             raise
-        self._known.clear()  # the origin of its requests is another one now
+        self._own_id = setup.route_id
+        self._known.clear()  # with the right origin, and others
         link.form = form
         self.service = setup.service_name
         part = part_of(link.node)
@@ -386,23 +394,21 @@ class Session(FrameReceiver):
             if self._validity is not None and self._authenticates(exchange, metadata, known):
                 return
             tracing = self._tracing_of(metadata)
-            if self._ruled and not self._checked_origin(exchange, metadata, known[1]):
-                pass  # its frames differ from those of honest peers, which cost less
-            elif tracing is None and len(metadata) <= MAX_KNOWN_SIZE:
+            if tracing is None and self._lasting and len(metadata) <= MAX_KNOWN_SIZE:
                 if len(self._known) >= MAX_KNOWN:
                     self._known.clear()
                 self._known[metadata] = known
-        ask, exchange.form, trace = known
+        ask, exchange.form, trace, false = known
+        if false:
+            exchange.frames = with_origin(exchange.frames, false, self._own_id)
         log = self._log
         if log is not None:
             log.received(exchange, exchange.kind, ask, trace)
         self._send(exchange, ask, tracing)
 
-    def _authenticates(
-        self, exchange: StreamExchange, metadata: bytes, known: tuple[Ask, Form, int | None]
-    ) -> bool:
+    def _authenticates(self, exchange: StreamExchange, metadata: bytes, known: _Read) -> bool:
         """Answer a request for the validity of the peer's credentials; return whether it is one."""
-        ask, form, trace = known
+        ask, form, trace, _ = known
         validity = self._validity
         if validity is None or not form.composite or not is_about_validity(metadata, ask):
             return False
@@ -418,20 +424,6 @@ class Session(FrameReceiver):
         self._epoch = self._link.index.epoch
         self._decided = self.principal
 
-    def _checked_origin(self, exchange: StreamExchange, metadata: bytes, form: Form) -> bool:
-        """Whether a request has its own origin, and need not be decided anew each time.
-
-        The origin in an ADDRESS is a claim that others may act on. One that is neither zeros nor
-        the peer's own route id is replaced in the frames.
-        """
-        registration = self.registration
-        own = bytes(ID_SIZE) if registration is None else registration.route_id.bytes
-        false = false_origins(metadata, form, own)
-        if false:
-            exchange.frames = with_origin(exchange.frames, false, own)
-        authorization = self._link.broker.authorization
-        return not false and authorization is not None and authorization.lasting
-
     def _tracing_of(self, metadata: bytes) -> str | None:
         """Return the tracing text of a request, if the node traces."""
         instruments = self._link.node.instruments
@@ -439,11 +431,14 @@ class Session(FrameReceiver):
             return None
         return tracing_in(metadata)
 
-    def _read_ask(self, metadata: bytes) -> tuple[Ask, Form, int | None] | None:
-        """Find the ADDRESS in some metadata; return its query, its form and the trace id.
+    def _read_ask(self, metadata: bytes) -> _Read | None:
+        """Find the ADDRESS in some metadata; return its query, its form, the trace id, and origins.
 
         The trace id is `None` without an event log or without tracing metadata. Without an ADDRESS
         the result is `None` if composite metadata may name a route.
+
+        The origin in an ADDRESS is a claim that others may act on. With rules, one that is neither
+        zeros nor the peer's own route id is replaced in the frames; the result has the offsets.
 
         Raises:
             ProtocolError: There is no ADDRESS, or it is broken.
@@ -458,7 +453,10 @@ class Session(FrameReceiver):
         traced = self._log is not None and form.composite
         trace = trace_id_of(metadata) if traced else None
         ask = self._link.broker.index.ask(metadata[start:end], form.dialect)
-        return self._permitted(ask), form, trace
+        if not self._ruled:
+            return ask, form, trace, ()
+        false = false_origins(metadata, form, self._own_id)
+        return self._permitted(ask), form, trace, false
 
     def _permitted(self, ask: Ask) -> Ask:
         """Return a query as the peer may send it.
@@ -548,9 +546,9 @@ class Session(FrameReceiver):
                 return
             if self._validity is not None and self._authenticates(exchange, metadata, known):
                 return
-            ask, exchange.form, trace = known
-            if self._ruled:
-                self._checked_origin(exchange, metadata, known[1])
+            ask, exchange.form, trace, false = known
+            if false:
+                exchange.frames = with_origin(exchange.frames, false, self._own_id)
             if self._log is not None:
                 self._log.received(exchange, exchange.kind, ask, trace)
             self._send(exchange, ask, self._tracing_of(metadata))
