@@ -1,8 +1,9 @@
-"""The authentication of a broker's clients, by a file of principals."""
+"""The authentication of a broker's clients: by a file of principals, an issuer, or plug-ins."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..actors.security import (
@@ -10,12 +11,15 @@ from ..actors.security import (
     Authentication,
     Authenticator,
     CertificateAuthenticator,
+    JwtAuthenticator,
     PasswordAuthenticator,
     PrincipalsFile,
     TokenAuthenticator,
     UnixAuthenticator,
+    load_authenticator,
 )
-from ..protocol.toml import FileError
+from ..protocol import OnwardError
+from ..protocol.security import DEFAULT_ALGORITHMS, JWT_ALGORITHMS
 from ._show import printable
 from ._status import CommandError, Status
 
@@ -33,9 +37,36 @@ def add_authentication(parser: argparse.ArgumentParser) -> None:
         "make entries (default: admit all clients)",
     )
     parser.add_argument(
+        "--jwt-keys",
+        metavar="FILE|URL",
+        help="admit clients with a JSON Web Token that one of these keys has signed: a set of keys "
+        "(JWKS), in a file or at an https URL",
+    )
+    parser.add_argument("--jwt-issuer", metavar="TEXT", help="the issuer of these tokens (`iss`)")
+    parser.add_argument(
+        "--jwt-audience", metavar="TEXT", help="the audience that they must be for (`aud`)"
+    )
+    parser.add_argument(
+        "--jwt-algorithm",
+        metavar="NAME",
+        action="append",
+        default=[],
+        choices=JWT_ALGORITHMS,
+        help="an algorithm of their signatures; may be repeated "
+        f"(default: {', '.join(DEFAULT_ALGORITHMS)})",
+    )
+    parser.add_argument(
+        "--authenticator",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="admit clients by this plug-in, of the entry-point group onward.authenticators; may "
+        "be repeated",
+    )
+    parser.add_argument(
         "--anonymous",
         action="store_true",
-        help="with --principals: admit clients without credentials as well, as `anonymous`",
+        help="with one of these: admit clients without credentials as well, as `anonymous`",
     )
 
 
@@ -43,25 +74,49 @@ def authentication_of(arguments: argparse.Namespace) -> Authentication | None:
     """Return the authentication of clients; `None` if all are admitted.
 
     Raises:
-        CommandError: The file cannot be read, or the options do not go together.
+        CommandError: A file cannot be read, or the options do not go together.
     """
-    path: Path | None = arguments.principals
-    if path is None:
-        if arguments.anonymous:
-            raise CommandError("--anonymous goes with --principals", Status.USAGE)
-        return None
     try:
-        file = PrincipalsFile(path)
-    except OSError as error:
-        raise CommandError(f"--principals: {path}: {error.strerror}", Status.USAGE) from error
-    except FileError as error:
+        methods = list(_methods(arguments))
+        if not methods:
+            if arguments.anonymous:
+                raise CommandError("--anonymous goes with --principals or --jwt-keys", Status.USAGE)
+            return None
+        if arguments.anonymous:
+            methods.append(AnonymousAuthenticator())
+        return Authentication(methods)
+    except (OnwardError, TypeError, ValueError) as error:
         raise CommandError(printable(str(error)), Status.USAGE) from error
-    methods: list[Authenticator] = [
-        CertificateAuthenticator(file),
-        UnixAuthenticator(file),
-        TokenAuthenticator(file),
-        PasswordAuthenticator(file),
-    ]
-    if arguments.anonymous:
-        methods.append(AnonymousAuthenticator())
-    return Authentication(methods)
+
+
+def _methods(arguments: argparse.Namespace) -> Iterator[Authenticator]:
+    path: Path | None = arguments.principals
+    if path is not None:
+        try:
+            file = PrincipalsFile(path)
+        except OSError as error:
+            raise CommandError(f"--principals: {path}: {error.strerror}", Status.USAGE) from error
+        yield CertificateAuthenticator(file)
+        yield UnixAuthenticator(file)
+        yield TokenAuthenticator(file)
+        yield PasswordAuthenticator(file)
+    if arguments.jwt_keys is not None:
+        yield _jwt(arguments)
+    elif arguments.jwt_issuer or arguments.jwt_audience or arguments.jwt_algorithm:
+        raise CommandError("--jwt-issuer, -audience and -algorithm need --jwt-keys", Status.USAGE)
+    yield from map(load_authenticator, arguments.authenticator)
+
+
+def _jwt(arguments: argparse.Namespace) -> Authenticator:
+    if not arguments.jwt_issuer or not arguments.jwt_audience:
+        raise CommandError("--jwt-keys needs --jwt-issuer and --jwt-audience", Status.USAGE)
+    try:
+        return JwtAuthenticator(
+            arguments.jwt_keys,
+            issuer=arguments.jwt_issuer,
+            audience=arguments.jwt_audience,
+            algorithms=tuple(arguments.jwt_algorithm) or DEFAULT_ALGORITHMS,
+        )
+    except OSError as error:
+        text = f"--jwt-keys: {arguments.jwt_keys}: {error.strerror}"
+        raise CommandError(text, Status.USAGE) from error

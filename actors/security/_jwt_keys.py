@@ -88,7 +88,7 @@ class UrlKeys(JwtKeys):
         self, fetch: Callable[[], Awaitable[bytes]], interval: float, retry: float
     ) -> None:
         self.keys = ()
-        self._fetch = fetch
+        self._download = fetch
         self._interval = interval
         self._retry = retry
         self._began = -inf
@@ -107,7 +107,7 @@ class UrlKeys(JwtKeys):
         found = await super().find(jwt)
         if not found and self._may_fetch(jwt):
             with suppress(OSError, BadKeySet):
-                await self.reload()
+                await self.fetch()
             found = await super().find(jwt)
         if not self.keys:
             raise NotAuthenticated("no keys")
@@ -125,21 +125,28 @@ class UrlKeys(JwtKeys):
 
     async def _refresh(self) -> None:
         while True:
-            try:
-                await self.reload()
-            except Exception as error:  # noqa: BLE001 - the next fetch may succeed
-                _logger.warning("the keys for JSON Web Tokens could not be fetched: %s", error)
-                await asyncio.sleep(self._retry)
-            else:
-                await asyncio.sleep(self._interval)
+            fetched = await self._try_to_fetch()
+            await asyncio.sleep(self._interval if fetched else self._retry)
+
+    async def _try_to_fetch(self) -> bool:
+        try:
+            await self.fetch()
+        except Exception as error:  # noqa: BLE001 - the next fetch may succeed
+            _logger.warning("the keys for JSON Web Tokens could not be fetched: %s", error)
+            return False
+        return True
 
     async def prepare_reload(self) -> Callable[[], object]:
-        """Fetch the keys, and replace the old ones at once, as at each interval."""
-        await self.reload()
+        """Fetch the keys, and replace the old ones at once, as at each interval.
+
+        If they cannot be fetched, that is logged, and is no reason to refuse a reload of other
+        parts: the issuer is another machine.
+        """
+        await self._try_to_fetch()
         return lambda: None
 
-    async def reload(self) -> None:
-        """Fetch the keys again. Calls at the same time share one fetch.
+    async def fetch(self) -> None:
+        """Fetch the keys. Calls at the same time share one fetch.
 
         Raises:
             OSError: They could not be fetched. The keys are as before.
@@ -152,7 +159,7 @@ class UrlKeys(JwtKeys):
         await asyncio.shield(self._fetching)
 
     async def _replace(self) -> None:
-        document = await self._fetch()
+        document = await self._download()
         if document != self._document:
             self.keys = read_keys(document)
             self._document = document

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
+from onward.actors.security import Authentication, _authenticator
 from onward.cli import main
 from onward.cli._access import Access
 from onward.cli._broker import Listening
@@ -76,6 +79,37 @@ def test_a_broker_admits_all_clients_by_default(monkeypatch: Patch) -> None:
     assert listening_of(monkeypatch=monkeypatch).authentication is None
 
 
+KEY = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+
+
+def test_a_broker_admits_clients_of_an_issuer(
+    tmp_path: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    pytest.importorskip("joserfc", reason="joserfc is not installed")
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [KEY]}))
+    words = ["--jwt-issuer", "https://issuer.example", "--jwt-audience", "onward", "--jwt-keys"]
+    one = ["--jwt-algorithm", "Ed25519"]
+    for more in ([], one, ["--anonymous"]):
+        found = listening_of(*words, str(keys), *more, monkeypatch=monkeypatch)
+        assert isinstance(found.authentication, Authentication)
+    for given, text in ((str(tmp_path / "none"), "No such file"), ("http://h/k", "by https only")):
+        assert main(["broker", *words, given]) == 2
+        assert text in capsys.readouterr().err
+    keys.write_text("{}")
+    assert main(["broker", *words, str(keys)]) == 2
+    assert "bad set of keys: it has no list of keys" in capsys.readouterr().err
+
+
+def test_a_broker_admits_clients_by_a_plug_in(monkeypatch: Patch) -> None:
+    def installed(group: str) -> list[EntryPoint]:
+        return [EntryPoint("guests", "onward.actors.security:UnixAuthenticator", group)]
+
+    monkeypatch.setattr(_authenticator, "entry_points", installed)
+    found = listening_of("--authenticator", "guests", monkeypatch=monkeypatch)
+    assert isinstance(found.authentication, Authentication)
+
+
 def test_options_that_are_wrong(tmp_path: Path, capsys: Capsys) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("[[tokens]]\nname = 'x'\nsha512 = 'y'\n")
@@ -83,6 +117,9 @@ def test_options_that_are_wrong(tmp_path: Path, capsys: Capsys) -> None:
         (["--anonymous"], "--anonymous goes with --principals"),
         (["--principals", str(tmp_path / "none")], "No such file"),
         (["--principals", str(broken)], "sha512"),
+        (["--jwt-issuer", "i"], "need --jwt-keys"),
+        (["--jwt-keys", "k"], "needs --jwt-issuer and --jwt-audience"),
+        (["--authenticator", "ldap"], "no authenticator is called 'ldap'"),
     ):
         assert main(["broker", *words]) == 2
         assert text in capsys.readouterr().err

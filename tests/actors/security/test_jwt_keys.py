@@ -90,7 +90,8 @@ async def test_a_failure_leaves_the_keys_as_they_are(
     await keys.find(jwt("a"))
     server.answer = fault
     with pytest.raises(type(fault)):
-        await keys.reload()
+        await keys.fetch()
+    (await keys.prepare_reload())()
     assert await keys.find(jwt("a"))
     await asyncio.sleep(601.0)
     assert "could not be fetched" in caplog.text
