@@ -3,13 +3,19 @@
 It reads no metadata, has no state machine and knows one destination, the first connection. It
 answers KEEPALIVE and ignores SETUP. It runs on uvloop where that is installed.
 
-    python benchmarks/_relay.py      prints `listening rsocket+tcp://127.0.0.1:PORT`
+    python benchmarks/_relay.py           prints `listening rsocket+tcp://127.0.0.1:PORT`
+    python benchmarks/_relay.py FILE      prints `listening rsocket+tls://127.0.0.1:PORT`
+
+With a file, which has a certificate and its key in PEM, it speaks TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar, cast
+import ssl
+import sys
+from collections.abc import Coroutine
+from typing import Any, ClassVar, cast
 
 KEEPALIVE = 0x0C
 
@@ -87,21 +93,25 @@ class Relay(asyncio.Protocol):
 async def main() -> None:
     """Serve until killed."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Relay, "127.0.0.1", 0)
+    context, scheme = None, "rsocket+tcp"
+    for file in sys.argv[1:]:
+        context, scheme = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "rsocket+tls"
+        context.load_cert_chain(file)
+    server = await loop.create_server(Relay, "127.0.0.1", 0, ssl=context)
     host, port = server.sockets[0].getsockname()
-    print(f"listening rsocket+tcp://{host}:{port}", flush=True)
+    print(f"listening {scheme}://{host}:{port}", flush=True)
     await server.serve_forever()
 
 
-def start() -> None:
+def start(serving: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop where it is installed."""
     try:
         import uvloop
     except ImportError:
-        asyncio.run(main())
+        asyncio.run(serving)
     else:
-        uvloop.run(main())
+        uvloop.run(serving)
 
 
 if __name__ == "__main__":
-    start()
+    start(main())

@@ -28,8 +28,10 @@ __all__ = [
     "Missing",
     "OtherPrograms",
     "Rival",
+    "command_of",
     "onward_at",
     "raise_file_limit",
+    "running",
     "start",
 ]
 
@@ -149,7 +151,7 @@ def onward_at(*wanted: str) -> Generator[tuple[int, tuple[str, ...]]]:
 
 
 @contextmanager
-def _running(
+def running(
     command: Sequence[str], listening: re.Pattern[str], environment: Mapping[str, str] | None = None
 ) -> Generator[tuple[int, int]]:
     """Run a command that prints its address; yield its process id and its port."""
@@ -187,6 +189,20 @@ def _started(
                 process.kill()
 
 
+def command_of(name: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command of a program in Python, and the environment variables it needs.
+
+    Args:
+        name: `ONWARD`, `COMPILED` or `RELAY`.
+
+    Raises:
+        Missing: It is not installed on this machine.
+    """
+    if name == RELAY:
+        return [sys.executable, str(HERE / "_relay.py")], {}
+    return (_command(), {}) if name == ONWARD else _compiled_command()
+
+
 def _command() -> list[str]:
     """Return the command of Onward."""
     # `ONWARD` can name another version, as of a second checkout, to compare two.
@@ -198,14 +214,12 @@ def _command() -> list[str]:
 def _onward() -> Generator[Rival]:
     given = os.environ.get("ONWARD")
     note = f"onward is what ONWARD names: {given}" if given else ""
-    with _running([*_command(), *AS_BROKER], LISTENING) as (pid, port):
+    with running([*_command(), *AS_BROKER], LISTENING) as (pid, port):
         yield Rival(ONWARD, pid, port, note=note)
 
 
-@contextmanager
-def _compiled() -> Generator[Rival]:
-    built = [path.stat().st_mtime for path in COMPILED_SITE.rglob("*.so")]
-    if not built:
+def _compiled_command() -> tuple[list[str], dict[str, str]]:
+    if not any(COMPILED_SITE.rglob("*.so")):
         raise Missing("it is not built: make compiled")
     environment = {"PYTHONPATH": str(COMPILED_SITE)}
     onward = str(Path(sys.executable).with_name("onward"))
@@ -218,8 +232,15 @@ def _compiled() -> Generator[Rival]:
     ).stdout
     if "compiled" not in version:
         raise Missing(f"what is in {COMPILED_SITE} is {version.strip()}")
-    with _running([onward, *AS_BROKER], LISTENING, environment) as (pid, port):
-        yield Rival(COMPILED, pid, port, note=_older_than_sources(min(built)))
+    return [onward], environment
+
+
+@contextmanager
+def _compiled() -> Generator[Rival]:
+    command, environment = _compiled_command()
+    built = min(path.stat().st_mtime for path in COMPILED_SITE.rglob("*.so"))
+    with running([*command, *AS_BROKER], LISTENING, environment) as (pid, port):
+        yield Rival(COMPILED, pid, port, note=_older_than_sources(built))
 
 
 def _older_than_sources(built: float) -> str:
@@ -235,7 +256,8 @@ def _older_than_sources(built: float) -> str:
 
 @contextmanager
 def _relay() -> Generator[Rival]:
-    with _running([sys.executable, str(HERE / "_relay.py")], LISTENING) as (pid, port):
+    command, _ = command_of(RELAY)
+    with running(command, LISTENING) as (pid, port):
         yield Rival(RELAY, pid, port)
 
 
@@ -250,7 +272,7 @@ def _nats() -> Generator[Rival]:
     with TemporaryDirectory() as folder:
         options = Path(folder, "nats.conf")
         options.write_text(NATS_OPTIONS)
-        with _running([found, "-c", str(options)], NATS_LISTENING) as (pid, port):
+        with running([found, "-c", str(options)], NATS_LISTENING) as (pid, port):
             yield Rival(NATS, pid, port, nats_shape)
 
 
