@@ -22,6 +22,7 @@ from . import (
     _resolve,
     _routes,
     _statistics,
+    _systemd_unit,
     _token,
     _trace,
     _up,
@@ -121,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     _password.add_command(commands)
     _check_access.add_command(commands)
     _up.add_command(commands)
+    _systemd_unit.add_command(commands)
     _draw.add_command(commands)
     _events.add_command(commands)
     _pipeline.add_command(commands)

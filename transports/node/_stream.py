@@ -20,6 +20,7 @@ from ..streams._dial import Dialler
 from ..streams._endpoint import Endpoint
 from ..streams._listening import Listeners
 from ..streams._options import StreamOptions
+from ..streams._passed_sockets import passed_socket
 from ..streams._tls import TlsOptions, server_context
 from ..streams._tls_context import TlsContext
 from ._dialled import DialledLinks
@@ -107,7 +108,9 @@ class StreamTransport(Transport):
             TypeError: There is no such option.
         """
         scheme, chosen = self._chosen(uri, options, changes)
+        uri, passed = passed_socket(uri)
         endpoint = self.endpoint(uri, scheme, chosen)
+        endpoint.passed = passed
         context = None if chosen.tls is None else TlsContext(chosen.tls, server_context)
         shown = self._shown_scheme(scheme, context)
         worker = ListenerWorker(shown, endpoint, context, expose, chosen, self._listeners.forget)

@@ -16,6 +16,7 @@ from ...protocol.options import check_value
 from .._base import Transport
 from ..streams._endpoint import Endpoint, TcpEndpoint
 from ..streams._options import parse_unix_uri, parse_uri, parse_websocket_uri
+from ..streams._passed_sockets import passed_socket
 from ..streams._tls import TlsOptions, server_context
 from ..streams._tls_context import TlsContext
 from ..streams._unix_endpoint import UnixEndpoint
@@ -104,7 +105,9 @@ class RSocketTransport(Transport):
         tls = options.pop("tls", None)
         if tls is None and self.schemes[scheme]:
             tls = TlsOptions()
+        uri, passed = passed_socket(uri)
         endpoint = self.endpoint(uri, scheme, options, secure=tls is not None)
+        endpoint.passed = passed
         context = None if tls is None else TlsContext(tls, server_context)
         if context is not None:  # the scheme of TLS, if there is one
             scheme = next((name for name, secure in self.schemes.items() if secure), scheme)

@@ -8,6 +8,7 @@ the name of a peer. The rest is common to all: the `Acceptor`, TLS, and the limi
 from __future__ import annotations
 
 import asyncio
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias, TypeVar, cast
@@ -81,6 +82,9 @@ class Endpoint(ABC):
     host: str | None = None
     """The name that the peer's certificate must have, or `None`."""
 
+    passed: socket.socket | None = None
+    """The listening socket that was passed to the process; `None` to open one."""
+
     @abstractmethod
     async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
         """Open a socket.
@@ -148,7 +152,11 @@ class TcpEndpoint(Endpoint):
     async def listen(
         self, loop: asyncio.AbstractEventLoop, protocol_factory: ProtocolFactory
     ) -> asyncio.Server:
-        """Open a listening socket."""
+        """Open a listening socket, unless one was passed."""
+        if self.passed is not None:
+            return await loop.create_server(
+                protocol_factory, sock=self.passed, backlog=BACKLOG, start_serving=False
+            )
         return await loop.create_server(
             protocol_factory, *self._where, backlog=BACKLOG, start_serving=False
         )

@@ -42,7 +42,14 @@ class UnixEndpoint(Endpoint):
     async def listen(
         self, loop: asyncio.AbstractEventLoop, protocol_factory: ProtocolFactory
     ) -> asyncio.Server:
-        """Open a listening socket. A file left by a process that has ended is replaced."""
+        """Open a listening socket, unless one was passed.
+
+        A file left by a process that has ended is replaced.
+        """
+        if self.passed is not None:
+            return await loop.create_unix_server(
+                protocol_factory, sock=self.passed, start_serving=False
+            )
         made, self._file = await bind(self._path, self._mode)
         try:
             return await loop.create_unix_server(protocol_factory, sock=made, start_serving=False)
@@ -56,7 +63,9 @@ class UnixEndpoint(Endpoint):
         return quote_from_bytes(os.fsencode(self.peer), _PLAIN)
 
     def left(self) -> None:
-        """Remove the file, unless another process has replaced it."""
+        """Remove the file, unless another process has replaced it, or owns the socket."""
+        if self.passed is not None:
+            return
         file, self._file = self._file, None
         unbind(self._path, file)
 
