@@ -34,6 +34,7 @@ from ..transports.rsocket import (
     WebSocketOptions,
 )
 from ._access import add_access
+from ._admin import Admin, add_admin, admin_of, administered
 from ._arguments import Commands, add_log, address, octal, positive, seconds, set_up_log, word
 from ._authentication import add_authentication, authentication_of
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
@@ -202,6 +203,7 @@ def add_command(commands: Commands) -> None:
         "requesters learn the names of the broker's workers",
     )
     _add_drain(parser)
+    add_admin(parser)
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
     add_log(parser)
@@ -318,9 +320,9 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
     for name, given, schemes in (
         ("--origin goes", arguments.origin, WEBSOCKET),
         ("--mode goes", arguments.mode is not None, UNIX),
-        ("certificates go", tls is not None, SECURE),
+        ("certificates go", tls is not None, (*SECURE, "https://")),
     ):
-        if given and not any(uri.startswith(schemes) for uri in uris):
+        if given and not any(uri.startswith(schemes) for uri in (*uris, arguments.admin or "")):
             raise CommandError(f"{name} with --listen {schemes[0]}...", Status.USAGE)
     if arguments.proxy_protocol and not arguments.proxy:
         raise CommandError("--proxy-protocol needs --proxy", Status.USAGE)
@@ -380,6 +382,12 @@ def _command(arguments: argparse.Namespace) -> None:
     )
     uris: list[str] = arguments.listen or [DEFAULT_URI]
     listening = _listening(arguments, uris)
+    admin = admin_of(
+        arguments,
+        tls_of(arguments, listens=True),
+        listening.authentication,
+        listening.authorization,
+    )
     # Read before the event loop starts, which it would block.
     expected = [] if arguments.index is None else load_routes(arguments.index, options.max_routes)
     service = Service()
@@ -396,6 +404,7 @@ def _command(arguments: argparse.Namespace) -> None:
                 expected=expected,
                 opened=lambda node: _opened(node, arguments),
                 service=service,
+                admin=admin,
             )
         finally:
             if listening.authentication is not None:
@@ -421,6 +430,7 @@ async def serve(
     expected: Sequence[SnapshotRoute] = (),
     opened: Callable[[Node], Awaitable[None]] | None = None,
     service: Service | None = None,
+    admin: Admin | None = None,
 ) -> None:
     """Run a broker until it is asked to stop.
 
@@ -434,6 +444,7 @@ async def serve(
         expected: Destinations to expect from the start.
         opened: Called with the broker's node before the broker starts: to attach its event log.
         service: Its ties to the system; by default those of the process.
+        admin: Its admin interface; `None` for none.
 
     Raises:
         CommandError: It cannot listen at one of the URIs, has not enough room for the expected
@@ -457,9 +468,10 @@ async def serve(
             service.reloads.add("authentication", listening.authentication.prepare_reload)
         gc.freeze()
         try:
-            with service.serving(", ".join(listener.uri for listener in listeners)):
-                await stop.wait()
-                await drain(stop, broker, service)
+            async with administered(node, broker, admin, stop, service):
+                with service.serving(", ".join(listener.uri for listener in listeners)):
+                    await stop.wait()
+                    await drain(stop, broker, service)
         finally:
             gc.unfreeze()
         totals = _totals(broker, listeners)

@@ -14,10 +14,11 @@ from ._event_ring import EventReader, EventRing, RecentEvent
 from ._health import CheckResult, HealthChecks, Stage
 from ._lag import LoopLag
 from ._metrics import Collector, Metrics
-from ._monitor import Monitor
+from ._monitor import METRIC_FAMILIES, Monitor
 from ._operations import Operation, Operations
 
 __all__ = [
+    "METRIC_FAMILIES",
     "CheckResult",
     "Collector",
     "EventReader",

@@ -91,6 +91,20 @@ _SLOW = _counter("slow_peers_closed", "Connections closed because the peer was s
 _IGNORED = _counter(
     "frames_dropped", "Frames ignored by the state machine of a connection.", "listener", "reason"
 )
+_AUTH = _counter(
+    "auth",
+    "Decisions on peers: accepted, by the method, or refused for a cause.",
+    "listener",
+    "method",
+    "result",
+)
+_DENIED = _counter("denied", "Actions that rules have denied.", "action")
+_TLS = _counter("tls_handshakes", "TLS handshakes: completed, or failed.", "listener", "result")
+_NOT_AFTER = _gauge(
+    "tls_certificate_not_after_timestamp_seconds",
+    "The time at which the certificate of a listener expires, in seconds since 1970.",
+    "listener",
+)
 _LIMIT = _gauge("limit", "A limit; see the page of limits.", "name", "listener")
 _USED = _gauge("limit_used", "How much of the limit is used.", "name", "listener")
 _REACHED = _counter("limit_reached", "Refusals because of the limit.", "name", "listener")
@@ -104,6 +118,10 @@ BROKER_FAMILIES: Final = (
     _TURNED_AWAY,
     _SLOW,
     _IGNORED,
+    _AUTH,
+    _DENIED,
+    _TLS,
+    _NOT_AFTER,
     _LIMIT,
     _USED,
     _REACHED,
@@ -131,7 +149,35 @@ def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
         failed = sum(found.get("refused_handshakes", {}).values())
         refused += [((uri, "limit"), found.get("turned_away", 0)), ((uri, "handshake"), failed)]
     yield Metric(_TURNED_AWAY, refused)
+    yield from _admission(reports)
+    authorization = broker.authorization
+    denied = {} if authorization is None else authorization.statistics().denied
+    yield Metric(_DENIED, tuple(((action,), count) for action, count in sorted(denied.items())))
     yield from _limits(broker)
+
+
+def _admission(reports: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
+    """Yield the metrics of TLS and of authentication, for the listeners that have them."""
+    auth: list[Series] = []
+    tls: list[Series] = []
+    expiry: list[Series] = []
+    for uri, found in reports:
+        decisions: Mapping[str, Any] | None = found.get("authentication")
+        if decisions is not None:
+            accepted, refused = decisions["accepted"], decisions["refused"]
+            auth += [((uri, method, "accepted"), count) for method, count in accepted.items()]
+            auth += [((uri, "", cause), count) for cause, count in refused.items()]
+        secure: Mapping[str, Any] | None = found.get("tls")
+        if secure is not None:
+            handshakes: Mapping[str, int] = secure["handshakes"]
+            completed = handshakes.get("completed", 0)
+            tls.append(((uri, "completed"), completed))
+            tls.append(((uri, "failed"), sum(handshakes.values()) - completed))
+            if secure["not_after"] is not None:
+                expiry.append(((uri,), secure["not_after"]))
+    yield Metric(_AUTH, auth)
+    yield Metric(_TLS, tls)
+    yield Metric(_NOT_AFTER, expiry)
 
 
 def _slow(figures: Mapping[str, Any]) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol import counted
+from .._reloads import ReloadFailed, Reloads
 from ..broker import Broker
 from ._broker_metrics import BROKER_FAMILIES, SERVICE_FAMILIES, broker_metrics, service_metrics
 from ._event_ring import EventRing
@@ -15,12 +18,21 @@ from ._lag import LoopLag
 from ._metrics import Metrics
 from ._node_metrics import NODE_FAMILIES, node_metrics
 from ._operations import Operations
-from ._process import PROCESS_FAMILIES, process_metrics
+from ._process import PROCESS_FAMILIES, RELOAD_FAMILIES, process_metrics, reload_metrics
 
 if TYPE_CHECKING:
     from .._node import Node
 
-__all__ = ["Monitor"]
+__all__ = ["METRIC_FAMILIES", "Monitor"]
+
+METRIC_FAMILIES: Final = (
+    *PROCESS_FAMILIES,
+    *RELOAD_FAMILIES,
+    *NODE_FAMILIES,
+    *BROKER_FAMILIES,
+    *SERVICE_FAMILIES,
+)
+"""All families of metrics that a monitor may have; those of services are read apart."""
 
 MAX_LAG: Final = 5.0
 """The seconds that the loop may lag before the process counts as not live."""
@@ -36,6 +48,7 @@ class Monitor:
     Args:
         node: The node.
         broker: Its broker, if it has one.
+        reloads: The parts that are read anew, if there are some; then `reload` is an operation.
 
     Attributes:
         node: As given.
@@ -52,7 +65,9 @@ class Monitor:
         started: Whether the start of the program is over, as set by the program.
     """
 
-    def __init__(self, node: Node, broker: Broker | None = None) -> None:
+    def __init__(
+        self, node: Node, broker: Broker | None = None, reloads: Reloads | None = None
+    ) -> None:
         self.node = node
         self.broker = broker
         self.checks = HealthChecks()
@@ -75,6 +90,9 @@ class Monitor:
             self.configuration["broker"] = broker.options
             self.checks.add(Stage.READY, "listeners", lambda: _closed_listeners(broker))
             self.checks.add(Stage.READY, "draining", lambda: "it drains" * broker.draining)
+        if reloads is not None:
+            self.metrics.add(RELOAD_FAMILIES, lambda: reload_metrics(reloads))
+            self.operations.add("reload", partial(_reload, reloads))
         for entry in entry_points(group=PLUGINS):
             entry.load()(self)
 
@@ -100,6 +118,15 @@ class Monitor:
 
     def _is_starting(self) -> str:
         return "" if self.started else "the start is not over"
+
+
+async def _reload(reloads: Reloads, arguments: Mapping[str, Any]) -> object:
+    if arguments:
+        raise ValueError("reload has no arguments")
+    try:
+        return {"reloaded": await reloads.reload()}
+    except ReloadFailed as error:
+        raise ValueError(str(error)) from error
 
 
 def _closed_listeners(broker: Broker) -> str:

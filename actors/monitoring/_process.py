@@ -14,9 +14,10 @@ from typing import Final
 
 from ...protocol.metrics import Metric, MetricFamily
 from ...protocol.rsocket import Connection
+from .._reloads import Reloads
 from ._lag import LoopLag
 
-__all__ = ["PROCESS_FAMILIES", "process_metrics", "started_at"]
+__all__ = ["PROCESS_FAMILIES", "RELOAD_FAMILIES", "process_metrics", "reload_metrics"]
 
 _BUILD = MetricFamily(
     "onward_build_info",
@@ -46,6 +47,17 @@ _BEGAN = MetricFamily(
     "gauge",
     "The time at which the process was started, in seconds since 1970.",
 )
+
+_RELOADED = MetricFamily(
+    "onward_config_last_reload_successful",
+    "gauge",
+    "Whether the last reload was applied: 1, also before the first one, or 0.",
+)
+_RELOADS = MetricFamily(
+    "onward_config_reloads_total", "counter", "Reloads, applied or refused.", ("result",)
+)
+
+RELOAD_FAMILIES: Final = (_RELOADED, _RELOADS)
 
 PROCESS_FAMILIES: Final = (
     _BUILD,
@@ -83,10 +95,17 @@ def process_metrics(started: float, lag: LoopLag) -> Iterator[Metric]:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         yield Metric(_VIRTUAL, (((), int(fields[20])),))
         yield Metric(_RESIDENT, (((), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")),))
-        yield Metric(_BEGAN, (((), started_at(int(fields[19]))),))
+        yield Metric(_BEGAN, (((), _started_at(int(fields[19]))),))
 
 
-def started_at(ticks: int) -> float:
+def _started_at(ticks: int) -> float:
     """Return a time since 1970 for one in clock ticks since the start of the system."""
     since = ticks / os.sysconf("SC_CLK_TCK")
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since
+
+
+def reload_metrics(reloads: Reloads) -> Iterator[Metric]:
+    """Yield the metrics of reloads."""
+    figures = reloads.statistics()
+    yield Metric(_RELOADED, (((), not figures.error),))
+    yield Metric(_RELOADS, ((("applied",), figures.done), (("refused",), figures.failed)))

@@ -98,8 +98,10 @@ def flags(*words: str, monkeypatch: Patch) -> tuple[BrokerOptions, Listening]:
         expected: Sequence[SnapshotRoute],
         opened: object,
         service: object,
+        admin: object,
     ) -> None:
         assert service is not None
+        assert admin is None
         assert name == "broker"
         assert not quiet
         assert opened is not None

@@ -94,7 +94,7 @@ async def test_a_wrong_query_is_an_error(query: str, text: str) -> None:
 async def test_a_page_is_a_part_of_all_rows_in_order(
     values: list[Any], offset: int, limit: int
 ) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": str(at), "size": value, "tags": {}, "open": True}
         for at, value in enumerate(values)
     ]

@@ -1,0 +1,188 @@
+"""The admin interface of a broker, and the options for it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..actors import Node
+from ..actors.broker import Broker
+from ..actors.security import Authentication, Authorization
+from ..protocol.security import Action, Principal
+from ..transports import TlsOptions
+from ._listen import reason_of
+from ._run import Pace, StopRequest
+from ._service import Service
+from ._status import CommandError, Status
+
+if TYPE_CHECKING:
+    from ..actors.monitoring import Operation
+
+__all__ = ["Admin", "add_admin", "admin_of", "administered"]
+
+SECURE = "https://"
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """The admin interface of a broker.
+
+    Attributes:
+        uri: The URI to listen at.
+        hosts: The names by which it is reached, besides its own.
+        open_metrics: Whether the metrics need no authentication.
+        tls: The certificates for `https`.
+        authentication: The authentication of peers; `None` admits each that can connect.
+        authorization: The rules for what they may do.
+    """
+
+    uri: str
+    hosts: tuple[str, ...] = ()
+    open_metrics: bool = False
+    tls: TlsOptions | None = None
+    authentication: Authentication | None = None
+    authorization: Authorization | None = None
+
+
+def add_admin(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the admin interface."""
+    parser.add_argument(
+        "--admin",
+        metavar="URI",
+        help="serve health checks, metrics and the state of the broker by HTTP: "
+        "http://127.0.0.1:8601, https://host:port, or unix:///path; beyond the loopback interface "
+        "it needs https and --principals (default: not served)",
+    )
+    parser.add_argument(
+        "--admin-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a name by which the admin interface is reached, without a port: requests for other "
+        "names than these, its own and those of the loopback interface are refused; may be "
+        "repeated",
+    )
+    parser.add_argument(
+        "--admin-open-metrics",
+        action="store_true",
+        help="with --principals: give the metrics to all that can connect to the admin interface",
+    )
+
+
+def admin_of(
+    arguments: argparse.Namespace,
+    tls: TlsOptions | None,
+    authentication: Authentication | None,
+    authorization: Authorization | None,
+) -> Admin | None:
+    """Return the admin interface; `None` if none is asked for.
+
+    Args:
+        arguments: The arguments of the command.
+        tls: The certificates of the broker.
+        authentication: The authentication of its clients, which is that of operators too.
+        authorization: The rules for them.
+
+    Raises:
+        CommandError: The options do not go together.
+    """
+    uri: str | None = arguments.admin
+    if uri is None:
+        if arguments.admin_host or arguments.admin_open_metrics:
+            raise CommandError(
+                "--admin-host and --admin-open-metrics go with --admin", Status.USAGE
+            )
+        return None
+    return Admin(
+        uri,
+        tuple(arguments.admin_host),
+        arguments.admin_open_metrics,
+        tls if uri.startswith(SECURE) else None,
+        authentication,
+        authorization,
+    )
+
+
+@asynccontextmanager
+async def administered(
+    node: Node, broker: Broker, admin: Admin | None, stop: StopRequest, service: Service
+) -> AsyncGenerator[None]:
+    """Serve the admin interface of a broker, if there is one, and print `admin` with its URI.
+
+    Args:
+        node: The node of the broker.
+        broker: The broker.
+        admin: The interface.
+        stop: The request to stop, which a drain makes.
+        service: The ties to the system, with the parts that a reload reads anew.
+
+    Raises:
+        CommandError: It cannot be served.
+    """
+    if admin is None:
+        yield
+        return
+    try:
+        from ..actors.monitoring import Monitor
+        from ..transports.admin import AdminOptions, AdminServer, admin_paths
+    except ModuleNotFoundError as error:
+        raise CommandError(f"--admin needs the extra onward[admin]: {error}") from error
+    monitor = Monitor(node, broker, service.reloads)
+    monitor.operations.add("drain", drain_of(stop))
+    try:
+        options = AdminOptions(hosts=admin.hosts, open_metrics=admin.open_metrics)
+        server = AdminServer(
+            admin.uri,
+            admin_paths(monitor, options),
+            options,
+            tls=admin.tls,
+            authentication=admin.authentication,
+            permits=None if admin.authentication is None else permits_of(admin.authorization),
+        )
+        await node.start(lambda: server, address="admin")
+    except OSError as error:
+        raise CommandError(f"cannot listen at {admin.uri}: {reason_of(error)}") from error
+    except ValueError as error:
+        raise CommandError(f"--admin: {error}", Status.USAGE) from error
+    if admin.tls is not None:
+        prepare = partial(asyncio.to_thread, server.prepare_reload)
+        service.reloads.add(f"certificates of {server.uri}", prepare)
+    print("admin", server.uri, flush=True)
+    monitor.start()
+    monitor.started = True
+    try:
+        yield
+    finally:
+        await monitor.stop()
+
+
+def permits_of(authorization: Authorization | None) -> Callable[[Principal, str], bool]:
+    """Return whether a principal may `read` or `operate`, as a function.
+
+    Without rules an authenticated client of the broker may read, except for anonymous ones. To
+    operate needs a rule: services are principals, too.
+    """
+
+    def permits(principal: Principal, needs: str) -> bool:
+        if authorization is not None:
+            return authorization.allows(principal, Action(needs))
+        return needs == Action.READ.value and principal.method != "anonymous"
+
+    return permits
+
+
+def drain_of(stop: StopRequest) -> Operation:
+    """Return the operation by which the broker drains, and the command ends."""
+
+    async def drain(arguments: Mapping[str, Any]) -> object:
+        if arguments:
+            raise ValueError("drain has no arguments")
+        stop.wish(Pace.CONFIGURED)
+        return {"draining": True}
+
+    return drain
