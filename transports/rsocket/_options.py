@@ -165,7 +165,8 @@ class LinkOptions:
             has to limit its clients.
         proxy_protocol: Whether connections from `proxies` must begin with a header of the PROXY
             protocol, version 2, before TLS. The source in the header is then that of the
-            connection. From other networks, connections with a header are refused.
+            connection. From other networks, connections with a header are refused. A header has at
+            most 4096 bytes, and has to be whole after 5 s.
         tls_timeout: Seconds for the client's first bytes and for the TLS handshake, after which the
             connection is closed.
         unused_timeout: Seconds after which a connection that is no destination and has sent no

@@ -80,7 +80,8 @@ class StreamOptions:
             peers behind a proxy are one source.
         proxy_protocol: Whether connections from `proxies` must begin with a header of the PROXY
             protocol, version 2, before TLS. The source in the header is then that of the
-            connection. From other networks, connections with a header are refused.
+            connection. From other networks, connections with a header are refused. A header has at
+            most 4096 bytes, and has to be whole after 5 s.
         preamble_timeout: Time for the peer's first byte.
         connect_timeout: Time to connect, including the TLS and WebSocket handshakes and without
             the preamble.
