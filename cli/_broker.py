@@ -35,10 +35,11 @@ from ..transports.rsocket import (
 )
 from ._access import add_access
 from ._admin import Admin, add_admin, admin_of, administered
-from ._arguments import Commands, add_log, address, octal, positive, seconds, set_up_log, word
+from ._arguments import Commands, address, octal, positive, seconds, word
 from ._authentication import add_authentication, authentication_of
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
+from ._logs import LogWriter, add_server_log, server_log
 from ._reach import add_tls, tls_of
 from ._rules import add_rules, authorization_of
 from ._run import Interrupted, StopRequest, run
@@ -206,7 +207,7 @@ def add_command(commands: Commands) -> None:
     add_admin(parser)
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
-    add_log(parser)
+    add_server_log(parser)
     parser.set_defaults(command=_command)
 
 
@@ -367,7 +368,11 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    set_up_log(arguments.log)
+    with server_log(arguments) as log:
+        _run(arguments, log)
+
+
+def _run(arguments: argparse.Namespace, log: LogWriter) -> None:
     check_event_log(arguments)
     options = BrokerOptions(
         expected_seconds=arguments.expect_for,
@@ -410,7 +415,7 @@ def _command(arguments: argparse.Namespace) -> None:
             if listening.authentication is not None:
                 await listening.authentication.close()
 
-    run(work, service.signals())
+    run(work, {**service.signals(), "SIGUSR1": log.reopen})
 
 
 async def _opened(node: Node, arguments: argparse.Namespace) -> None:

@@ -12,9 +12,10 @@ from ..actors.routing._router import from_code
 from ..actors.services import ManagementService
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError, counted
-from ._arguments import Commands, add_log, address, set_up_log
+from ._arguments import Commands, address
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
+from ._logs import add_server_log, server_log
 from ._reach import add_tls, certificates_for, schemes, tls_of
 from ._run import Interrupted, StopRequest, run
 from ._service import Service
@@ -162,7 +163,7 @@ def add_command(commands: Commands) -> None:
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "node")
-    add_log(parser)
+    add_server_log(parser)
     parser.set_defaults(command=_command)
 
 
@@ -179,10 +180,11 @@ def _worker(text: str) -> tuple[Address, str]:
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    set_up_log(arguments.log)
-    check_event_log(arguments)
-    service = Service()
-    run(lambda stop: serve(stop, arguments, service), service.signals())
+    with server_log(arguments) as log:
+        check_event_log(arguments)
+        service = Service()
+        signals = {**service.signals(), "SIGUSR1": log.reopen}
+        run(lambda stop: serve(stop, arguments, service), signals)
 
 
 async def serve(
