@@ -80,6 +80,9 @@ class LinkStatistics:
     reason: str
     """Why the last connection or attempt ended; empty if none has."""
 
+    principal: str = ""
+    """The name of the peer's principal; empty if the listener has no authentication."""
+
     names: tuple[str, ...] = ()
     """The names in the peer's verified certificate, each with its kind: `URI:…`, `DNS:…`, `IP:…`,
     `email:…`; `CN:…`, the common name, only if there are no others. Empty without a certificate."""

@@ -30,6 +30,7 @@ from ._stream_listener import ListenerWorker, StreamListener
 
 if TYPE_CHECKING:
     from ...actors import Node
+    from ...actors.security import Authentication
 
 __all__ = ["StreamTransport"]
 
@@ -91,6 +92,7 @@ class StreamTransport(Transport):
         *,
         expose: frozenset[Address] = frozenset(),
         options: Any = None,
+        authentication: Authentication | None = None,
         **changes: Any,
     ) -> StreamListener:
         """Accept connections; port 0 selects a free port.
@@ -98,6 +100,9 @@ class StreamTransport(Transport):
         Args:
             uri: The URI to listen at.
             expose: The addresses that the peers may send to; see `Gate`.
+            authentication: The authentication of peers, by methods that need no credentials:
+                `certificate`, `unix`, `anonymous`. Nothing of a peer is read before. `None`:
+                each peer is accepted.
             options: The options, of `options_class`; the defaults if not given.
             **changes: Single options, which replace those in `options`.
 
@@ -113,7 +118,9 @@ class StreamTransport(Transport):
         endpoint.passed = passed
         context = None if chosen.tls is None else TlsContext(chosen.tls, server_context)
         shown = self._shown_scheme(scheme, context)
-        worker = ListenerWorker(shown, endpoint, context, expose, chosen, self._listeners.forget)
+        worker = ListenerWorker(
+            shown, endpoint, context, expose, chosen, self._listeners.forget, authentication
+        )
         return await self._listeners.start(worker)
 
     async def connect(

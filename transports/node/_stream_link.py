@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import Address, LinkDown, Message, OnwardError
-from ...protocol.security import PeerIdentity
+from ...protocol.security import PeerIdentity, Principal
 from .._log import SeldomLogger, shown
+from ..streams._authenticating import CHECK, GRACE
 from ._identity import forget_identity, note_identity
 from ._link import Link
 from ._link_statistics import LinkState, LinkStatistics
@@ -56,6 +58,7 @@ class StreamLink(Link):
         self.state = LinkState.CONNECTING
         self.peer = ""
         self.identity = _UNKNOWN
+        self.principal: Principal | None = None
         self.reason = ""
         self._on_closed = on_closed
         self._seldom = seldom or SeldomLogger(logger)
@@ -130,7 +133,7 @@ class StreamLink(Link):
         self._connects += 1
         self._failures = 0
         self.identity = wire_socket.identity
-        note_identity(self.node, self.address, self.identity)
+        note_identity(self.node, self.address, self.identity, self.principal)
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
         """Handle the loss of the socket, and end the requests that went over it."""
@@ -195,6 +198,7 @@ class StreamLink(Link):
             failures=self._failures,
             reason=self.reason,
             names=self.identity.names,
+            principal="" if self.principal is None else self.principal.name,
         )
 
     @property
@@ -226,7 +230,38 @@ class StreamLink(Link):
 
 
 class AcceptedLink(StreamLink):
-    """The link of a connection that a listener accepted; it ends with the connection."""
+    """The link of a connection that a listener accepted; it ends with the connection.
+
+    Attributes:
+        principal: The principal of the peer; `None` at a listener without authentication.
+        clock: Returns the seconds since 1970, by which its credentials expire.
+    """
+
+    clock: Callable[[], float] = time.time
+    _expiry_timer: asyncio.TimerHandle | None = None
+
+    def on_start(self) -> None:
+        """Start the timers of idleness and of the credentials."""
+        super().on_start()
+        self._watch_credentials()
+
+    def on_stop(self) -> Awaitable[None] | None:
+        """Close the socket once the accepted messages are written, and wait for it."""
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        return super().on_stop()
+
+    def _watch_credentials(self) -> None:
+        """End the link some time after its credentials have expired."""
+        if self.principal is None or self.principal.expires is None:
+            return
+        left = self.principal.expires + GRACE - self.clock()
+        if left <= 0:
+            self.reason = "credentials expired"
+            self.retire()
+        else:
+            loop = self.node.loop
+            self._expiry_timer = loop.call_later(min(left, CHECK), self._watch_credentials)
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
         """Handle the loss of the socket, and end the link."""

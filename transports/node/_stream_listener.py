@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from ...actors.security import Authentication, AuthenticationStatistics
 from ...protocol import Address
 from ...protocol.security import PeerIdentity
 from .._log import SeldomLogger
 from ..streams._acceptor import StreamAcceptor, count_reason
+from ..streams._authenticating import AuthenticatedPeer
 from ..streams._endpoint import Endpoint
 from ..streams._listening import ListeningWorker, WorkerListener
 from ..streams._options import StreamOptions
@@ -49,6 +51,9 @@ class ListenerStatistics:
     tls: TlsStatistics | None = None
     """The TLS handshakes and the certificate; `None` without TLS."""
 
+    authentication: AuthenticationStatistics | None = None
+    """The figures of its authentication; `None` without one."""
+
 
 class ListenerWorker(ListeningWorker):
     """The worker that owns a listening socket; its children are the accepted links.
@@ -60,6 +65,7 @@ class ListenerWorker(ListeningWorker):
         expose: The addresses that the peers may send to.
         options: The limits.
         on_closed: Called once with its address when it has ended.
+        authentication: The authentication of peers; `None` accepts each of them.
     """
 
     def __init__(
@@ -70,8 +76,10 @@ class ListenerWorker(ListeningWorker):
         expose: frozenset[Address],
         options: StreamOptions,
         on_closed: Callable[[Address], object],
+        authentication: Authentication | None = None,
     ) -> None:
         super().__init__(on_closed)
+        self._authentication = authentication
         self._listens_at = (scheme, endpoint, context)
         self._options = options
         self._expose = expose
@@ -84,9 +92,12 @@ class ListenerWorker(ListeningWorker):
     def on_start(self) -> None:
         """Make the acceptor, which needs the node."""
         scheme, endpoint, context = self._listens_at
-        self._acceptor = StreamAcceptor(
+        self._acceptor = acceptor = StreamAcceptor(
             self.node, scheme, endpoint, context, self._options, self, self._seldom
         )
+        if self._authentication is not None:
+            acceptor.admits = self._authentication.admits
+            acceptor.authentication = self._authentication
 
     @property
     def acceptor(self) -> StreamAcceptor:
@@ -113,7 +124,7 @@ class ListenerWorker(ListeningWorker):
 
     def statistics(self) -> ListenerStatistics:
         """Return the current statistics."""
-        acceptor = self.acceptor
+        acceptor, authentication = self.acceptor, self._authentication
         return ListenerStatistics(
             uri=self.uri,
             links=tuple(link.statistics() for link in self._links),
@@ -123,6 +134,7 @@ class ListenerWorker(ListeningWorker):
             handshakes=acceptor.handshakes,
             refused=dict(acceptor.refused),
             tls=acceptor.tls_statistics(),
+            authentication=None if authentication is None else authentication.statistics(),
         )
 
     # --- accepted connections -------------------------------------------------------------
@@ -135,6 +147,9 @@ class ListenerWorker(ListeningWorker):
         """
         link = AcceptedLink(self._expose, self._options, self._link_closed, self._seldom)
         link.scheme = self._listens_at[0]
+        if self._authentication is not None and isinstance(identity, AuthenticatedPeer):
+            link.principal = identity.principal
+            link.clock = self._authentication.time
         self.spawn(lambda: link, mailbox=self._options.mailbox)
         self._links[link] = identity.source
         return WireSocket(link, self._options, self.node.loop, self._unfinished, identity)

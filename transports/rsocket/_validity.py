@@ -21,6 +21,7 @@ from ...protocol.security import (
     NotAuthenticated,
     Principal,
 )
+from ..streams._authenticating import CHECK, GRACE
 from ._admission import entry_in
 
 if TYPE_CHECKING:
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
     from ._link import Link
 
 __all__ = ["Validity", "is_about_validity"]
-
-GRACE: Final = 30.0
-"""Seconds from the expiry of credentials to the end of the connection."""
-
-CHECK: Final = 600.0
-"""The longest time in seconds until the clock is read again: it may have been set meanwhile."""
 
 _EXPIRED: Final = "credentials expired"
 _MANAGEMENT: Final = (int(WellKnownKey.SERVICE_NAME), MANAGEMENT_SERVICE)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ...protocol import NodeStopped, OnwardError
 from ...protocol.security import PeerIdentity
 from .._log import SeldomLogger, shown
+from ._authenticating import AuthenticatingConnection
 from ._endpoint import Endpoint, EnteringConnection
 from ._listening import Arrival, close_server
 from ._pending import TlsHandshake
@@ -27,6 +28,7 @@ from ._tls_context import TlsContext, TlsStatistics
 
 if TYPE_CHECKING:
     from ...actors import Node
+    from ...actors.security import Authentication
 
 __all__ = ["AcceptLimits", "ConnectionOwner", "StreamAcceptor", "count_reason"]
 
@@ -108,6 +110,8 @@ class StreamAcceptor:
         refused: Failed handshakes, of TLS and of WebSockets, by reason; `banned`: connections
             of sources that may not attempt to authenticate themselves.
         admits: Whether connections of a source are accepted at all; `None`: they are.
+        authentication: The authentication of peers before the owner has them, by what the transport
+            has verified; `None`: the owner has each of them.
     """
 
     def __init__(
@@ -126,6 +130,7 @@ class StreamAcceptor:
         self.turned_away = 0
         self.refused: Counter[str] = Counter()
         self.admits: Callable[[str], bool] | None = None
+        self.authentication: Authentication | None = None
         self._secured: Counter[str] = Counter()
         self._node = node
         self._scheme = scheme
@@ -268,14 +273,24 @@ class StreamAcceptor:
         """Return the protocol of the connection of a known peer, or `None` to close it."""
         if not self._has_room(identity.source):
             return None
-        endpoint = self._endpoint
         if self._context is None:
-            return endpoint.entrance(self, identity)
+            return self._entrance(identity)
         entrance = TlsHandshake(
             self._context.current,
             self._limits.tls_timeout,
-            lambda secured: endpoint.entrance(self, certified(identity, secured)),
+            lambda secured: self._entrance(certified(identity, secured)),
             self._shaken,
+        )
+        self.entering(entrance, identity.source)
+        return entrance
+
+    def _entrance(self, identity: PeerIdentity) -> asyncio.Protocol:
+        """Return the protocol of a connection after TLS."""
+        endpoint, authentication = self._endpoint, self.authentication
+        if authentication is None:
+            return endpoint.entrance(self, identity)
+        entrance = AuthenticatingConnection(
+            authentication, identity, lambda peer: endpoint.entrance(self, peer), self.entered
         )
         self.entering(entrance, identity.source)
         return entrance

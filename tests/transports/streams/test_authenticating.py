@@ -1,0 +1,267 @@
+"""Links of nodes that know who their peer is before they read anything of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.security import (
+    AnonymousAuthenticator,
+    Authentication,
+    AuthenticationOptions,
+    Authenticator,
+    CertificateAuthenticator,
+    UnixAuthenticator,
+)
+from onward.protocol import LinkDown, Message, route
+from onward.protocol.ockam import WireConnection
+from onward.protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
+from onward.transports import StreamListener, TlsOptions, from_principal, parse_uri
+from onward.transports.node import _stream_link
+from onward.transports.streams._authenticating import AuthenticatedPeer
+from tests.support.certificates import Certificates
+from tests.support.loops import on_both_loops
+from tests.support.transports import Recorder, eventually
+
+ANN = Principal("ann", "test", frozenset({"staff"}))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+class Deciding(Authenticator):
+    """A method that waits to be told."""
+
+    method = "test"
+
+    def __init__(self) -> None:
+        self.peers: list[PeerIdentity] = []
+        self.decision: asyncio.Future[Principal | None] = asyncio.get_running_loop().create_future()
+
+    async def authenticate(
+        self, credentials: Credentials | None, peer: PeerIdentity
+    ) -> Principal | None:
+        assert credentials is None
+        self.peers.append(peer)
+        return await self.decision
+
+
+async def listening(
+    node: Node, *methods: Authenticator, uri: str = "tcp://127.0.0.1:0", **more: Any
+) -> StreamListener:
+    options = more.pop("limits", AuthenticationOptions())
+    authentication = Authentication(methods, options)
+    listener = await node.listen(uri, authentication=authentication, **more)
+    return cast(StreamListener, listener)
+
+
+@contextlib.asynccontextmanager
+async def raw(listener: StreamListener) -> AsyncGenerator[tuple[asyncio.StreamReader, Any]]:
+    """A peer that sends a message to `c1` with its greeting."""
+    reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tcp"))
+    wire = WireConnection()
+    wire.send(Message(route("c1"), route("x"), b"at once"))
+    writer.write(wire.data_to_send())
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(20):
+        with contextlib.suppress(ConnectionError):
+            return await reader.read()
+    return b""
+
+
+# --- who it is ----------------------------------------------------------------------------
+
+
+@on_both_loops
+@pytest.mark.parametrize("scheme", ["tls", "wss", "uds"])
+async def test_certificates_make_principals(
+    scheme: str, certificates: Certificates, tmp_path: Path
+) -> None:
+    async with Node("a") as a, Node("c") as c:
+        recorder = await Recorder.on(c, "c1")
+        uri = f"uds://{tmp_path}/s" if scheme == "uds" else f"{scheme}://127.0.0.1:0"
+        method = CertificateAuthenticator(roles=frozenset({"shop"}))
+        listener = await listening(c, method, uri=uri, tls=certificates.lenient, expose=["c1"])
+
+        def given(tls: TlsOptions) -> TlsOptions:
+            return replace(tls, server_name="localhost")
+
+        link = await a.connect(listener.uri, tls=given(certificates.named))
+        a.send([link, "c1"], b"")
+        message = await recorder.next()
+        assert [
+            from_principal(c, *names, roles=roles)(message)
+            for names, roles in (
+                (("DNS:client.example",), ()),
+                ((), ("shop",)),
+                (("other",), ("others",)),
+            )
+        ] == [True, True, False]
+        (accepted,) = listener.statistics().links
+        assert accepted.principal == "DNS:client.example"
+        with contextlib.suppress(LinkDown):  # of TLS 1.3 the client's side may end before
+            await a.connect(listener.uri, tls=given(certificates.anonymous), reconnect=False)
+        await eventually(lambda: listener.statistics().refused == {"not authenticated": 1})
+        figures = listener.statistics().authentication
+        assert figures is not None
+        assert (figures.accepted, figures.refused) == ({"certificate": 1}, {"no credentials": 1})
+        await a.stop_worker(link)
+        await eventually(lambda: not listener.statistics().links)
+        assert not from_principal(c, "DNS:client.example")(message)
+
+
+async def test_users_of_a_unix_socket_and_those_that_are_let_in(
+    a: Node, c: Node, tmp_path: Path
+) -> None:
+    listener = await listening(c, UnixAuthenticator(), uri=f"uds://{tmp_path}/s")
+    await a.connect(listener.uri)
+    (accepted,) = listener.statistics().links
+    assert accepted.principal == f"uid:{os.getuid()}"
+    # The Ockam peers of before go on, where that is allowed.
+    listener = await listening(c, UnixAuthenticator(), AnonymousAuthenticator())
+    await a.connect(listener.uri)
+    (accepted,) = listener.statistics().links
+    assert accepted.principal == "anonymous"
+
+
+def test_an_access_control_for_none() -> None:
+    with pytest.raises(ValueError, match="needs names or roles"):
+        from_principal(cast(Node, None))
+
+
+async def test_messages_from_elsewhere_have_no_principal(a: Node, c: Node) -> None:
+    recorder = await Recorder.on(c, "c1")
+    listener = await c.listen("tcp://127.0.0.1:0", expose=["c1"])
+    link = await a.connect(listener.uri)
+    a.send([link, "c1"], b"")
+    c.send("c1", b"")
+    only = from_principal(c, "ann", roles=("staff",))
+    assert [only(await recorder.next()) for _ in range(2)] == [False, False]
+    assert not only(Message(route("c1"), route("x"), b""))
+
+
+def test_a_peer_with_its_principal() -> None:
+    peer = PeerIdentity("tls://h:1", "10.0.0.1", ("DNS:a",), b"d", 5.0, 7, "10.0.0.1:9")
+    made = AuthenticatedPeer.of(peer, ANN)
+    assert made.principal is ANN
+    assert replace(made, principal=ANN) == made
+    assert (made.listener, made.names, made.expires, made.user_id) == (
+        *(peer.listener, peer.names),
+        *(peer.expires, peer.user_id),
+    )
+
+
+# --- before the decision ------------------------------------------------------------------
+
+
+@on_both_loops
+@pytest.mark.parametrize("accepted", [True, False])
+async def test_nothing_is_read_before_the_decision(accepted: bool) -> None:
+    async with Node("c") as c:
+        recorder = await Recorder.on(c, "c1")
+        method = Deciding()
+        listener = await listening(c, method, expose=["c1"])
+        async with raw(listener) as (reader, _):
+            await eventually(lambda: method.peers)
+            assert listener.statistics().handshakes == 1
+            (peer,) = method.peers
+            assert (peer.listener, peer.source) == (listener.uri, "127.0.0.1")
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert (recorder.messages, listener.statistics().links) == ([], ())
+            if accepted:
+                method.decision.set_result(ANN)
+                message = await recorder.next()
+                assert message.payload == b"at once"
+                assert from_principal(c, roles=("staff",))(message)
+            else:
+                method.decision.set_exception(NotAuthenticated("unknown"))
+                # No greeting and no cause: the peer learns nothing.
+                assert await ended(reader) == b""
+                await eventually(lambda: listener.statistics().refused)
+                assert listener.statistics().refused == {"not authenticated": 1}
+                assert (recorder.messages, listener.statistics().accepted) == ([], 0)
+        assert listener.statistics().handshakes == 0
+
+
+@on_both_loops
+async def test_a_peer_that_goes_and_a_listener_that_stops_meanwhile() -> None:
+    async with Node("c") as c:
+        method = Deciding()
+        listener = await listening(c, method)
+        async with raw(listener) as (_, writer):
+            await eventually(lambda: method.peers)
+            writer.transport.abort()
+        # It is not read, so its end is seen when the decision is made.
+        method.decision.set_result(ANN)
+        await eventually(lambda: listener.statistics().handshakes == 0)
+        await eventually(lambda: not listener.statistics().links)
+        method.decision = asyncio.get_running_loop().create_future()
+        async with raw(listener) as (reader, _):
+            await eventually(lambda: len(method.peers) == 2)
+            acceptor = listener._worker.acceptor
+            await listener.close()
+            assert await ended(reader) == b""
+            assert acceptor.refused["stopped"] == 1
+        assert acceptor.places.taken == 0
+
+
+async def test_a_decision_that_is_late(c: Node) -> None:
+    limits = AuthenticationOptions(timeout=0.05)
+    listener = await listening(c, Deciding(), limits=limits)
+    async with raw(listener) as (reader, _):
+        assert await ended(reader) == b""
+    figures = listener.statistics().authentication
+    assert figures is not None
+    assert figures.refused == {"timeout": 1}
+
+
+async def test_a_source_that_fails_too_often_is_closed_at_once(c: Node) -> None:
+    limits = AuthenticationOptions(max_failures=2)
+    listener = await listening(c, UnixAuthenticator(), limits=limits)
+    for _ in range(3):
+        async with raw(listener) as (reader, _):
+            assert await ended(reader) == b""
+    await eventually(lambda: listener.statistics().refused == {"not authenticated": 2, "banned": 1})
+
+
+# --- afterwards ---------------------------------------------------------------------------
+
+
+class Brief(Authenticator):
+    """A method of which the credentials expire at once."""
+
+    method = "test"
+
+    async def authenticate(
+        self, credentials: Credentials | None, peer: PeerIdentity
+    ) -> Principal | None:
+        return replace(ANN, expires=time.time() + 0.05)
+
+
+async def test_a_link_ends_with_the_credentials(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_stream_link, "GRACE", 0.05)
+    monkeypatch.setattr(_stream_link, "CHECK", 0.01)
+    listener = await listening(c, Brief())
+    await a.connect(listener.uri, reconnect=False)
+    await eventually(lambda: listener.statistics().closed)
+    assert listener.statistics().closed == {"credentials expired": 1}
