@@ -88,8 +88,11 @@ class Attempts:
         self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Forget the sources without recent failures, and one more if there are too many."""
-        while self._failures:
+        """Forget the sources without recent failures, and one more if there are too many.
+
+        The last of them has just failed, so one at least stays.
+        """
+        while True:
             source, failures = next(iter(self._failures.items()))
             is_over = failures[-1] <= now - self._window
             if not is_over and len(self._failures) <= self._max_sources:

@@ -133,6 +133,22 @@ async def test_the_tokens_that_are_remembered_are_limited(path: Path) -> None:
     assert len(made._known) == 2
 
 
+async def test_a_token_is_not_remembered_if_the_keys_change_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = method(path)
+    real = made._keys.find
+
+    async def find(jwt: Any) -> Any:
+        found = await real(jwt)
+        made._keys.keys = []
+        return found
+
+    monkeypatch.setattr(made._keys, "find", find)
+    assert await made.authenticate(sign(), PEER) is not None
+    assert len(made._known) == 0
+
+
 @pytest.mark.real_time
 async def test_a_withdrawn_key_accepts_nothing_that_was_remembered(path: Path) -> None:
     made, token = method(path), sign()
