@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -180,6 +182,22 @@ async def test_to_close_is_to_refuse_those_that_wait(
         await method.close()
         verifications.go_on.set()
         assert await asyncio.gather(*waiting) == ["ann", "stopped"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has a priority of its own on Linux")
+async def test_verifications_give_way_to_the_loop(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def priority(_password: str, _stored: PasswordHash) -> bool:
+        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return True
+
+    seen = list[int]()
+    monkeypatch.setattr(module, "verify_password", priority)
+    async with passwords(path) as method:
+        assert await outcome(method, "ann", RIGHT) == "ann"
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    assert seen == [min(own + 10, 19)]
 
 
 async def test_scrypt_itself(tmp_path: Path) -> None:
