@@ -301,7 +301,12 @@ class BackgroundNode:
         except (SystemExit, KeyboardInterrupt) as error:
             # Raised by a handler; on this thread it cannot end the program.
             name = self.node.name
-            _logger.error("%r reached the loop of %s, which continues", error, name)  # noqa: TRY400
+            _logger.error(  # noqa: TRY400
+                "%r reached the loop of %s, which continues",
+                error,
+                name,
+                extra={"event": "loop.error"},
+            )
             return False
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..protocol import counted
@@ -46,6 +46,7 @@ class SeldomLogger:
         text: str,
         *arguments: object,
         error: BaseException | None = None,
+        extra: Mapping[str, object] | None = None,
     ) -> None:
         """Log a line, or count it.
 
@@ -55,6 +56,7 @@ class SeldomLogger:
             text: The line, in the format of `logging`.
             *arguments: The arguments of the format.
             error: An exception to log with its traceback.
+            extra: Attributes of the record, such as its `event`; see `docs/reference/log.md`.
         """
         now = self._clock()
         if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
@@ -69,7 +71,8 @@ class SeldomLogger:
         if kept_back:
             text += " (and %d like it since the last such line)"
             arguments = (*arguments, kept_back)
-        self._logger.log(level, text, *arguments, exc_info=error)
+        more = {**(extra or {}), "limited": True}  # no need to limit it again
+        self._logger.log(level, text, *arguments, exc_info=error, extra=more)
 
     def _forget_old(self, now: float) -> None:
         """Drop the kinds of which the next line is due."""

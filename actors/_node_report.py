@@ -134,7 +134,9 @@ def _link_figures(worker: Worker) -> dict[str, Any] | None:
     try:
         found = statistics()
     except Exception:
-        _logger.exception("%s has no statistics", worker)
+        _logger.exception(
+            "%s has no statistics", worker, extra={"event": "worker.statistics_failed"}
+        )
         return None
     if not is_dataclass(found) or isinstance(found, type):
         return None

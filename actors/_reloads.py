@@ -109,13 +109,21 @@ class Reloads:
                 self._failed += 1
                 failed = ReloadFailed(errors)
                 self._error = str(failed)
-                _logger.error("reload refused, nothing has changed: %s", failed)
+                _logger.error(
+                    "reload refused, nothing has changed: %s",
+                    failed,
+                    extra={"event": "reload.refused"},
+                )
                 raise failed
             for apply in applied:
                 apply()
             self._done += 1
             self._error = ""
-            _logger.warning("reloaded %s", ", ".join(parts) or counted(0, "part"))
+            _logger.warning(
+                "reloaded %s",
+                ", ".join(parts) or counted(0, "part"),
+                extra={"event": "reload.done"},
+            )
             return tuple(parts)
 
     def statistics(self) -> ReloadStatistics:

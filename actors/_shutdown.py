@@ -76,7 +76,11 @@ class Shutdown:
             async with asyncio.timeout_at(max(deadline, self._run_queue.loop.time() + 0.1)):
                 await transport.stop()
         except Exception:  # noqa: BLE001 - the others have to be stopped too
-            lifecycle.logger.exception("the transport %r did not stop", transport.scheme)
+            lifecycle.logger.exception(
+                "the transport %r did not stop",
+                transport.scheme,
+                extra={"event": "transport.stop_failed"},
+            )
 
     async def stop_worker(self, cell: Cell, timeout: float) -> None:
         """Stop a worker; see `Node.stop_worker`."""

@@ -125,18 +125,30 @@ class Transports:
             "%s resolves addresses of type %d, but no entry point %r in the group %s names it: "
             "before its first use by URI, messages to them raise UnknownAddressType"
         )
-        _logger.warning(text, entry.value, kind, str(kind), TYPES_GROUP)
+        _logger.warning(
+            text, entry.value, kind, str(kind), TYPES_GROUP, extra={"event": "transport.ambiguous"}
+        )
 
     def _load(self, entry: EntryPoint, address_type: int) -> Transport | None:
         try:
             found = check_transport(entry.load())
         except Exception:
             # With a broken plug-in the sender gets `UnknownAddressType`.
-            _logger.exception("the transport for addresses of type %s cannot be loaded", entry.name)
+            _logger.exception(
+                "the transport for addresses of type %s cannot be loaded",
+                entry.name,
+                extra={"event": "transport.load_failed"},
+            )
             return None
         if found.address_type != address_type:
             text = "%s is registered for addresses of type %s and resolves those of type %s"
-            _logger.error(text, entry.value, entry.name, found.address_type)
+            _logger.error(
+                text,
+                entry.value,
+                entry.name,
+                found.address_type,
+                extra={"event": "transport.mismatched"},
+            )
             return None
         # A class that was added for the scheme has precedence, even without such addresses.
         return self.make(found) if self._classes.setdefault(found.scheme, found) is found else None
@@ -213,7 +225,13 @@ class Transports:
         if missing and self._run_queue.phase is Phase.OPEN:
             text = "node %r exposes addresses at %s that no worker has: %s"
             names = ", ".join(map(str, missing))
-            _logger.warning(text, self._run_queue.name, shown(uri), shown(names))
+            _logger.warning(
+                text,
+                self._run_queue.name,
+                shown(uri),
+                shown(names),
+                extra={"event": "listener.expects_address"},
+            )
 
     def _missing(self, exposed: frozenset[Address]) -> list[Address]:
         expected = self._exposures.expected

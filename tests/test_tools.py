@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,7 +15,7 @@ import pytest
 
 from onward.transports import Backoff, TcpOptions
 from tests.support.fixtures import Capsys, Patch
-from tools import compile as compiling, coverage_gates, docs_limits
+from tools import compile as compiling, coverage_gates, docs_limits, docs_logs
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -161,3 +162,19 @@ def test_compiling_without_a_compiler_says_what_to_do(monkeypatch: Patch) -> Non
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(SystemExit, match="there is no C compiler"):
         compiling.main([])
+
+
+def test_each_line_of_the_log_has_an_event() -> None:
+    lines = tuple(docs_logs.logged())
+    assert len(lines) > 80
+    assert [each.place for each in lines if not re.fullmatch("[a-z_]+[.][a-z_]+", each.event)] == []
+    closed = next(each for each in lines if each.event == "connection.closed")
+    assert (closed.level, closed.text) == ("info", "%s: closed: %s")
+    assert "principal" in closed.fields
+
+
+def test_a_line_without_an_event_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = docs_logs.Logged("", "info", "hello", (), "actors/_log.py:1")
+    monkeypatch.setattr(docs_logs, "logged", lambda: iter([one]))
+    with pytest.raises(ValueError, match=r"actors/_log.py:1: a line of the log has no event"):
+        docs_logs.table()

@@ -24,7 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from . import docs_cli, docs_errors, docs_limits, docs_metrics, docs_states
+from . import docs_cli, docs_errors, docs_limits, docs_logs, docs_metrics, docs_states
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = ROOT / "docs"
@@ -34,7 +34,7 @@ _FROM: Final = re.compile(
     re.MULTILINE,
 )
 _GENERATED: Final = re.compile(
-    r"^(?P<mark><!-- (?:limits|metrics|(?:errors|drawn|help): *[\w -]*?) *-->)\n"
+    r"^(?P<mark><!-- (?:limits|log-events|metrics|(?:errors|drawn|help): *[\w -]*?) *-->)\n"
     r"(?:\n?(?:(?!<!-- ).*\n)*?<!-- end -->\n)?",
     re.MULTILINE,
 )
@@ -117,7 +117,7 @@ def generated(text: str) -> str:
 def _made(found: re.Match[str]) -> str:
     mark = found["mark"]
     made = mark
-    for tool in (docs_limits, docs_metrics, docs_states, docs_cli):
+    for tool in (docs_limits, docs_logs, docs_metrics, docs_states, docs_cli):
         made = tool.fill(made)
     return _between(mark, made)
 

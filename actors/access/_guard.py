@@ -72,7 +72,7 @@ class AccessCheck:
         if now >= self._due:
             self._due = now + LOG_INTERVAL
             text = "the access control for messages %s failed and denies"
-            logger.error(text, self._about, exc_info=error)
+            logger.error(text, self._about, exc_info=error, extra={"event": "access.failed"})
 
 
 class GuardedMailbox(Target):

@@ -156,7 +156,12 @@ class BatchTaker:
                 await result
         except Exception:
             what = f"{batch.query[:100]!r}, partition {batch.partition}, epoch {batch.epoch}"
-            _logger.exception("rows of %s, from %d on, were not taken", what, found.first)
+            _logger.exception(
+                "rows of %s, from %d on, were not taken",
+                what,
+                found.first,
+                extra={"event": "batch.failed"},
+            )
             return self._receiver.failed(found)
         except BaseException:
             self._receiver.failed(found)

@@ -15,12 +15,14 @@ broker that have connections, which are its listeners.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from ...protocol import counted
 from ._options import DrainOptions
 from .table._events import BrokerEvent, EventKind
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from .table._index import TagIndexWorker
 
 __all__ = ["Drain", "DrainPart", "DrainPhase", "DrainSteps"]
+
+_logger = logging.getLogger("onward.actors.broker")
 
 LOOK: Final = 0.05
 """Seconds between two looks at the connections of a drain."""
@@ -171,6 +175,11 @@ class Drain:
         """Run it; return False if it was undone."""
         steps = self.steps
         self._tell("draining")
+        _logger.warning(
+            "the broker drains %s",
+            counted(self.connections_left, "connection"),
+            extra={"event": "broker.draining"},
+        )
         while steps.phase not in _FINAL:
             before = steps.phase
             phase = steps.step(self._clock(), self.connections_left)
@@ -185,6 +194,9 @@ class Drain:
         is_over = steps.phase is DrainPhase.OVER
         if is_over:
             self._index.events.end()
+            text = "the broker has drained; %s cut"
+            left = counted(self.connections_left, "connection")
+            _logger.warning(text, left, extra={"event": "broker.drained"})
         return is_over
 
     def undo(self) -> bool:
@@ -192,6 +204,7 @@ class Drain:
         if not self.steps.undo():
             return False
         self._tell("serving")
+        _logger.warning("the drain is undone", extra={"event": "broker.serving"})
         return True
 
     async def _close_sockets(self) -> None:

@@ -169,5 +169,5 @@ def _read(name: str, figures: Figures) -> dict[str, Any]:
     try:
         return dict(figures())
     except Exception:
-        _logger.exception("%s cannot report its figures", name)
+        _logger.exception("%s cannot report its figures", name, extra={"event": "report.failed"})
         return {}

@@ -170,6 +170,7 @@ class Diagnostics(Instrument):
             waiting_text(waiting, "message"),
             str(cell),
             cell.limit,
+            extra={"event": "mailbox.nearly_full"},
         )
 
     def long_route(self, message: Message) -> None:
@@ -184,6 +185,7 @@ class Diagnostics(Instrument):
             len(message.return_route),
             str(message.to),
             shown(format_route(message.return_route)),
+            extra={"event": "route.grows"},
         )
 
     def route_cut(self, message: Message) -> None:
@@ -196,6 +198,7 @@ class Diagnostics(Instrument):
             self.node.name,
             str(message.to),
             shown(format_route(message.onward_route[1:])),
+            extra={"event": "route.cut"},
         )
 
     # --- the event loop ---------------------------------------------------------------
@@ -213,6 +216,7 @@ class Diagnostics(Instrument):
             self.options.block or 0.0,
             who,
             " < ".join(_places(frames, self.options.frames)),
+            extra={"event": "loop.blocked"},
         )
 
 
@@ -282,6 +286,7 @@ class AwaitDiagnostics(Diagnostics):
             "" if message is None else shown(f" with {message} in hand"),
             " < ".join(_places(_awaiting(cell.task), self.options.frames)) or "no frame",
             waiting_text(len(cell.queue or ()), "message"),
+            extra={"event": "worker.held"},
         )
 
     def request_begun(self, source: Address | None, reply: Address, onward: Route) -> None:
@@ -307,6 +312,7 @@ class AwaitDiagnostics(Diagnostics):
             "node %r: await cycle, which only a timeout ends: %s",
             self.node.name,
             " awaits ".join(map(str, circle)),
+            extra={"event": "worker.cycle"},
         )
 
     def _asker(self) -> Cell | None:

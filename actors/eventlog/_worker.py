@@ -124,7 +124,7 @@ class EventLog(Worker):
                 "the event log %s begins after the broker: destinations and requests of earlier "
                 "connections are not in it; attach it first"
             )
-            _logger.warning(text, self.options.name)
+            _logger.warning(text, self.options.name, extra={"event": "event_log.late"})
         node.add_instrument(recorder)
         before = node.find_instrument(_Figures)
         if before is not None:
@@ -168,7 +168,9 @@ class EventLog(Worker):
             lost = sum(recorder.statistics().dropped.values())
             text = "the event log %s has ended incomplete: %s%s"
             figure = f"; lost since the start: {counted(lost, 'record')}" if lost else ""
-            _logger.warning(text, self.options.name, trouble, figure)
+            _logger.warning(
+                text, self.options.name, trouble, figure, extra={"event": "event_log.unwritten"}
+            )
 
     def _left(self) -> float:
         """Return how long the disk may be waited for, in seconds: `close_seconds` at most.

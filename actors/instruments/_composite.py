@@ -109,7 +109,7 @@ class Instruments(Instrument):
     def failed(self, instrument: Instrument, hook: str, error: Exception) -> None:
         """Log an exception of an instrument, and remove the instrument."""
         text = "the instrument %r is removed, as %s failed"
-        _logger.error(text, instrument, hook, exc_info=error)
+        _logger.error(text, instrument, hook, exc_info=error, extra={"event": "instrument.failed"})
         self._remove(instrument)
 
     # --- sampling ---------------------------------------------------------------------

@@ -98,5 +98,7 @@ def _problem(name: str, check: Callable[[], str]) -> str:
     try:
         return check()
     except Exception:
-        _logger.exception("the health check %s has failed", name)
+        _logger.exception(
+            "the health check %s has failed", name, extra={"event": "health.check_failed"}
+        )
         return "the check itself has failed"

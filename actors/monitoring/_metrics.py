@@ -57,5 +57,5 @@ class Metrics:
                     if metric is None or names is None or metric.family.name in names:
                         yield metric
             except Exception:
-                _logger.exception("metrics cannot be read")
+                _logger.exception("metrics cannot be read", extra={"event": "metrics.failed"})
             yield None

@@ -22,4 +22,4 @@ def call_hook(hook: Callable[[T], object] | None, worker: Worker, what: T) -> No
     try:
         hook(what)
     except Exception:
-        logger.exception("a hook of %s failed", worker.address)
+        logger.exception("a hook of %s failed", worker.address, extra={"event": "hook.failed"})

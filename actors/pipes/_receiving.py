@@ -297,7 +297,11 @@ class ReceivingHalf:
                 self._refuse(machine, error)
             except Exception as error:
                 # A rule failed for this message only; those behind it may have other rules.
-                logger.exception("%s could not hand on a message", self._worker.address)
+                logger.exception(
+                    "%s could not hand on a message",
+                    self._worker.address,
+                    extra={"event": "pipe.not_delivered"},
+                )
                 self._refuse(machine, Refused(ready[0][0][0], f"{type(error).__name__} in a rule"))
         self._stalled = None
         return True

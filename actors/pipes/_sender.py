@@ -121,6 +121,7 @@ class PipeSender(Worker):
                 "a request goes through %s, a pipe to another node: no reply can return through "
                 "it; use a PipeChannel",
                 self.address,
+                extra={"event": "pipe.request"},
             )
 
     async def end(self, timeout: float = 30.0) -> None:

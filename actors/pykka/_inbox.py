@@ -258,7 +258,7 @@ def mark_stopped(cell: ActorCell) -> None:
             pykka.ActorRegistry.unregister(made.ref)
         made.stopped.set()
     if cell.registered:
-        _logger.debug("Stopped %s", worker)
+        _logger.debug("Stopped %s", worker, extra={"event": "worker.stopped"})
 
 
 def leave_behind(worker: ActorWorker) -> None:

@@ -107,12 +107,17 @@ class DeadLetters:
         kept = letter.kept()
         with self._lock:
             self._recent.append(kept)
-        _logger.debug("dead letter: %s: %s", letter.reason, message)
+        _logger.debug(
+            "dead letter: %s: %s", letter.reason, message, extra={"event": "message.dead_letter"}
+        )
         for subscriber in self._subscribers:
             try:
                 subscriber(letter)
             except Exception:
-                _logger.exception("a subscriber to dead letters failed")
+                _logger.exception(
+                    "a subscriber to dead letters failed",
+                    extra={"event": "message.subscriber_failed"},
+                )
 
     def forked(self) -> None:
         """Replace the lock in the child of a fork, as another thread may have held it."""

@@ -111,16 +111,26 @@ def log_failure(cell: Cell, error: BaseException, what: str = "failed") -> None:
     try:
         if cell.registered:
             # Programs that use Pykka expect this text from this logger.
-            _pykka_logger.error("Unhandled exception in %s:", cell.worker, exc_info=error)
+            _pykka_logger.error(
+                "Unhandled exception in %s:",
+                cell.worker,
+                exc_info=error,
+                extra={"event": "worker.failed"},
+            )
         else:
-            logger.error("%s %s", cell, what, exc_info=error)
+            logger.error("%s %s", cell, what, exc_info=error, extra={"event": "worker.failed"})
     except Exception as fault:  # noqa: BLE001 - handlers of `logging` are the user's
         cell.run_queue.fault("logging the failure of a worker", fault)
 
 
 def log_returned(cell: Cell, error: BaseException) -> None:
     """Log a failure that is returned to the caller."""
-    _pykka_logger.info("Exception returned from %s to caller:", cell.worker, exc_info=error)
+    _pykka_logger.info(
+        "Exception returned from %s to caller:",
+        cell.worker,
+        exc_info=error,
+        extra={"event": "worker.exception_returned"},
+    )
 
 
 def fail(cell: Cell, error: BaseException) -> None:
@@ -153,9 +163,14 @@ def fail(cell: Cell, error: BaseException) -> None:
 def fatal(cell: Cell, error: BaseException) -> None:
     """Stop a worker for an error that is meant for the whole program."""
     if cell.registered:
-        _pykka_logger.debug("%r in %s. Stopping all actors.", error, cell.worker)
+        _pykka_logger.debug(
+            "%r in %s. Stopping all actors.",
+            error,
+            cell.worker,
+            extra={"event": "worker.ended_all"},
+        )
     else:
-        logger.error("%s ends with %r", cell, error)
+        logger.error("%s ends with %r", cell, error, extra={"event": "worker.ended"})
     stop(cell)
     _spread(cell, error)
 
@@ -525,7 +540,9 @@ async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
             room_elsewhere.wait_no_more(cell)
     if await _stopped_in_half(cell, deadline):
         return
-    logger.warning("%s does not stop in time and is cancelled", cell)
+    logger.warning(
+        "%s does not stop in time and is cancelled", cell, extra={"event": "worker.stop_timeout"}
+    )
     if cell.state != STOPPING:
         cell.post(Stop(), first=True)
     room_elsewhere.wait_no_more(cell)
@@ -533,7 +550,7 @@ async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
         cell.task.cancel()
     if await _stopped_in_half(cell, deadline):
         return
-    logger.error("%s cannot be stopped and is given up", cell)
+    logger.error("%s cannot be stopped and is given up", cell, extra={"event": "worker.given_up"})
     cell.host.abandon()
     close(cell)
 

@@ -174,7 +174,14 @@ class Authentication:
             except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
                 # A method that fails must not let a peer in by the next one.
                 text = "the authentication method %s has failed"
-                self._seldom.log(logging.ERROR, each.method, text, each.method, error=error)
+                self._seldom.log(
+                    logging.ERROR,
+                    each.method,
+                    text,
+                    each.method,
+                    error=error,
+                    extra={"event": "authentication.method_failed"},
+                )
                 raise NotAuthenticated("failure") from None
             if principal is None:
                 continue

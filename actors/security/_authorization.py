@@ -266,7 +266,11 @@ class Authorization:
             return authorizer.allows(principal, action, tags)
         except Exception:
             # A policy that cannot be evaluated allows nothing.
-            _logger.exception("an authorizer has failed, and %s is denied", action.value)
+            _logger.exception(
+                "an authorizer has failed, and %s is denied",
+                action.value,
+                extra={"event": "authorization.failed"},
+            )
             self._failures += 1
             return False
 

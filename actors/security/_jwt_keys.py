@@ -132,7 +132,11 @@ class UrlKeys(JwtKeys):
         try:
             await self.fetch()
         except Exception as error:  # noqa: BLE001 - the next fetch may succeed
-            _logger.warning("the keys for JSON Web Tokens could not be fetched: %s", error)
+            _logger.warning(
+                "the keys for JSON Web Tokens could not be fetched: %s",
+                error,
+                extra={"event": "authentication.keys_not_fetched"},
+            )
             return False
         return True
 

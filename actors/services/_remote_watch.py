@@ -266,4 +266,8 @@ class RemoteWatch(Worker):
             try:
                 self._ended(end)
             except Exception:
-                _logger.exception("the function of a watch of %s failed", self._watched)
+                _logger.exception(
+                    "the function of a watch of %s failed",
+                    self._watched,
+                    extra={"event": "hook.failed"},
+                )

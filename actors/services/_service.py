@@ -83,7 +83,11 @@ class Service(Worker):
         try:
             allowed = self._allow is None or self._allow(message)
         except Exception:
-            _logger.exception("the access control of %s failed; it denies", self.address)
+            _logger.exception(
+                "the access control of %s failed; it denies",
+                self.address,
+                extra={"event": "access.failed"},
+            )
             allowed = False
         if not allowed:
             raise ServiceError("denied")

@@ -154,7 +154,9 @@ class LivenessWorker(Worker):
             try:
                 hook(self)
             except Exception:
-                _logger.exception("a hook of %s failed", self.address)
+                _logger.exception(
+                    "a hook of %s failed", self.address, extra={"event": "hook.failed"}
+                )
 
     # --- the timer ----------------------------------------------------------------------
 

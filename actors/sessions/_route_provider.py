@@ -170,11 +170,17 @@ class RouteProvider:
                 await attempt.enough.wait()
         except Exception as error:
             if attempt.found:
-                _logger.exception("a route to a service could not be left")
+                _logger.exception(
+                    "a route to a service could not be left",
+                    extra={"event": "session.route_not_left"},
+                )
             elif isinstance(error, OnwardError):
                 self._failed(epoch, str(error))
             else:
-                _logger.exception("a function that returns the route to a service failed")
+                _logger.exception(
+                    "a function that returns the route to a service failed",
+                    extra={"event": "session.no_route"},
+                )
                 self._failed(epoch, f"no route: {type(error).__name__}")
 
     def _has(self, given: RouteLike, epoch: int, attempt: _Attempt) -> None:

@@ -203,7 +203,11 @@ class SessionService(Worker):
         try:
             return self._allow is None or self._allow(message)
         except Exception:
-            _logger.exception("the access control of %s failed; it denies", self.address)
+            _logger.exception(
+                "the access control of %s failed; it denies",
+                self.address,
+                extra={"event": "access.failed"},
+            )
             return False
 
     def _refuse(self, frame: OpenSession, message: Message, final: bool, reason: str) -> None:

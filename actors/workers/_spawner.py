@@ -255,7 +255,11 @@ class Spawner(Worker):
             except OnwardError as error:
                 self.node.lose(message, error)
             except Exception:
-                _logger.exception("%s cannot make another worker", self.address)
+                _logger.exception(
+                    "%s cannot make another worker",
+                    self.address,
+                    extra={"event": "worker.not_replaced"},
+                )
                 self.node.lose(message, WorkerFailed(self.address))
 
     def _goes_on(self) -> bool:

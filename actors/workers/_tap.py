@@ -97,7 +97,9 @@ class Tap(Worker):
             self.node.dead_letter(copy, error)
         except Exception:
             # An error of a rule on the observer's route must not affect the message.
-            _logger.exception("%s cannot reach its observer", self.address)
+            _logger.exception(
+                "%s cannot reach its observer", self.address, extra={"event": "observer.failed"}
+            )
             self._lost += 1
             self.node.dead_letter(copy, "observer failed")
         else:

@@ -212,7 +212,11 @@ class WorkerPool(Spreading):
         try:
             self._spawn(index)
         except Exception:
-            _logger.exception("%s cannot make another worker", self.address)
+            _logger.exception(
+                "%s cannot make another worker",
+                self.address,
+                extra={"event": "worker.not_replaced"},
+            )
             self._replace_later(index)
         else:
             self._replaced += 1

@@ -218,7 +218,9 @@ class HttpConnection(asyncio.Protocol):
             known = {414, 431, 501}
             status = error.error_status_hint if error.error_status_hint in known else 400
             text = f"{self.identity.peer}: a broken request: {shown(str(error))}"
-            self._host.seldom.log(logging.INFO, "broken request", "%s", text)
+            self._host.seldom.log(
+                logging.INFO, "broken request", "%s", text, extra={"event": "admin.broken_request"}
+            )
             self._refuse(HttpError(HTTPStatus(status), "the request is not HTTP/1.1"))
         except HttpError as error:
             self._refuse(error)
@@ -269,7 +271,9 @@ class HttpConnection(asyncio.Protocol):
             raise
         except Exception:
             # The answer has begun: its end would be taken for a whole one.
-            logging.getLogger("onward.transports.admin").exception("an answer has failed")
+            logging.getLogger("onward.transports.admin").exception(
+                "an answer has failed", extra={"event": "admin.answer_failed"}
+            )
             self.abort("failure")
             return
         finally:
@@ -290,7 +294,9 @@ class HttpConnection(asyncio.Protocol):
         except HttpError as error:
             return _error_response(error)
         except Exception:
-            logging.getLogger("onward.transports.admin").exception("a handler has failed")
+            logging.getLogger("onward.transports.admin").exception(
+                "a handler has failed", extra={"event": "admin.handler_failed"}
+            )
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             return text_response("the handler has failed; the log has more", status)
 

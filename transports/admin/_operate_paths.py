@@ -56,7 +56,13 @@ async def _set_level(request: HttpRequest) -> HttpResponse:
         raise HttpError(HTTPStatus.BAD_REQUEST, text)
     logger = logging.getLogger(name)
     logger.setLevel(logging.NOTSET if level is None else str(level).upper())
-    _logger.info("the level of %s is now %s, set by %s", name, level, _by(request))
+    _logger.info(
+        "the level of %s is now %s, set by %s",
+        name,
+        level,
+        _by(request),
+        extra={"event": "admin.log_level"},
+    )
     effective = logging.getLevelName(logger.getEffectiveLevel()).lower()
     return json_response({"logger": name, "level": level, "effective": effective})
 
@@ -72,7 +78,12 @@ async def _kick(broker: Broker, request: HttpRequest) -> HttpResponse:
         raise HttpError(HTTPStatus.BAD_REQUEST, text)
     for _, listener in broker.listeners():
         if listener.close_connection(number, text):
-            _logger.info("connection %d was closed by %s", number, _by(request))
+            _logger.info(
+                "connection %d was closed by %s",
+                number,
+                _by(request),
+                extra={"event": "admin.connection_closed"},
+            )
             return json_response({"connection": number})
     raise HttpError(HTTPStatus.NOT_FOUND, f"there is no connection {number}")
 
@@ -85,7 +96,7 @@ async def _operate(monitor: Monitor, name: str, request: HttpRequest) -> HttpRes
         answer = await operation(request.arguments())
     except ValueError as error:
         raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
-    _logger.info("%s was asked for by %s", name, _by(request))
+    _logger.info("%s was asked for by %s", name, _by(request), extra={"event": "admin.operation"})
     return json_response(answer)
 
 

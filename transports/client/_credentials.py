@@ -70,7 +70,11 @@ class ClientCredentials:
             raise NotDelivered(broker, str(error)) from None
         except Exception as error:
             # The text of the error may have parts of the credentials.
-            _logger.debug("the function for credentials has failed", exc_info=True)
+            _logger.debug(
+                "the function for credentials has failed",
+                exc_info=True,
+                extra={"event": "client.credentials_failed"},
+            )
             name = type(error).__name__
             raise NotDelivered(broker, f"there are no credentials: {name}") from error
 

@@ -409,7 +409,11 @@ class ClientLink(RSocketConnection):
                     await self.responder.handlings.wait()
                     await self.gone.wait()
             except TimeoutError:
-                _logger.info("%s: closing with requests in flight", self.name)
+                _logger.info(
+                    "%s: closing with requests in flight",
+                    self.name,
+                    extra={"event": "client.closing"},
+                )
             finally:
                 self.abort("closed")
                 self.responder.handlings.cancel()

@@ -157,10 +157,18 @@ class Reconnector:
                 "the other: give them ids of their own: %s",
                 place.uri,
                 shown(link.closed_reason),
+                extra={"event": "client.route_id_shared"},
             )
             return
         text = "%s: the connection is lost: %s"
-        self._log.log(logging.WARNING, "lost", text, place.uri, shown(link.closed_reason))
+        self._log.log(
+            logging.WARNING,
+            "lost",
+            text,
+            place.uri,
+            shown(link.closed_reason),
+            extra={"event": "client.connection_lost"},
+        )
 
     async def _open(self, place: BrokerEndpoint, link: ClientLink) -> bool:
         timeout = self._options.connect_timeout
@@ -200,10 +208,24 @@ class Reconnector:
     def _tell_of_failure(self, place: BrokerEndpoint, link: ClientLink) -> None:
         if link.unauthenticated:
             text = "%s: the broker refuses the credentials of the client: %s"
-            self._log.log(logging.ERROR, "refused", text, place.uri, shown(self.failure))
+            self._log.log(
+                logging.ERROR,
+                "refused",
+                text,
+                place.uri,
+                shown(self.failure),
+                extra={"event": "client.refused"},
+            )
             return
         text = "%s: cannot connect: %s"
-        self._log.log(logging.WARNING, "cannot connect", text, place.uri, shown(self.failure))
+        self._log.log(
+            logging.WARNING,
+            "cannot connect",
+            text,
+            place.uri,
+            shown(self.failure),
+            extra={"event": "client.not_connected"},
+        )
 
 
 class Pool:

@@ -60,7 +60,12 @@ class Prolonging:
         try:
             until = await self._ask(b"")
         except (OnwardError, TimeoutError) as error:
-            _logger.debug("%s: how long are credentials valid? %s", link.name, error)
+            _logger.debug(
+                "%s: how long are credentials valid? %s",
+                link.name,
+                error,
+                extra={"event": "client.credentials_unread"},
+            )
             return
         while until is not None and until - link.time() > LEAST:
             await asyncio.sleep((until - link.time()) * PART)
@@ -68,7 +73,12 @@ class Prolonging:
                 until = await self._ask(await self._credentials.entry(link.name))
             except (OnwardError, TimeoutError) as error:
                 why = shown(str(error) or type(error).__name__)
-                _logger.warning("%s: the credentials are not prolonged: %s", link.name, why)
+                _logger.warning(
+                    "%s: the credentials are not prolonged: %s",
+                    link.name,
+                    why,
+                    extra={"event": "client.credentials_not_prolonged"},
+                )
 
     async def _ask(self, entry: bytes) -> float | None:
         """Return the time on the loop's clock at which the credentials expire, or `None`.

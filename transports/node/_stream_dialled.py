@@ -134,7 +134,7 @@ class DialledLink(StreamLink):
         except Exception as error:
             self.reason = f"{type(error).__name__}: {error}"
             text = "the link to %s has failed: %s"
-            logger.exception(text, self.peer, shown(self.reason))
+            logger.exception(text, self.peer, shown(self.reason), extra={"event": "link.failed"})
             self._refuse_queued()
             self._settle_first(LinkDown(self.peer, self.reason))
         self.retire()
@@ -201,7 +201,14 @@ class DialledLink(StreamLink):
         self._failures += 1
         self.reason = str(error) or "no connection in time"
         text = "no connection with %s: %s"
-        self._seldom.log(logging.INFO, "no connection", text, self.peer, shown(self.reason))
+        self._seldom.log(
+            logging.INFO,
+            "no connection",
+            text,
+            self.peer,
+            shown(self.reason),
+            extra={"event": "link.no_connection"},
+        )
         self._refuse_queued()
         self._settle_first(LinkDown(self.peer, self.reason))
 

@@ -149,7 +149,9 @@ class StreamLink(Link):
         if wire.error is not None:
             level, kind = logging.WARNING, type(wire.error).__name__
         text = "connection with %s closed: %s"
-        self._seldom.log(level, kind, text, self.peer, shown(reason))
+        self._seldom.log(
+            level, kind, text, self.peer, shown(reason), extra={"event": "link.closed"}
+        )
         self.lost(reason)
 
     def not_sent(self, messages: Sequence[Message], reason: str) -> None:

@@ -331,7 +331,12 @@ class DialledUdpLink(UdpLink):
             reason = str(error) or "the host was not found in time"
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            logger.exception("the link to %s has failed: %s", self.peer, shown(reason))
+            logger.exception(
+                "the link to %s has failed: %s",
+                self.peer,
+                shown(reason),
+                extra={"event": "link.failed"},
+            )
         else:
             return
         self.reason = reason

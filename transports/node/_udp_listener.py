@@ -148,7 +148,14 @@ class UdpListenerWorker(ListeningWorker):
     def _turn_away(self, why: str) -> None:
         self._turned_away += 1
         text = "%s: a peer was turned away: %s"
-        self._seldom.log(logging.WARNING, "turned away", text, self.uri, why)
+        self._seldom.log(
+            logging.WARNING,
+            "turned away",
+            text,
+            self.uri,
+            why,
+            extra={"event": "listener.turned_away", "listener": self.uri, "reason": why},
+        )
 
     def _heard(self, link: UdpLink) -> None:
         if self._unproven.pop(link, link) is None and not link.proven:

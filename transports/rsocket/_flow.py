@@ -241,11 +241,25 @@ class Flow(RSocketConnection):
 
     def report(self, kind: str, text: str) -> None:
         """Log a fault of the peer that leaves its connection open; see `SeldomLogger`."""
-        self._seldom.log(logging.WARNING, kind, "%s: %s", self.name, text)
+        self._seldom.log(
+            logging.WARNING,
+            kind,
+            "%s: %s",
+            self.name,
+            text,
+            extra={"event": "connection.limited", "peer": self.name, "reason": kind},
+        )
 
     def warn(self, kind: str, text: str) -> None:
         """Log why the peer's connection is closed; see `SeldomLogger`."""
-        self._seldom.log(logging.WARNING, kind, "closing %s: %s", self.name, text)
+        self._seldom.log(
+            logging.WARNING,
+            kind,
+            "closing %s: %s",
+            self.name,
+            text,
+            extra={"event": "connection.closing", "peer": self.name, "reason": kind},
+        )
 
     def _too_slow(self, text: str) -> None:
         """Log why the peer is too slow, and close at once."""

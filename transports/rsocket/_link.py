@@ -393,7 +393,12 @@ class Link(Flow):
         if event.error is not None:
             reason = _REASONS.get(type(event.error), "broken frame")
             self.closed_reason = self.closed_reason or reason
-            _logger.info("%s: closing: %s", self.name, shown(str(event.error)))
+            _logger.info(
+                "%s: closing: %s",
+                self.name,
+                shown(str(event.error)),
+                extra={"event": "connection.error", "peer": self.name},
+            )
         if self._keeps:
             self._note_unfinished()
         # At once: a peer that does not read may keep the socket open for a while.

@@ -236,6 +236,20 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         self._sent_bytes += link.sent_bytes
         self._dropped += link.core.counters
         self._closed[link.closed_reason] += 1
+        _logger.info(
+            "%s: closed: %s",
+            row["peer"],
+            link.closed_reason,
+            extra={
+                "event": "connection.closed",
+                "connection": row["id"],
+                "peer": row["peer"],
+                "principal": row["principal"],
+                "listener": self.uri,
+                "route": row["route"],
+                "reason": link.closed_reason,
+            },
+        )
         link.worker.stop()
         if not self._links:
             self._gone.set()
@@ -288,7 +302,12 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
                 async with asyncio.timeout(self._options.drain_timeout + 1):
                     await self._gone.wait()
         except TimeoutError:
-            _logger.warning("%s: cut %s", self.uri, counted(len(self._links), "connection"))
+            _logger.warning(
+                "%s: cut %s",
+                self.uri,
+                counted(len(self._links), "connection"),
+                extra={"event": "connection.cut", "listener": self.uri},
+            )
         finally:
             for link in list(self._links):
                 link.abort()

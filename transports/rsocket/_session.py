@@ -202,7 +202,11 @@ class Session(FrameReceiver):
         authentication = link.shared.authentication
         if authentication is not None:
             self._validity = Validity(link, authentication)
-        _logger.debug("authenticated: %s", link.name)
+        _logger.debug(
+            "authenticated: %s",
+            link.name,
+            extra={"event": "connection.authenticated", "peer": link.name},
+        )
         link.core.admit()
         link.unblock(link)
         self._join(setup)
@@ -236,7 +240,16 @@ class Session(FrameReceiver):
             # send a ROUTE_SETUP frame to broker that it wishes to receive traffic from."
             self._on_broker_frame(metadata, (0, len(metadata)), ROUTE_SETUP)
         except (ProtocolError, DeliveryError) as error:
-            _logger.info("%s: setup rejected: %s", link.name, shown(str(error)))
+            _logger.info(
+                "%s: setup rejected: %s",
+                link.name,
+                shown(str(error)),
+                extra={
+                    "event": "connection.setup_rejected",
+                    "peer": link.name,
+                    "reason": shown(str(error)),
+                },
+            )
             # Error Codes, REJECTED_SETUP: "The server rejected the setup, it can specify the
             # reason in the payload." Frames of the same read may have ended the connection already.
             self._rejected = True
@@ -320,7 +333,12 @@ class Session(FrameReceiver):
             # to the Connection."
             # A push has no stream on which an ERROR could answer it.
             self._refuse(exchange, code_of(error), "")
-            _logger.debug("%s: metadata push dropped: %s", self._link.name, shown(str(error)))
+            _logger.debug(
+                "%s: metadata push dropped: %s",
+                self._link.name,
+                shown(str(error)),
+                extra={"event": "connection.push_dropped", "peer": self._link.name},
+            )
 
     # --- requests -----------------------------------------------------------------------------
 

@@ -315,7 +315,18 @@ class StreamAcceptor:
         if refused:
             count_reason(self.refused, refused)
             text, detail = "%s: a handshake failed: %s", shown(entrance.detail or refused)
-            self._seldom.log(logging.WARNING, f"refused {refused}", text, self.uri, detail)
+            self._seldom.log(
+                logging.WARNING,
+                f"refused {refused}",
+                text,
+                self.uri,
+                detail,
+                extra={
+                    "event": "listener.handshake_failed",
+                    "listener": self.uri,
+                    "reason": refused,
+                },
+            )
 
     def admit(self, identity: PeerIdentity) -> asyncio.Protocol | None:
         """Return the protocol of a new connection, or `None` if there is no room."""
@@ -334,7 +345,14 @@ class StreamAcceptor:
     def _turn_away(self, why: str) -> None:
         self.turned_away += 1
         text = "%s: a connection was turned away: %s"
-        self._seldom.log(logging.WARNING, "turned away", text, self.uri, why)
+        self._seldom.log(
+            logging.WARNING,
+            "turned away",
+            text,
+            self.uri,
+            why,
+            extra={"event": "listener.turned_away", "listener": self.uri, "reason": why},
+        )
 
 
 def count_reason(reasons: Counter[str], reason: str) -> None:

@@ -102,14 +102,25 @@ class TlsContext:
         except (OSError, ValueError) as error:
             self._failed += 1
             text = "the certificates are not reloaded, and those in use stay: %s"
-            self._seldom.log(logging.ERROR, str(error), text, shown(str(error)))
+            self._seldom.log(
+                logging.ERROR,
+                str(error),
+                text,
+                shown(str(error)),
+                extra={"event": "certificates.not_reloaded"},
+            )
             raise
         not_after = self._end()
 
         def put() -> None:
             self.current, self._stamps, self._not_after = made, stamps, not_after
             self._reloads += 1
-            self._seldom.log(logging.INFO, "reloaded", "the certificates are reloaded")
+            self._seldom.log(
+                logging.INFO,
+                "reloaded",
+                "the certificates are reloaded",
+                extra={"event": "certificates.reloaded"},
+            )
 
         return put
 

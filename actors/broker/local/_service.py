@@ -350,7 +350,7 @@ class Handling:
         what = self.interaction.value
         what += f" {request.route[:_LONGEST_NAME]!r}" if request.route else ""
         what += f" of service {service[:_LONGEST_NAME]!r}" if service else ""
-        _logger.error("%s: %s", what, text, exc_info=error)
+        _logger.error("%s: %s", what, text, exc_info=error, extra={"event": "handler.failed"})
         self._fail(ErrorCode.APPLICATION_ERROR, text)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:

@@ -283,7 +283,7 @@ class Choice:
         if self.failed & (self.failed - 1) == 0:
             name = type(method).__name__
             text = "the method %s failed (%d so far)"
-            _logger.error(text, name, self.failed, exc_info=error)
+            _logger.error(text, name, self.failed, exc_info=error, extra={"event": "method.failed"})
 
 
 def _checked(at: int, candidates: Candidates) -> int:

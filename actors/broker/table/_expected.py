@@ -114,7 +114,7 @@ class Expectations:
         self._late += forgotten
         if left <= SLICE:
             text = "%d expected destinations have not registered in time and are forgotten"
-            _logger.warning(text, self._late)
+            _logger.warning(text, self._late, extra={"event": "route.expected_forgotten"})
             self._late = 0
 
     def rows(self) -> Iterator[RouteStatistics]:

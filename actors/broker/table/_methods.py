@@ -83,13 +83,17 @@ def _known(
         name = method_name(entry.name)
         if name in plugged:
             text = "the method %r of %s is left out: %s has one of that name"
-            _logger.error(text, entry.name, entry.value, plugged[name])
+            _logger.error(
+                text, entry.name, entry.value, plugged[name], extra={"event": "method.ambiguous"}
+            )
             continue
         try:
             loaded: Any = entry.load()
         except Exception:
             # A broken plug-in must not disable the others.
-            _logger.exception("the method %r cannot be loaded", entry.name)
+            _logger.exception(
+                "the method %r cannot be loaded", entry.name, extra={"event": "method.load_failed"}
+            )
         else:
             known[name] = loaded
             plugged[name] = entry.value

@@ -170,7 +170,12 @@ class LogFolder:
             self._identity_stored = len(log_id) == LOG_ID_SIZE
             if self._identity_stored:
                 return log_id
-            _logger.warning("%s: the file %s is damaged, and made again", self.path, _LOG)
+            _logger.warning(
+                "%s: the file %s is damaged, and made again",
+                self.path,
+                _LOG,
+                extra={"event": "event_log.file_damaged"},
+            )
         return self._random(LOG_ID_SIZE)
 
     def _last_epoch(self, names: Iterable[str]) -> int:
@@ -183,7 +188,12 @@ class LogFolder:
             if number.isdigit():
                 epochs.append(int(number))
             else:
-                _logger.warning("%s: the file %s is damaged, and made again", self.path, _EPOCH)
+                _logger.warning(
+                    "%s: the file %s is damaged, and made again",
+                    self.path,
+                    _EPOCH,
+                    extra={"event": "event_log.file_damaged"},
+                )
         return max(epochs, default=0)
 
     # --- recovery -------------------------------------------------------------------------
@@ -205,7 +215,9 @@ class LogFolder:
         self._count.recovered += 1
         if found.lost:
             text = "%s was left open: %d bytes at its end are lost (%s)"
-            _logger.warning(text, name, found.lost, found.reason)
+            _logger.warning(
+                text, name, found.lost, found.reason, extra={"event": "event_log.segment_cut"}
+            )
 
     def _end_of(self, found: Recovered) -> bytes:
         """Return the end for a segment that was left open: an event `LOST`, and the footer."""
@@ -227,4 +239,10 @@ class LogFolder:
         self._files.rename(self.path / name, name + BAD)
         self._files.fsync_folder(self.path)
         self._count.bad += 1
-        _logger.error("%s: set aside as %s: %s", self.path, name + BAD, shown(reason))
+        _logger.error(
+            "%s: set aside as %s: %s",
+            self.path,
+            name + BAD,
+            shown(reason),
+            extra={"event": "event_log.set_aside"},
+        )

@@ -106,7 +106,12 @@ class Janitor:
                 pass  # it is deleted already
             except OSError as error:
                 self._count.errors += 1
-                _logger.warning("%s cannot be deleted: %s", name, error.strerror)
+                _logger.warning(
+                    "%s cannot be deleted: %s",
+                    name,
+                    error.strerror,
+                    extra={"event": "event_log.not_deleted"},
+                )
                 return
             self._kept.popleft()
             self._bytes -= size
@@ -130,6 +135,7 @@ class Janitor:
                 "log had read it; further ones are only counted",
                 self._folder,
                 name,
+                extra={"event": "event_log.deleted_unread"},
             )
 
     def _acknowledged(self) -> str | None:

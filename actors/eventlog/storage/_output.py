@@ -209,7 +209,14 @@ class Output:
     def log_defect(self, error: Exception) -> None:
         """Log an error of packing, once a minute."""
         text = "the event log %s could not pack a record: %s"
-        self._seldom.log(logging.ERROR, "packing", text, self._options.name, shown(repr(error)))
+        self._seldom.log(
+            logging.ERROR,
+            "packing",
+            text,
+            self._options.name,
+            shown(repr(error)),
+            extra={"event": "event_log.not_packed"},
+        )
 
     def look_at_losses(self) -> None:
         """Count records that were accepted and not written."""

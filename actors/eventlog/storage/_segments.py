@@ -114,7 +114,13 @@ class Segments:
         if self.trouble is not None:
             self.trouble = None
             text = "%s: events are written again"
-            self._seldom.log(logging.WARNING, "again", text, self._folder.path)
+            self._seldom.log(
+                logging.WARNING,
+                "again",
+                text,
+                self._folder.path,
+                extra={"event": "event_log.written_again"},
+            )
 
     def write(self, kind: bytes, body: Chunk, records: int) -> None:
         """Write a block, or drop it.
@@ -276,5 +282,13 @@ class Segments:
                 "%s: cannot write: %s; events are dropped and counted; the next try is after "
                 "%g seconds"
             )
-            self._seldom.log(logging.ERROR, "trouble", text, self._folder.path, reason, pause)
+            self._seldom.log(
+                logging.ERROR,
+                "trouble",
+                text,
+                self._folder.path,
+                reason,
+                pause,
+                extra={"event": "event_log.not_written"},
+            )
         self.trouble = f"cannot write {self._folder.path}: {reason}"

@@ -219,7 +219,9 @@ class LogWriter:
             call(*arguments)
         except Exception:
             # A defect: the thread must not end while the loop depends on it.
-            _logger.exception("the event log %s failed", self._options.name)
+            _logger.exception(
+                "the event log %s failed", self._options.name, extra={"event": "event_log.failed"}
+            )
             self._count.errors += 1
         finally:
             self._done += size

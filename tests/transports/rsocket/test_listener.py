@@ -147,6 +147,25 @@ async def test_why_connections_ended_is_counted(w: World) -> None:
     }
 
 
+@in_world()
+async def test_the_end_of_a_connection_is_logged_with_its_reason(
+    w: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "onward.transports.rsocket")
+    peer = await w.destination(route_id=w.new_id())
+    peer.eof()
+    await w.loop.idle()
+    record = caplog.records[-1]
+    assert record.getMessage().endswith(": closed: by the peer")
+    logged = {name: getattr(record, name) for name in ("event", "listener", "reason", "principal")}
+    assert logged == {
+        "event": "connection.closed",
+        "listener": w.listener.uri,
+        "reason": "by the peer",
+        "principal": None,
+    }
+
+
 @in_world(options=LinkOptions(drain_timeout=3))
 async def test_closing_waits_for_what_is_to_be_sent(w: World) -> None:
     requester, destination = await w.pair()
