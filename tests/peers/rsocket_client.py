@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Generator
 from contextlib import asynccontextmanager, suppress
@@ -88,7 +89,8 @@ async def connect(
     """Connect to the broker as `service`; close the connection at the end.
 
     Args:
-        where: `tcp://HOST:PORT`, `ws://HOST:PORT`, or the number of a TCP port of this machine.
+        where: `tcp://HOST:PORT`, `ws://HOST:PORT`, the same with `tls` and `wss`, or the number of
+            a TCP port of this machine. OpenSSL takes the authorities from SSL_CERT_FILE.
         service: The service name.
         destination: What answers requests, if anything does.
     """
@@ -160,10 +162,12 @@ async def _transports(uri: str) -> AsyncGenerator[Transport]:
     # Open already, whatever `Transport.connect` is for: from when the package is given a transport
     # it sends a KEEPALIVE every 500 ms, before SETUP too, where that has to wait for a handshake.
     parts = urlsplit(uri)
-    if parts.scheme == "ws":
+    if parts.scheme in {"ws", "wss"}:
         yield _WebSocket(await connect_websocket(uri, compression=None, proxy=None))
     else:
-        yield TransportTCP(*await asyncio.open_connection(parts.hostname, parts.port))
+        secure = ssl.create_default_context() if parts.scheme == "tls" else None
+        where = (parts.hostname, parts.port)
+        yield TransportTCP(*await asyncio.open_connection(*where, ssl=secure))
 
 
 class _WebSocket(AbstractMessagingTransport):  # type: ignore[misc]

@@ -32,6 +32,7 @@ from tests.peers.clients import (
 from tests.peers.interactions import Interactions
 from tests.peers.programs import TIMEOUT, TRANSPORTS, running_broker
 from tests.peers.rsocket_client import Outcome
+from tests.support.certificates import Certificates
 
 pytestmark = pytest.mark.peer
 
@@ -158,6 +159,47 @@ async def ask(
 
 class TestInteractions(Interactions):
     """Each interaction."""
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def secure_broker(certificates: Certificates) -> Generator[dict[str, str]]:
+    """The URIs of a broker with TLS."""
+    options = ("--certificate", str(certificates.server))
+    with running_broker(*options, transports=("tls", "wss")) as uris:
+        yield uris
+
+
+@pytest.mark.parametrize("transport", ["tls", "wss"])
+async def test_tls(
+    javascript: str,
+    secure_broker: dict[str, str],
+    certificates: Certificates,
+    transport: str,
+    service: str,
+    languages: tuple[str, str],
+    stack: AsyncExitStack,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"):
+        monkeypatch.setenv(name, str(certificates.authority))
+    uri, answerer = secure_broker[transport], languages[1]
+    await start_destination(answerer, javascript, uri, service, stack)
+    for interaction, argument, answers in (
+        ("request_response", "a" * 20_000, ["a" * 20_000]),
+        ("request_stream", "12", [str(number) for number in range(1, 13)]),
+        ("request_channel", "a,b,c", ["a", "b", "c"]),
+    ):
+        if languages[0] == "javascript":
+            asked = await ask_from_javascript(javascript, uri, service, interaction, argument)
+        else:
+            async with rsocket_client.connect(uri, "python-requester") as rsocket:
+                asked = await rsocket_client.ask(rsocket, service, interaction, argument)
+        assert asked == Outcome([f"{each} from {answerer}" for each in answers])
 
 
 @pytest.mark.peer(destination="nobody")

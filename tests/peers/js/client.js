@@ -1,6 +1,8 @@
-// What both programs share: a connection to the broker, over TCP or WebSocket, and lines of JSON.
+// What both programs share: a connection to the broker, over TCP or WebSocket, with TLS or without,
+// and lines of JSON. Node takes further authorities from NODE_EXTRA_CA_CERTS.
 
 import { connect as connectSocket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 
 import { BrokerClientId, RsocketBrokerClient, Tags } from 'rsocket-broker-client-js';
 import { RSocketConnector } from 'rsocket-core';
@@ -30,14 +32,15 @@ export function refuse(usage) {
 // WebSocket its own is used, with a socket that is not a browser's.
 function transportOptions(uri) {
   const { protocol, hostname: host, port } = new URL(uri);
-  if (protocol === 'ws:') {
+  if (protocol === 'ws:' || protocol === 'wss:') {
     return { webSocketFactory: (url) => new WebSocket(url) };
   }
+  const open = protocol === 'tls:' ? connectTls : connectSocket;
   return {
     createTransport: () =>
       new TcpClientTransport({
         connectionOptions: { host, port: Number(port) },
-        socketCreator: (options) => connectSocket({ ...options, noDelay: true }),
+        socketCreator: (options) => open({ ...options, noDelay: true }),
       }),
   };
 }

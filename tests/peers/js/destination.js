@@ -3,7 +3,7 @@
 //   node destination.js URI SERVICE [KEY=TEXT]...
 //
 // A key is the number of a tag that it registers with, such as 0x86.
-// The URI is tcp://HOST:PORT or ws://HOST:PORT.
+// The URI is tcp://HOST:PORT or ws://HOST:PORT, with TLS tls://HOST:PORT or wss://HOST:PORT.
 //
 //   request/response    "TEXT"  -> "TEXT from javascript"; "fail" -> an error, "hold" -> no answer
 //   fire-and-forget     reported, not answered

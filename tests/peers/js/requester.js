@@ -2,7 +2,7 @@
 //
 //   node requester.js URI SERVICE INTERACTION=ARGUMENT...
 //
-// The URI is tcp://HOST:PORT or ws://HOST:PORT.
+// The URI is tcp://HOST:PORT or ws://HOST:PORT, with TLS tls://HOST:PORT or wss://HOST:PORT.
 //
 //   request_response=TEXT     one request, one answer
 //   fire_and_forget=TEXT      one request, no answer
