@@ -23,7 +23,7 @@ from ..protocol.security import DEFAULT_ALGORITHMS, JWT_ALGORITHMS
 from ._show import printable
 from ._status import CommandError, Status
 
-__all__ = ["add_authentication", "authentication_of"]
+__all__ = ["add_authentication", "add_jwt", "authentication_of", "jwt_of"]
 
 
 def add_authentication(parser: argparse.ArgumentParser) -> None:
@@ -36,11 +36,29 @@ def add_authentication(parser: argparse.ArgumentParser) -> None:
         "the user of a Unix socket, a token or a password; `onward token` and `onward password` "
         "make entries (default: admit all clients)",
     )
+    add_jwt(parser)
+    parser.add_argument(
+        "--authenticator",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="admit clients by this plug-in, of the entry-point group onward.authenticators; may "
+        "be repeated",
+    )
+    parser.add_argument(
+        "--anonymous",
+        action="store_true",
+        help="with one of these: admit clients without credentials as well, as `anonymous`",
+    )
+
+
+def add_jwt(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the keys and the claims of JSON Web Tokens."""
     parser.add_argument(
         "--jwt-keys",
         metavar="FILE|URL",
-        help="admit clients with a JSON Web Token that one of these keys has signed: a set of keys "
-        "(JWKS), in a file or at an https URL",
+        help="accept JSON Web Tokens that one of these keys has signed: a set of keys (JWKS), in "
+        "a file or at an https URL",
     )
     parser.add_argument("--jwt-issuer", metavar="TEXT", help="the issuer of these tokens (`iss`)")
     parser.add_argument(
@@ -54,19 +72,6 @@ def add_authentication(parser: argparse.ArgumentParser) -> None:
         choices=JWT_ALGORITHMS,
         help="an algorithm of their signatures; may be repeated "
         f"(default: {', '.join(DEFAULT_ALGORITHMS)})",
-    )
-    parser.add_argument(
-        "--authenticator",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="admit clients by this plug-in, of the entry-point group onward.authenticators; may "
-        "be repeated",
-    )
-    parser.add_argument(
-        "--anonymous",
-        action="store_true",
-        help="with one of these: admit clients without credentials as well, as `anonymous`",
     )
 
 
@@ -100,14 +105,25 @@ def _methods(arguments: argparse.Namespace) -> Iterator[Authenticator]:
         yield UnixAuthenticator(file)
         yield TokenAuthenticator(file)
         yield PasswordAuthenticator(file)
-    if arguments.jwt_keys is not None:
-        yield _jwt(arguments)
-    elif arguments.jwt_issuer or arguments.jwt_audience or arguments.jwt_algorithm:
-        raise CommandError("--jwt-issuer, -audience and -algorithm need --jwt-keys", Status.USAGE)
+    jwt = jwt_of(arguments)
+    if jwt is not None:
+        yield jwt
     yield from map(load_authenticator, arguments.authenticator)
 
 
-def _jwt(arguments: argparse.Namespace) -> Authenticator:
+def jwt_of(arguments: argparse.Namespace) -> JwtAuthenticator | None:
+    """Return the method for JSON Web Tokens; `None` without keys for them.
+
+    Raises:
+        CommandError: The options do not go together, or the file cannot be read.
+        BadKeySet: The file is no set of keys.
+        MissingExtra: The extra is not installed.
+    """
+    if arguments.jwt_keys is None:
+        if arguments.jwt_issuer or arguments.jwt_audience or arguments.jwt_algorithm:
+            text = "--jwt-issuer, -audience and -algorithm need --jwt-keys"
+            raise CommandError(text, Status.USAGE)
+        return None
     if not arguments.jwt_issuer or not arguments.jwt_audience:
         raise CommandError("--jwt-keys needs --jwt-issuer and --jwt-audience", Status.USAGE)
     try:

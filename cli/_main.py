@@ -14,6 +14,7 @@ from . import (
     _check_access,
     _draw,
     _events,
+    _jwt,
     _look,
     _message,
     _node,
@@ -120,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     _look.add_commands(commands)
     _token.add_command(commands)
     _password.add_command(commands)
+    _jwt.add_command(commands)
     _check_access.add_command(commands)
     _up.add_command(commands)
     _systemd_unit.add_command(commands)

@@ -22,6 +22,7 @@ __all__ = [
     "MAX_ROLES",
     "JwtPolicy",
     "UnverifiedJwt",
+    "inspect_jwt",
     "looks_like_jwt",
     "parse_jwt",
     "parse_key_set",
@@ -97,6 +98,16 @@ class UnverifiedJwt:
 def looks_like_jwt(token: bytes) -> bool:
     """Whether a bearer token has the three parts of a JWT."""
     return token.count(b".") == 2
+
+
+def inspect_jwt(token: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the header and the claims of a token, of which nothing is verified.
+
+    Raises:
+        NotAuthenticated: It is malformed.
+    """
+    head, _, rest = token.partition(b".")
+    return _object(_base64(head)), _object(_base64(rest.partition(b".")[0]))
 
 
 def parse_jwt(token: bytes, policy: JwtPolicy) -> UnverifiedJwt:

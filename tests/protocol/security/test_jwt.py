@@ -15,6 +15,7 @@ from onward.protocol.security import (
     NotAuthenticated,
     Principal,
     UnverifiedJwt,
+    inspect_jwt,
     looks_like_jwt,
     parse_jwt,
     parse_key_set,
@@ -47,6 +48,7 @@ def test_a_token_in_its_parts() -> None:
     signed = whole.rpartition(b".")[0]
     assert found == UnverifiedJwt("ES256", "k", signed, b'{"a":1}', b"sig")
     assert repr(found) == "UnverifiedJwt(algorithm='ES256', key_id='k')"
+    assert inspect_jwt(whole) == ({"alg": "ES256", "kid": "k", "typ": "JWT", "other": 1}, {"a": 1})
     assert looks_like_jwt(whole)
     assert not looks_like_jwt(b"opaque")
     assert not looks_like_jwt(whole + b".")
