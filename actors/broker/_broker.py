@@ -47,6 +47,7 @@ from ._exchange import Exchange, requester_of
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions, DrainOptions
 from ._reports import BrokerStatistics, Figures, LimitUse, ReportedListener, Reports
+from ._tally import RequestTally
 from .local._handlers import Handlers
 from .table._events import BrokerEvent
 from .table._explain import Resolution, explain
@@ -139,6 +140,7 @@ class Broker(Worker):
     Attributes:
         broker_id: The identity of this broker.
         index: The worker that holds the routing table.
+        tally: The counts of the requests of its connections.
         events: The broker's events: `events.subscribe()` yields destinations that join and
             leave, and requests that are rejected or lost.
         authorization: The decisions on what the peers of connections may register and request;
@@ -157,6 +159,7 @@ class Broker(Worker):
         self.broker_id = uuid.uuid4()
         self.index = TagIndexWorker(options, self.broker_id.bytes)
         self.events = self.index.events
+        self.tally = RequestTally()
         self._lost = 0
         self._reports = Reports(options.max_reports)
         self._unsubscribe: Callable[[], None] | None = None

@@ -8,8 +8,11 @@ from heapq import nlargest
 from itertools import islice
 from typing import Any, Final
 
+from ...protocol.eventlog import Outcome
 from ...protocol.metrics import Metric, MetricFamily, Series
+from ...protocol.rsocket import FrameType
 from ..broker import Broker, BrokerRoute
+from ..broker._tally import RequestTally
 
 __all__ = ["BROKER_FAMILIES", "SERVICE_FAMILIES", "broker_metrics", "service_metrics"]
 
@@ -67,7 +70,7 @@ _OF_LISTENER: Final = {
         "peers_above_high_water", "Connections with more than high_water bytes waiting.", "listener"
     ),
     "accepted": _counter("connections_opened", "Connections accepted.", "listener"),
-    "requests": _counter("requests", "Requests read.", "listener"),
+    "requests": _counter("requests", "Requests read and routed.", "listener"),
     "refused": _counter(
         "requests_refused", "Requests that could not be parsed or routed at once.", "listener"
     ),
@@ -79,6 +82,36 @@ _OF_LISTENER: Final = {
     ),
 }
 """The families by the name of the figure of a listener."""
+
+_ENDED = _counter(
+    "requests_ended",
+    "Requests of connections that have ended. Of fire-and-forget and of streams, `answered` are "
+    "those that have ended without an error.",
+    "interaction",
+    "outcome",
+)
+_DURATION = MetricFamily(
+    "onward_request_duration_seconds",
+    "histogram",
+    "From the first frame of an answered request to the last one of its answer, of one request in "
+    "16; without the time that it has waited for a destination.",
+    ("interaction",),
+)
+_INTERACTIONS: Final = {
+    int(FrameType.REQUEST_RESPONSE): "request_response",
+    int(FrameType.REQUEST_FNF): "fire_and_forget",
+    int(FrameType.REQUEST_STREAM): "request_stream",
+    int(FrameType.REQUEST_CHANNEL): "request_channel",
+}
+_OUTCOMES: Final = {
+    Outcome.DELIVER: "answered",
+    Outcome.UNROUTABLE: "no_destination",
+    Outcome.REJECTED: "rejected",
+    Outcome.INVALID: "invalid",
+    Outcome.DROP: "canceled",
+    Outcome.FAILED: "error",
+    Outcome.CANCELED: "cancelled_by_requester",
+}
 
 _CLOSED = _counter("connections_closed", "Connections that have ended.", "listener", "reason")
 _TURNED_AWAY = _counter(
@@ -113,6 +146,8 @@ BROKER_FAMILIES: Final = (
     _ROUTES,
     _DRAINING,
     *_OF_BROKER.values(),
+    _ENDED,
+    _DURATION,
     *_OF_LISTENER.values(),
     _CLOSED,
     _TURNED_AWAY,
@@ -135,6 +170,7 @@ def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
     yield Metric(_DRAINING, (((), figures.draining),))
     for name, family in _OF_BROKER.items():
         yield Metric(family, (((), getattr(figures, name)),))
+    yield from _requests(broker.tally)
     yield None
     reports = [(name, found) for name, found in broker.reports() if found]
     yield None
@@ -154,6 +190,19 @@ def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
     denied = {} if authorization is None else authorization.statistics().denied
     yield Metric(_DENIED, tuple(((action,), count) for action, count in sorted(denied.items())))
     yield from _limits(broker)
+
+
+def _requests(tally: RequestTally) -> Iterator[Metric]:
+    ended: list[Series] = []
+    for kind, interaction in _INTERACTIONS.items():
+        counts = tally.ended(kind)
+        ended += [((interaction, name), counts[outcome]) for outcome, name in _OUTCOMES.items()]
+    yield Metric(_ENDED, ended)
+    # A fire-and-forget has no answer.
+    answered = {k: name for k, name in _INTERACTIONS.items() if k != FrameType.REQUEST_FNF}
+    yield Metric(
+        _DURATION, tuple(((name,), tally.durations(kind)) for kind, name in answered.items())
+    )
 
 
 def _admission(reports: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import DestinationEnd, MulticastRules, Request, StartEnd
 from ...actors.broker._exchange import CANCELED, DELIVER, DROP, FAILED, RELAYED, outcome_of
+from ...actors.broker._tally import SAMPLED
 from ...protocol import (
     LOCAL,
     Address,
@@ -155,7 +156,11 @@ class StreamExchange(FrameExchange):
         if self.log is not None and kind in WITH_CREDIT:
             self.log.forward(self)
         if stream.state == CLOSED:
-            self.end(0.0, DELIVER if kind in WITH_CREDIT else RELAYED)
+            if kind == _FNF:
+                self.link.tally.sent += 1
+                FrameExchange.end(self, 0.0, RELAYED)
+            else:
+                self.end(0.0, DELIVER if kind in WITH_CREDIT else RELAYED)
             self.unlink()
 
     def _push(self, link: Link) -> None:
@@ -194,7 +199,11 @@ class StreamExchange(FrameExchange):
             if frame.type == _ERROR:
                 self.end(0.0, FAILED)
             elif self.kind == _RESPONSE:
-                self.end(link.now, RELAYED)
+                tally = near.tally
+                tally.answered += 1
+                if not tally.answered & (SAMPLED - 1):
+                    tally.took(_RESPONSE, link.now - self.began)
+                FrameExchange.end(self, link.now, RELAYED)  # counted above, for less
             else:
                 self.end()
             # As `unlink` does; no token was issued.
@@ -290,6 +299,14 @@ class StreamExchange(FrameExchange):
             link.core.terminate(target, ErrorCode.CANCELED, text)
             link.flush_soon()
         self.unlink()
+
+    def end(self, now: float = 0.0, outcome: int = DELIVER) -> None:
+        """Count the end of the request, and release its destination."""
+        if not self.ended:
+            link = self.link
+            if link.tally.end(self.kind, outcome):
+                link.tally.took(self.kind, link.time() - self.began)
+        super().end(now, outcome)
 
     def unlink(self) -> None:
         """Release both streams after the end of the request.

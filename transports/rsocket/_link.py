@@ -110,6 +110,7 @@ class Link(Flow):
         worker: The connection's worker.
         broker: The broker.
         index: The routing table of the broker.
+        tally: The counts of the requests of all connections of the broker.
         session: The broker's session with the peer.
         form: The peer's form of broker frames, if it is a destination.
         window: Elements in the first credit of a stream to this destination.
@@ -142,6 +143,7 @@ class Link(Flow):
         self.node = worker.node
         self.broker = broker
         self.index = broker.index
+        self.tally = broker.tally
         self.return_route = (worker.address,)
         self._on_closed = on_closed
         self.multicast_held = 0

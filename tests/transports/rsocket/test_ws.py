@@ -68,7 +68,8 @@ async def test_what_it_is_told_wrong() -> None:
         with pytest.raises(ValueError, match=text):
             await node.listen(URI, broker=broker, websocket=UnixOptions())
         with pytest.raises(
-            ValueError, match=r"'unix'; rsocket.ws takes broker=, options=, tls=, web"
+            ValueError,
+            match=r"'unix'; rsocket.ws takes broker=, options=, tls=, authentication=, web",
         ):
             await node.listen(URI, broker=broker, unix=UnixOptions())
         with pytest.raises(LinkDown, match="only listens"):

@@ -1,0 +1,71 @@
+"""The counts of requests by outcome, by raw frames: each request that is read ends once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from onward.protocol.eventlog import Outcome
+from onward.protocol.rsocket import FrameType
+from tests.support.rsocket_peer import *
+
+ASKED = asked_for("a")
+KINDS = {
+    RR: int(FrameType.REQUEST_RESPONSE),
+    FNF: int(FrameType.REQUEST_FNF),
+    STREAM: int(FrameType.REQUEST_STREAM),
+    CHANNEL: int(FrameType.REQUEST_CHANNEL),
+}
+
+
+def ended(w: World, kind: int) -> Mapping[Outcome, int]:
+    found = w.broker.tally.ended(KINDS[kind])
+    return {outcome: count for outcome, count in found.items() if count}
+
+
+@in_world()
+async def test_an_answer_and_an_error_of_the_destination(w: World) -> None:
+    requester, destination = await w.pair()
+    await requester.ask(request(RR, 1, ASKED), request(RR, 3, ASKED))
+    await destination.ask(payload(2, b"", C), error(4, 0x201, b"no"))
+    assert ended(w, RR) == {Outcome.DELIVER: 1, Outcome.FAILED: 1}
+
+
+@in_world()
+async def test_what_cannot_be_handed_over(w: World) -> None:
+    requester = await w.requester()
+    await requester.ask(request(RR, 1, None), request(RR, 3, asked_for("none")))
+    await asyncio.sleep(10)
+    assert ended(w, RR) == {Outcome.INVALID: 1, Outcome.UNROUTABLE: 1}
+
+
+@in_world()
+async def test_streams_that_are_completed_cancelled_and_lost(w: World) -> None:
+    requester, destination = await w.pair()
+    await requester.ask(*(request(STREAM, stream, ASKED, n=5) for stream in (1, 3, 5)))
+    await destination.ask(payload(2, b"x", N | C))
+    await requester.ask(cancel(3))
+    assert ended(w, STREAM) == {Outcome.DELIVER: 1, Outcome.CANCELED: 1}
+    destination.die()
+    await w.loop.idle()
+    assert ended(w, STREAM) == {Outcome.DELIVER: 1, Outcome.CANCELED: 1, Outcome.DROP: 1}
+
+
+@in_world()
+async def test_requests_without_an_answer_and_of_a_peer_that_has_gone(w: World) -> None:
+    requester, _ = await w.pair()
+    await requester.ask(request(FNF, 1, ASKED), request(RR, 3, ASKED))
+    assert ended(w, FNF) == {Outcome.DELIVER: 1}
+    requester.die()
+    await w.loop.idle()
+    assert ended(w, RR) == {Outcome.CANCELED: 1}
+
+
+@in_world()
+async def test_one_duration_in_sixteen_is_taken(w: World) -> None:
+    requester, destination = await w.pair()
+    for number in range(32):
+        await requester.ask(request(RR, 2 * number + 1, ASKED))
+        await destination.ask(payload(2 * number + 2, b"", C))
+    assert ended(w, RR) == {Outcome.DELIVER: 32}
+    assert sum(w.broker.tally.durations(KINDS[RR]).counts) == 2
