@@ -33,6 +33,7 @@ from tests.peers.clients import (
 from tests.peers.interactions import Interactions, MetadataPush
 from tests.peers.programs import TRANSPORTS, running_broker
 from tests.peers.rsocket_client import Outcome, Received
+from tests.support.certificates import Certificates
 
 pytestmark = [pytest.mark.peer, pytest.mark.asyncio(loop_scope="module")]
 
@@ -122,6 +123,42 @@ async def ask(
 # --- interactions -------------------------------------------------------------------------------
 class TestInteractions(Interactions, MetadataPush):
     """Each interaction."""
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.mark.parametrize("transport", ["tls", "wss"])
+async def test_tls(
+    requesters: Java,
+    destinations: Java,
+    certificates: Certificates,
+    transport: str,
+    languages: tuple[str, str],
+    service: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+    options = ("--certificate", str(certificates.server))
+    with running_broker(*options, transports=[transport]) as uris:
+        asks, answers = (
+            f"{uris[transport]}?authority={certificates.authority}"
+            if language == "java"
+            else uris[transport]
+            for language in languages
+        )
+        async with AsyncExitStack() as stack:
+            await start_destination(languages[1], destinations, answers, service, stack)
+            ask = await start_asking(languages[0], requesters, asks, service, stack)
+            for interaction, argument, elements in (
+                ("request_response", "a" * 20_000, ["a" * 20_000]),
+                ("request_stream", "12", [str(number) for number in range(1, 13)]),
+                ("request_channel", "a,b,c", ["a", "b", "c"]),
+            ):
+                outcome = await ask(interaction, argument)
+                assert outcome == Outcome([f"{each} from {languages[1]}" for each in elements])
 
 
 @pytest.mark.peer(destination="nobody", transport="none")

@@ -1,5 +1,6 @@
 package onward.peers;
 
+import java.io.File;
 import java.net.InetSocketAddress;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
@@ -33,6 +34,10 @@ import io.rsocket.transport.netty.client.WebsocketClientTransport;
 import io.rsocket.util.DefaultPayload;
 import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
+import reactor.netty.http.Http11SslContextSpec;
+import reactor.netty.http.client.HttpClient;
+import reactor.netty.tcp.TcpClient;
+import reactor.netty.tcp.TcpSslContextSpec;
 
 /** A connection to the broker, made with {@link BrokerRSocketConnector}. */
 final class Connection {
@@ -77,8 +82,34 @@ final class Connection {
       case "tcp" ->
           TcpClientTransport.create(new InetSocketAddress(uri.getHost(), uri.getPort()));
       case "ws" -> WebsocketClientTransport.create(uri);
+      case "tls" ->
+          TcpClientTransport.create(
+              TcpClient.create()
+                  .host(uri.getHost())
+                  .port(uri.getPort())
+                  .secure(
+                      ssl ->
+                          ssl.sslContext(
+                              TcpSslContextSpec.forClient()
+                                  .configure(made -> made.trustManager(authority(uri))))));
+      case "wss" ->
+          WebsocketClientTransport.create(
+              HttpClient.create()
+                  .host(uri.getHost())
+                  .port(uri.getPort())
+                  .secure(
+                      ssl ->
+                          ssl.sslContext(
+                              Http11SslContextSpec.forClient()
+                                  .configure(made -> made.trustManager(authority(uri))))),
+              "/");
       default -> throw new IllegalArgumentException("no such transport: " + uri);
     };
+  }
+
+  /** The file of the trusted authority, which the query of a URI with TLS names. */
+  private static File authority(URI uri) {
+    return new File(uri.getQuery().substring("authority=".length()));
   }
 
   /** One lease, which is not renewed, so that it says how many requests come at all. */
