@@ -86,8 +86,9 @@ def logged() -> Iterator[Logged]:
 
 def _logged_by(path: Path) -> Iterator[Logged]:
     tree = ast.parse(path.read_text())
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    functions = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
@@ -98,7 +99,7 @@ def _logged_by(path: Path) -> Iterator[Logged]:
             continue  # the logger of seldom lines, which passes on what it is given
         at = call.lineno
         around = [each for each in functions if each.lineno <= at <= (each.end_lineno or 0)]
-        within = max(around, key=lambda each: each.lineno, default=tree)
+        within: ast.AST = tree if not around else around[-1]
         names = _names(extra)
         event = names.pop("event", None)
         shown = str(event.value) if isinstance(event, ast.Constant) else ""

@@ -1,0 +1,119 @@
+"""The image and the manifests of the examples fit the commands and the admin interface."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onward.cli._main import _parser
+from onward.cli._service import ORDERLY
+from onward.transports.admin._health_paths import _STAGES as STAGES
+
+yaml: Any = pytest.importorskip("yaml", reason="PyYAML comes with the group docs")
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "operations"
+USER = 65532
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return the instructions of the Dockerfile with their arguments, in order."""
+    text = re.sub(r"^#.*\n", "", (FOLDER / "Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = text.replace("\\\n", " ").splitlines()
+    split = (line.partition(" ") for line in lines if line)
+    return [(name, rest.strip()) for name, _, rest in split]
+
+
+def last_stage() -> dict[str, str]:
+    found = instructions()
+    begin = max(at for at, (name, _) in enumerate(found) if name == "FROM")
+    return dict(found[begin:])
+
+
+def test_the_image_runs_a_broker_without_a_shell() -> None:
+    stage = last_stage()
+    assert "RUN" not in stage
+    assert stage["USER"] == f"{USER}:{USER}"
+    assert stage["STOPSIGNAL"] == "SIGTERM"
+    assert json.loads(stage["ENTRYPOINT"]) == ["/opt/onward/bin/onward"]
+    arguments = _parser().parse_args(json.loads(stage["CMD"]))
+    assert arguments.name == "broker"
+    assert arguments.listen == [f"rsocket+tcp://0.0.0.0:{stage['EXPOSE']}"]
+
+
+def test_the_check_of_the_image_asks_the_admin_interface() -> None:
+    stage = last_stage()
+    arguments = _parser().parse_args(json.loads(stage["CMD"]))
+    _, program = stage["HEALTHCHECK"].split("CMD ")
+    *_, code = json.loads(program)
+    compile(code, "HEALTHCHECK", "exec")
+    asked = re.search(r"'(http.*)(/\w+)'", code)
+    assert asked is not None
+    assert asked[1] == arguments.admin
+    assert asked[2] in STAGES
+
+
+def test_the_image_has_the_packages_that_its_command_needs() -> None:
+    (wheel,) = [rest for name, rest in instructions() if name == "RUN" and "venv" in rest]
+    assert "admin" in wheel
+
+
+def manifests() -> dict[str, Any]:
+    found = yaml.safe_load_all((FOLDER / "kubernetes.yml").read_text())
+    return {each["kind"]: each for each in found}
+
+
+def pod() -> dict[str, Any]:
+    found: dict[str, Any] = manifests()["Deployment"]["spec"]["template"]["spec"]
+    return found
+
+
+def test_the_broker_of_a_pod_understands_its_options() -> None:
+    (container,) = pod()["containers"]
+    arguments = _parser().parse_args(container["args"])
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert arguments.listen == [f"rsocket+tls://0.0.0.0:{ports['rsocket']}"]
+    # Beyond the loopback interface it is served only so.
+    assert arguments.admin == f"https://0.0.0.0:{ports['admin']}"
+    mounted = [each["mountPath"] for each in container["volumeMounts"]]
+    for file in (arguments.certificate, arguments.key, arguments.principals):
+        assert str(Path(file).parent) in mounted
+
+
+def test_probes_ask_for_their_stage() -> None:
+    (container,) = pod()["containers"]
+    asked = {
+        name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")
+    }
+    assert {name: each["path"] for name, each in asked.items()} == {
+        "startup": "/startupz",
+        "liveness": "/livez",
+        "readiness": "/readyz",
+    }
+    for each in asked.values():
+        assert each["path"] in STAGES
+        assert (each["port"], each["scheme"]) == ("admin", "HTTPS")
+        # Other names are refused: the address of the pod would be one.
+        assert each["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
+
+
+def test_a_pod_is_killed_after_its_drain() -> None:
+    assert pod()["terminationGracePeriodSeconds"] > ORDERLY
+    (container,) = pod()["containers"]
+    assert "lifecycle" not in container
+
+
+def test_a_pod_is_confined() -> None:
+    assert pod()["securityContext"]["runAsUser"] == USER
+    (container,) = pod()["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_service_and_the_budget_select_the_pods() -> None:
+    found = manifests()
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert found["Service"]["spec"]["selector"] == labels
+    assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
