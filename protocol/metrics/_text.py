@@ -64,17 +64,16 @@ def metrics_text(
             yield ""
             continue
         lines += _head(metric.family, wanted)
-        name, labels = metric.family.name, metric.family.labels
+        name = metric.family.name
+        labels = [f'{label}="' for label in metric.family.labels]
         for values, value in metric.series:
             shown = _labels(labels, values)
             if isinstance(value, Durations):
                 lines += _histogram(name, shown, value)
+            elif shown:
+                lines.append(f"{name}{{{shown}}} {_number(value)}\n")
             else:
-                lines.append(
-                    f"{name}{{{shown}}} {_number(value)}\n"
-                    if shown
-                    else f"{name} {_number(value)}\n"
-                )
+                lines.append(f"{name} {_number(value)}\n")
             if len(lines) >= MAX_SLICE:
                 yield "".join(lines)
                 lines.clear()
@@ -94,12 +93,24 @@ def _head(family: MetricFamily, wanted: TextFormat) -> Iterator[str]:
     yield f"# TYPE {name} {family.kind}\n"
 
 
-def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """Return labels with their values, escaped, and cut if they are long."""
-    if len(names) != len(values):
-        raise ValueError(f"the labels are {names}, and the values {values}")
-    pairs = zip(names, values, strict=True)
-    return ",".join(f'{name}="{value[:MAX_LABEL].translate(_ESCAPED)}"' for name, value in pairs)
+def _labels(labels: list[str], values: tuple[str, ...]) -> str:
+    """Return labels with their values, escaped, and cut if they are long.
+
+    Args:
+        labels: The names, each with `="` after it.
+        values: The values.
+
+    Raises:
+        ValueError: There are not as many of them.
+    """
+    if len(labels) != len(values):
+        raise ValueError(f"the labels are {labels}, and the values {values}")
+    shown: list[str] = []
+    for label, value in zip(labels, values, strict=True):
+        if len(value) > MAX_LABEL or '"' in value or "\\" in value or "\n" in value:
+            value = value[:MAX_LABEL].translate(_ESCAPED)
+        shown.append(f'{label}{value}"')
+    return ",".join(shown)
 
 
 def _histogram(name: str, shown: str, value: Durations) -> Iterator[str]:

@@ -7,6 +7,7 @@ next event says how many that were.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 
@@ -50,7 +51,8 @@ class _EventStreams:
         if request.method != "HEAD":
             self._open += 1
         end = self._end if request.method != "HEAD" else None
-        return HttpResponse(self._stream(reader), "text/event-stream", on_end=end)
+        expires = None if request.principal is None else request.principal.expires
+        return HttpResponse(self._stream(reader, expires), "text/event-stream", on_end=end)
 
     def _end(self) -> None:
         self._open -= 1
@@ -64,9 +66,10 @@ class _EventStreams:
         known = run == self._run and number.isascii() and number.isdecimal() and len(number) < 20
         return int(number) if known else 0
 
-    async def _stream(self, reader: EventReader) -> AsyncIterator[bytes]:
+    async def _stream(self, reader: EventReader, expires: float | None) -> AsyncIterator[bytes]:
+        """Yield events until the credentials of the reader expire."""
         yield f"retry: {RETRY_MS}\n\n".encode()
-        while True:
+        while expires is None or time.time() < expires:
             try:
                 async with asyncio.timeout(self._options.heartbeat):
                     found = await reader.next()

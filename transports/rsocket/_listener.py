@@ -318,27 +318,37 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         """Return the listener's figures at this moment."""
         acceptor, dropped = self._acceptor, self._dropped.copy()
         authentication = self._authentication
-        for link in self._links:
-            if link.core.counters:
-                dropped.update(link.core.counters)
-        sessions = [link.session for link in self._links]
+        requests, refused = self._requests, self._refused
+        received, sent = self._received_bytes, self._sent_bytes
+        streams = pending = above = 0
+        for link in self._links:  # once, as there may be ten thousand
+            session, core, waiting = link.session, link.core, link.waiting
+            requests += session.requests
+            refused += session.refused
+            received += link.received_bytes
+            sent += link.sent_bytes
+            streams += len(core.streams)
+            pending += waiting
+            above += link.write_paused
+            if core.counters:
+                dropped.update(core.counters)
         return RSocketListenerStatistics(
             connections=len(self._links),
             accepted=acceptor.accepted,
             turned_away=acceptor.turned_away,
-            requests=self._requests + sum(session.requests for session in sessions),
-            refused=self._refused + sum(session.refused for session in sessions),
+            requests=requests,
+            refused=refused,
             dropped=dict(dropped),
             closed=dict(self._closed),
             handshakes=acceptor.handshakes,
             refused_handshakes=dict(acceptor.refused),
-            streams=sum(len(link.core.streams) for link in self._links),
+            streams=streams,
             tls=acceptor.tls_statistics(),
             authentication=None if authentication is None else authentication.statistics(),
-            received_bytes=self._received_bytes + sum(each.received_bytes for each in self._links),
-            sent_bytes=self._sent_bytes + sum(each.sent_bytes for each in self._links),
-            pending_bytes=sum(link.waiting for link in self._links),
-            above_high_water=sum(link.write_paused for link in self._links),
+            received_bytes=received,
+            sent_bytes=sent,
+            pending_bytes=pending,
+            above_high_water=above,
         )
 
     # --- for operators ------------------------------------------------------------------------

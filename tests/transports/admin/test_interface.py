@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from onward.actors import Node, Worker
 from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.actors.monitoring import Monitor, Stage
+from onward.actors.security import Authentication, Authenticator
+from onward.protocol.security import Principal
 from onward.transports.admin import AdminOptions, AdminPaths, AdminServer, admin_paths
 from onward.transports.admin._api import plain
 from onward.transports.client import connect
@@ -280,6 +283,26 @@ async def test_a_stream_without_events_has_comments() -> None:
         peer = await listening(w)
         assert await peer.part() == b":\n\n"
         assert await peer.part() == b":\n\n"
+
+
+async def test_a_stream_ends_with_the_credentials_of_its_reader() -> None:
+    class Soon(Authenticator):
+        method = "soon"
+
+        async def authenticate(self, credentials: object, peer: object) -> Principal:
+            return Principal("ann", self.method, expires=time.time() + 0.05)
+
+    options = AdminOptions(heartbeat=0.01)
+    async with world() as w:
+        paths = admin_paths(w.monitor, options)
+        server = AdminServer(
+            "http://127.0.0.1:0", paths, options, authentication=Authentication([Soon()])
+        )
+        await w.served.node.start(lambda: server)
+        w.served.port = int(server.uri.rpartition(":")[2])
+        peer = await listening(w)
+        while await peer.part():
+            pass
 
 
 async def test_the_number_of_streams_is_bounded() -> None:
