@@ -23,6 +23,7 @@ from onward.transports.admin import AdminOptions, AdminPaths, AdminServer, admin
 from onward.transports.admin._api import plain
 from onward.transports.client import connect
 from tests.support.http_peer import Answer, HttpPeer, Served
+from tests.support.pages import ROOT, cells, missing, section
 from tests.support.transports import eventually
 from tests.support.workers import Echo
 
@@ -429,3 +430,10 @@ def test_a_path_has_one_handler_of_a_method() -> None:
     with pytest.raises(ValueError, match="GET /x has a handler already"):
         paths.add("/x", handle)
     assert isinstance(Worker(), Worker)
+
+
+def test_the_page_of_the_admin_interface_names_tests_that_there_are() -> None:
+    page = (ROOT / "docs" / "reference" / "transports-admin.md").read_text()
+    rows = list(cells(section(page, "What it answers")))
+    assert len(rows) >= 20
+    assert [each for row in rows for each in missing(row[2].rstrip(" |"), ROOT)] == []
