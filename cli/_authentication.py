@@ -1,4 +1,4 @@
-"""The authentication of a broker's clients: by a file of principals, an issuer, or plug-ins."""
+"""The authentication of peers: by a file of principals, an issuer, or plug-ins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,14 @@ from ..protocol.security import DEFAULT_ALGORITHMS, JWT_ALGORITHMS
 from ._show import printable
 from ._status import CommandError, Status
 
-__all__ = ["add_authentication", "add_jwt", "authentication_of", "jwt_of"]
+__all__ = [
+    "add_authentication",
+    "add_jwt",
+    "add_peers",
+    "authentication_of",
+    "authentication_of_peers",
+    "jwt_of",
+]
 
 
 def add_authentication(parser: argparse.ArgumentParser) -> None:
@@ -94,13 +101,44 @@ def authentication_of(arguments: argparse.Namespace) -> Authentication | None:
         raise CommandError(printable(str(error)), Status.USAGE) from error
 
 
+def add_peers(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the authentication of nodes, as links have no credentials."""
+    parser.add_argument(
+        "--principals",
+        metavar="FILE",
+        type=Path,
+        help="accept only peers that have an entry in this file of principals, by a certificate or "
+        "the user of a Unix socket (default: accept all peers)",
+    )
+
+
+def authentication_of_peers(arguments: argparse.Namespace) -> Authentication | None:
+    """Return the authentication of nodes; `None` if all are accepted.
+
+    Raises:
+        CommandError: The file cannot be read.
+    """
+    path: Path | None = arguments.principals
+    if path is None:
+        return None
+    try:
+        file = _principals(path)
+    except OnwardError as error:
+        raise CommandError(printable(str(error)), Status.USAGE) from error
+    return Authentication([CertificateAuthenticator(file), UnixAuthenticator(file)])
+
+
+def _principals(path: Path) -> PrincipalsFile:
+    try:
+        return PrincipalsFile(path)
+    except OSError as error:
+        raise CommandError(f"--principals: {path}: {error.strerror}", Status.USAGE) from error
+
+
 def _methods(arguments: argparse.Namespace) -> Iterator[Authenticator]:
     path: Path | None = arguments.principals
     if path is not None:
-        try:
-            file = PrincipalsFile(path)
-        except OSError as error:
-            raise CommandError(f"--principals: {path}: {error.strerror}", Status.USAGE) from error
+        file = _principals(path)
         yield CertificateAuthenticator(file)
         yield UnixAuthenticator(file)
         yield TokenAuthenticator(file)

@@ -9,14 +9,16 @@ from typing import Final, TypeAlias
 
 from ..actors import DeadLetter, DiagnosticsOptions, Listener, Node, Worker
 from ..actors.routing._router import from_code
+from ..actors.security import Authentication
 from ..actors.services import ManagementService
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError, counted
 from ._arguments import Commands, address
+from ._authentication import add_peers, authentication_of_peers
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._logs import add_server_log, server_log
-from ._reach import add_tls, certificates_for, schemes, tls_of
+from ._reach import add_tls, authentication_for, certificates_for, schemes, tls_of
 from ._run import Interrupted, StopRequest, run
 from ._service import Service
 from ._show import describe_message, printable
@@ -119,6 +121,7 @@ def add_command(commands: Commands) -> None:
         "is any free one (default %(default)s)",
     )
     add_tls(parser, listens=True)
+    add_peers(parser)
     parser.add_argument(
         "--worker",
         metavar="NAME=KIND",
@@ -210,13 +213,15 @@ async def serve(
         tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
 
     service = service or Service()
-    name = node_name(arguments, "node")
+    name, authentication = node_name(arguments, "node"), authentication_of_peers(arguments)
+    if authentication is not None:
+        service.reloads.add("authentication", authentication.prepare_reload)
     async with Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0)) as node:
         if arguments.trace:
             node.add_instrument(HopTracer(node))
         node.dead_letters.subscribe(tell_dead)
         try:
-            for listener in await stop.unless(_open(node, arguments, tell)):
+            for listener in await stop.unless(_open(node, arguments, authentication, tell)):
                 service.reloads_certificates(listener)
         except Interrupted:
             return
@@ -227,7 +232,9 @@ async def serve(
         print(_totals(node) + total(node), flush=True)
 
 
-async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> list[Listener]:
+async def _open(
+    node: Node, arguments: argparse.Namespace, authentication: Authentication | None, tell: Tell
+) -> list[Listener]:
     await attach(node, arguments)
     for own, kind in arguments.worker:
         await node.start(partial(KINDS[kind], tell), address=own)
@@ -236,6 +243,7 @@ async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> list[L
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
     tls = tls_of(arguments, listens=True)
     options = certificates_for(node, arguments.listen, tls)
+    options |= authentication_for(node, arguments.listen, authentication)
     expose = [*arguments.expose]
     management: str | None = arguments.management
     if management is not None:
@@ -247,6 +255,7 @@ async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> list[L
     if management:
         secured = management.startswith(("tls:", "wss:"))
         options = certificates_for(node, management, tls if secured else None)
+        options |= authentication_for(node, management, authentication)
         listeners.append(await listen(node, management, schemes(), expose=[MANAGEMENT], **options))
     return listeners
 

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final, cast
 
 from ..actors import Node
+from ..actors.security import Authentication
 from ..protocol import (
     LOCAL,
     Address,
@@ -20,10 +21,20 @@ from ..protocol import (
     Route,
     UnknownAddress,
 )
-from ..transports import TlsOptions
+from ..transports import StreamTransport, TlsOptions
 from ._status import CommandError, Status
 
-__all__ = ["Via", "add_tls", "add_via", "certificates_for", "reach", "schemes", "tls_of", "via_of"]
+__all__ = [
+    "Via",
+    "add_tls",
+    "add_via",
+    "authentication_for",
+    "certificates_for",
+    "reach",
+    "schemes",
+    "tls_of",
+    "via_of",
+]
 
 _OURS: Final = ("tcp", "tls", "ws", "wss", "uds", "udp")
 """The schemes of nodes without plug-ins, as help names them."""
@@ -69,6 +80,21 @@ def certificates_for(node: Node, uri: str, tls: TlsOptions | None) -> dict[str, 
     if "tls" not in _options_of(node, uri):
         raise CommandError(f"{uri.partition(':')[0]} takes no certificates", Status.USAGE)
     return {"tls": tls}
+
+
+def authentication_for(
+    node: Node, uri: str, authentication: Authentication | None
+) -> dict[str, Any]:
+    """Return the option for the authentication of peers, if any.
+
+    Raises:
+        CommandError: The transport of the URI authenticates no peers.
+    """
+    if authentication is None:
+        return {}
+    if not isinstance(node.transport(uri), StreamTransport):
+        raise CommandError(f"{uri.partition(':')[0]} takes no principals", Status.USAGE)
+    return {"authentication": authentication}
 
 
 def _options_of(node: Node, uri: str) -> frozenset[str]:

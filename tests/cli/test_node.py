@@ -35,6 +35,7 @@ def arguments(
         certificate=None,
         key=None,
         authority=None,
+        principals=None,
     )
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from onward.actors import Node
 from onward.cli import main
 from onward.cli._node import serve
 from onward.cli._run import StopRequest
 from onward.cli._status import Status
-from onward.protocol import LinkDown, address
+from onward.protocol import LinkDown, OnwardError, address
 from onward.transports import TlsOptions
 from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, Far, printed
@@ -94,6 +95,7 @@ async def served(**given: object) -> AsyncGenerator[str]:
         "certificate": None,
         "key": None,
         "authority": None,
+        "principals": None,
         "trace": False,
         "management": None,
         "event_log": None,
@@ -119,10 +121,61 @@ async def served(**given: object) -> AsyncGenerator[str]:
             await asyncio.wait_for(serving, TIMEOUT)
 
 
+PRINCIPALS = """\
+[[certificates]]
+name = "gateway"
+certified = "DNS:client.example"
+[[unix]]
+name = "root"
+uid = 4294967294
+"""
+
+
+async def test_a_node_that_knows_its_peers(certificates: Certificates, tmp_path: Path) -> None:
+    principals = tmp_path / "principals.toml"
+    principals.write_text(PRINCIPALS)
+    async with (
+        served(
+            listen="tls://127.0.0.1:0",
+            certificate=str(certificates.server),
+            authority=str(certificates.authority),
+            client_certificates="optional",
+            management=f"uds://{tmp_path}/s",
+            principals=principals,
+        ) as uri,
+        Node("near") as near,
+    ):
+
+        async def asked(where: str, tls: TlsOptions | None) -> bytes:
+            link = await near.connect(where, tls=tls, reconnect=False)
+            return (await near.request([link, "echo"], b"hi", timeout=TIMEOUT)).payload
+
+        assert await asked(uri, certificates.named) == b"hi"
+        for where, tls in ((uri, certificates.anonymous), (f"uds://{tmp_path}/s", None)):
+            with pytest.raises(OnwardError):
+                await asked(where, tls)
+
+
+@pytest.mark.parametrize(
+    ("listen", "content", "text"),
+    [
+        ("tls://127.0.0.1:0", None, "No such file"),
+        ("tls://127.0.0.1:0", "[[users]]", "users"),
+        ("udp://127.0.0.1:0", "", "udp takes no principals"),
+    ],
+)
+def test_principals_of_no_use(
+    listen: str, content: str | None, text: str, tmp_path: Path, capsys: Capsys
+) -> None:
+    path = tmp_path / "principals.toml"
+    if content is not None:
+        path.write_text(content)
+    assert main(["node", "--listen", listen, "--principals", str(path)]) == Status.USAGE
+    assert text in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("scheme", ["tls", "wss"])
 async def test_a_node_with_certificates(scheme: str, certificates: Certificates) -> None:
-    from onward.actors import Node
-
     async with (
         served(
             listen=f"{scheme}://127.0.0.1:0",
