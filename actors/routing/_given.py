@@ -53,9 +53,11 @@ def several(name: str, given: Iterable[AddressLike]) -> tuple[Address, ...]:
         TypeError: The argument is one address.
         AddressError: One of them cannot be read.
     """
-    if isinstance(given, str | bytes | Address):
-        shown: str | bytes = str(given) if isinstance(given, Address) else given
-        raise TypeError(f"{name} takes several addresses: {name}=[{shown!r}]")
+    one: object = given  # mypyc takes a narrowed `Iterable` for a str, which bytes are not
+    if isinstance(one, Address):
+        one = str(one)
+    if isinstance(one, str | bytes):
+        raise TypeError(f"{name} takes several addresses: {name}=[{one!r}]")
     return tuple(map(address_of, given))
 
 
