@@ -21,7 +21,7 @@ from ._errors import (
     WouldDeadlock,
 )
 from ._node import Node
-from ._reloads import ReloadFailed, Reloads, ReloadStatistics
+from ._reloads import PrepareReload, ReloadFailed, Reloads, ReloadStatistics
 from ._transport import Listener, Transport
 from ._typed import Rejection, TypedWorker, call, typed
 from ._values import MissingExtra, decode_value, encode_value
@@ -68,6 +68,7 @@ __all__ = [
     "OnFailure",
     "Overflow",
     "Pending",
+    "PrepareReload",
     "Refused",
     "Rejection",
     "ReloadFailed",

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from ..protocol import OnwardError, counted
 
-__all__ = ["Prepare", "ReloadFailed", "ReloadStatistics", "Reloads"]
+__all__ = ["PrepareReload", "ReloadFailed", "ReloadStatistics", "Reloads"]
 
 _logger = logging.getLogger("onward.actors")
 
-Prepare: TypeAlias = Callable[[], Awaitable[Callable[[], object]]]
+PrepareReload: TypeAlias = Callable[[], Awaitable[Callable[[], object]]]
 """Reads a part anew, off the loop, and checks it; returns the function that applies it.
 
 That function cannot fail. The first one raises `OSError`, `ValueError` or `OnwardError` if the part
@@ -63,18 +63,18 @@ class Reloads:
     """
 
     def __init__(self) -> None:
-        self._parts: dict[str, Prepare] = {}
+        self._parts: dict[str, PrepareReload] = {}
         self._one_at_a_time = asyncio.Lock()
         self._done = 0
         self._failed = 0
         self._error = ""
 
-    def add(self, name: str, prepare: Prepare) -> Callable[[], None]:
+    def add(self, name: str, prepare: PrepareReload) -> Callable[[], None]:
         """Add a part and return the function that removes it.
 
         Args:
             name: Its name in errors, such as `certificates of rsocket+tls://0.0.0.0:8001`.
-            prepare: See `Prepare`.
+            prepare: See `PrepareReload`.
 
         Raises:
             ValueError: There is a part of this name.

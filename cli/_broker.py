@@ -41,9 +41,9 @@ from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._logs import LogWriter, add_server_log, server_log
 from ._reach import add_tls, tls_of
-from ._rules import add_rules, authorization_of
+from ._rules import add_rules, authorization_of, reload_of
 from ._run import Interrupted, StopRequest, run
-from ._service import Service, drain
+from ._service import Service, drain, operations_of
 from ._snapshots import load_routes
 from ._status import CommandError, Status
 
@@ -396,6 +396,8 @@ def _run(arguments: argparse.Namespace, log: LogWriter) -> None:
     # Read before the event loop starts, which it would block.
     expected = [] if arguments.index is None else load_routes(arguments.index, options.max_routes)
     service = Service()
+    if listening.authorization is not None:
+        service.reloads.add("rules", reload_of(arguments.rules, listening.authorization))
 
     async def work(stop: StopRequest) -> None:
         try:
@@ -471,12 +473,14 @@ async def serve(
             service.reloads_certificates(listener)
         if listening.authentication is not None:
             service.reloads.add("authentication", listening.authentication.prepare_reload)
+        broker.operations.update(operations_of(stop, broker, service))
         gc.freeze()
         try:
             async with administered(node, broker, admin, stop, service):
                 with service.serving(", ".join(listener.uri for listener in listeners)):
                     await stop.wait()
-                    await drain(stop, broker, service)
+                    while not await drain(stop, broker, service):
+                        await stop.wait()
         finally:
             gc.unfreeze()
         totals = _totals(broker, listeners)

@@ -18,6 +18,7 @@ from . import (
     _look,
     _message,
     _node,
+    _operate,
     _password,
     _pipeline,
     _resolve,
@@ -124,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     _jwt.add_command(commands)
     _check_access.add_command(commands)
     _up.add_command(commands)
+    _operate.add_commands(commands)
     _systemd_unit.add_command(commands)
     _draw.add_command(commands)
     _events.add_command(commands)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
+from ..actors import PrepareReload
 from ..actors.security import Authorization, load_authorizer
 from ..protocol.security import MAX_RULES_FILE, Rules, read_rules
 from ..protocol.toml import FileError
 from ._show import printable
 from ._status import CommandError, Status
 
-__all__ = ["add_rules", "authorization_of", "load_rules"]
+__all__ = ["add_rules", "authorization_of", "load_rules", "reload_of"]
 
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
@@ -56,9 +59,23 @@ def load_rules(path: Path) -> Rules:
         CommandError: The file cannot be read, or has problems; the error names all of them.
     """
     try:
-        with path.open("rb") as file:
-            return read_rules(file.read(MAX_RULES_FILE + 1), str(path))
+        return _read(path)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}", Status.USAGE) from error
     except FileError as error:
         raise CommandError(printable(str(error)), Status.USAGE) from error
+
+
+def _read(path: Path) -> Rules:
+    with path.open("rb") as file:
+        return read_rules(file.read(MAX_RULES_FILE + 1), str(path))
+
+
+def reload_of(path: Path, authorization: Authorization) -> PrepareReload:
+    """Return the part of a reload that replaces the rules by those of a file."""
+
+    async def prepare() -> Callable[[], object]:
+        rules = await asyncio.to_thread(_read, path)
+        return lambda: authorization.replace(rules)
+
+    return prepare

@@ -60,6 +60,11 @@ class StopRequest:
         if self._told is not None:
             self._told(self._pace)
 
+    def withdraw(self) -> None:
+        """Withdraw the request, as after a drain that was undone."""
+        self._wished.clear()
+        self._is_urged = False
+
     async def wait(self) -> None:
         """Wait until the command is asked to stop."""
         await self._wished.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 
 from .. import transports
@@ -14,7 +14,7 @@ from ..protocol import counted
 from ._run import Pace, StopRequest
 from ._systemd import Notifier
 
-__all__ = ["Service", "drain", "times_of"]
+__all__ = ["Service", "drain", "operations_of", "times_of"]
 
 ORDERLY = 25.0
 """Seconds for a stop by SIGTERM: Kubernetes kills after 30."""
@@ -57,8 +57,9 @@ class Service:
 
     def reloads_certificates(self, listener: Listener) -> None:
         """Read the certificates of a listener anew at each reload."""
-        if not isinstance(listener, transports.Listener):
-            return  # of a plug-in, without certificates of ours
+        secure = listener.uri.partition(":")[0].endswith(("tls", "wss"))
+        if not secure or not isinstance(listener, transports.Listener):
+            return
 
         async def prepare() -> Callable[[], object]:
             return await asyncio.to_thread(listener.prepare_reload)
@@ -67,30 +68,43 @@ class Service:
 
     def request_reload(self) -> None:
         """Read anew all that can be; the outcome is logged and counted."""
-        task = asyncio.get_running_loop().create_task(self._reload())
+        task = asyncio.get_running_loop().create_task(self._requested())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _reload(self) -> None:
+    async def _requested(self) -> None:
+        with suppress(ReloadFailed):
+            await self.reload()
+
+    async def reload(self) -> tuple[str, ...]:
+        """Read anew all that can be, and report it; return the names of the parts.
+
+        Raises:
+            ReloadFailed: Some cannot be used; nothing has changed.
+        """
         self.notifier.reloading()
-        status = self._status
         try:
-            with suppress(ReloadFailed):
-                await self.reloads.reload()
+            return await self.reloads.reload()
+        finally:
+            status = self._status
             error = self.reloads.statistics().error
             status += f"; the last reload was refused: {error}" if error else ""
-        finally:
             # systemd has no way to be told of a reload that failed: it only waits for its end.
             self.notifier.ready(status)
 
 
-async def drain(stop: StopRequest, broker: Broker, service: Service) -> None:
-    """Drain a broker at the pace that was asked for, and faster if asked again."""
+async def drain(stop: StopRequest, broker: Broker, service: Service) -> bool:
+    """Drain a broker at the pace that was asked for, and faster if asked again.
+
+    Returns:
+        Whether it has drained; False if the drain was undone, and the broker goes on.
+    """
     calls: set[asyncio.Task[bool]] = set()
 
     def begin(pace: Pace) -> None:
         times = times_of(pace, broker.options.drain)
-        service.notifier.stopping(times.timeout, "draining")
+        if pace is not Pace.CONFIGURED:  # that one may be undone, and systemd knows no way back
+            service.notifier.stopping(times.timeout, "draining")
         calls.add(asyncio.ensure_future(broker.drain(times)))
 
     with stop.paces(begin):
@@ -98,6 +112,35 @@ async def drain(stop: StopRequest, broker: Broker, service: Service) -> None:
             await asyncio.wait(left, timeout=NEWS)
             connections = counted(broker.statistics().connections_left, "connection")
             service.notifier.send(f"STATUS=draining: {connections} left")
+    if any(each.result() for each in calls):
+        return True
+    stop.withdraw()
+    return False
+
+
+def operations_of(
+    stop: StopRequest, broker: Broker, service: Service
+) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Return the operations that operators ask the management service for."""
+
+    async def begin_drain() -> object:
+        stop.wish(Pace.CONFIGURED)
+        return {"draining": True}
+
+    async def undo_drain() -> object:
+        if broker.undo_drain():
+            return {"draining": False}
+        return {
+            "error": "the sockets are closed" if broker.draining else "the broker does not drain"
+        }
+
+    async def reload() -> object:
+        try:
+            return {"reloaded": await service.reload()}
+        except ReloadFailed as error:
+            return {"error": str(error)}
+
+    return {"drain": begin_drain, "undo-drain": undo_drain, "reload": reload}
 
 
 def times_of(pace: Pace, options: DrainOptions) -> DrainOptions:

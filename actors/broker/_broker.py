@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from random import random
@@ -145,6 +145,8 @@ class Broker(Worker):
             leave, and requests that are rejected or lost.
         authorization: The decisions on what the peers of connections may register and request;
             `None`: all of them may do anything.
+        operations: The operations of the program, by name, such as `drain`. The management service
+            offers them to principals that may `operate`; without authorization, to none.
     """
 
     def __init__(
@@ -163,6 +165,7 @@ class Broker(Worker):
         self._lost = 0
         self._reports = Reports(options.max_reports)
         self._unsubscribe: Callable[[], None] | None = None
+        self.operations: dict[str, Callable[[], Awaitable[object]]] = {}
         self._parts: dict[DrainPart, None] = {}
         self._drain: Drain | None = None
         self._draining: asyncio.Task[bool] | None = None

@@ -58,6 +58,8 @@ def management(broker: Broker) -> Handlers:
       query, as in an address of type 32: `@shard=user service=orders user=42`.
     - `workers`, `dead-letters`: the statistics of the workers of the broker's node, and its dead
       letters without their payloads; in the form of a node's management service.
+    - `drain`, `undo-drain`, `reload`, or another of `Broker.operations`: it is done, for a
+      principal that may `operate`. Without authorization that is none.
     - `watch`, as a stream: each element is an event, as it happens.
     - `table`, as a stream: each element is a number of lines, one for each destination, with all
       that another broker needs to expect it. `protocol.broker.parse_routes` reads them.
@@ -78,11 +80,12 @@ def management(broker: Broker) -> Handlers:
     @handlers.response
     async def answer(request: Request) -> bytes:
         what, rest = _question(request)
+        if what in broker.operations:
+            return await _operated(broker, what, request.principal)
         view = broker.view_of(request.principal)
         if what == "routes":
-            return await (table.written() if view is None else table.seen(view))
-        if view is not None and what in _FOR_READERS:
-            raise _denied(broker)
+            return await _rows(table, view)
+        _check_read(broker, what, request.principal)
         async with one_at_a_time:
             report = node_report(broker.node, what) if what in (WORKERS, LETTERS) else None
             written = report or _written(_answer(broker, what, rest, request.principal))
@@ -124,11 +127,36 @@ def _question(request: Request) -> tuple[str, str]:
     return what, rest
 
 
-def _denied(broker: Broker) -> ApplicationError:
+async def _rows(table: TableText, view: Callable[[TagSet], bool] | None) -> bytes:
+    """Return the table, or the part of it that a requester may see."""
+    return await (table.written() if view is None else table.seen(view))
+
+
+async def _operated(broker: Broker, what: str, principal: Principal | None) -> bytes:
+    """Run an operation for a principal, and return its answer.
+
+    Raises:
+        ApplicationError: No rule allows it to operate the broker, or there are no rules.
+    """
     authorization = broker.authorization
     if authorization is None:
-        raise AssertionError("without authorization nothing is denied")
-    return ApplicationError(ErrorCode.INVALID, str(authorization.denial(Action.READ)))
+        raise ApplicationError(ErrorCode.INVALID, str(NotAllowed(Action.OPERATE.value)))
+    if not authorization.allows(principal or ANONYMOUS, Action.OPERATE):
+        raise ApplicationError(ErrorCode.INVALID, str(authorization.denial(Action.OPERATE)))
+    return _written(await broker.operations[what]())
+
+
+def _check_read(broker: Broker, what: str, principal: Principal | None) -> None:
+    """Refuse a question that only principals that may `read` may ask.
+
+    Raises:
+        ApplicationError: It is such a question, and the principal may not.
+    """
+    authorization = broker.authorization
+    if authorization is None or what not in _FOR_READERS:
+        return
+    if not authorization.allows(principal or ANONYMOUS, Action.READ):
+        raise ApplicationError(ErrorCode.INVALID, str(authorization.denial(Action.READ)))
 
 
 def _seen(

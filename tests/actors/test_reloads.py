@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from onward.actors import ReloadFailed, Reloads, ReloadStatistics
-from onward.actors._reloads import Prepare
+from onward.actors._reloads import PrepareReload
 
 
-def part(log: list[str], name: str, error: Exception | None = None) -> Prepare:
+def part(log: list[str], name: str, error: Exception | None = None) -> PrepareReload:
     async def prepare() -> Callable[[], object]:
         await asyncio.sleep(1)
         log.append(f"read {name}")
