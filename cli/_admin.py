@@ -1,4 +1,4 @@
-"""The admin interface of a broker, and the options for it."""
+"""The admin interface of a broker or a node, and the options for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECURE = "https://"
 
 @dataclass(frozen=True, slots=True)
 class Admin:
-    """The admin interface of a broker.
+    """The admin interface of a broker or a node.
 
     Attributes:
         uri: The URI to listen at.
@@ -49,14 +49,19 @@ class Admin:
     authorization: Authorization | None = None
 
 
-def add_admin(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the admin interface."""
+def add_admin(parser: argparse.ArgumentParser, *, broker: bool) -> None:
+    """Add the options of the admin interface of a broker, or of a node without one."""
+    where = (
+        "http://127.0.0.1:8601, https://host:port, or unix:///path; beyond the loopback interface "
+        "it needs https and --principals"
+        if broker
+        else "http://127.0.0.1:8601, or unix:///path; only for the loopback interface"
+    )
     parser.add_argument(
         "--admin",
         metavar="URI",
-        help="serve health checks, metrics and the state of the broker by HTTP: "
-        "http://127.0.0.1:8601, https://host:port, or unix:///path; beyond the loopback interface "
-        "it needs https and --principals (default: not served)",
+        help="serve health checks, metrics and the state of the program by HTTP: "
+        f"{where} (default: not served)",
     )
     parser.add_argument(
         "--admin-host",
@@ -67,18 +72,20 @@ def add_admin(parser: argparse.ArgumentParser) -> None:
         "names than these, its own and those of the loopback interface are refused; may be "
         "repeated",
     )
-    parser.add_argument(
-        "--admin-open-metrics",
-        action="store_true",
-        help="with --principals: give the metrics to all that can connect to the admin interface",
-    )
+    if broker:
+        parser.add_argument(
+            "--admin-open-metrics",
+            action="store_true",
+            help="with --principals: give the metrics to all that can connect to the admin "
+            "interface",
+        )
 
 
 def admin_of(
     arguments: argparse.Namespace,
-    tls: TlsOptions | None,
-    authentication: Authentication | None,
-    authorization: Authorization | None,
+    tls: TlsOptions | None = None,
+    authentication: Authentication | None = None,
+    authorization: Authorization | None = None,
 ) -> Admin | None:
     """Return the admin interface; `None` if none is asked for.
 
@@ -92,8 +99,9 @@ def admin_of(
         CommandError: The options do not go together.
     """
     uri: str | None = arguments.admin
+    is_open: bool = getattr(arguments, "admin_open_metrics", False)  # of brokers only
     if uri is None:
-        if arguments.admin_host or arguments.admin_open_metrics:
+        if arguments.admin_host or is_open:
             raise CommandError(
                 "--admin-host and --admin-open-metrics go with --admin", Status.USAGE
             )
@@ -101,7 +109,7 @@ def admin_of(
     return Admin(
         uri,
         tuple(arguments.admin_host),
-        arguments.admin_open_metrics,
+        is_open,
         tls if uri.startswith(SECURE) else None,
         authentication,
         authorization,
@@ -110,13 +118,13 @@ def admin_of(
 
 @asynccontextmanager
 async def administered(
-    node: Node, broker: Broker, admin: Admin | None, stop: StopRequest, service: Service
+    node: Node, broker: Broker | None, admin: Admin | None, stop: StopRequest, service: Service
 ) -> AsyncGenerator[None]:
-    """Serve the admin interface of a broker, if there is one, and print `admin` with its URI.
+    """Serve the admin interface of a node, if it is asked for, and print `admin` with its URI.
 
     Args:
-        node: The node of the broker.
-        broker: The broker.
+        node: The node.
+        broker: Its broker, which can be drained; `None` for a node without one.
         admin: The interface.
         stop: The request to stop, which a drain makes.
         service: The ties to the system, with the parts that a reload reads anew.
@@ -133,7 +141,8 @@ async def administered(
     except ModuleNotFoundError as error:
         raise CommandError(f"--admin needs the extra onward[admin]: {error}") from error
     monitor = Monitor(node, broker, service.reloads)
-    monitor.operations.add("drain", drain_of(stop))
+    if broker is not None:
+        monitor.operations.add("drain", drain_of(stop))
     try:
         options = AdminOptions(hosts=admin.hosts, open_metrics=admin.open_metrics)
         server = AdminServer(

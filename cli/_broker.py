@@ -204,7 +204,7 @@ def add_command(commands: Commands) -> None:
         "requesters learn the names of the broker's workers",
     )
     _add_drain(parser)
-    add_admin(parser)
+    add_admin(parser, broker=True)
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
     add_server_log(parser)

@@ -13,6 +13,7 @@ from ..actors.security import Authentication
 from ..actors.services import ManagementService
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError, counted
+from ._admin import add_admin, admin_of, administered
 from ._arguments import Commands, address
 from ._authentication import add_peers, authentication_of_peers
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
@@ -165,6 +166,7 @@ def add_command(commands: Commands) -> None:
         "and routes of its workers, and change nothing (default: off)",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
+    add_admin(parser, broker=False)
     add_event_log(parser, "node")
     add_server_log(parser)
     parser.set_defaults(command=_command)
@@ -225,8 +227,9 @@ async def serve(
                 service.reloads_certificates(listener)
         except Interrupted:
             return
-        with service.serving("listening"):
-            await stop.wait()
+        async with administered(node, None, admin_of(arguments), stop, service):
+            with service.serving("listening"):
+                await stop.wait()
         service.notifier.stopping(0.0, "stopping")
     if not arguments.quiet:
         print(_totals(node) + total(node), flush=True)

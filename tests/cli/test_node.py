@@ -23,6 +23,8 @@ def arguments(
     *expose: str, verbose: bool = False, quiet: bool = False, **workers: str
 ) -> argparse.Namespace:
     return argparse.Namespace(
+        admin=None,
+        admin_host=[],
         listen="tcp://127.0.0.1:0",
         worker=[(address(name), kind) for name, kind in workers.items()],
         expose=[address(name) for name in expose],

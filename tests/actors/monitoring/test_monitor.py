@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from onward.actors import Node, Worker
+from onward.actors import Node, Reloads, Worker
 from onward.actors.broker import Broker, BrokerOptions, LimitUse, ReportedListener
+from onward.actors.instruments._instrument import Instrument
 from onward.actors.monitoring import CheckResult, Monitor, Stage
 from onward.protocol import Message, address
 from onward.protocol.metrics import Metric, MetricFamily, metrics_text
@@ -47,6 +48,8 @@ FIGURES = {
     "refused_handshakes": {"TLS: a text of the peer": 4, "path": 1},
     "closed": {"too slow": 1, "by the peer": 1},
     "dropped": {"unknown_stream": 2},
+    "authentication": {"accepted": {"token": 4}, "refused": {"unknown": 2}},
+    "tls": {"handshakes": {"completed": 5, "TLS: no shared cipher": 1}, "not_after": 1.5e9},
 }
 
 
@@ -103,6 +106,10 @@ async def test_the_metrics_of_a_broker_and_its_listeners(node: Node, broker: Bro
     }
     assert found["onward_slow_peers_closed_total"] == {(URI,): 1}
     assert found["onward_frames_dropped_total"] == {(URI, "unknown_stream"): 2}
+    auth = found["onward_auth_total"]
+    assert auth == {(URI, "token", "accepted"): 4, (URI, "", "unknown"): 2}
+    assert found["onward_tls_handshakes_total"] == {(URI, "completed"): 5, (URI, "failed"): 1}
+    assert found["onward_tls_certificate_not_after_timestamp_seconds"] == {(URI,): 1.5e9}
     assert found["onward_limit"][("max_connections", URI)] == 10
     assert found["onward_limit_used"][("max_routes", "")] == 1
     assert found["onward_limit_reached_total"] == {("max_connections", URI): 2}
@@ -134,6 +141,51 @@ async def test_each_family_is_announced_and_belongs_to_one_collector(
     assert written <= set(monitor.metrics.families.values())
     with pytest.raises(ValueError, match="onward_routes already"):
         monitor.metrics.add((MetricFamily("onward_routes", "gauge", "Again."),), lambda: iter(()))
+
+
+async def test_the_metrics_of_an_event_log(node: Node) -> None:
+    class Log(Instrument):
+        def figures(self) -> Mapping[str, object]:
+            recorder = {"hops": 1, "flows": 2, "events": 3, "dropped": {"rate": 4}}
+            return {
+                "event_log": {
+                    "recorder": recorder,
+                    "writer": {"lost": 5, "pending": 6, "errors": 7},
+                }
+            }
+
+    node.add_instrument(Log())
+    found = read(Monitor(node))
+    assert found["onward_event_log_records_total"] == {("hops",): 1, ("flows",): 2, ("events",): 3}
+    assert found["onward_event_log_dropped_total"] == {("rate",): 4, ("not written",): 5}
+    assert found["onward_event_log_pending_bytes"] == {(): 6}
+
+
+async def test_kinds_of_workers_are_bounded(node: Node) -> None:
+    for number in range(103):
+        await node.start(type(f"Kind{number}", (Worker,), {}))
+    found = read(Monitor(node))["onward_workers"]
+    assert len(found) == 101
+    assert found["other",] == 3
+
+
+async def test_reloads_are_counted_and_asked_for(node: Node) -> None:
+    async def prepare() -> Any:
+        raise ValueError("the file is cut short")
+
+    reloads = Reloads()
+    monitor = Monitor(node, reloads=reloads)
+    reload = monitor.operations.find("reload")
+    assert reload is not None
+    assert await reload({}) == {"reloaded": ()}
+    reloads.add("users", prepare)
+    with pytest.raises(ValueError, match="users: the file is cut short"):
+        await reload({})
+    with pytest.raises(ValueError, match="no arguments"):
+        await reload({"now": True})
+    found = read(monitor)
+    assert found["onward_config_last_reload_successful"] == {(): 0}
+    assert found["onward_config_reloads_total"] == {("applied",): 1, ("refused",): 1}
 
 
 async def test_families_are_chosen_by_name(node: Node, broker: Broker) -> None:

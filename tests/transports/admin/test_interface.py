@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,7 +20,13 @@ from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.actors.monitoring import Monitor, Stage
 from onward.actors.security import Authentication, Authenticator
 from onward.protocol.security import Principal
-from onward.transports.admin import AdminOptions, AdminPaths, AdminServer, admin_paths
+from onward.transports.admin import (
+    AdminOptions,
+    AdminPaths,
+    AdminServer,
+    admin_paths,
+    json_response,
+)
 from onward.transports.admin._api import plain
 from onward.transports.client import connect
 from tests.support.http_peer import Answer, HttpPeer, Served
@@ -237,6 +244,13 @@ def test_secrets_and_functions_are_not_shown() -> None:
     assert found["a"]["many"] == ["a"]
     assert isinstance(found["a"]["chosen"], str)
     assert found["1"][:2] == [None, True]
+
+
+def test_what_json_has_no_form_for() -> None:
+    written = json_response({"a": UUID(int=1), "b": b"\x01", "c": {"y", "x"}}).body
+    assert written == b'{"a":"00000000-0000-0000-0000-000000000001","b":"01","c":["x","y"]}\n'
+    with pytest.raises(TypeError, match="object cannot be written as JSON"):
+        json_response(object())
 
 
 # --- events ---------------------------------------------------------------------------------
