@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -53,8 +54,13 @@ def test_what_is_counted_by_reason() -> None:
 
 
 def test_the_certificates_of_listeners() -> None:
-    tls = {"handshakes": {}, "not_after": 2524607999.0, "reloads": 3, "failed_reloads": 1}
-    own = {**LISTENER, "tls": {**tls, "not_after": None}}  # a context of one's own
+    tls: dict[str, Any] = {
+        "handshakes": {},
+        "not_after": 2524607999.0,
+        "reloads": 3,
+        "failed_reloads": 1,
+    }
+    own: dict[str, Any] = {**LISTENER, "tls": {**tls, "not_after": None}}  # a context of one's own
     printed = show({"routes": 1, "listeners": [LISTENER, {**LISTENER, "tls": tls}, own]})
     assert printed.splitlines()[-1] == (
         "certificate of rsocket+tcp://x:1: expires 2049-12-31 23:59 UTC; 3 reloads, 1 failed"
