@@ -47,6 +47,8 @@ ADDRESS_HEADER: Final = bytes.fromhex("0000000114")
 SERVICE_NAME: Final = 0x81
 SHARD_KEY: Final = bytes([0x9B])
 STICKY_ROUTE_KEY: Final = bytes([0x9D])
+AUTHENTICATION: Final = bytes([0xFC])
+"""The well-known id 0x7C of `message/x.rsocket.authentication.v0`."""
 NO_ROUTE: Final = bytes([0xFC, 0, 1])
 """Onward's key 1 of a broker: the policy for requests to a service without a destination."""
 FOLLOWS: Final = 0x80
@@ -117,16 +119,19 @@ def frame(stream_id: int, type_and_flags: int, body: bytes) -> bytes:
     return _length(header + body) + header + body
 
 
-def setup_frame(name: str, *, lease: bool = False) -> bytes:
+def setup_frame(name: str, *, lease: bool = False, credentials: bytes = b"") -> bytes:
     """Return SETUP with a ROUTE_SETUP of a new route in its composite metadata.
 
     Args:
         name: The service.
         lease: Whether requests may be sent only as `lease_frame` allows.
+        credentials: The content of an authentication entry, which is in front of the ROUTE_SETUP.
     """
     metadata = _broker_entry(
         ROUTE_SETUP_HEADER + uuid.uuid4().bytes + bytes([len(name)]) + name.encode()
     )
+    if credentials:
+        metadata = AUTHENTICATION + _length(credentials) + credentials + metadata
     version = struct.pack(">HH", 1, 0)
     keepalive = struct.pack(">II", SELDOM, SELDOM)
     mime_types = b"".join(bytes([len(each)]) + each for each in (COMPOSITE, OCTETS))
@@ -141,6 +146,7 @@ def request_frame(
     routing: Routing = Routing.UNICAST,
     *,
     elements: int = 0,
+    claims: bool = True,
 ) -> bytes:
     """Return a request with an ADDRESS in its composite metadata.
 
@@ -150,8 +156,9 @@ def request_frame(
         interaction: The interaction of the request.
         routing: The kind of routing.
         elements: The initial credit of a stream or a channel.
+        claims: Whether the ADDRESS names an origin, which a broker with rules replaces.
     """
-    metadata = _address(service, routing)
+    metadata = _address(service, routing, claims=claims)
     flows = interaction in (Interaction.STREAM, Interaction.CHANNEL)
     credit = struct.pack(">I", elements) if flows else b""
     return frame(0, interaction, credit + _length(metadata) + metadata + data)
@@ -240,10 +247,11 @@ def numbers(octets: bytes | array.array[int]) -> array.array[int]:
     return turned
 
 
-def _address(service: str, routing: Routing) -> bytes:
+def _address(service: str, routing: Routing, *, claims: bool = True) -> bytes:
     name = service.encode()
     tags = bytes([SERVICE_NAME, len(name)]) + name
-    return _broker_entry(ADDRESS_HEADER + bytes([routing]) + uuid.uuid4().bytes + tags)
+    origin = uuid.uuid4().bytes if claims else bytes(16)
+    return _broker_entry(ADDRESS_HEADER + bytes([routing]) + origin + tags)
 
 
 def _broker_entry(broker_frame: bytes) -> bytes:
