@@ -8,7 +8,9 @@ from contextlib import AsyncExitStack
 from onward.actors import Node
 from onward.actors.broker import Broker, DrainOptions, Handlers, Request
 from onward.protocol import NotDelivered
+from onward.protocol.rsocket import ErrorCode
 from onward.transports.client import Client, connect
+from tests.peers import rsocket_client as foreign
 from tests.support.loops import on_both_loops
 from tests.support.transports import eventually
 
@@ -94,4 +96,33 @@ async def test_no_request_is_in_doubt_without_another_broker() -> None:
             task.cancel()  # they wait for a broker
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(end, asyncio.CancelledError) for end in ends), ends
+        assert broker.statistics().lost == 0
+
+
+@on_both_loops
+async def test_a_client_of_others_gets_an_answer_or_a_refusal() -> None:
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(Node("only"))
+        broker = await Broker.attach(node)
+        uri = (await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)).uri
+        port = int(uri.rpartition(":")[2])
+        await stack.enter_async_context(foreign.connect(port, "echo", foreign.Destination()))
+        answered = 0
+
+        async def ask_on(number: int) -> int | None:
+            """Send requests until one is not answered, and return the code of its error."""
+            nonlocal answered
+            async with foreign.connect(port, f"asks {number}") as client:
+                while True:
+                    outcome = await foreign.ask(client, "echo", "request_response", "x")
+                    if outcome.code is not None:
+                        return outcome.code
+                    answered += 1
+
+        tasks = [asyncio.create_task(ask_on(number)) for number in range(4)]
+        await eventually(lambda: answered > 100)
+        draining = asyncio.create_task(broker.drain(TIMES))
+        codes = await asyncio.gather(*tasks)
+        assert codes == [ErrorCode.REJECTED] * 4
+        assert await draining
         assert broker.statistics().lost == 0
