@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from ..actors import Node
 from ..actors.broker import Broker
@@ -16,12 +15,8 @@ from ..actors.security import Authentication, Authorization
 from ..protocol.security import Action, Principal
 from ..transports import TlsOptions
 from ._listen import reason_of
-from ._run import Pace, StopRequest
-from ._service import Service
+from ._service import Service, reload_on_request
 from ._status import CommandError, Status
-
-if TYPE_CHECKING:
-    from ..actors.monitoring import Operation
 
 __all__ = ["Admin", "add_admin", "admin_of", "administered"]
 
@@ -118,16 +113,20 @@ def admin_of(
 
 @asynccontextmanager
 async def administered(
-    node: Node, broker: Broker | None, admin: Admin | None, stop: StopRequest, service: Service
+    node: Node,
+    broker: Broker | None,
+    admin: Admin | None,
+    service: Service,
+    **configuration: object,
 ) -> AsyncGenerator[None]:
     """Serve the admin interface of a node, if it is asked for, and print `admin` with its URI.
 
     Args:
         node: The node.
-        broker: Its broker, which can be drained; `None` for a node without one.
+        broker: Its broker, with its operations; `None` for a node without one.
         admin: The interface.
-        stop: The request to stop, which a drain makes.
         service: The ties to the system, with the parts that a reload reads anew.
+        **configuration: Options in effect, for operators to see.
 
     Raises:
         CommandError: It cannot be served.
@@ -141,8 +140,8 @@ async def administered(
     except ModuleNotFoundError as error:
         raise CommandError(f"--admin needs the extra onward[admin]: {error}") from error
     monitor = Monitor(node, broker, service.reloads)
-    if broker is not None:
-        monitor.operations.add("drain", drain_of(stop))
+    monitor.operations.setdefault("reload", partial(reload_on_request, service))
+    monitor.configuration.update(configuration)
     try:
         options = AdminOptions(hosts=admin.hosts, open_metrics=admin.open_metrics)
         server = AdminServer(
@@ -183,15 +182,3 @@ def permits_of(authorization: Authorization | None) -> Callable[[Principal, str]
         return needs == Action.READ.value and principal.method != "anonymous"
 
     return permits
-
-
-def drain_of(stop: StopRequest) -> Operation:
-    """Return the operation by which the broker drains, and the command ends."""
-
-    async def drain(arguments: Mapping[str, Any]) -> object:
-        if arguments:
-            raise ValueError("drain has no arguments")
-        stop.wish(Pace.CONFIGURED)
-        return {"draining": True}
-
-    return drain

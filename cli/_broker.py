@@ -476,7 +476,7 @@ async def serve(
         broker.operations.update(operations_of(stop, broker, service))
         gc.freeze()
         try:
-            async with administered(node, broker, admin, stop, service):
+            async with administered(node, broker, admin, service, listeners=listening.links):
                 with service.serving(", ".join(listener.uri for listener in listeners)):
                     await stop.wait()
                     while not await drain(stop, broker, service):

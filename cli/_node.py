@@ -227,7 +227,7 @@ async def serve(
                 service.reloads_certificates(listener)
         except Interrupted:
             return
-        async with administered(node, None, admin_of(arguments), stop, service):
+        async with administered(node, None, admin_of(arguments), service):
             with service.serving("listening"):
                 await stop.wait()
         service.notifier.stopping(0.0, "stopping")

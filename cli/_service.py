@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from .. import transports
 from ..actors import Listener, ReloadFailed, Reloads
@@ -14,7 +15,7 @@ from ..protocol import counted
 from ._run import Pace, StopRequest
 from ._systemd import Notifier
 
-__all__ = ["Service", "drain", "operations_of", "times_of"]
+__all__ = ["Service", "drain", "operations_of", "reload_on_request", "times_of"]
 
 ORDERLY = 25.0
 """Seconds for a stop by SIGTERM: Kubernetes kills after 30."""
@@ -134,13 +135,16 @@ def operations_of(
             "error": "the sockets are closed" if broker.draining else "the broker does not drain"
         }
 
-    async def reload() -> object:
-        try:
-            return {"reloaded": await service.reload()}
-        except ReloadFailed as error:
-            return {"error": str(error)}
-
+    reload = partial(reload_on_request, service)
     return {"drain": begin_drain, "undo-drain": undo_drain, "reload": reload}
+
+
+async def reload_on_request(service: Service) -> object:
+    """Read anew all that can be, and return the outcome as values that JSON can represent."""
+    try:
+        return {"reloaded": await service.reload()}
+    except ReloadFailed as error:
+        return {"error": str(error)}
 
 
 def times_of(pace: Pace, options: DrainOptions) -> DrainOptions:

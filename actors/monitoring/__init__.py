@@ -15,7 +15,6 @@ from ._health import CheckResult, HealthChecks, Stage
 from ._lag import LoopLag
 from ._metrics import Collector, Metrics
 from ._monitor import METRIC_FAMILIES, Monitor
-from ._operations import Operation, Operations
 
 __all__ = [
     "METRIC_FAMILIES",
@@ -27,8 +26,6 @@ __all__ = [
     "LoopLag",
     "Metrics",
     "Monitor",
-    "Operation",
-    "Operations",
     "RecentEvent",
     "Stage",
 ]

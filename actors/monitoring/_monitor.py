@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ...protocol import counted
-from .._reloads import ReloadFailed, Reloads
+from .._reloads import Reloads
 from ..broker import Broker
 from ._broker_metrics import BROKER_FAMILIES, SERVICE_FAMILIES, broker_metrics, service_metrics
 from ._event_ring import EventRing
@@ -17,7 +16,6 @@ from ._health import HealthChecks, Stage
 from ._lag import LoopLag
 from ._metrics import Metrics
 from ._node_metrics import NODE_FAMILIES, node_metrics
-from ._operations import Operations
 from ._process import PROCESS_FAMILIES, RELOAD_FAMILIES, process_metrics, reload_metrics
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ class Monitor:
     Args:
         node: The node.
         broker: Its broker, if it has one.
-        reloads: The parts that are read anew, if there are some; then `reload` is an operation.
+        reloads: The parts that are read anew, if there are some.
 
     Attributes:
         node: As given.
@@ -57,7 +55,8 @@ class Monitor:
             from the beginning; plug-ins of the group `onward.health_checks` add theirs.
         metrics: The metrics.
         services: The metrics of each service, which cost more to read.
-        operations: What an operator can ask for.
+        operations: The operations of the program by name, such as `drain`; those of the broker, if
+            there is one.
         events: The recent events of the broker, if there is one.
         lag: The lag of the loop.
         configuration: The options in effect by their place, for operators: dataclasses, or values
@@ -73,7 +72,9 @@ class Monitor:
         self.checks = HealthChecks()
         self.metrics = Metrics()
         self.services = Metrics()
-        self.operations = Operations()
+        self.operations: dict[str, Callable[[], Awaitable[object]]] = (
+            {} if broker is None else broker.operations
+        )
         self.events = None if broker is None else EventRing(broker)
         self.lag = LoopLag(node.loop)
         self.configuration: dict[str, object] = {}
@@ -92,7 +93,6 @@ class Monitor:
             self.checks.add(Stage.READY, "draining", lambda: "it drains" * broker.draining)
         if reloads is not None:
             self.metrics.add(RELOAD_FAMILIES, lambda: reload_metrics(reloads))
-            self.operations.add("reload", partial(_reload, reloads))
         for entry in entry_points(group=PLUGINS):
             entry.load()(self)
 
@@ -118,15 +118,6 @@ class Monitor:
 
     def _is_starting(self) -> str:
         return "" if self.started else "the start is not over"
-
-
-async def _reload(reloads: Reloads, arguments: Mapping[str, Any]) -> object:
-    if arguments:
-        raise ValueError("reload has no arguments")
-    try:
-        return {"reloaded": await reloads.reload()}
-    except ReloadFailed as error:
-        raise ValueError(str(error)) from error
 
 
 def _closed_listeners(broker: Broker) -> str:

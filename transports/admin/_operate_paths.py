@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 import traceback
+from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -40,10 +41,9 @@ def add_operations(paths: AdminPaths, monitor: Monitor) -> None:
     if monitor.broker is not None:
         kick = partial(_kick, monitor.broker)
         paths.add("/api/v1/kick", kick, method="POST", needs="operate")
-    for name in ("drain", "reload"):
-        paths.add(
-            f"/api/v1/{name}", partial(_operate, monitor, name), method="POST", needs="operate"
-        )
+    for name in ("drain", "undo-drain", "reload"):
+        operate = partial(_operate, monitor, name)
+        paths.add(f"/api/v1/{name}", operate, method="POST", needs="operate")
 
 
 async def _set_level(request: HttpRequest) -> HttpResponse:
@@ -56,7 +56,7 @@ async def _set_level(request: HttpRequest) -> HttpResponse:
         raise HttpError(HTTPStatus.BAD_REQUEST, text)
     logger = logging.getLogger(name)
     logger.setLevel(logging.NOTSET if level is None else str(level).upper())
-    _logger.info(
+    _logger.warning(
         "the level of %s is now %s, set by %s",
         name,
         level,
@@ -78,7 +78,7 @@ async def _kick(broker: Broker, request: HttpRequest) -> HttpResponse:
         raise HttpError(HTTPStatus.BAD_REQUEST, text)
     for _, listener in broker.listeners():
         if listener.close_connection(number, text):
-            _logger.info(
+            _logger.warning(
                 "connection %d was closed by %s",
                 number,
                 _by(request),
@@ -89,15 +89,17 @@ async def _kick(broker: Broker, request: HttpRequest) -> HttpResponse:
 
 
 async def _operate(monitor: Monitor, name: str, request: HttpRequest) -> HttpResponse:
-    operation = monitor.operations.find(name)
+    operation = monitor.operations.get(name)
     if operation is None:
         raise HttpError(HTTPStatus.NOT_FOUND, f"this program has no {name}")
-    try:
-        answer = await operation(request.arguments())
-    except ValueError as error:
-        raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
-    _logger.info("%s was asked for by %s", name, _by(request), extra={"event": "admin.operation"})
-    return json_response(answer)
+    if request.arguments():
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"{name} has no arguments")
+    _logger.warning(
+        "%s was asked for by %s", name, _by(request), extra={"event": "admin.operation"}
+    )
+    answer = await operation()
+    failed = isinstance(answer, Mapping) and "error" in answer
+    return json_response(answer, HTTPStatus.CONFLICT if failed else HTTPStatus.OK)
 
 
 def _known(request: HttpRequest, *names: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from onward.actors import Node, Reloads, Worker
+from onward.actors import Node, ReloadFailed, Reloads, Worker
 from onward.actors.broker import Broker, BrokerOptions, LimitUse, ReportedListener
 from onward.actors.instruments._instrument import Instrument
 from onward.actors.monitoring import CheckResult, Monitor, Stage
@@ -169,20 +169,17 @@ async def test_kinds_of_workers_are_bounded(node: Node) -> None:
     assert found["other",] == 3
 
 
-async def test_reloads_are_counted_and_asked_for(node: Node) -> None:
+async def test_reloads_are_counted(node: Node) -> None:
     async def prepare() -> Any:
         raise ValueError("the file is cut short")
 
     reloads = Reloads()
     monitor = Monitor(node, reloads=reloads)
-    reload = monitor.operations.find("reload")
-    assert reload is not None
-    assert await reload({}) == {"reloaded": ()}
+    await reloads.reload()
+    assert read(monitor)["onward_config_last_reload_successful"] == {(): 1}
     reloads.add("users", prepare)
-    with pytest.raises(ValueError, match="users: the file is cut short"):
-        await reload({})
-    with pytest.raises(ValueError, match="no arguments"):
-        await reload({"now": True})
+    with pytest.raises(ReloadFailed, match="users: the file is cut short"):
+        await reloads.reload()
     found = read(monitor)
     assert found["onward_config_last_reload_successful"] == {(): 0}
     assert found["onward_config_reloads_total"] == {("applied",): 1, ("refused",): 1}

@@ -412,17 +412,18 @@ async def test_the_level_of_the_log_is_set() -> None:
 
 
 async def test_an_operation_of_the_program() -> None:
-    async def reload(arguments: Any) -> Any:
-        if arguments:
-            raise ValueError("reload has no arguments")
+    async def reload() -> object:
         return {"changed": ["users"]}
 
+    async def undo() -> object:
+        return {"error": "the broker does not drain"}
+
     async with world() as w:
-        w.monitor.operations.add("reload", reload)
-        with pytest.raises(ValueError, match="an operation reload already"):
-            w.monitor.operations.add("reload", reload)
+        w.broker.operations.update({"reload": reload, "undo-drain": undo})
         assert await w.post("/api/v1/reload") == (200, {"changed": ["users"]})
         assert await w.post("/api/v1/reload", x=1) == (400, b"reload has no arguments\n")
+        refused = await w.post("/api/v1/undo-drain")
+        assert refused == (409, b'{"error":"the broker does not drain"}\n')
 
 
 async def test_the_insides_of_the_program() -> None:
