@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from _harness import parse_arguments
 from _rawload import (
@@ -62,7 +62,7 @@ PORT = re.compile(r"listening \S+:(\d+)$")
 TOKEN = make_token(secrets.token_bytes(32))
 BEARER = format_credentials(BearerToken(TOKEN.encode()))
 RIGHT = format_credentials(UserPassword("ann", "right"))
-WRONG = format_credentials(UserPassword("ann", "wrong"))
+WRONG_ONES = format_credentials(UserPassword("ann", "wrong")).hex() + "*"
 PRINCIPALS = f"""
 [[tokens]]
 name = "bench"
@@ -205,8 +205,8 @@ def measure_clients(pair: tuple[Broker, Broker], size: Size, report: Report) -> 
 # --- guesses ----------------------------------------------------------------------------------
 
 
-def slowest_hundredth(load: Load, process: subprocess.Popen[str]) -> float:
-    """Return the time of the slowest hundredth of single requests while clients come, in ms."""
+def slowest_hundredth(load: Load, process: subprocess.Popen[Any]) -> float:
+    """Return the time of the slowest hundredth of single requests during a process, in ms."""
     taken: list[float] = []
     while process.poll() is None:
         taken.append(load.run(1).seconds)
@@ -218,8 +218,9 @@ def measure_guesses(asking: Broker, size: Size, report: Report) -> None:
     """Add what guesses do to the requests of others."""
     with open_load(asking.port, requesters=1, in_flight=1, shape=shape(asking.entry)) as load:
         load.run(100)
-        for name, entry in (("clients come", BEARER.hex()), ("passwords are guessed", "")):
-            entry = entry or f"{WRONG.hex()}*"
+        pause = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"])
+        report.figure("slowest hundredth alone", slowest_hundredth(load, pause), "ms")
+        for name, entry in (("clients come", BEARER.hex()), ("passwords are guessed", WRONG_ONES)):
             process = comers(asking, size.guesses, entry, sources=SOURCES)
             report.figure(f"slowest hundredth while {name}", slowest_hundredth(load, process), "ms")
             finished(process)
