@@ -119,7 +119,7 @@ class Reloads:
                 apply()
             self._done += 1
             self._error = ""
-            _logger.warning(
+            _logger.info(
                 "reloaded %s",
                 ", ".join(parts) or counted(0, "part"),
                 extra={"event": "reload.done"},

@@ -175,7 +175,7 @@ class Drain:
         """Run it; return False if it was undone."""
         steps = self.steps
         self._tell("draining")
-        _logger.warning(
+        _logger.info(
             "the broker drains %s",
             counted(self.connections_left, "connection"),
             extra={"event": "broker.draining"},
@@ -196,7 +196,7 @@ class Drain:
             self._index.events.end()
             text = "the broker has drained; %s cut"
             left = counted(self.connections_left, "connection")
-            _logger.warning(text, left, extra={"event": "broker.drained"})
+            _logger.info(text, left, extra={"event": "broker.drained"})
         return is_over
 
     def undo(self) -> bool:
@@ -204,7 +204,7 @@ class Drain:
         if not self.steps.undo():
             return False
         self._tell("serving")
-        _logger.warning("the drain is undone", extra={"event": "broker.serving"})
+        _logger.info("the drain is undone", extra={"event": "broker.serving"})
         return True
 
     async def _close_sockets(self) -> None:
