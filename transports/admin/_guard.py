@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
@@ -97,6 +98,10 @@ class RequestGuard:
             return None
         try:
             credentials = credentials_of(request.headers.get("authorization", ""))
+            if credentials is None:
+                # RFC 9110 section 11.6.1: a client learns of the challenge by a request without
+                # credentials. It guesses nothing, and is no failed attempt of its source.
+                peer = replace(peer, source="")
             principal = await self._authentication.authenticate(credentials, peer)
         except NotAuthenticated as error:
             challenge = {"www-authenticate": CHALLENGE}

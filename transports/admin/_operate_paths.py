@@ -98,8 +98,12 @@ async def _operate(monitor: Monitor, name: str, request: HttpRequest) -> HttpRes
         "%s was asked for by %s", name, _by(request), extra={"event": "admin.operation"}
     )
     answer = await operation()
-    failed = isinstance(answer, Mapping) and "error" in answer
-    return json_response(answer, HTTPStatus.CONFLICT if failed else HTTPStatus.OK)
+    status = HTTPStatus.CONFLICT if _failed(answer) else HTTPStatus.OK
+    return json_response(answer, status)
+
+
+def _failed(answer: object) -> bool:
+    return isinstance(answer, Mapping) and "error" in answer
 
 
 def _known(request: HttpRequest, *names: str) -> dict[str, Any]:

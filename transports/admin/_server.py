@@ -86,7 +86,6 @@ class AdminServer(Worker):
         self._context = None if tls is None else TlsContext(tls, server_context)
         own = () if self._endpoint.host is None else (_bracketed(self._endpoint.host),)
         self.guard = RequestGuard((*options.hosts, *own), authentication, permits)
-        self._authentication = authentication
         self.seldom = SeldomLogger(_logger)
         self._acceptor: StreamAcceptor | None = None
         self._connections: set[HttpConnection] = set()
@@ -122,8 +121,7 @@ class AdminServer(Worker):
             self,
             self.seldom,
         )
-        if self._authentication is not None:
-            acceptor.admits = self._authentication.admits
+        # A source with too many failures is not turned away here: probes come from it, too.
         try:
             await acceptor.bind()
             await acceptor.serve()

@@ -175,6 +175,21 @@ async def test_a_request_is_authenticated_unless_it_needs_nothing() -> None:
         assert caught.value.headers["www-authenticate"].startswith('Basic realm="onward"')
 
 
+async def test_guesses_are_limited_and_requests_without_credentials_are_none() -> None:
+    guard = RequestGuard((), Authentication([Passwords()]), None)
+    for _ in range(30):
+        with pytest.raises(HttpError, match="401"):
+            await guard.principal(request(), "read", PEER)
+    right = request(authorization=basic("ann:right"))
+    assert await guard.principal(right, "read", PEER) is not None
+    for _ in range(30):
+        with pytest.raises(HttpError, match="401"):
+            await guard.principal(request(authorization=basic("ann:guess")), "read", PEER)
+    with pytest.raises(HttpError, match="401"):
+        await guard.principal(right, "read", PEER)
+    assert await guard.principal(request(), "nothing", PEER) is None
+
+
 async def test_without_authentication_each_peer_may_do_all() -> None:
     assert await RequestGuard((), None, None).principal(request(), "operate", PEER) is None
 
