@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import nsmallest
 from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -22,6 +21,9 @@ MAX_PAGE: Final = 1024
 
 MAX_OFFSET: Final = 1_000_000
 """The maximum number of rows that are passed over."""
+
+MAX_SORTED: Final = 4096
+"""The maximum number of rows up to the end of a page that is sorted."""
 
 DEFAULT: Final = 100
 """The rows in an answer to a request without `limit`."""
@@ -70,6 +72,9 @@ async def page(
             raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {name!r}; known are {known}")
     if sort.removeprefix("-") not in {"", *columns}:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"sort must be one of {', '.join(columns)}")
+    if sort and offset + limit > MAX_SORTED:
+        text = f"with sort, offset and limit together are at most {MAX_SORTED}; filter the rows"
+        raise HttpError(HTTPStatus.BAD_REQUEST, text)
     if isinstance(entries, Sequence) and not filters and not sort:
         total = len(entries)
         rows = [make(each) for each in entries[offset : offset + limit]]
@@ -83,20 +88,26 @@ async def _selected(
     rows: Iterable[Row], filters: list[tuple[str, str]], sort: str, most: int
 ) -> tuple[int, list[Row]]:
     """Return the number of rows that match, and the first of them in order."""
-    column = sort.removeprefix("-")
     found: list[Row] = []
+    fresh: list[Row] = []  # not merged yet: that takes as long as for all that is kept
     total, left = 0, iter(rows)
     while part := list(islice(left, SLICE)):
         matching = [row for row in part if all(_has(row[name], value) for name, value in filters)]
         total += len(matching)
-        if not sort:
-            found += matching[: max(0, most - len(found))]
-        elif sort.startswith("-"):
-            found = nsmallest(most, found + matching, key=lambda row: _Reversed(_key(row[column])))
+        if sort:
+            fresh += matching
         else:
-            found = nsmallest(most, found + matching, key=lambda row: _key(row[column]))
+            found += matching[: max(0, most - len(found))]
+        if len(fresh) >= most:
+            found, fresh = _first(found + fresh, sort, most), []
         await asyncio.sleep(0)
-    return total, found
+    return total, _first(found + fresh, sort, most) if sort else found
+
+
+def _first(rows: list[Row], sort: str, most: int) -> list[Row]:
+    """Return the first rows by a column; equal ones stay in their order."""
+    column = sort.removeprefix("-")
+    return sorted(rows, key=lambda row: _key(row[column]), reverse=sort.startswith("-"))[:most]
 
 
 def number_of(name: str, text: str, most: int) -> int:
@@ -124,15 +135,3 @@ def _key(value: Any) -> tuple[int, Any]:
     if isinstance(value, bool | int | float):
         return 0, value
     return (2, "") if value is None else (1, str(value))
-
-
-class _Reversed:
-    """A key in reverse order."""
-
-    __slots__ = ("_key",)
-
-    def __init__(self, key: tuple[int, Any]) -> None:
-        self._key = key
-
-    def __lt__(self, other: _Reversed) -> bool:
-        return other._key < self._key

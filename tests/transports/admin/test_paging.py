@@ -75,6 +75,7 @@ async def test_rows_are_filtered_sorted_and_cut(query: str, total: int, names: s
         ("limit=" + "9" * 5000, "limit must be"),
         ("offset=1000001", "offset must be a number from 0 to 1000000"),
         ("sort=colour", "sort must be one of name, size, tags, open"),
+        ("sort=name&offset=4000&limit=97", "with sort, offset and limit together are at most 4096"),
         ("sort=--name", "sort must be one of"),
         ("colour=red", "unknown field 'colour'; known are limit, offset, sort, state, name"),
         ("&".join(["name=a"] * 51), "the query cannot be read"),
