@@ -334,6 +334,7 @@ async def test_the_number_of_streams_is_bounded() -> None:
         await listening(w)
 
 
+@pytest.mark.slow
 async def test_a_reader_that_stalls_loses_events_and_is_told_how_many() -> None:
     async with world() as w:
         ring = w.monitor.events
