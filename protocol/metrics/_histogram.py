@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from .._closed import close_class
+
 __all__ = ["BUCKETS", "DurationHistogram", "Durations"]
 
 FIRST_BITS: Final = 6
@@ -59,3 +61,7 @@ class DurationHistogram:
     def read(self) -> Durations:
         """Return the counts at this moment."""
         return Durations(tuple(self._counts), self._total)
+
+
+for _each in (Durations, DurationHistogram):
+    close_class(_each)

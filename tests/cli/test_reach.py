@@ -91,11 +91,13 @@ def test_a_peer_that_is_not_there(capsys: Capsys) -> None:
 async def served(**given: object) -> AsyncGenerator[str]:
     from argparse import Namespace
 
-    common = {
+    common: dict[str, object] = {
         "certificate": None,
         "key": None,
         "authority": None,
         "principals": None,
+        "admin": None,
+        "admin_host": [],
         "trace": False,
         "management": None,
         "event_log": None,

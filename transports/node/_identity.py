@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.security import PeerIdentity, Principal
+from ...protocol._principal import PeerIdentity, Principal
 from ..streams._tls import NAME_KINDS
 
 if TYPE_CHECKING:

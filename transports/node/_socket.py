@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from ...protocol import BadPreamble, LinkDown
+from ...protocol._principal import PeerIdentity
 from ...protocol.ockam import PREAMBLE, WireConnection
-from ...protocol.security import PeerIdentity
 from ..streams._endpoint import endpoint_of, ends_of
 from ..streams._tls import certified, reason_of
 from ._owner import Owner

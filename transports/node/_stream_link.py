@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import Address, LinkDown, Message, OnwardError
-from ...protocol.security import PeerIdentity, Principal
+from ...protocol._principal import PeerIdentity, Principal
 from .._log import SeldomLogger, shown
 from ..streams._authenticating import CHECK, GRACE
 from ._identity import forget_identity, note_identity

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ...actors.security import Authentication, AuthenticationStatistics
 from ...protocol import Address
-from ...protocol.security import PeerIdentity
+from ...protocol._principal import PeerIdentity
 from .._log import SeldomLogger
 from ..streams._acceptor import StreamAcceptor, count_reason
 from ..streams._authenticating import AuthenticatedPeer
@@ -19,6 +19,9 @@ from ..streams._tls_context import TlsContext, TlsStatistics
 from ._link_statistics import LinkStatistics
 from ._socket import Unfinished, WireSocket
 from ._stream_link import AcceptedLink, StreamLink, logger
+
+if TYPE_CHECKING:
+    from ...actors.security import Authentication, AuthenticationStatistics
 
 __all__ = ["ListenerStatistics", "ListenerWorker", "StreamListener"]
 

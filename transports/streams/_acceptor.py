@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...protocol import NodeStopped, OnwardError
-from ...protocol.security import PeerIdentity
+from ...protocol._principal import PeerIdentity
 from .._log import SeldomLogger, shown
 from ._authenticating import AuthenticatingConnection
 from ._endpoint import Endpoint, EnteringConnection

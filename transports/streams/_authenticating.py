@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.security import NotAuthenticated, PeerIdentity, Principal
+from ...protocol._principal import PeerIdentity, Principal
 from ._pending import PendingConnection
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class AuthenticatingConnection(PendingConnection):
         if self._over or self._outcome or task.cancelled():
             return  # it is closed already
         if error is not None:
-            cause = error.cause if isinstance(error, NotAuthenticated) else type(error).__name__
+            # Of NotAuthenticated, which a node loads with its first authentication.
+            cause = getattr(error, "cause", type(error).__name__)
             self.detail = f"{self._identity.peer} is not authenticated: {cause}"
             self.abort("not authenticated")
             return

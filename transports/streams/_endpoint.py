@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
-from ...protocol.security import PeerIdentity
+from ...protocol._principal import PeerIdentity
 from ._options import format_endpoint
 from ._pending import PendingConnection
 from ._source import source_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from ...protocol.security import PeerIdentity
+from ...protocol._principal import PeerIdentity
 from .._log import shown
 from ._options import format_endpoint
 from ._pending import PendingConnection

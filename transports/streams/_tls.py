@@ -11,8 +11,8 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
+from ...protocol._principal import PeerIdentity
 from ...protocol.options import Range, check_options
-from ...protocol.security import PeerIdentity
 
 __all__ = [
     "NAME_KINDS",

@@ -7,7 +7,7 @@ import os
 from typing import Final
 from urllib.parse import quote_from_bytes
 
-from ...protocol.security import PeerIdentity
+from ...protocol._principal import PeerIdentity
 from ._endpoint import Endpoint, ProtocolFactory
 from ._pending import PendingConnection
 from ._unix_file import bind, check_path, peer_of, unbind

@@ -17,8 +17,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Annotated, Any, Final, TypeAlias, cast
 
+from ...protocol._principal import PeerIdentity
 from ...protocol.options import Range
-from ...protocol.security import PeerIdentity
 
 __all__ = ["MAX_PATH", "FileMode", "bind", "check_path", "clear", "peer_of", "unbind"]
 

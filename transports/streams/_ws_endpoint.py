@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from websockets.uri import parse_uri
 
-from ...protocol.security import PeerIdentity
+from ...protocol._principal import PeerIdentity
 from ._endpoint import ConnectionHost, TcpEndpoint
 from ._options import format_endpoint
 from ._pending import PendingConnection
