@@ -101,6 +101,4 @@ def _decide(rules: Rules, principal: Principal, action: Action, text: str) -> De
     except NotAllowed:
         forced = format_query(principal.tags)
         raise CommandError(f"not allowed: the principal is forced to have {forced}") from None
-    # Of a registration the tags that the principal brings are decided, of a request all.
-    tags = tags - principal.tags if action is Action.REGISTER else tags | principal.tags
-    return rules.decide(principal, action, tags)
+    return rules.decide(principal, action, tags | principal.tags)

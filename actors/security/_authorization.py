@@ -6,7 +6,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Final, TypeAlias
@@ -60,7 +60,7 @@ class Authorizer(ABC):
         Args:
             principal: The principal.
             action: The action.
-            tags: The tags that a destination brings, or those of a query.
+            tags: The tags that a destination gets, or those of a query, forced tags included.
 
         Returns:
             `False` denies, whatever others say; `True` allows; `None` leaves it to the rules and to
@@ -228,10 +228,10 @@ class Authorization:
         """Whether a principal may register a destination; the arguments are those above."""
         brought = (tag_set(tags) | {(_SERVICE, service)}) - {(_ROUTE_ID, format_id(route_id))}
         try:
-            add_forced_tags(Action.REGISTER, brought, principal.tags)
+            all_tags = add_forced_tags(Action.REGISTER, brought, principal.tags)
         except NotAllowed:
             return False
-        return self.allows(principal, Action.REGISTER, brought - principal.tags)
+        return self.allows(principal, Action.REGISTER, all_tags)
 
     def may_see(self, principal: Principal, tags: TagSet) -> bool:
         """Whether a principal may request a destination with these tags, or read all of them.
@@ -263,7 +263,12 @@ class Authorization:
         self, authorizer: Authorizer, principal: Principal, action: Action, tags: TagSet
     ) -> bool | None:
         try:
-            return authorizer.allows(principal, action, tags)
+            answer: object = authorizer.allows(principal, action, tags)
+            if answer is None or isinstance(answer, bool):
+                return answer
+            if isinstance(answer, Coroutine):
+                answer.close()
+            raise TypeError(f"the answer of an authorizer is a bool or None, not {type(answer)}")
         except Exception:
             # A policy that cannot be evaluated allows nothing.
             _logger.exception(

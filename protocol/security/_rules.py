@@ -274,11 +274,13 @@ class Rules:
             principal: The principal.
             action: The action.
             tags: The tags that a destination brings, or those of a query, in normal form, with the
-                forced tags of the principal; see `add_forced_tags`.
+                forced tags of the principal; see `add_forced_tags`. To register, forced tags need
+                no rule that allows them, and count for rules that deny.
         """
         allowed, rule = self._deciding(principal, action, tags)
         if rule is not None:
             return Decision(allowed, rule)
+        tags = _needing_a_rule(principal, action, tags)
         near = [
             (each.missing(tags), each)
             for subject in self._subjects(principal, action)
@@ -297,6 +299,7 @@ class Rules:
             for rule in subject.denying:
                 if rule.applies(tags):
                     return False, rule
+        tags = _needing_a_rule(principal, action, tags)
         for subject in subjects:
             for rule in subject.near(tags):
                 if rule.applies(tags):
@@ -352,6 +355,11 @@ class _Subject:
         for rules in self.by_tag.values():
             yield from rules
         yield from self.others
+
+
+def _needing_a_rule(principal: Principal, action: Action, tags: TagSet) -> TagSet:
+    """Return the tags that a rule has to allow: of a destination, those that are not forced."""
+    return tags - principal.tags if action is Action.REGISTER else tags
 
 
 def add_forced_tags(action: Action, tags: TagSet, forced: TagSet) -> TagSet:

@@ -46,6 +46,16 @@ class Policy(Authorizer):
         return self.answer
 
 
+class Unsure(Authorizer):
+    """An authorizer with an answer that is none, as of one that is asynchronous by mistake."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def allows(self, principal: Principal, action: Action, tags: TagSet) -> Any:
+        return self.answer
+
+
 class Broken(Authorizer):
     def allows(self, principal: Principal, action: Action, tags: TagSet) -> bool | None:
         raise RuntimeError("no policy")
@@ -100,6 +110,31 @@ def test_a_destination_gets_the_forced_tags_of_its_principal(
         assert made.statistics().denied == {"register": 1}
     else:
         assert made.registration(principal, service, tags, ME) == registered
+
+
+def test_a_rule_with_a_forced_tag_denies_a_registration() -> None:
+    rules = """
+    rule = [
+        {roles = ["shop"], register = "service=*"},
+        {names = ["*"], register = "service=admin tenant=a", deny = true},
+    ]
+    """
+    made = Authorization(read_rules(rules))
+    assert made.may_register(TENANT, "shop", (), ME)
+    assert not made.may_register(TENANT, "admin", (), ME)
+    other = Principal("shop-b", "token", frozenset({"shop"}), parse_query("tenant=b"))
+    assert made.may_register(other, "admin", (), ME)
+
+
+async def _allows() -> bool:
+    return True
+
+
+@pytest.mark.parametrize("answer", ["deny", [], 1, _allows])
+def test_an_answer_of_an_authorizer_that_is_none_denies(answer: object) -> None:
+    made = of(Unsure(answer() if callable(answer) else answer))
+    assert not made.allows(SHOP, Action.REQUEST, parse_query("service=orders"))
+    assert made.statistics().failures == 1
 
 
 def test_what_a_principal_may_see_is_what_it_may_request() -> None:
