@@ -6,10 +6,11 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Final, TypeAlias
+from inspect import iscoroutine
+from typing import Final, TypeAlias, cast
 
 from ...protocol.broker import TagList, TagSet, WellKnownKey, format_id, null_last, tag_set
 from ...protocol.options import Count, Seconds, check_options
@@ -263,12 +264,13 @@ class Authorization:
         self, authorizer: Authorizer, principal: Principal, action: Action, tags: TagSet
     ) -> bool | None:
         try:
-            answer: object = authorizer.allows(principal, action, tags)
+            answer = cast("object", authorizer.allows(principal, action, tags))
             if answer is None or isinstance(answer, bool):
                 return answer
-            if isinstance(answer, Coroutine):
+            kind = type(answer).__name__
+            if iscoroutine(answer):
                 answer.close()
-            raise TypeError(f"the answer of an authorizer is a bool or None, not {type(answer)}")
+            raise TypeError(f"the answer of an authorizer is a bool or None, not {kind}")  # noqa: TRY301
         except Exception:
             # A policy that cannot be evaluated allows nothing.
             _logger.exception(
