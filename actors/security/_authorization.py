@@ -270,7 +270,7 @@ class Authorization:
             kind = type(answer).__name__
             if iscoroutine(answer):
                 answer.close()
-            raise TypeError(f"the answer of an authorizer is a bool or None, not {kind}")  # noqa: TRY301
+            raise TypeError(f"the answer of an authorizer is a bool or None, not {kind}")
         except Exception:
             # A policy that cannot be evaluated allows nothing.
             _logger.exception(
