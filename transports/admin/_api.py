@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -82,10 +83,13 @@ _LIMITS: Final = ("name", "listener", "used", "limit", "reached")
 def add_api(paths: AdminPaths, monitor: Monitor) -> None:
     """Add the paths below `/api/v1/` that only read."""
     node, broker = monitor.node, monitor.broker
+    turn = asyncio.Lock()
 
     async def workers(request: HttpRequest) -> HttpResponse:
         cells: list[Cell] = node.parts.table.cells()
-        return await page(request, cells, lambda cell: json_row(cell.statistics()), _WORKERS)
+        return await page(
+            request, cells, lambda cell: json_row(cell.statistics()), _WORKERS, turn=turn
+        )
 
     async def report(question: str, request: HttpRequest) -> HttpResponse:
         found = node_report(node, question)
@@ -101,10 +105,10 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
     paths.add("/api/v1/dead-letters", partial(report, LETTERS))
     paths.add("/api/v1/config", configuration)
     if broker is not None:
-        _add_broker(paths, broker)
+        _add_broker(paths, broker, turn)
 
 
-def _add_broker(paths: AdminPaths, broker: Broker) -> None:
+def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
     async def status(_: HttpRequest) -> HttpResponse:
         return json_response(broker_figures(broker))
 
@@ -113,7 +117,7 @@ def _add_broker(paths: AdminPaths, broker: Broker) -> None:
         if state not in ("open", "closed"):
             raise HttpError(HTTPStatus.BAD_REQUEST, "state must be open or closed")
         found = _connections(broker, closed=state == "closed")
-        return await page(request, found, _whole, _CONNECTIONS)
+        return await page(request, found, _whole, _CONNECTIONS, turn=turn)
 
     async def routes(request: HttpRequest) -> HttpResponse:
         index = broker.index
@@ -126,16 +130,16 @@ def _add_broker(paths: AdminPaths, broker: Broker) -> None:
             entry: Any = found[number]
             return row_of(entry.target.row() if number < live else index.expectations.row(entry))
 
-        return await page(request, numbers, row, _ROUTES)
+        return await page(request, numbers, row, _ROUTES, turn=turn)
 
     async def waiting(request: HttpRequest) -> HttpResponse:
         now = broker.node.loop.time()
         return await page(
-            request, broker.index.waiting_by_query(), partial(_waiting, now), _WAITING
+            request, broker.index.waiting_by_query(), partial(_waiting, now), _WAITING, turn=turn
         )
 
     async def limits(request: HttpRequest) -> HttpResponse:
-        return await page(request, tuple(_limits(broker)), dict[str, Any], _LIMITS)
+        return await page(request, tuple(_limits(broker)), dict[str, Any], _LIMITS, turn=turn)
 
     async def resolve(request: HttpRequest) -> HttpResponse:
         query = dict(request.fields()).get("q", "")

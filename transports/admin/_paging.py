@@ -1,6 +1,7 @@
 """Pages of rows: filtered, sorted and cut as the query of a request says.
 
-Rows are made and looked at in slices, so that a large table does not hold the loop.
+Rows are made and looked at in slices, and one table at a time, so that neither a large table nor
+many requests hold the loop.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ async def page(
     entries: Iterable[T],
     make: Callable[[T], Row],
     columns: tuple[str, ...],
+    *,
+    turn: asyncio.Lock,
     also: tuple[str, ...] = (),
 ) -> HttpResponse:
     """Return a page of rows as JSON: their `total` and the `rows`.
@@ -51,6 +54,7 @@ async def page(
         entries: What rows are made of.
         make: Makes a row, with exactly these columns.
         columns: The columns.
+        turn: Held while a table is looked through; the others wait for it in order.
         also: Further fields of the query, which are the caller's.
 
     Raises:
@@ -79,7 +83,8 @@ async def page(
         total = len(entries)
         rows = [make(each) for each in entries[offset : offset + limit]]
     else:
-        total, rows = await _selected(map(make, entries), filters, sort, offset + limit)
+        async with turn:
+            total, rows = await _selected(map(make, entries), filters, sort, offset + limit)
         rows = rows[offset:]
     return json_response({"total": total, "offset": offset, "rows": rows})
 

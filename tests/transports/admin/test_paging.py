@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -25,7 +26,8 @@ def whole(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 async def asked(query: str, rows: Iterable[Mapping[str, Any]] = ROWS) -> dict[str, Any]:
-    response = await page(HttpRequest("GET", "/x", query), rows, whole, COLUMNS, ("state",))
+    request, turn = HttpRequest("GET", "/x", query), asyncio.Lock()
+    response = await page(request, rows, whole, COLUMNS, turn=turn, also=("state",))
     assert isinstance(response.body, bytes)
     found: dict[str, Any] = json.loads(response.body)
     return found
@@ -108,3 +110,19 @@ async def test_a_page_is_a_part_of_all_rows_in_order(
 
     found = await asked(f"sort=size&offset={offset}&limit={limit}", rows)
     assert found["rows"] == sorted(rows, key=key)[offset : offset + limit]
+
+
+async def test_tables_are_looked_through_one_at_a_time() -> None:
+    turn = asyncio.Lock()
+    seen: list[str] = []
+
+    def rows(name: str) -> Iterator[Mapping[str, Any]]:
+        for _ in range(1000):
+            seen.append(name)
+            yield ROWS[0]
+
+    async def ask(name: str) -> None:
+        await page(HttpRequest("GET", "/x", "sort=name"), rows(name), whole, COLUMNS, turn=turn)
+
+    await asyncio.gather(ask("first"), ask("second"))
+    assert seen == ["first"] * 1000 + ["second"] * 1000
