@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
+from types import FrameType
 from typing import Any, Final
 
 from ...actors.broker import Broker
@@ -138,9 +139,15 @@ async def _stacks(_: HttpRequest) -> HttpResponse:
     parts: list[str] = []
     for number, frame in sys._current_frames().items():
         parts.append(f"thread {names.get(number, number)}\n")
-        parts += traceback.format_stack(frame)
+        # Without the lines of the sources: they would be read from files, on the loop.
+        calls = [_call(each, line) for each, line in traceback.walk_stack(frame)]
+        parts += reversed(calls)
         parts.append("\n")
     return text_response("".join(parts).rstrip("\n"))
+
+
+def _call(frame: FrameType, line: int) -> str:
+    return f"  {frame.f_code.co_qualname} at {frame.f_code.co_filename}:{line}\n"
 
 
 async def _tasks(_: HttpRequest) -> HttpResponse:
@@ -149,10 +156,7 @@ async def _tasks(_: HttpRequest) -> HttpResponse:
     for number, task in enumerate(tasks[:MAX_TASKS], 1):
         parts.append(f"{task.get_name()} {task.get_coro()!r:.200}\n")
         frames = task.get_stack(limit=FRAMES)
-        parts += [
-            f"  {frame.f_code.co_qualname} at {frame.f_code.co_filename}:{frame.f_lineno}\n"
-            for frame in frames
-        ]
+        parts += [_call(frame, frame.f_lineno) for frame in frames]
         if number % 100 == 0:
             await asyncio.sleep(0)
     return text_response("".join(parts).rstrip("\n"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import linecache
 import logging
 import time
 from collections.abc import AsyncGenerator
@@ -29,6 +30,7 @@ from onward.transports.admin import (
 )
 from onward.transports.admin._api import plain
 from onward.transports.client import connect
+from tests.support.fixtures import Patch
 from tests.support.http_peer import Answer, HttpPeer, Served
 from tests.support.pages import ROOT, cells, missing, section
 from tests.support.transports import eventually
@@ -427,8 +429,9 @@ async def test_an_operation_of_the_program() -> None:
         assert refused == (409, b'{"error":"the broker does not drain"}\n')
 
 
-async def test_the_insides_of_the_program() -> None:
+async def test_the_insides_of_the_program(monkeypatch: Patch) -> None:
     async with world() as w:
+        monkeypatch.setattr(linecache, "getlines", None)  # no file is read
         stacks = (await w.get("/debug/stacks")).body.decode()
         assert "thread MainThread" in stacks
         assert "_stacks" in stacks
