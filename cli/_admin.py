@@ -48,7 +48,7 @@ def add_admin(parser: argparse.ArgumentParser, *, broker: bool) -> None:
     """Add the options of the admin interface of a broker, or of a node without one."""
     where = (
         "http://127.0.0.1:8601, https://host:port, or unix:///path; beyond the loopback interface "
-        "it needs https and --principals"
+        "it needs https, and one of --principals, --jwt-keys and --authenticator"
         if broker
         else "http://127.0.0.1:8601, or unix:///path; only for the loopback interface"
     )
@@ -71,8 +71,8 @@ def add_admin(parser: argparse.ArgumentParser, *, broker: bool) -> None:
         parser.add_argument(
             "--admin-open-metrics",
             action="store_true",
-            help="with --principals: give the metrics to all that can connect to the admin "
-            "interface",
+            help="with authentication or --rules: give the metrics to all that can connect to the "
+            "admin interface",
         )
 
 
@@ -143,6 +143,8 @@ async def administered(
     monitor.operations.setdefault("reload", partial(reload_on_request, service))
     monitor.configuration.update(configuration)
     try:
+        # Rules hold for peers without authentication, too: they are `anonymous`.
+        is_open = admin.authentication is None and admin.authorization is None
         options = AdminOptions(hosts=admin.hosts, open_metrics=admin.open_metrics)
         server = AdminServer(
             admin.uri,
@@ -150,7 +152,7 @@ async def administered(
             options,
             tls=admin.tls,
             authentication=admin.authentication,
-            permits=None if admin.authentication is None else permits_of(admin.authorization),
+            permits=None if is_open else permits_of(admin.authorization),
         )
         await node.start(lambda: server, address="admin")
     except OSError as error:

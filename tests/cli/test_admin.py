@@ -85,6 +85,14 @@ async def test_operators_are_the_principals_of_the_broker() -> None:
         assert (await asyncio.to_thread(ask, port, "GET", "/api/v1/status"))[0] == 403
 
 
+async def test_rules_hold_without_authentication() -> None:
+    rules = Authorization(read_rules(b'[[rule]]\nnames = ["anonymous"]\nread = true\n'))
+    async with serving(Admin(ADMIN, authorization=rules)) as port:
+        assert (await asyncio.to_thread(ask, port, "GET", "/api/v1/status"))[0] == 200
+        refused = await asyncio.to_thread(ask, port, "POST", "/api/v1/drain", "{}")
+        assert refused == (403, "not allowed: operate\n")
+
+
 async def test_it_is_served_by_https_and_its_certificate_read_anew(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from ...actors.security import Authentication
 from ...protocol.security import (
+    ANONYMOUS,
     MAX_PASSWORD,
     MAX_TOKEN,
     MAX_USERNAME,
@@ -40,8 +41,8 @@ class RequestGuard:
 
     Args:
         hosts: Names of the interface in `Host`, besides those of the loopback interface.
-        authentication: The authentication of peers; `None` admits each of them.
-        permits: Whether an authenticated principal may read or operate; `None` permits both.
+        authentication: The authentication of peers; `None` admits each of them, as `anonymous`.
+        permits: Whether a principal may read or operate; `None` permits both.
     """
 
     def __init__(
@@ -89,12 +90,27 @@ class RequestGuard:
     async def principal(
         self, request: HttpRequest, needs: Needs, peer: PeerIdentity
     ) -> Principal | None:
-        """Return the principal of a request; `None` if none is needed.
+        """Return the principal of a request; `None` if none is asked for.
 
         Raises:
             HttpError: The peer is not authenticated, or may not do this.
         """
-        if self._authentication is None or needs == "nothing":
+        if needs == "nothing":
+            return None
+        principal = await self._authenticated(request, peer)
+        if self._permits is None:
+            return principal
+        if not self._permits(principal or ANONYMOUS, needs):
+            raise HttpError(HTTPStatus.FORBIDDEN, f"not allowed: {needs}")
+        return principal or ANONYMOUS
+
+    async def _authenticated(self, request: HttpRequest, peer: PeerIdentity) -> Principal | None:
+        """Return the principal of a peer; `None` without authentication.
+
+        Raises:
+            HttpError: The peer is not authenticated.
+        """
+        if self._authentication is None:
             return None
         try:
             credentials = credentials_of(request.headers.get("authorization", ""))
@@ -102,13 +118,10 @@ class RequestGuard:
                 # RFC 9110 section 11.6.1: a client learns of the challenge by a request without
                 # credentials. It guesses nothing, and is no failed attempt of its source.
                 peer = replace(peer, source="")
-            principal = await self._authentication.authenticate(credentials, peer)
+            return await self._authentication.authenticate(credentials, peer)
         except NotAuthenticated as error:
             challenge = {"www-authenticate": CHALLENGE}
             raise HttpError(HTTPStatus.UNAUTHORIZED, str(error), challenge) from None
-        if self._permits is not None and not self._permits(principal, needs):
-            raise HttpError(HTTPStatus.FORBIDDEN, f"not allowed: {needs}")
-        return principal
 
 
 def without_port(host: str) -> str:

@@ -48,7 +48,8 @@ class AdminServer(Worker):
         options: The limits.
         tls: The certificates for `https`.
         authentication: The authentication of peers; `None` admits each that can connect.
-        permits: Whether an authenticated principal may `read` or `operate`; `None` permits both.
+        permits: Whether a principal may `read` or `operate`; `None` permits both. Without an
+            authentication each peer is `anonymous`.
 
     Raises:
         ValueError: The URI or a certificate is wrong, or the interface would be open to others.

@@ -9,6 +9,7 @@ import pytest
 
 from onward.actors.security import AnonymousAuthenticator, Authentication, Authenticator
 from onward.protocol.security import (
+    ANONYMOUS,
     BearerToken,
     Credentials,
     NotAuthenticated,
@@ -192,6 +193,14 @@ async def test_guesses_are_limited_and_requests_without_credentials_are_none() -
 
 async def test_without_authentication_each_peer_may_do_all() -> None:
     assert await RequestGuard((), None, None).principal(request(), "operate", PEER) is None
+
+
+async def test_without_authentication_each_peer_is_anonymous_for_the_rules() -> None:
+    guard = RequestGuard((), None, lambda who, needs: (who, needs) == (ANONYMOUS, "read"))
+    assert await guard.principal(request(), "read", PEER) == ANONYMOUS
+    assert await guard.principal(request(), "nothing", PEER) is None
+    with pytest.raises(HttpError, match="not allowed: operate"):
+        await guard.principal(request(), "operate", PEER)
 
 
 async def test_a_principal_may_do_what_is_permitted() -> None:
