@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 import sys
 import threading
@@ -25,19 +26,37 @@ MAX_LINES: Final = 10_000
 """Most lines of the log that wait to be written; one more is dropped and counted."""
 
 INTERVAL: Final = 60.0
-"""Seconds between two lines of one event with one reason; those between are counted."""
+"""Seconds between two lines of one event; those between are counted."""
 
 MAX_KINDS: Final = 1000
-"""Most events and reasons that are told apart; further ones share one line in `INTERVAL`."""
+"""Most events that are told apart; further ones share one line in `INTERVAL`."""
+
+PRUNE_INTERVAL: Final = 1.0
+"""Seconds between two searches for events to forget, while there are `MAX_KINDS`."""
+
+OPERATED: Final = frozenset(
+    {
+        "admin.connection_closed",
+        "admin.log_level",
+        "admin.operation",
+        "broker.drained",
+        "broker.draining",
+        "broker.serving",
+        "certificates.reloaded",
+        "reload.done",
+    }
+)
+"""The events that operators cause; each is written."""
 
 CLOSE_TIMEOUT: Final = 1.0
 """Seconds for which the end of the process waits for the lines that are not written."""
 
 
 class SeldomFilter(logging.Filter):
-    """A filter that passes one line a minute for each event and reason, with a count of the others.
+    """A filter that passes one line a minute for each event, with a count of the others.
 
-    Lines below INFO pass, and so do lines without an event, and those that have been limited.
+    These lines always pass: errors, what operators do, lines below INFO, lines without an event,
+    and those that have been limited.
 
     Args:
         clock: Returns the time in seconds.
@@ -46,19 +65,23 @@ class SeldomFilter(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._kinds: dict[tuple[str, str], tuple[float, int]] = {}  # next line due; lines held back
+        self._kinds: dict[str, tuple[float, int]] = {}  # next line due; lines held back
+        self._prune_at = -math.inf
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is written; one that is has the count of those held back."""
         event: object = getattr(record, "event", None)
-        if event is None or record.levelno < logging.INFO or hasattr(record, "limited"):
+        if event is None or not logging.INFO <= record.levelno < logging.ERROR:
             return True
-        kind = (str(event), str(getattr(record, "reason", "")))
+        # Not by its reason: that may be a text of the peer, which has as many as it likes.
+        kind = str(event)
+        if kind in OPERATED or hasattr(record, "limited"):
+            return True
         now = self._clock()
         if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
-            self._kinds = {each: kept for each, kept in self._kinds.items() if now < kept[0]}
+            self._prune(now)
             if len(self._kinds) >= MAX_KINDS:
-                kind = ("", "")
+                kind = ""
         due, kept_back = self._kinds.get(kind, (now, 0))
         if now < due:
             self._kinds[kind] = (due, kept_back + 1)
@@ -68,6 +91,12 @@ class SeldomFilter(logging.Filter):
             text = f"{record.getMessage()} (and {kept_back} like it since the last such line)"
             record.msg, record.args = text, None
         return True
+
+    def _prune(self, now: float) -> None:
+        """Forget the events of which the next line is due."""
+        if now >= self._prune_at:
+            self._prune_at = now + PRUNE_INTERVAL
+            self._kinds = {each: kept for each, kept in self._kinds.items() if now < kept[0]}
 
 
 class LogWriter(logging.Handler):

@@ -16,7 +16,14 @@ import pytest
 
 from onward.cli import _logs, main
 from onward.cli._log_format import TextFormatter
-from onward.cli._logs import INTERVAL, MAX_KINDS, LogWriter, SeldomFilter
+from onward.cli._logs import (
+    INTERVAL,
+    MAX_KINDS,
+    OPERATED,
+    PRUNE_INTERVAL,
+    LogWriter,
+    SeldomFilter,
+)
 from onward.cli._status import Status
 from tests.support.commands import TIMEOUT, onward
 from tests.support.fixtures import Capsys, Patch
@@ -141,7 +148,7 @@ def wait_for(path: Path, text: str) -> None:
         time.sleep(0.001)
 
 
-def test_one_line_a_minute_of_one_event_with_one_reason() -> None:
+def test_one_line_a_minute_of_one_event() -> None:
     now = [1000.0]
     seldom = SeldomFilter(lambda: now[-1])
 
@@ -152,8 +159,8 @@ def test_one_line_a_minute_of_one_event_with_one_reason() -> None:
     slow = {"event": "connection.closed", "reason": "too slow"}
     assert passed("a", **slow) == "a"
     assert passed("b", **slow) == ""
-    assert passed("b", **{**slow, "reason": "silent"}) == "b"
-    assert passed("c", **slow) == ""
+    assert passed("c", **{**slow, "reason": "a text of the peer"}) == ""
+    assert passed("c", event="connection.limited") == "c"
     now.append(1000.0 + INTERVAL)
     assert passed("d", **slow) == "d (and 2 like it since the last such line)"
     # Without an event, limited already, or for a debugger.
@@ -162,15 +169,52 @@ def test_one_line_a_minute_of_one_event_with_one_reason() -> None:
     assert all(seldom.filter(record("f", logging.DEBUG, **slow)) for _ in range(2))
 
 
-def test_the_reasons_that_are_told_apart_have_a_limit() -> None:
+def test_reasons_of_peers_silence_no_other_event() -> None:
+    seldom = SeldomFilter(lambda: 1000.0)
+    rejected = "connection.setup_rejected"
+    for number in range(MAX_KINDS + 10):
+        seldom.filter(record("x", logging.INFO, event=rejected, reason=f"{number}"))
+    assert len(seldom._kinds) == 1
+    assert seldom.filter(record("x", logging.INFO, event="connection.closed"))
+
+
+def test_errors_and_what_operators_do_are_always_written() -> None:
+    seldom = SeldomFilter(lambda: 1000.0)
+    for number in range(MAX_KINDS + 10):
+        seldom.filter(record("x", event=f"{number}"))
+    for _ in range(2):
+        assert seldom.filter(record("x", logging.ERROR, event="reload.refused"))
+        assert all(seldom.filter(record("x", event=event)) for event in OPERATED)
+
+
+def test_the_events_of_operators_are_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "log.md").read_text()
+    assert all(f"| `{event}` |" in text for event in OPERATED)
+
+
+def test_the_events_that_are_told_apart_have_a_limit() -> None:
     now = [1000.0]
     seldom = SeldomFilter(lambda: now[-1])
-    made = [record("x", event="a", reason=f"{number}") for number in range(MAX_KINDS + 10)]
+    made = [record("x", event=f"{number}") for number in range(MAX_KINDS + 10)]
     assert sum(map(seldom.filter, made)) == MAX_KINDS + 1
     assert len(seldom._kinds) == MAX_KINDS + 1
     now.append(1000.0 + INTERVAL)
-    assert seldom.filter(record("x", event="a", reason="new"))
+    assert seldom.filter(record("x", event="new"))
     assert len(seldom._kinds) == 1
+
+
+def test_old_events_are_forgotten_at_most_once_a_second() -> None:
+    now = [1000.0]
+    seldom = SeldomFilter(lambda: now[-1])
+    for number in range(MAX_KINDS + 1):
+        seldom.filter(record("x", event=f"{number}"))
+    kinds = seldom._kinds
+    now.append(1000.0 + PRUNE_INTERVAL / 2)
+    seldom.filter(record("x", event="new"))
+    assert seldom._kinds is kinds
+    now.append(1000.0 + PRUNE_INTERVAL)
+    seldom.filter(record("x", event="new"))
+    assert seldom._kinds is not kinds
 
 
 def test_a_broker_with_a_log_file(tmp_path: Path) -> None:
