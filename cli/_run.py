@@ -60,6 +60,11 @@ class StopRequest:
         if self._told is not None:
             self._told(self._pace)
 
+    @property
+    def is_final(self) -> bool:
+        """Whether a stop was asked for at another pace than the configured one."""
+        return self._is_urged
+
     def withdraw(self) -> None:
         """Withdraw the request, as after a drain that was undone."""
         self._wished.clear()

@@ -129,6 +129,8 @@ def operations_of(
         return {"draining": True}
 
     async def undo_drain() -> object:
+        if stop.is_final:  # systemd was told STOPPING=1, or the process is killed soon
+            return {"error": "the broker stops: a drain by SIGTERM or SIGINT cannot be undone"}
         if broker.undo_drain():
             return {"draining": False}
         return {

@@ -14,7 +14,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker, DrainOptions
 from onward.cli._run import Pace, StopRequest
-from onward.cli._service import Service, drain, times_of
+from onward.cli._service import Service, drain, operations_of, times_of
 from onward.cli._systemd import Notifier
 from tests.support.commands import TIMEOUT, onward
 from tests.support.fixtures import Patch
@@ -32,6 +32,7 @@ from tests.support.rsocket_peer import (
 from tests.support.virtual import virtual_time
 
 OPTIONS = DrainOptions(grace=5, spread=20, timeout=60)
+STOPS = "the broker stops: a drain by SIGTERM or SIGINT cannot be undone"
 
 
 class Told(Notifier):
@@ -72,6 +73,33 @@ async def test_a_broker_drains_and_reports_it(told: Told) -> None:
         ("STOPPING=1", "EXTEND_TIMEOUT_USEC=35000000", "STATUS=draining"),
         ("STATUS=draining: 0 connections left",),
     ]
+
+
+@pytest.mark.parametrize(
+    ("paces", "answer"),
+    [
+        ((Pace.CONFIGURED,), {"draining": False}),
+        ((Pace.ORDERLY,), {"error": STOPS}),
+        ((Pace.SOON,), {"error": STOPS}),
+        ((Pace.CONFIGURED, Pace.ORDERLY), {"error": STOPS}),
+        ((Pace.ORDERLY, Pace.CONFIGURED), {"error": STOPS}),
+    ],
+)
+async def test_only_a_drain_with_the_configured_times_can_be_undone(
+    paces: tuple[Pace, ...], answer: dict[str, object]
+) -> None:
+    stop = StopRequest()
+    for pace in paces:
+        stop.wish(pace)
+    async with Node("edge") as node:
+        broker = await Broker.attach(node)
+        ending = asyncio.ensure_future(broker.drain(OPTIONS))
+        await asyncio.sleep(0)
+        assert broker.draining
+        # In its grace: without connections it is over at its next step.
+        assert await operations_of(stop, broker, Service(Told()))["undo-drain"]() == answer
+        assert broker.draining is ("error" in answer)
+        await asyncio.wait_for(ending, TIMEOUT)
 
 
 def applying(log: list[str], name: str) -> Callable[[], object]:
