@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from hypothesis import given, strategies as st
 
 from onward.actors.broker import Ask, ChoiceOptions
 from onward.actors.broker.table._methods import Methods
@@ -24,6 +25,7 @@ from onward.protocol.broker import (
     parse_query,
     shard_hash,
 )
+from onward.protocol.security import NotAllowed
 
 
 @pytest.fixture
@@ -144,3 +146,68 @@ def test_what_cannot_be_read(ways: Selectors) -> None:
         named(ways, "@nothing service=a")
     with pytest.raises(BrokerFrameError):
         ways.read(b"", Dialect.REFERENCE)
+
+
+# --- forced tags ----------------------------------------------------------------------------
+def test_forced_tags_join_the_query_and_choose_nothing(ways: Selectors) -> None:
+    forced = parse_query("tenant=a")
+    for asked, text in (
+        ("service=x", "service=x tenant=a"),
+        ("@multicast service=x tenant=a", "@multicast service=x tenant=a"),
+        ("@sticky=tenant service=x tenant=a", "service=x tenant=a"),
+        (
+            "@sticky=user @sticky=tenant service=x tenant=a user=7",
+            "@sticky=user service=x user=7 tenant=a",
+        ),
+        (
+            "@shard=user @method=jump service=x user=7",
+            "@shard=user @method=jump service=x user=7 tenant=a",
+        ),
+        ("@no-route=2 @encrypted service=x", "@no-route=2 @encrypted service=x tenant=a"),
+    ):
+        narrowed = ways.narrowed(named(ways, asked), forced)
+        assert narrowed.text == named(ways, text).text
+        assert narrowed.query == named(ways, text).query
+    shared = ways.narrowed(named(ways, "service=x"), forced)
+    assert ways.narrowed(named(ways, "service=x tenant=a"), forced) is shared
+    assert shared.selector is not named(ways, "service=x").selector
+
+
+words = st.sampled_from(
+    ["service=x", "service=y", "tenant=a", "tenant=b", "tenant", "user=7", "region=eu"]
+)
+options = st.sampled_from(
+    [
+        "@multicast",
+        "@shard=user",
+        "@shard=tenant",
+        "@shard=service",
+        "@sticky=tenant",
+        "@sticky=user",
+        "@sticky=service",
+        "@method=jump",
+    ]
+)
+
+
+@given(st.lists(options, max_size=3), st.lists(words, min_size=1, max_size=5))
+def test_no_query_escapes_its_forced_tags(hints: list[str], tags: list[str]) -> None:
+    ways, forced = Selectors(QueryReader(), Methods(ChoiceOptions()), 4), parse_query("tenant=a")
+    try:
+        asked = named(ways, " ".join([*hints, *tags]))
+    except AddressError:
+        return  # no query at all
+    try:
+        narrowed = ways.narrowed(asked, forced)
+    except (NotAllowed, BrokerFrameError):
+        assert {"tenant=b", "tenant"} & set(tags) or "@shard=tenant" in hints
+        return
+    assert forced <= narrowed.query
+    assert asked.query <= narrowed.query | set(asked.asked.keys)
+    # A request that goes as a message is read again, from its text.
+    again = named(ways, narrowed.text)
+    assert (again.query, again.shard, again.sticky) == (
+        narrowed.query,
+        narrowed.shard,
+        narrowed.sticky,
+    )
