@@ -72,6 +72,8 @@ RestrictSUIDSGID=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources
+SystemCallFilter=setpriority
+SystemCallErrorNumber=EPERM
 
 [Install]
 WantedBy=multi-user.target

@@ -171,17 +171,20 @@ class Authentication:
                 principal = await each.authenticate(credentials, peer)
             except NotAuthenticated:
                 raise
-            except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
+            except Exception as error:
                 # A method that fails must not let a peer in by the next one.
-                text = "the authentication method %s has failed"
+                text = "the authentication method %s has failed: %s"
+                event = {"event": "authentication.method_failed"}
                 self._seldom.log(
                     logging.ERROR,
                     each.method,
                     text,
                     each.method,
-                    error=error,
-                    extra={"event": "authentication.method_failed"},
+                    type(error).__name__,
+                    extra=event,
                 )
+                # The text of the error may hold credentials.
+                _logger.debug("the error of %s", each.method, exc_info=error, extra=event)
                 raise NotAuthenticated("failure") from None
             if principal is None:
                 continue

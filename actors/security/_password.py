@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -59,6 +60,9 @@ _OPTIONS: Final = PasswordOptions()
 
 NICER: Final = 10
 """The difference of the priorities of the threads that verify, and of the loop."""
+
+BCRYPT_SIZE: Final = 72
+"""The maximum size of a password with a hash of bcrypt, in bytes."""
 
 _NO_USERS: Final = PasswordHash("scrypt", f"$scrypt$ln=14,r=8,p=1${'A' * 22}${'A' * 43}")
 """The hash that a password is compared with where there are no users."""
@@ -110,6 +114,10 @@ class PasswordAuthenticator(Authenticator):
         if stored is None:
             stored = self._hash_for_unknown(credentials.username)
         if not await self._is_right(credentials, stored) or account is None:
+            raise NotAuthenticated("unknown")
+        # The file may have been read again meanwhile.
+        account = self._file.content.users.get(credentials.username)
+        if account is None or account.password != stored:
             raise NotAuthenticated("unknown")
         if account.disabled:
             raise NotAuthenticated("disabled")
@@ -178,7 +186,8 @@ def give_way() -> None:
     if sys.platform == "linux":
         thread = get_native_id()
         priority = os.getpriority(os.PRIO_PROCESS, thread)
-        os.setpriority(os.PRIO_PROCESS, thread, min(priority + NICER, 19))
+        with suppress(OSError):  # a sandbox may forbid it
+            os.setpriority(os.PRIO_PROCESS, thread, min(priority + NICER, 19))
 
 
 def verify_password(password: str, stored: PasswordHash) -> bool:
@@ -203,7 +212,10 @@ def _verify_argon2(password: str, stored: str) -> bool:
 def _verify_bcrypt(password: str, stored: str) -> bool:
     import bcrypt
 
+    octets = password.encode()
+    if len(octets) > BCRYPT_SIZE:  # bcrypt looks at no more
+        return False
     try:
-        return bcrypt.checkpw(password.encode(), stored.encode())
-    except ValueError:  # over 72 bytes, of which bcrypt would look at 72
+        return bcrypt.checkpw(octets, stored.encode())
+    except ValueError:  # a null byte
         return False

@@ -116,6 +116,10 @@ def _peer(fields: Mapping[str, Any]) -> PeerIdentity:
     )
 
 
+_ANSWER: Final = frozenset({"expires", "name", "refused", "roles", "tags"})
+"""The keys of an answer."""
+
+
 def format_callout_answer(principal: Principal | None) -> bytes:
     """Return the answer to a question: the principal of the peer; `None` refuses it."""
     if principal is None:
@@ -138,7 +142,14 @@ def parse_callout_answer(payload: bytes) -> Principal | None:
         PayloadError: It is no answer.
     """
     answer = _map(_CODEC.decode(payload), "the answer")
-    if answer.get("refused", False) is True:
+    # A key with a spelling mistake would lose a tag that is forced, or a refusal.
+    unknown = next((key for key in answer if key not in _ANSWER), None)
+    if unknown is not None:
+        raise PayloadError("it is not known", unknown[:64])
+    refused = answer.get("refused", False)
+    if not isinstance(refused, bool):
+        raise PayloadError("not bool", "refused")
+    if refused:
         return None
     name = _get(answer, "name", str)
     roles = _texts(answer, "roles") if "roles" in answer else []

@@ -47,6 +47,17 @@ def test_a_program_in_a_home_folder_can_be_run(program: str, home: str) -> None:
     assert parsed(unit("broker", [], [program]))["Service"]["ProtectHome"] == home
 
 
+def test_a_system_call_that_is_denied_is_an_error_and_no_crash() -> None:
+    lines = unit("broker", [], ["/usr/bin/onward"]).splitlines()
+    assert "SystemCallErrorNumber=EPERM" in lines
+    filters = [line for line in lines if line.startswith("SystemCallFilter=")]
+    # Threads that verify passwords lower their priority; the later of two filters counts.
+    assert filters[-2:] == [
+        "SystemCallFilter=~@privileged @resources",
+        "SystemCallFilter=setpriority",
+    ]
+
+
 def test_only_servers_are_services() -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["systemd-unit", "routes"])

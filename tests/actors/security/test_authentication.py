@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -102,7 +103,19 @@ async def test_a_decision_has_its_time() -> None:
 async def test_a_method_that_fails_lets_no_peer_in(caplog: pytest.LogCaptureFixture) -> None:
     authentication = Authentication([Broken(), AnonymousAuthenticator()])
     assert await cause(authentication, None) == "failure"
-    assert "the authentication method known has failed" in caplog.text
+    assert "the authentication method known has failed: RuntimeError" in caplog.text
+
+
+async def test_the_error_of_a_method_is_in_the_log_for_debugging_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # Its text may have credentials in it.
+    with caplog.at_level(logging.INFO, "onward"):
+        assert await cause(Authentication([Broken()]), None) == "failure"
+    assert "a fault of the method" not in caplog.text
+    with caplog.at_level(logging.DEBUG, "onward"):
+        assert await cause(Authentication([Broken()]), None) == "failure"
+    assert "RuntimeError: a fault of the method" in caplog.text
 
 
 async def test_expired_credentials_are_refused() -> None:

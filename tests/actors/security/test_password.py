@@ -200,6 +200,47 @@ async def test_verifications_give_way_to_the_loop(
     assert seen == [min(own + 10, 19)]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has a priority of its own on Linux")
+async def test_passwords_are_verified_where_priorities_must_not_change(
+    path: Path, verifications: Verifications, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    async with passwords(path) as method:
+        assert await outcome(method, "ann", RIGHT) == "ann"
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (stored(RIGHT) + '"\ndisabled = true\n# "', "disabled"),
+        (stored(WRONG), "unknown"),
+        (None, "unknown"),
+        (stored(RIGHT) + '"\nroles = ["guests"]\n# "', "guests"),
+    ],
+)
+async def test_a_reload_during_a_verification_counts(
+    path: Path, verifications: Verifications, after: str | None, found: str
+) -> None:
+    verifications.go_on.clear()
+    async with passwords(path) as method:
+        deciding = asyncio.create_task(method.authenticate(UserPassword("ann", RIGHT), PEER))
+        await asyncio.sleep(0)
+        write(path, **({} if after is None else {"ann": after}))
+        await method.reload()
+        verifications.go_on.set()
+        if found == "guests":
+            principal = await deciding
+            assert principal is not None
+            assert principal.roles == {found}
+        else:
+            with pytest.raises(NotAuthenticated) as caught:
+                await deciding
+            assert caught.value.cause == found
+
+
 async def test_scrypt_itself(tmp_path: Path) -> None:
     write(path := tmp_path / "users.toml", ann=hash_password("pässwörd", SALT).text)
     async with passwords(path) as method:
@@ -223,4 +264,13 @@ async def test_hashes_of_bcrypt(tmp_path: Path) -> None:
     async with passwords(path) as method:
         assert await outcome(method, "ann", "secret") == "ann"
         assert await outcome(method, "ann", "other") == "unknown"
+        assert await outcome(method, "ann", "x" * 73) == "unknown"
+
+
+async def test_bcrypt_does_not_accept_the_beginning_of_a_password(tmp_path: Path) -> None:
+    bcrypt = pytest.importorskip("bcrypt", reason="bcrypt is not installed")
+    made = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
+    write(path := tmp_path / "users.toml", ann=made)
+    async with passwords(path) as method:
+        assert await outcome(method, "ann", "x" * 72) == "ann"
         assert await outcome(method, "ann", "x" * 73) == "unknown"
