@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from email.utils import formatdate
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Protocol, cast
 
@@ -317,9 +319,11 @@ class HttpConnection(asyncio.Protocol):
         if method == "POST":
             guard.check_post(request, host, secure=self._secure)
         principal = await guard.principal(request, found.needs, self.identity)
-        if principal is not None:
-            request = HttpRequest(method, path, query, headers, request.body, principal)
-        return await found.handle(request)
+        permitted = partial(guard.permits, principal, found.needs)
+        admitted = partial(guard.admits, request, found.needs, self.identity)
+        return await found.handle(
+            replace(request, principal=principal, permitted=permitted, admitted=admitted)
+        )
 
     def _own_address(self) -> str:
         name = self.transport.get_extra_info("sockname")

@@ -7,6 +7,7 @@ next event says how many that were.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from http import HTTPStatus
@@ -51,8 +52,7 @@ class _EventStreams:
         if request.method != "HEAD":
             self._open += 1
         end = self._end if request.method != "HEAD" else None
-        expires = None if request.principal is None else request.principal.expires
-        return HttpResponse(self._stream(reader, expires), "text/event-stream", on_end=end)
+        return HttpResponse(self._stream(reader, request), "text/event-stream", on_end=end)
 
     def _end(self) -> None:
         self._open -= 1
@@ -66,19 +66,30 @@ class _EventStreams:
         known = run == self._run and number.isascii() and number.isdecimal() and len(number) < 20
         return int(number) if known else 0
 
-    async def _stream(self, reader: EventReader, expires: float | None) -> AsyncIterator[bytes]:
-        """Yield events until the credentials of the reader expire."""
+    async def _stream(self, reader: EventReader, request: HttpRequest) -> AsyncIterator[bytes]:
+        """Yield events for as long as the reader may read them.
+
+        The rules are asked before each part. The credentials are verified anew once in the time of
+        a heartbeat, as this may be dear.
+        """
+        expires = None if request.principal is None else request.principal.expires
+        loop = asyncio.get_running_loop()
+        verified = loop.time()
         yield f"retry: {RETRY_MS}\n\n".encode()
-        while expires is None or time.time() < expires:
-            try:
+        while True:
+            found: list[RecentEvent] = []
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._options.heartbeat):
                     found = await reader.next()
-            except TimeoutError:
-                # HTML, "Server-sent events": a comment line "every 15 seconds or so" protects
-                # against proxies that close connections without traffic.
-                yield b":\n\n"
-            else:
-                yield "".join(map(self._text, found)).encode()
+            if loop.time() - verified >= self._options.heartbeat:
+                if not await request.admitted():
+                    return
+                verified = loop.time()
+            if not request.permitted() or (expires is not None and time.time() >= expires):
+                return
+            # HTML, "Server-sent events": a comment line "every 15 seconds or so" protects against
+            # proxies that close connections without traffic.
+            yield "".join(map(self._text, found)).encode() or b":\n\n"
 
     def _text(self, found: RecentEvent) -> str:
         row = {**event_of(found.event), "missed": found.missed}

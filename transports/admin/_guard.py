@@ -98,11 +98,21 @@ class RequestGuard:
         if needs == "nothing":
             return None
         principal = await self._authenticated(request, peer)
-        if self._permits is None:
-            return principal
-        if not self._permits(principal or ANONYMOUS, needs):
+        if not self.permits(principal, needs):
             raise HttpError(HTTPStatus.FORBIDDEN, f"not allowed: {needs}")
-        return principal or ANONYMOUS
+        return principal if self._permits is None else principal or ANONYMOUS
+
+    def permits(self, principal: Principal | None, needs: Needs) -> bool:
+        """Whether the rules still permit what a principal does."""
+        return self._permits is None or self._permits(principal or ANONYMOUS, needs)
+
+    async def admits(self, request: HttpRequest, needs: Needs, peer: PeerIdentity) -> bool:
+        """Whether the credentials of a request would be accepted once more."""
+        try:
+            await self.principal(request, needs, peer)
+        except HttpError:
+            return False
+        return True
 
     async def _authenticated(self, request: HttpRequest, peer: PeerIdentity) -> Principal | None:
         """Return the principal of a peer; `None` without authentication.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
@@ -49,6 +49,14 @@ class HttpError(Exception):
         return f"{self.status.value} {self.status.phrase}: {self.text}"
 
 
+def _true() -> bool:
+    return True
+
+
+async def _accepted() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """A whole request.
@@ -61,6 +69,8 @@ class HttpRequest:
             commas.
         body: The body.
         principal: The authenticated identity of the peer; `None` if none was asked for.
+        permitted: Whether the rules still permit the request, for answers that go on.
+        admitted: Whether its credentials are still accepted, too; they are verified anew.
     """
 
     method: str
@@ -69,6 +79,8 @@ class HttpRequest:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = field(default=b"", repr=False)
     principal: Principal | None = None
+    permitted: Callable[[], bool] = field(default=_true, repr=False, compare=False)
+    admitted: Callable[[], Awaitable[bool]] = field(default=_accepted, repr=False, compare=False)
 
     def fields(self) -> list[tuple[str, str]]:
         """Return the fields of the query in order.

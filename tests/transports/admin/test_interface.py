@@ -322,6 +322,48 @@ async def test_a_stream_ends_with_the_credentials_of_its_reader() -> None:
             pass
 
 
+@pytest.mark.parametrize("heartbeat", [0.01, 60.0])
+@pytest.mark.parametrize("revoked", ["rule", "credentials"])
+async def test_a_stream_ends_when_its_reader_may_no_longer_read(
+    heartbeat: float, revoked: str
+) -> None:
+    allowed = {"rule", "credentials"}
+
+    class Known(Authenticator):
+        method = "known"
+
+        async def authenticate(self, credentials: object, peer: object) -> Principal | None:
+            return Principal("ann", self.method) if "credentials" in allowed else None
+
+    async with world() as w:
+        options = AdminOptions(heartbeat=heartbeat)
+        server = AdminServer(
+            "http://127.0.0.1:0",
+            admin_paths(w.monitor, options),
+            options,
+            authentication=Authentication([Known()]),
+            permits=lambda _, needs: needs == "read" and "rule" in allowed,
+        )
+        await w.served.node.start(lambda: server)
+        w.served.port = int(server.uri.rpartition(":")[2])
+        peer = await listening(w)
+        allowed.remove(revoked)
+        if revoked == "credentials" and heartbeat == 60.0:
+            clock = w.served.node.loop
+            with pytest.MonkeyPatch.context() as patch:
+                now = clock.time
+                patch.setattr(clock, "time", lambda: now() + heartbeat)
+                w.broker.register("store", service="secret")
+                rest = await peer.part()
+        else:
+            if heartbeat == 60.0:
+                w.broker.register("store", service="secret")
+            rest = b""
+            while part := await peer.part():
+                rest += part
+        assert b"secret" not in rest
+
+
 async def test_the_number_of_streams_is_bounded() -> None:
     async with world(AdminOptions(max_event_streams=2)) as w:
         first = await listening(w)
