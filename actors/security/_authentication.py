@@ -174,17 +174,21 @@ class Authentication:
             except Exception as error:
                 # A method that fails must not let a peer in by the next one.
                 text = "the authentication method %s has failed: %s"
-                event = {"event": "authentication.method_failed"}
                 self._seldom.log(
                     logging.ERROR,
                     each.method,
                     text,
                     each.method,
                     type(error).__name__,
-                    extra=event,
+                    extra={"event": "authentication.method_failed"},
                 )
                 # The text of the error may hold credentials.
-                _logger.debug("the error of %s", each.method, exc_info=error, extra=event)
+                _logger.debug(
+                    "the error of %s",
+                    each.method,
+                    exc_info=error,
+                    extra={"event": "authentication.method_failed"},
+                )
                 raise NotAuthenticated("failure") from None
             if principal is None:
                 continue
