@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import os
 import sys
 import threading
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from ..actors._log import LIKE_IT, Repeats
 from ..protocol import counted
 from ._arguments import add_log, word
 from ._log_format import FORMATS
@@ -24,15 +24,6 @@ __all__ = ["LogWriter", "SeldomFilter", "add_server_log", "server_log"]
 
 MAX_LINES: Final = 10_000
 """Most lines of the log that wait to be written; one more is dropped and counted."""
-
-INTERVAL: Final = 60.0
-"""Seconds between two lines of one event; those between are counted."""
-
-MAX_KINDS: Final = 1000
-"""Most events that are told apart; further ones share one line in `INTERVAL`."""
-
-PRUNE_INTERVAL: Final = 1.0
-"""Seconds between two searches for events to forget, while there are `MAX_KINDS`."""
 
 OPERATED: Final = frozenset(
     {
@@ -64,9 +55,7 @@ class SeldomFilter(logging.Filter):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._clock = clock
-        self._kinds: dict[str, tuple[float, int]] = {}  # next line due; lines held back
-        self._prune_at = -math.inf
+        self._repeats = Repeats(clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is written; one that is has the count of those held back."""
@@ -77,26 +66,10 @@ class SeldomFilter(logging.Filter):
         kind = str(event)
         if kind in OPERATED or hasattr(record, "limited"):
             return True
-        now = self._clock()
-        if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
-            self._prune(now)
-            if len(self._kinds) >= MAX_KINDS:
-                kind = ""
-        due, kept_back = self._kinds.get(kind, (now, 0))
-        if now < due:
-            self._kinds[kind] = (due, kept_back + 1)
-            return False
-        self._kinds[kind] = (now + INTERVAL, 0)
+        kept_back = self._repeats.take(kind)
         if kept_back:
-            text = f"{record.getMessage()} (and {kept_back} like it since the last such line)"
-            record.msg, record.args = text, None
-        return True
-
-    def _prune(self, now: float) -> None:
-        """Forget the events of which the next line is due."""
-        if now >= self._prune_at:
-            self._prune_at = now + PRUNE_INTERVAL
-            self._kinds = {each: kept for each, kept in self._kinds.items() if now < kept[0]}
+            record.msg, record.args = f"{record.getMessage()} ({LIKE_IT % kept_back})", None
+        return kept_back is not None
 
 
 class LogWriter(logging.Handler):

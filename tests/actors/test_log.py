@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from onward.actors._log import LONGEST, MAX_KINDS, SeldomLogger, shown
+from onward.actors._log import LONGEST, MAX_KINDS, PRUNE_INTERVAL, Repeats, SeldomLogger, shown
 from tests.support.fixtures import Caplog, Patch
 
 
@@ -49,7 +49,7 @@ def test_kinds_have_a_limit(seldom: SeldomLogger, monkeypatch: Patch, caplog: Ca
 def test_old_kinds_make_room(seldom: SeldomLogger, times: list[float], caplog: Caplog) -> None:
     for number in range(MAX_KINDS + 100):
         seldom.log(logging.INFO, f"old {number}", "old")
-    assert len(seldom._kinds) == MAX_KINDS + 1  # and what is not told apart
+    assert len(seldom._repeats._kinds) == MAX_KINDS + 1  # and what is not told apart
     times.append(1060.0)
     caplog.clear()
     for _ in range(2):
@@ -58,7 +58,7 @@ def test_old_kinds_make_room(seldom: SeldomLogger, times: list[float], caplog: C
     assert [record.getMessage() for record in caplog.records] == [
         f"new {number}" for number in range(MAX_KINDS)
     ]
-    assert len(seldom._kinds) == MAX_KINDS
+    assert len(seldom._repeats._kinds) == MAX_KINDS
 
 
 def test_recent_kinds_stay(
@@ -80,3 +80,14 @@ def test_texts_are_one_short_line() -> None:
     assert shown("x" * LONGEST) == "x" * LONGEST
     assert shown("x" * 1000) == "x" * (LONGEST - 1) + "…"
     assert len(shown("\n" * 1000)) == LONGEST
+
+
+def test_old_kinds_are_dropped_at_most_once_a_second(times: list[float]) -> None:
+    repeats = Repeats(lambda: times[-1])
+    for number in range(MAX_KINDS + 1):
+        repeats.take(f"{number}")
+    kinds = repeats._kinds
+    for later, same in (PRUNE_INTERVAL / 2, True), (PRUNE_INTERVAL, False):
+        times.append(times[0] + later)
+        repeats.take("new")
+        assert (repeats._kinds is kinds) is same

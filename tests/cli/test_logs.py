@@ -15,13 +15,11 @@ from typing import Any
 
 import pytest
 
+from onward.actors._log import INTERVAL, MAX_KINDS
 from onward.cli import _logs, main
 from onward.cli._log_format import TextFormatter
 from onward.cli._logs import (
-    INTERVAL,
-    MAX_KINDS,
     OPERATED,
-    PRUNE_INTERVAL,
     LogWriter,
     SeldomFilter,
 )
@@ -175,7 +173,6 @@ def test_reasons_of_peers_silence_no_other_event() -> None:
     rejected = "connection.setup_rejected"
     for number in range(MAX_KINDS + 10):
         seldom.filter(record("x", logging.INFO, event=rejected, reason=f"{number}"))
-    assert len(seldom._kinds) == 1
     assert seldom.filter(record("x", logging.INFO, event="connection.closed"))
 
 
@@ -191,31 +188,6 @@ def test_errors_and_what_operators_do_are_always_written() -> None:
 def test_the_events_of_operators_are_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "reference" / "log.md").read_text()
     assert all(f"| `{event}` |" in text for event in OPERATED)
-
-
-def test_the_events_that_are_told_apart_have_a_limit() -> None:
-    now = [1000.0]
-    seldom = SeldomFilter(lambda: now[-1])
-    made = [record("x", event=f"{number}") for number in range(MAX_KINDS + 10)]
-    assert sum(map(seldom.filter, made)) == MAX_KINDS + 1
-    assert len(seldom._kinds) == MAX_KINDS + 1
-    now.append(1000.0 + INTERVAL)
-    assert seldom.filter(record("x", event="new"))
-    assert len(seldom._kinds) == 1
-
-
-def test_old_events_are_forgotten_at_most_once_a_second() -> None:
-    now = [1000.0]
-    seldom = SeldomFilter(lambda: now[-1])
-    for number in range(MAX_KINDS + 1):
-        seldom.filter(record("x", event=f"{number}"))
-    kinds = seldom._kinds
-    now.append(1000.0 + PRUNE_INTERVAL / 2)
-    seldom.filter(record("x", event="new"))
-    assert seldom._kinds is kinds
-    now.append(1000.0 + PRUNE_INTERVAL)
-    seldom.filter(record("x", event="new"))
-    assert seldom._kinds is not kinds
 
 
 def test_a_broker_with_a_log_file(tmp_path: Path) -> None:
