@@ -47,7 +47,7 @@ $(VENV)/.%: pyproject.toml $(SETUP)
 		{ echo 'Onward needs Python 3.11 or newer: make PYTHON=/path/to/python3' >&2; exit 1; }
 	@"$(PYTHON)" $(SETUP) $(filter-out base,$*)
 
-demo: $(VENV)/.base
+demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
 # Java first: what is set up is large, and of no use without.

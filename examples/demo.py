@@ -8,6 +8,9 @@ First the broker, `onward broker`, which listens for TCP, for WebSocket and at a
   with Onward's client. Each interaction goes to all shops; then each user has one shop that
   is responsible, a shop is killed, only its users move, and it opens again.
 
+Then a broker for clients that it does not trust, with TLS, tokens and rules: what it refuses, and
+what its operator sees.
+
 Then routed messages: a worker in this process sends one through a forwarder on a node in the
 middle to a worker on a far node, both `onward node`, over TCP, and each hop prints both routes.
 
@@ -23,7 +26,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from demo_parts import hops, one, processes, shops
+from demo_parts import admitted, hops, one, processes, shops
 from demo_parts.stage import DemoFailed, Record, heading
 
 from onward.protocol import OnwardError
@@ -69,7 +72,8 @@ async def main() -> None:
     try:
         with tempfile.TemporaryDirectory() as folder:
             async with asyncio.timeout(OVERALL):
-                await brokered(str(Path(folder)), record)
+                await brokered(folder, record)
+                await admitted.run(Path(folder), record)
                 await hops.run(record)
     except TimeoutError:
         raise DemoFailed(f"not done in {OVERALL:g} s") from None

@@ -67,6 +67,10 @@ def test_it_does_every_interaction_and_says_so() -> None:
     assert abs(int(moved[1]) - 3 * int(moved[2])) < 3
     assert 20 < int(moved[2]) < 47
     assert f"{moved[1]} moved back" in table
+    # A request that no rule allows, and a client without a token, are refused; both are counted.
+    assert "service=payroll: INVALID: not allowed: request" in before
+    assert "REJECTED_SETUP: not authenticated" in before
+    assert 'onward_denied_total{action="request"} 1' in before
     # Who came by what.
     for transport in ("TCP", "WebSocket", "Unix"):
         assert transport in table.partition("The processes that took part")[2]
