@@ -168,15 +168,14 @@ class Rule:
         """Return the tags by which an action misses this rule, in text form.
 
         Of a registration those that the rule does not cover, of a request those that it lacks.
+        Other actions have no tags.
         """
         if self.action is Action.REGISTER:
             others = (tag for tag in tags - self.tags if not self._covers(tag))
             return tuple(sorted(map(format_tag, others)))
-        if self.action is Action.REQUEST:
-            lacking = [format_tag(tag) for tag in self.tags - tags]
-            lacking += [str(each) for each in self.patterns if not any(map(each.matches, tags))]
-            return tuple(sorted(lacking))
-        return ()
+        lacking = [format_tag(tag) for tag in self.tags - tags]
+        lacking += [str(each) for each in self.patterns if not any(map(each.matches, tags))]
+        return tuple(sorted(lacking))
 
     def _are_in(self, tags: TagSet) -> bool:
         return self.tags <= tags and all(any(map(each.matches, tags)) for each in self.patterns)
