@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ..actors import Node
 from ..actors.broker import Broker
@@ -17,6 +18,9 @@ from ..transports import TlsOptions
 from ._listen import reason_of
 from ._service import Service, reload_on_request
 from ._status import CommandError, Status
+
+if TYPE_CHECKING:
+    from ..transports.admin import AdminOptions, AdminPaths
 
 __all__ = ["Admin", "add_admin", "admin_of", "administered"]
 
@@ -121,6 +125,8 @@ async def administered(
 ) -> AsyncGenerator[None]:
     """Serve the admin interface of a node, if it is asked for, and print `admin` with its URI.
 
+    The management service of a broker answers its paths in any case.
+
     Args:
         node: The node.
         broker: Its broker, with its operations; `None` for a node without one.
@@ -131,30 +137,55 @@ async def administered(
     Raises:
         CommandError: It cannot be served.
     """
-    if admin is None:
+    if admin is None and (broker is None or not broker.options.management):
         yield
         return
-    try:
-        from ..actors.monitoring import Monitor
-        from ..transports.admin import AdminOptions, AdminServer, admin_paths
-    except ModuleNotFoundError as error:
-        raise CommandError(f"--admin needs the extra onward[admin]: {error}") from error
+    from ..actors.monitoring import Monitor
+    from ..transports.admin import AdminOptions, admin_paths, answer_paths
+
     monitor = Monitor(node, broker, service.reloads)
     monitor.operations.setdefault("reload", partial(reload_on_request, service))
     monitor.configuration.update(configuration)
+    options = AdminOptions()
+    if admin is not None:
+        options = AdminOptions(hosts=admin.hosts, open_metrics=admin.open_metrics)
+    paths = admin_paths(monitor, options)
+    if broker is not None:
+        answer_paths(broker, paths)
+    if admin is not None:
+        await _serve(node, admin, paths, options, service)
+    monitor.start()
+    monitor.started = True
+    try:
+        yield
+    finally:
+        await monitor.stop()
+
+
+async def _serve(
+    node: Node, admin: Admin, paths: AdminPaths, options: AdminOptions, service: Service
+) -> None:
+    """Start the HTTP server of an admin interface.
+
+    Raises:
+        CommandError: It cannot be served.
+    """
+    from ..transports.admin import AdminServer
+
     try:
         # Rules hold for peers without authentication, too: they are `anonymous`.
         is_open = admin.authentication is None and admin.authorization is None
-        options = AdminOptions(hosts=admin.hosts, open_metrics=admin.open_metrics)
         server = AdminServer(
             admin.uri,
-            admin_paths(monitor, options),
+            paths,
             options,
             tls=admin.tls,
             authentication=admin.authentication,
             permits=None if is_open else permits_of(admin.authorization),
         )
         await node.start(lambda: server, address="admin")
+    except ModuleNotFoundError as error:
+        raise CommandError(f"--admin needs the extra onward[admin]: {error}") from error
     except OSError as error:
         raise CommandError(f"cannot listen at {admin.uri}: {reason_of(error)}") from error
     except ValueError as error:
@@ -163,12 +194,6 @@ async def administered(
         prepare = partial(asyncio.to_thread, server.prepare_reload)
         service.reloads.add(f"certificates of {server.uri}", prepare)
     print("admin", server.uri, flush=True)
-    monitor.start()
-    monitor.started = True
-    try:
-        yield
-    finally:
-        await monitor.stop()
 
 
 def permits_of(authorization: Authorization | None) -> Callable[[Principal, str], bool]:

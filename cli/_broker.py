@@ -187,8 +187,8 @@ def add_command(commands: Commands) -> None:
         dest="management",
         action="store_false",
         help="serve no data about the broker: otherwise every client that can send it requests "
-        "can read the services, tags and network addresses of all destinations, and the routes of "
-        "dead letters, as `onward routes` and `onward dead-letters` do",
+        "can read the services, tags and network addresses of all destinations and clients, the "
+        "routes of dead letters and the options, as `onward routes` and `onward connections` do",
     )
     parser.add_argument(
         "--no-express-path",

@@ -44,7 +44,7 @@ from ..runtime._policy import MailboxOptions
 from ..security import Authorization
 from ._drain import Drain, DrainPart, DrainSteps
 from ._exchange import Exchange, requester_of
-from ._management import MANAGEMENT_SERVICE, management
+from ._management import MANAGEMENT_SERVICE, AdminAnswers, management
 from ._options import BrokerOptions, DrainOptions
 from ._reports import BrokerStatistics, Figures, LimitUse, ReportedListener, Reports
 from ._tally import RequestTally
@@ -147,6 +147,8 @@ class Broker(Worker):
             `None`: all of them may do anything.
         operations: The operations of the program, by name, such as `drain`. The management service
             offers them to principals that may `operate`; without authorization, to none.
+        admin: The answers of the admin interface, for questions to the management service that are
+            paths; `None`: there are none.
     """
 
     def __init__(
@@ -166,6 +168,7 @@ class Broker(Worker):
         self._reports = Reports(options.max_reports)
         self._unsubscribe: Callable[[], None] | None = None
         self.operations: dict[str, Callable[[], Awaitable[object]]] = {}
+        self.admin: AdminAnswers | None = None
         self._parts: dict[DrainPart, None] = {}
         self._drain: Drain | None = None
         self._draining: asyncio.Task[bool] | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from ...protocol import ProtocolError
@@ -22,10 +22,13 @@ from .table._table_text import TableText, event_of, row_of
 if TYPE_CHECKING:
     from ._broker import Broker
 
-__all__ = ["MANAGEMENT_SERVICE", "broker_figures", "explained", "management"]
+__all__ = ["MANAGEMENT_SERVICE", "AdminAnswers", "broker_figures", "explained", "management"]
 
 MANAGEMENT_SERVICE = "onward.management"
 """The name of the broker's management service."""
+
+AdminAnswers: TypeAlias = Callable[[str, str, Principal | None], Awaitable[bytes]]
+"""A function that answers a path with its query, a text with arguments, and a principal."""
 
 MAX_ROWS: Final = 100
 """Most destinations of each kind in an answer to `resolve`."""
@@ -60,6 +63,9 @@ def management(broker: Broker) -> Handlers:
       letters without their payloads; in the form of a node's management service.
     - `drain`, `undo-drain`, `reload`, or another of `Broker.operations`: it is done, for a
       principal that may `operate`. Without authorization that is none.
+    - A path of the admin interface with its query, such as `/api/v1/connections?state=closed`, if
+      the program offers `Broker.admin`. The rest of the data are the arguments of a `POST`. Text
+      is answered as a JSON string.
     - `watch`, as a stream: each element is an event, as it happens.
     - `table`, as a stream: each element is a number of lines, one for each destination, with all
       that another broker needs to expect it. `protocol.broker.parse_routes` reads them.
@@ -80,8 +86,9 @@ def management(broker: Broker) -> Handlers:
     @handlers.response
     async def answer(request: Request) -> bytes:
         what, rest = _question(request)
-        if what in broker.operations:
-            return await _operated(broker, what, request.principal)
+        answered = await _of_program(broker, what, rest, request.principal)
+        if answered is not None:
+            return answered
         view = broker.view_of(request.principal)
         if what == "routes":
             return await _rows(table, view)
@@ -125,6 +132,17 @@ def _question(request: Request) -> tuple[str, str]:
         return request.route, text
     what, _, rest = text.partition(" ")
     return what, rest
+
+
+async def _of_program(
+    broker: Broker, what: str, rest: str, principal: Principal | None
+) -> bytes | None:
+    """Return the answer of the program that runs the broker; `None` if it has none."""
+    if what in broker.operations:
+        return await _operated(broker, what, principal)
+    if what.startswith("/") and broker.admin is not None:
+        return await broker.admin(what, rest, principal)
+    return None
 
 
 async def _rows(table: TableText, view: Callable[[TagSet], bool] | None) -> bytes:

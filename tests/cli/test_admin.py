@@ -127,7 +127,7 @@ async def test_it_is_served_by_https_and_its_certificate_read_anew(
 
 
 def test_without_its_extra_it_is_not_served(monkeypatch: Patch, capsys: Capsys) -> None:
-    monkeypatch.setitem(sys.modules, "onward.transports.admin", None)
+    monkeypatch.setitem(sys.modules, "onward.transports.admin._connection", None)
     assert main(["broker", "--listen", ANY, "--admin", ADMIN]) == 1
     assert "--admin needs the extra onward[admin]" in capsys.readouterr().err
 

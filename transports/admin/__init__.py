@@ -4,6 +4,7 @@ It needs the extra `admin`. [`AdminServer`][onward.transports.admin.AdminServer]
 listens; [`AdminPaths`][onward.transports.admin.AdminPaths] has its handlers.
 """
 
+from ._asked import answer_paths
 from ._guard import Permits
 from ._interface import admin_paths
 from ._messages import HttpError, HttpRequest, HttpResponse, json_response, text_response
@@ -23,6 +24,7 @@ __all__ = [
     "Needs",
     "Permits",
     "admin_paths",
+    "answer_paths",
     "json_response",
     "text_response",
 ]

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...actors import Worker
 from ...actors.security import Authentication
@@ -21,10 +21,12 @@ from ..streams._options import parse_unix_uri, parse_uri
 from ..streams._tls import TlsOptions, server_context
 from ..streams._tls_context import TlsContext
 from ..streams._unix_endpoint import UnixEndpoint
-from ._connection import HttpConnection
 from ._guard import Permits, RequestGuard
 from ._options import AdminOptions, AdminStatistics
 from ._paths import AdminPaths
+
+if TYPE_CHECKING:
+    from ._connection import HttpConnection
 
 __all__ = ["AdminServer"]
 
@@ -54,6 +56,7 @@ class AdminServer(Worker):
     Raises:
         ValueError: The URI or a certificate is wrong, or the interface would be open to others.
         OSError: A certificate cannot be read.
+        ModuleNotFoundError: The extra `admin` is not installed.
     """
 
     def __init__(
@@ -66,7 +69,11 @@ class AdminServer(Worker):
         authentication: Authentication | None = None,
         permits: Permits | None = None,
     ) -> None:
+        # Only the server needs the extra: the paths are asked through a broker as well.
+        from ._connection import HttpConnection
+
         super().__init__()
+        self._make_connection = HttpConnection
         self.options = options
         self.paths = paths
         self._scheme, self._endpoint = endpoint_of_uri(uri, options)
@@ -155,7 +162,7 @@ class AdminServer(Worker):
 
     def connect(self, identity: PeerIdentity) -> HttpConnection:
         """Return the protocol of a new connection."""
-        made = HttpConnection(self, identity, secure=self._context is not None)
+        made = self._make_connection(self, identity, secure=self._context is not None)
         self._connections.add(made)
         return made
 
