@@ -1,4 +1,4 @@
-"""The state of a node and its broker for operators: health checks, metrics, and recent events.
+"""The state of a node and its broker for operators: health checks, metrics, events, problems.
 
 A [`Monitor`][onward.actors.monitoring.Monitor] holds them for one node. It only reads
 what is counted elsewhere.
@@ -15,6 +15,8 @@ from ._health import CheckResult, HealthChecks, Stage
 from ._lag import LoopLag
 from ._metrics import Collector, Metrics
 from ._monitor import METRIC_FAMILIES, Monitor
+from ._problems import Observation, Problem, Severity, find_problems
+from ._window import Window, WindowPoint
 
 __all__ = [
     "METRIC_FAMILIES",
@@ -26,6 +28,12 @@ __all__ = [
     "LoopLag",
     "Metrics",
     "Monitor",
+    "Observation",
+    "Problem",
     "RecentEvent",
+    "Severity",
     "Stage",
+    "Window",
+    "WindowPoint",
+    "find_problems",
 ]

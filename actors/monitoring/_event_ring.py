@@ -46,10 +46,12 @@ class EventRing:
 
     Attributes:
         last: The number of the last event, from 1 on, with those that were lost before the ring.
+        lost: Events that were lost before the ring.
     """
 
     def __init__(self, broker: Broker, limit: int = MAX_EVENTS) -> None:
         self.last = 0
+        self.lost = 0
         self._broker = broker
         self._kept: deque[tuple[int, BrokerEvent]] = deque(maxlen=limit)
         self._news: asyncio.Future[None] | None = None
@@ -80,6 +82,7 @@ class EventRing:
     def add(self, event: BrokerEvent) -> None:
         """Keep an event, and wake the readers."""
         self.last += 1 + event.missed
+        self.lost += event.missed
         self._kept.append((self.last, event))
         news, self._news = self._news, None
         if news is not None and not news.done():

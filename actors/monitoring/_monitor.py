@@ -17,6 +17,7 @@ from ._lag import LoopLag
 from ._metrics import Metrics
 from ._node_metrics import NODE_FAMILIES, node_metrics
 from ._process import PROCESS_FAMILIES, RELOAD_FAMILIES, process_metrics, reload_metrics
+from ._window import Window
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -59,9 +60,11 @@ class Monitor:
             there is one.
         events: The recent events of the broker, if there is one.
         lag: The lag of the loop.
+        window: The last five minutes: rates, latency, problems.
         configuration: The options in effect by their place, for operators: dataclasses, or values
             that JSON can represent.
         started: Whether the start of the program is over, as set by the program.
+        began: The time at which the monitor was made, in seconds since 1970.
     """
 
     def __init__(
@@ -77,9 +80,10 @@ class Monitor:
         )
         self.events = None if broker is None else EventRing(broker)
         self.lag = LoopLag(node.loop)
+        self.window = Window(node, broker, self.checks, self.lag, self.events, reloads)
         self.configuration: dict[str, object] = {}
         self.started = False
-        began = time.time()
+        self.began = began = time.time()
         self.metrics.add(PROCESS_FAMILIES, lambda: process_metrics(began, self.lag))
         self.metrics.add(NODE_FAMILIES, lambda: node_metrics(node))
         self.checks.add(Stage.LIVE, "loop", self._loop_lags)
@@ -97,7 +101,7 @@ class Monitor:
             entry.load()(self)
 
     def start(self) -> None:
-        """Measure the lag of the loop, and keep events, from now on.
+        """Measure the lag of the loop, and keep events and figures, from now on.
 
         Raises:
             LimitReached: The broker has too many subscriptions.
@@ -105,9 +109,11 @@ class Monitor:
         if self.events is not None:
             self.events.start()
         self.lag.start()
+        self.window.start()
 
     async def stop(self) -> None:
         """Stop what `start` has started."""
+        self.window.stop()
         self.lag.stop()
         if self.events is not None:
             await self.events.stop()

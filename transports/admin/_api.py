@@ -17,6 +17,7 @@ from ...actors.broker._management import broker_figures, explained
 from ...actors.broker.table._table_text import row_of
 from ...actors.broker.table._waiting import WaitingQuery
 from ...actors.monitoring import Monitor
+from ...actors.monitoring._window import limit_uses
 from ...actors.runtime._cell import Cell
 from ...protocol import ProtocolError
 from ...protocol.options import spelling
@@ -176,11 +177,7 @@ def _waiting(now: float, found: WaitingQuery) -> Mapping[str, Any]:
 
 
 def _limits(broker: Broker) -> Iterator[dict[str, Any]]:
-    uses = chain(
-        (("", use) for use in broker.limits()),
-        ((uri, use) for uri, listener in broker.listeners() for use in listener.limits()),
-    )
-    for uri, use in uses:
+    for uri, use in limit_uses(broker):
         yield {
             "name": use.name,
             "listener": uri,

@@ -322,7 +322,13 @@ class HttpConnection(asyncio.Protocol):
         permitted = partial(guard.permits, principal, found.needs)
         admitted = partial(guard.admits, request, found.needs, self.identity)
         return await found.handle(
-            replace(request, principal=principal, permitted=permitted, admitted=admitted)
+            replace(
+                request,
+                principal=principal,
+                permitted=permitted,
+                admitted=admitted,
+                operates=guard.permits(principal, "operate"),
+            )
         )
 
     def _own_address(self) -> str:

@@ -11,6 +11,7 @@ from ._event_paths import add_events
 from ._health_paths import add_health, add_metrics
 from ._operate_paths import add_debug, add_operations
 from ._options import AdminOptions
+from ._overview_paths import add_overview
 from ._paths import AdminPaths
 
 __all__ = ["admin_paths"]
@@ -29,6 +30,7 @@ def admin_paths(monitor: Monitor, options: AdminOptions = _OPTIONS) -> AdminPath
     add_health(paths, monitor)
     add_metrics(paths, monitor, options)
     add_api(paths, monitor)
+    add_overview(paths, monitor)
     if monitor.events is not None:
         add_events(paths, monitor.events, uuid.uuid4().hex[:8], options)
     add_operations(paths, monitor)

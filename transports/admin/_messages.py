@@ -71,6 +71,7 @@ class HttpRequest:
         principal: The authenticated identity of the peer; `None` if none was asked for.
         permitted: Whether the rules still permit the request, for answers that go on.
         admitted: Whether its credentials are still accepted, too; they are verified anew.
+        operates: Whether the peer may operate the program, too.
     """
 
     method: str
@@ -81,6 +82,7 @@ class HttpRequest:
     principal: Principal | None = None
     permitted: Callable[[], bool] = field(default=_true, repr=False, compare=False)
     admitted: Callable[[], Awaitable[bool]] = field(default=_accepted, repr=False, compare=False)
+    operates: bool = True
 
     def fields(self) -> list[tuple[str, str]]:
         """Return the fields of the query in order.

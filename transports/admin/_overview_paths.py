@@ -1,0 +1,71 @@
+"""The paths of what is wrong, of the last five minutes, and of what a principal may do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from ...actors.broker._management import broker_figures
+from ...actors.monitoring import Monitor, Problem, Stage, WindowPoint
+from ...actors.monitoring._window import INTERVAL
+from ._messages import HttpRequest, HttpResponse, json_response
+from ._paths import AdminPaths
+
+__all__ = ["add_overview"]
+
+_POINT = tuple(WindowPoint.__dataclass_fields__)
+
+
+def add_overview(paths: AdminPaths, monitor: Monitor) -> None:
+    """Add the paths `/api/v1/problems`, `/overview` and `/self`."""
+    node, broker = monitor.node, monitor.broker
+
+    async def problems(_: HttpRequest) -> HttpResponse:
+        return json_response({"at": time.time(), "problems": _problems(monitor)})
+
+    async def overview(_: HttpRequest) -> HttpResponse:
+        points = monitor.window.points()
+        figures = node.statistics(workers=False)
+        found: dict[str, Any] = {
+            "at": time.time(),
+            "problems": _problems(monitor),
+            "interval": INTERVAL,
+            # By column: half the size of a row for each point.
+            "points": {name: [getattr(each, name) for each in points] for name in _POINT},
+            "node": {"workers": figures.worker_count, "messages": figures.handled},
+            "broker": None if broker is None else broker_figures(broker),
+        }
+        return json_response(found)
+
+    async def self(request: HttpRequest) -> HttpResponse:
+        principal = request.principal
+        found: dict[str, Any] = {
+            "node": node.name,
+            "broker": broker is not None,
+            "version": version("onward"),
+            "started": monitor.began,
+            "ready": all(each.passed for each in monitor.checks.run(Stage.READY)),
+            "principal": None if principal is None else principal.name,
+            "operate": request.operates,
+            "operations": sorted(monitor.operations) if request.operates else [],
+        }
+        return json_response(found)
+
+    for handler in (problems, overview, self):
+        paths.add(f"/api/v1/{handler.__name__}", handler)
+
+
+def _problems(monitor: Monitor) -> list[Mapping[str, str]]:
+    return [_row(each) for each in monitor.window.problems()]
+
+
+def _row(problem: Problem) -> Mapping[str, str]:
+    return {
+        "severity": problem.severity.value,
+        "kind": problem.kind,
+        "subject": problem.subject,
+        "text": problem.text,
+        "advice": problem.advice,
+    }
