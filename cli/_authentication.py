@@ -9,6 +9,7 @@ from pathlib import Path
 from ..actors.security import (
     AnonymousAuthenticator,
     Authentication,
+    AuthenticationOptions,
     Authenticator,
     CertificateAuthenticator,
     JwtAuthenticator,
@@ -57,6 +58,13 @@ def add_authentication(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with one of these: admit clients without credentials as well, as `anonymous`",
     )
+    parser.add_argument(
+        "--per-request",
+        choices=("forward", "check"),
+        default="forward",
+        help="with one of these, of an authentication entry in a request: forward it untouched, or "
+        "check it: its principal then decides on the request (default: %(default)s)",
+    )
 
 
 def add_jwt(parser: argparse.ArgumentParser) -> None:
@@ -93,10 +101,13 @@ def authentication_of(arguments: argparse.Namespace) -> Authentication | None:
         if not methods:
             if arguments.anonymous:
                 raise CommandError("--anonymous goes with --principals or --jwt-keys", Status.USAGE)
+            if arguments.per_request == "check":
+                text = "--per-request check goes with --principals or --jwt-keys"
+                raise CommandError(text, Status.USAGE)
             return None
         if arguments.anonymous:
             methods.append(AnonymousAuthenticator())
-        return Authentication(methods)
+        return Authentication(methods, AuthenticationOptions(per_request=arguments.per_request))
     except (OnwardError, TypeError, ValueError) as error:
         raise CommandError(printable(str(error)), Status.USAGE) from error
 

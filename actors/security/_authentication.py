@@ -7,11 +7,18 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from ...protocol.options import Count, Seconds, check_options
-from ...protocol.security import Attempts, Credentials, NotAuthenticated, PeerIdentity, Principal
+from ...protocol.security import (
+    Attempts,
+    Credentials,
+    NotAuthenticated,
+    PeerIdentity,
+    Principal,
+    Remembered,
+)
 from .._log import SeldomLogger
 from .._reloads import ReloadFailed
 from ._authenticator import Authenticator
@@ -20,6 +27,9 @@ __all__ = ["Authentication", "AuthenticationOptions", "AuthenticationStatistics"
 
 OUR_CAUSES: Final = frozenset({"busy", "failure", "no keys", "stopped", "timeout"})
 """The causes of refusals that are not the fault of the peer, and no failures of its source."""
+
+NO_GUESSES: Final = OUR_CAUSES | {"expired"}
+"""The causes of refused requests that are no failures: a gateway passes expired tokens on."""
 
 _logger = logging.getLogger("onward.actors.security")
 
@@ -36,6 +46,16 @@ class AuthenticationOptions:
         failure_window: The window, in seconds.
         max_sources: Sources with refused peers that are remembered. When there are more, the one
             with the oldest failure is forgotten, and may fail as often again.
+        per_request: What a listener of a broker does with an authentication entry in the metadata
+            of a request. `forward`: nothing; it is between requester and destination. `check`: its
+            principal decides on that request, and the entry is not passed on.
+        max_held: Requests of one connection that wait for a check of credentials in a request; one
+            more is REJECTED. Their bytes count for `GatheringOptions.max_gathered`.
+        remembered: Credentials of requests that are remembered with their principals, by SHA-256;
+            then the oldest is forgotten, and is checked again.
+        remember_time: Seconds for which they are remembered at most, and never beyond the expiry
+            of the principal or a reload. Where credentials are withdrawn without a reload, they are
+            accepted for as long.
     """
 
     timeout: Seconds = 2.0
@@ -43,6 +63,10 @@ class AuthenticationOptions:
     max_failures: Count = 10
     failure_window: Seconds = 60.0
     max_sources: Count = 10_000
+    per_request: Literal["forward", "check"] = "forward"
+    max_held: Count = 100
+    remembered: Count = 10_000
+    remember_time: Seconds = 60.0
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -62,6 +86,10 @@ class AuthenticationStatistics:
         sources: Sources with failures that are remembered.
         sources_forgotten: Sources since the start that were forgotten within the window, for too
             many others.
+        requests_checked: Requests since the start with credentials that were checked, and accepted.
+        requests_remembered: Requests since the start with credentials that were remembered.
+        requests_refused: Requests since the start with credentials that were refused, by cause.
+        remembered: Credentials of requests that are remembered.
     """
 
     undecided: int
@@ -71,6 +99,10 @@ class AuthenticationStatistics:
     banned: int = 0
     sources: int = 0
     sources_forgotten: int = 0
+    requests_checked: int = 0
+    requests_remembered: int = 0
+    requests_refused: dict[str, int] = field(default_factory=dict[str, int])
+    remembered: int = 0
 
 
 class Authentication:
@@ -112,6 +144,11 @@ class Authentication:
         self._accepted: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._reloads_failed = 0
+        self._remembered: Remembered[Principal] = Remembered(options.remembered)
+        self._reloaded = 0
+        self._requests_checked = 0
+        self._requests_remembered = 0
+        self._requests_refused: Counter[str] = Counter()
 
     async def authenticate(self, credentials: Credentials | None, peer: PeerIdentity) -> Principal:
         """Return the principal of a peer.
@@ -120,16 +157,74 @@ class Authentication:
             NotAuthenticated: No method accepts the peer, none has decided in time, or its source
                 has made too many attempts.
         """
+        try:
+            principal = await self._limited(credentials, peer, OUR_CAUSES)
+        except NotAuthenticated as error:
+            self._refused[error.cause] += 1
+            raise
+        self._accepted[principal.method] += 1
+        return principal
+
+    # --- credentials of requests ----------------------------------------------------------------
+
+    def remembered(self, digest: bytes) -> Principal | None:
+        """Return the principal of credentials that a request has shown before, if it is known.
+
+        Args:
+            digest: The SHA-256 of the credentials, with what else decides on them.
+        """
+        principal = self._remembered.get(digest, self._ticks())
+        if principal is None or (
+            principal.expires is not None and principal.expires <= self._clock()
+        ):
+            return None
+        self._requests_remembered += 1
+        return principal
+
+    async def authenticate_request(
+        self, credentials: Credentials, peer: PeerIdentity, digest: bytes
+    ) -> Principal:
+        """Return the principal of the credentials in a request, and remember it.
+
+        A failure counts against the source, as one in a SETUP, but for credentials that were right
+        and have expired.
+
+        Args:
+            credentials: The credentials.
+            peer: The listener and the source. Certificates and user ids are those of the
+                connection, and decide on no request.
+            digest: As for `remembered`.
+
+        Raises:
+            NotAuthenticated: As for `authenticate`.
+        """
+        reloaded = self._reloaded
+        try:
+            principal = await self._limited(credentials, peer, NO_GUESSES)
+        except NotAuthenticated as error:
+            self._requests_refused[error.cause] += 1
+            raise
+        self._requests_checked += 1
+        if reloaded == self._reloaded:
+            until = self._ticks() + self.options.remember_time
+            self._remembered.put(digest, principal, until)
+        return principal
+
+    # --- deciding -------------------------------------------------------------------------------
+
+    async def _limited(
+        self, credentials: Credentials | None, peer: PeerIdentity, excused: frozenset[str]
+    ) -> Principal:
+        """Decide within the limits of a source; causes that are excused are no failures of it."""
         if not is_limited(peer.source):
-            return await self._counted(credentials, peer)
+            return await self._timed(credentials, peer)
         if not self._attempts.begin(peer.source, self._ticks()):
-            self._refused["attempts"] += 1
             raise NotAuthenticated("attempts")
         failed = False
         try:
-            return await self._counted(credentials, peer)
+            return await self._timed(credentials, peer)
         except NotAuthenticated as error:
-            failed = error.cause not in OUR_CAUSES
+            failed = error.cause not in excused
             raise
         finally:
             self._attempts.end(peer.source, self._ticks(), failed=failed)
@@ -149,21 +244,15 @@ class Authentication:
         self._banned += 1
         return False
 
-    async def _counted(self, credentials: Credentials | None, peer: PeerIdentity) -> Principal:
+    async def _timed(self, credentials: Credentials | None, peer: PeerIdentity) -> Principal:
         self._undecided += 1
         try:
             async with asyncio.timeout(self.options.timeout):
-                principal = await self._decide(credentials, peer)
+                return await self._decide(credentials, peer)
         except TimeoutError:
-            self._refused["timeout"] += 1
             raise NotAuthenticated("timeout") from None
-        except NotAuthenticated as error:
-            self._refused[error.cause] += 1
-            raise
         finally:
             self._undecided -= 1
-        self._accepted[principal.method] += 1
-        return principal
 
     async def _decide(self, credentials: Credentials | None, peer: PeerIdentity) -> Principal:
         for each in self._methods:
@@ -207,6 +296,10 @@ class Authentication:
             self._banned,
             self._attempts.sources,
             self._attempts.forgotten,
+            self._requests_checked,
+            self._requests_remembered,
+            dict(self._requests_refused),
+            len(self._remembered),
         )
 
     async def prepare_reload(self) -> Callable[[], object]:
@@ -228,7 +321,14 @@ class Authentication:
                 replace.append(outcome)
         if faults:
             raise ReloadFailed({", ".join(names): text for text, names in faults.items()})
-        return lambda: [each() for each in replace]
+
+        def replace_all() -> None:
+            for each in replace:
+                each()
+            self._reloaded += 1
+            self._remembered.clear()
+
+        return replace_all
 
     async def close(self) -> None:
         """Release what the methods hold."""

@@ -108,6 +108,11 @@ def test_a_broker_admits_clients_by_a_plug_in(monkeypatch: Patch) -> None:
     monkeypatch.setattr(_authenticator, "entry_points", installed)
     found = listening_of("--authenticator", "guests", monkeypatch=monkeypatch)
     assert isinstance(found.authentication, Authentication)
+    assert found.authentication.options.per_request == "forward"
+    words = "--authenticator", "guests", "--per-request", "check"
+    found = listening_of(*words, monkeypatch=monkeypatch)
+    assert found.authentication is not None
+    assert found.authentication.options.per_request == "check"
 
 
 def test_options_that_are_wrong(tmp_path: Path, capsys: Capsys) -> None:
@@ -115,6 +120,7 @@ def test_options_that_are_wrong(tmp_path: Path, capsys: Capsys) -> None:
     broken.write_text("[[tokens]]\nname = 'x'\nsha512 = 'y'\n")
     for words, text in (
         (["--anonymous"], "--anonymous goes with --principals"),
+        (["--per-request", "check"], "--per-request check goes with --principals"),
         (["--principals", str(tmp_path / "none")], "No such file"),
         (["--principals", str(broken)], "sha512"),
         (["--jwt-issuer", "i"], "need --jwt-keys"),

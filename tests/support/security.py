@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from onward.actors.security import Authentication, AuthenticationOptions, Authenticator
 from onward.protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
@@ -51,8 +52,14 @@ def gated(
     accepted: Mapping[Credentials | None, Principal],
     timeout: float = 2.0,
     clock: Callable[[], float] = time.time,
+    **more: Any,
 ) -> tuple[Gate, Authentication]:
     """Return an authentication that bans no source, and the gate that decides."""
     gate = Gate(accepted)
-    options = AuthenticationOptions(timeout=timeout, max_undecided=10_000, max_failures=10_000)
-    return gate, Authentication([gate], options, clock)
+    limits: dict[str, Any] = {
+        "timeout": timeout,
+        "max_undecided": 10_000,
+        "max_failures": 10_000,
+        **more,
+    }
+    return gate, Authentication([gate], AuthenticationOptions(**limits), clock, clock)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...actors.security import Authentication
     from ._link import Link
 
-__all__ = ["MAX_SETUP_METADATA", "Admission", "credentials_in", "entry_in"]
+__all__ = ["MAX_SETUP_METADATA", "Admission", "credentials_in", "entry_in", "find_credentials"]
 
 MAX_SETUP_METADATA: Final = 16 * 1024
 """The maximum size of the metadata of a SETUP at a listener with authentication, in bytes."""
@@ -56,12 +56,21 @@ def entry_in(metadata: bytes) -> Credentials | None:
         BadCredentials: The entry is broken, or there are several.
         MalformedComposite: The metadata cannot be read.
     """
+    found = find_credentials(metadata)
+    return None if found is None else parse_credentials(metadata[slice(*found)])
+
+
+def find_credentials(metadata: bytes) -> tuple[int, int] | None:
+    """Return the offsets of the credentials in composite metadata; `None` if there are none.
+
+    Raises:
+        BadCredentials: There are several.
+        MalformedComposite: The metadata cannot be read.
+    """
     found = find_entry(metadata, _MIME)
-    if found is None:
-        return None
-    if find_entry(metadata, _MIME, found[1]) is not None:
+    if found is not None and find_entry(metadata, _MIME, found[1]) is not None:
         raise BadCredentials("more than one authentication entry")
-    return parse_credentials(metadata[slice(*found)])
+    return found
 
 
 class Admission:

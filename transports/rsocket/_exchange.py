@@ -41,6 +41,7 @@ from ._served import ServedStream
 from ._translate import translated
 
 if TYPE_CHECKING:
+    from ...protocol.security import Principal
     from ._link import Link
     from ._metadata import Form
 
@@ -76,9 +77,14 @@ class StreamExchange(FrameExchange):
             seen so far.
         low: Elements left of the window at which more credit is passed on.
         token: The last address of a worker's return route; empty if none was issued.
+        checked: The principal of the credentials in the request itself. It is unset for most
+            requests, which have none that are checked, so that it costs them nothing.
     """
 
+    checked: Principal
+
     __slots__ = (
+        "checked",
         "form",
         "frames",
         "gatherer",
@@ -399,7 +405,8 @@ class StreamExchange(FrameExchange):
 
     def request(self) -> Request:
         """Return the request as it is given to handlers."""
-        return request_of(self.frames, self.form, self.kind, self.link.session.principal)
+        principal = getattr(self, "checked", self.link.session.principal)
+        return request_of(self.frames, self.form, self.kind, principal)
 
     def start(self, start: StartEnd) -> DestinationEnd:
         """Start the destination's end of the request, and join the two."""

@@ -21,10 +21,10 @@ from ...protocol import (
 )
 from ...protocol.broker import MAX_ROUTE_TEXT, MIME_ROUTE, BrokerFrameError
 from ...protocol.rsocket import MalformedComposite, entry_finder
-from ...protocol.security import ANONYMOUS
 from ..node._link import MAX_WORK, TooMuchWork
 
 if TYPE_CHECKING:
+    from ...protocol.security import Principal
     from ._exchange import StreamExchange
     from ._link import Link
 
@@ -76,8 +76,13 @@ class NamedRequests:
         self._link = link
         self._at = (link.worker.address, *link.shared.listener)
 
-    def send(self, exchange: StreamExchange, route: Route) -> None:
+    def send(self, exchange: StreamExchange, route: Route, principal: Principal) -> None:
         """Send a request along a route, or keep it until it is whole.
+
+        Args:
+            exchange: The request.
+            route: The route.
+            principal: The principal that the rules decide by.
 
         Raises:
             NotDelivered: The first address is not exposed, cannot be reached, or takes no such
@@ -90,20 +95,20 @@ class NamedRequests:
         if not exposed.lets_in(first) and not node.parts.guards.is_exposed(first, self._at):
             node.dead_letters.denied += 1
             raise NotExposed(first)
-        route = self._permitted(route)
+        route = self._permitted(route, principal)
         if not exchange.answered_once():
             text = "a route takes request/response and fire-and-forget only"
             raise NotDelivered("the destination", text)
         if exchange.whole(lambda: self._send_late(exchange, route)):
             self._send_whole(exchange, route)
 
-    def _permitted(self, route: Route) -> Route:
+    def _permitted(self, route: Route, principal: Principal) -> Route:
         """Return a route with the tag queries in it as the peer may send them.
 
         Raises:
             NotAllowed: The rules do not allow one of them.
         """
-        broker, principal = self._link.broker, self._link.session.principal or ANONYMOUS
+        broker = self._link.broker
         if broker.authorization is None or all(each.type != TAGS for each in route):
             return route
         asked = broker.index.asked

@@ -66,6 +66,7 @@ from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_
 from ._named import NamedRequests, route_in
 from ._origin import false_origins, with_origin
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
+from ._request_checks import RequestChecks
 from ._tracing import RequestTracing, tracing_in
 from ._validity import Validity, is_about_validity
 
@@ -132,6 +133,7 @@ class Session(FrameReceiver):
         self._rejected = False
         self._admission: Admission | None = None
         self._validity: Validity | None = None
+        self._checks: RequestChecks | None = None
         self.principal: Principal | None = None
         self.service = ""
         self._asking: bytes | None = None
@@ -202,6 +204,8 @@ class Session(FrameReceiver):
         authentication = link.shared.authentication
         if authentication is not None:
             self._validity = Validity(link, authentication)
+            if authentication.options.per_request == "check":
+                self._checks = RequestChecks(link, authentication, self._shape.composite)
         _logger.debug(
             "authenticated: %s",
             link.name,
@@ -405,9 +409,12 @@ class Session(FrameReceiver):
             self._decide_anew()
         known = self._known.get(metadata)
         if known is None:
-            known = self._read_ask(metadata)
+            checks = self._checks
+            if checks is not None and checks.take(exchange, metadata):
+                return
+            known = self._read_ask(metadata, self.principal)
             if known is None:
-                self._send_named(exchange, metadata)
+                self._send_named(exchange, metadata, self.principal)
                 return
             if self._validity is not None and self._authenticates(exchange, metadata, known):
                 return
@@ -449,7 +456,7 @@ class Session(FrameReceiver):
             return None
         return tracing_in(metadata)
 
-    def _read_ask(self, metadata: bytes) -> _Read | None:
+    def _read_ask(self, metadata: bytes, principal: Principal | None) -> _Read | None:
         """Find the ADDRESS in some metadata; return its query, its form, the trace id, and origins.
 
         The trace id is `None` without an event log or without tracing metadata. Without an ADDRESS
@@ -474,17 +481,17 @@ class Session(FrameReceiver):
         if not self._ruled:
             return ask, form, trace, ()
         false = false_origins(metadata, form, self._own_id)
-        return self._permitted(ask), form, trace, false
+        return self._permitted(ask, principal), form, trace, false
 
-    def _permitted(self, ask: Ask) -> Ask:
-        """Return a query as the peer may send it.
+    def _permitted(self, ask: Ask, principal: Principal | None) -> Ask:
+        """Return a query as a principal may send it.
 
         Raises:
             NotAllowed: The rules do not allow it.
         """
         if not self._ruled:
             return ask
-        return self._link.broker.permitted(ask, self.principal or ANONYMOUS)
+        return self._link.broker.permitted(ask, principal or ANONYMOUS)
 
     def _send(self, exchange: StreamExchange, ask: Ask, tracing: str | None) -> None:
         """Send a request to its destination.
@@ -513,7 +520,9 @@ class Session(FrameReceiver):
         else:
             self._link.node.parts.router.dispatch(message)
 
-    def _send_named(self, exchange: StreamExchange, metadata: bytes) -> None:
+    def _send_named(
+        self, exchange: StreamExchange, metadata: bytes, principal: Principal | None
+    ) -> None:
         """Send a request that names a route instead of tags.
 
         Raises:
@@ -524,7 +533,7 @@ class Session(FrameReceiver):
         if named is None:
             raise BrokerFrameError("metadata", "the request has no ADDRESS")
         if len(named) == 1 and named[0].type == TAGS:
-            ask = self._permitted(self._link.broker.index.asked(named[0]))
+            ask = self._permitted(self._link.broker.index.asked(named[0]), principal)
             if self._log is not None:
                 self._log.received(exchange, exchange.kind, ask, None)
             self._send(exchange, ask, self._tracing_of(metadata))
@@ -535,7 +544,7 @@ class Session(FrameReceiver):
         requests = self._named
         if requests is None:
             requests = self._named = NamedRequests(self._link)
-        requests.send(exchange, named)
+        requests.send(exchange, named, principal or ANONYMOUS)
 
     def message(self, exchange: StreamExchange, onward: Route) -> Message:
         """Return the message of a request, for the actors on the way to its destination."""
@@ -558,20 +567,65 @@ class Session(FrameReceiver):
             metadata = gatherer.metadata
             if metadata is None:
                 raise BrokerFrameError("metadata", "the request has none")
-            known = self._read_ask(metadata)
-            if known is None:
-                self._send_named(exchange, metadata)
-                return
-            if self._validity is not None and self._authenticates(exchange, metadata, known):
-                return
-            ask, exchange.form, trace, false = known
-            if false:
-                exchange.frames = with_origin(exchange.frames, false, self._own_id)
-            if self._log is not None:
-                self._log.received(exchange, exchange.kind, ask, trace)
-            self._send(exchange, ask, self._tracing_of(metadata))
+            checks = self._checks
+            if checks is None or not checks.take(exchange, metadata):
+                self._route_whole(exchange, metadata, self.principal)
         except (ProtocolError, DeliveryError) as error:
             self._refuse(exchange, code_of(error), text_of(error))
+
+    def _route_whole(
+        self, exchange: StreamExchange, metadata: bytes, principal: Principal | None
+    ) -> None:
+        """Route a request by all of its metadata, which are not cached.
+
+        Raises:
+            ProtocolError: There is no ADDRESS, or it is broken.
+            DeliveryError: It cannot be routed.
+        """
+        known = self._read_ask(metadata, principal)
+        if known is None:
+            self._send_named(exchange, metadata, principal)
+            return
+        if self._validity is not None and self._authenticates(exchange, metadata, known):
+            return
+        ask, exchange.form, trace, false = known
+        if false:
+            exchange.frames = with_origin(exchange.frames, false, self._own_id)
+        if self._log is not None:
+            self._log.received(exchange, exchange.kind, ask, trace)
+        self._send(exchange, ask, self._tracing_of(metadata))
+
+    def hold(self, exchange: StreamExchange) -> None:
+        """Keep the frames of a request until the check of credentials has decided.
+
+        Raises:
+            NotDelivered: Too many bytes of this peer are kept.
+        """
+        self._known.clear()  # known metadata are routed at once, and would overtake it
+        if exchange.frames[0].word & _FOLLOWS:
+            return  # its fragments were counted, and have their own bytes
+        exchange.wait()
+        for frame in exchange.frames:
+            self._count(exchange, frame)
+
+    def route_checked(
+        self, exchange: StreamExchange, metadata: bytes, principal: Principal | None
+    ) -> None:
+        """Route a request that was held, or refuse it.
+
+        Args:
+            exchange: The request.
+            metadata: Its metadata.
+            principal: The principal of the credentials in it; `None` for that of the connection.
+        """
+        try:
+            self._route_whole(exchange, metadata, principal or self.principal)
+        except (ProtocolError, DeliveryError) as error:
+            self._refuse(exchange, code_of(error), text_of(error))
+
+    def refuse_held(self, exchange: StreamExchange, code: int, text: str) -> None:
+        """Refuse a request that was held."""
+        self._refuse(exchange, code, text)
 
     def keep(self, exchange: StreamExchange, frame: Frame) -> None:
         """Keep a frame of a request until the request is handed over."""
@@ -668,6 +722,9 @@ class Session(FrameReceiver):
         self.withdraw()  # requests of the read that ended the connection
         self.gathered.clear()
         self._express = self._traces = self._named = None
+        if self._checks is not None:
+            self._checks.end()
+            self._checks = None
         if self._validity is not None:
             self._validity.end()
             self._validity = None

@@ -26,7 +26,7 @@ from ...protocol.rsocket import (
 from ._metadata import ADDRESS, Form, find_broker_frame
 from ._request import WITH_CREDIT, completes, more_follow
 
-__all__ = ["translated"]
+__all__ = ["translated", "with_metadata"]
 
 REMEMBERED: Final = 256
 """Most translated metadata that are cached."""
@@ -61,10 +61,20 @@ def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Fr
     small = len(metadata) <= REMEMBERED_SIZE
     translate = _translate_remembered if small else _translate
     metadata, left_out = translate(metadata, source, target)
+    return with_metadata(frames, metadata), left_out
+
+
+def with_metadata(frames: list[Frame], metadata: bytes) -> list[Frame]:
+    """Return the frames of a request with other metadata.
+
+    Args:
+        frames: The frames read so far, which hold all of its metadata.
+        metadata: The other metadata.
+    """
     first, last = frames[0], frames[-1]
     kind = first.type
     if kind == _PUSH:
-        return [_frame(metadata_push_frame(metadata), first.word & _KEPT_FLAGS)], left_out
+        return [_frame(metadata_push_frame(metadata), first.word & _KEPT_FLAGS)]
     more = more_follow(last)
     # Fragments keep about the size that their sender has chosen.
     in_parts = more or len(frames) > 1
@@ -90,7 +100,7 @@ def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Fr
         made[0] = _frame(made[0].buffer, first.word & COMPLETE)
     if more:
         made[-1] = _frame(made[-1].buffer, FOLLOWS)
-    return made, left_out
+    return made
 
 
 def _translate(metadata: bytes, source: Form, target: Form) -> tuple[bytes, int]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ._exchange import StreamExchange
     from ._link import Link
 
-__all__ = ["Validity", "is_about_validity"]
+__all__ = ["Validity", "is_about_validity", "names_authenticate"]
 
 _EXPIRED: Final = "credentials expired"
 _MANAGEMENT: Final = (int(WellKnownKey.SERVICE_NAME), MANAGEMENT_SERVICE)
@@ -51,8 +51,15 @@ def is_about_validity(metadata: bytes, ask: Ask) -> bool:
     Raises:
         MalformedComposite: The metadata cannot be read.
     """
-    if _MANAGEMENT not in ask.query:
-        return False
+    return _MANAGEMENT in ask.query and names_authenticate(metadata)
+
+
+def names_authenticate(metadata: bytes) -> bool:
+    """Whether composite metadata name the route `authenticate`, of whatever service.
+
+    Raises:
+        MalformedComposite: The metadata cannot be read.
+    """
     found = find_entry(metadata, _ROUTING)
     return found is not None and metadata[slice(*found)] == _TAG
 
