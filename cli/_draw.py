@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from ..protocol.drawing import draw
 from ._arguments import Commands
+from ._plan_picture import picture_of
 from ._status import CommandError
-from ._svg import draw
 from ._up import read_file
 
 __all__ = ["add_command"]
@@ -37,7 +38,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    picture = draw(read_file(arguments.file)).encode()
+    picture = draw(picture_of(read_file(arguments.file))).encode()
     if arguments.output is None:
         sys.stdout.buffer.write(picture)
         sys.stdout.flush()

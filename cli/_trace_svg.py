@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ._svg_page import escaped, page
+from ..protocol.drawing import escaped, page
 from ._trace_picture import Step, TracePicture
 
 __all__ = ["draw"]

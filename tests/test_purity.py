@@ -28,6 +28,7 @@ PURE = frozenset(
         "hashlib",
         "heapq",
         "hmac",
+        "html",
         "io",
         "ipaddress",
         "itertools",

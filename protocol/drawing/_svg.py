@@ -1,12 +1,11 @@
-"""A topology as an SVG picture: nodes as boxes with their workers, links as arrows with names."""
+"""A picture as SVG: boxes with rows of text, and arrows with names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from ..protocol.topology import TopologyPlan
-from ._picture import HEAD, MARGIN, PADDING, ROW, Box, Picture, lay_out, points, shortened
+from ._picture import HEAD, MARGIN, PADDING, ROW, Box, Picture, points, shortened
 from ._svg_page import escaped, page
 
 __all__ = ["draw"]
@@ -23,9 +22,9 @@ text{fill:#e2e8f0}.kind,.uri{fill:#94a3b8}.page{fill:#0f172a}.box{fill:#1e293b;s
 .tip{fill:#7fb7d9}}"""
 
 
-def draw(plan: TopologyPlan) -> str:
-    """Draw a topology. The same plan gives the same text."""
-    return "\n".join(_svg(lay_out(plan))) + "\n"
+def draw(picture: Picture) -> str:
+    """Return a picture as SVG. The same picture gives the same text."""
+    return "\n".join(_svg(picture)) + "\n"
 
 
 def _svg(picture: Picture) -> Iterator[str]:

@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from onward.cli._picture import HEAD, Box, Label, Picture, lay_out, points, shortened
+from onward.cli._plan_picture import picture_of
 from onward.cli._up import read_file
+from onward.protocol.drawing import points, shortened
 from onward.protocol.topology import read_topology
 from tests.protocol.topology.kinds import KINDS
 from tests.support.counts import times
+from tests.support.pictures import check
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
 
 
-def rectangle(thing: Box | Label) -> tuple[float, float, float, float]:
-    if isinstance(thing, Box):
-        return thing.x, thing.y, thing.x + thing.width, thing.y + thing.height
-    return thing.x, thing.y - 10, thing.x + thing.width, thing.y + 3
-
-
-def check(picture: Picture) -> None:
-    """Have nothing overlap, and all be in the picture."""
-    things: list[Box | Label] = [*picture.boxes, *picture.labels]
-    for one, other in combinations(things, 2):
-        left, top, right, bottom = rectangle(one)
-        left2, top2, right2, bottom2 = rectangle(other)
-        apart = right <= left2 or right2 <= left or bottom <= top2 or bottom2 <= top
-        assert apart, (one, other)
-    for thing in things:
-        left, top, right, bottom = rectangle(thing)
-        assert left >= 0
-        assert top >= HEAD
-        assert right <= picture.width
-        assert bottom <= picture.height
-    for x, y, from_left in picture.tips:
-        # Each arrow ends at an edge of a box.
-        assert any(
-            (box.x if from_left else box.x + box.width) == pytest.approx(x)
-            and box.y <= y <= box.y + box.height
-            for box in picture.boxes
-        )
-
-
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
 def test_the_examples(file: Path) -> None:
-    picture = lay_out(read_file(str(file)))
+    picture = picture_of(read_file(str(file)))
     check(picture)
     assert picture.title
 
@@ -74,18 +46,18 @@ def test_any_topology(links: list[tuple[str, str]], workers: dict[str, int], out
         for number in range(2):
             text += '[[links]]\nfrom = "z"\nto = "tcp://far.example:4000"\n'
             text += f'as = "world{number}"\n'
-    check(lay_out(read_topology(text, kinds=KINDS)))
+    check(picture_of(read_topology(text, kinds=KINDS)))
 
 
 def test_a_node_that_is_joined_to_itself_needs_no_arrow() -> None:
     text = '[nodes.a]\nlisteners.x = "tcp://h:1"\n[[links]]\nfrom = "a"\nto = "a"'
-    assert lay_out(read_topology(text, kinds=KINDS)).curves == []
+    assert picture_of(read_topology(text, kinds=KINDS)).curves == []
 
 
 def test_what_is_exposed_is_known() -> None:
-    (box,) = lay_out(read_file(str(EXAMPLES / "1_echo.toml"))).boxes
+    (box,) = picture_of(read_file(str(EXAMPLES / "1_echo.toml"))).boxes
     assert [row.exposed for row in box.rows] == [False]
-    near_or_far = lay_out(read_file(str(EXAMPLES / "2_relay.toml"))).boxes
+    near_or_far = picture_of(read_file(str(EXAMPLES / "2_relay.toml"))).boxes
     assert [(row.left, row.exposed) for row in near_or_far[0].rows] == [
         ("relay", True),
         ("echo", False),

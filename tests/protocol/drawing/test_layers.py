@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.cli._layers import GridCell, Layers, arrange, crossings
+from onward.protocol.drawing._layers import GridCell, Layers, arrange, crossings
 
 
 def boxes_of(made: Layers) -> list[str]:

@@ -1,17 +1,17 @@
-"""The layout of a topology's picture: boxes, arrows, and their names.
+"""The layout of a picture: boxes, arrows, and their names.
 
-Nodes stand in layers from left to right, each behind those that lead to it. An arrow leaves a box
+Boxes stand in layers from left to right, each behind those that lead to it. An arrow leaves a box
 on a straight piece as long as the longest name in its gap, and bends after it. So no arrow goes
 through a name, and names do not overlap, as arrows leave boxes in their own lines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from ..protocol.topology import LinkPlan, NodePlan, TopologyPlan
 from ._layers import GridCell, Layers, arrange
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "MARGIN",
     "PADDING",
     "ROW",
+    "Arrow",
     "Box",
     "Label",
     "Picture",
@@ -33,6 +34,7 @@ CHARACTER: Final = 7.25
 """Width of a character of 12 pixels; fonts differ by a little, and this is the widest of them."""
 ROW: Final = 20.0
 HEAD: Final = 28.0
+"""The height of a box above its rows, in pixels, as is all here."""
 PADDING: Final = 12.0
 PORT: Final = 24.0
 """Least distance of two arrows that leave a box, and so of their names."""
@@ -55,7 +57,7 @@ class Row:
     Attributes:
         left: The text at its left end.
         right: The text at its right end.
-        exposed: Whether it can be reached from other nodes.
+        exposed: Whether it can be reached from other nodes, and is written bold.
     """
 
     left: str
@@ -65,13 +67,13 @@ class Row:
 
 @dataclass(slots=True)
 class Box:
-    """A node, or the target of a link outside the topology.
+    """A box: a node, or something outside that an arrow leads to.
 
     Attributes:
-        name: The node's name, or the URI.
-        rows: Workers and their kinds.
-        uris: Listeners and their URIs.
-        outside: Whether it is no node of the topology.
+        name: Its name, by which arrows refer to it.
+        rows: Its lines, such as workers and their kinds.
+        uris: Its lines below a rule, such as listeners and their URIs.
+        outside: Whether it is drawn as an outline without rows.
         x: Left edge. This and the rest is in pixels.
         y: Upper edge.
         width: From left to right.
@@ -89,8 +91,23 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrow:
+    """An arrow between two boxes.
+
+    Attributes:
+        start: The name of the box that it leaves.
+        end: The name of the box that it leads to, another one.
+        text: Its name.
+    """
+
+    start: str
+    end: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Label:
-    """The name of a link, on its arrow.
+    """The name of an arrow, on it.
 
     Attributes:
         text: The name.
@@ -112,7 +129,7 @@ class Picture:
     Attributes:
         title: The title above the picture.
         boxes: The boxes.
-        labels: The names of the links.
+        labels: The names of the arrows.
         curves: The arrows, as paths of SVG.
         tips: The ends of the arrows, and whether they come from the left.
         width: The width of the picture.
@@ -128,27 +145,25 @@ class Picture:
     height: float = 0.0
 
 
-def lay_out(plan: TopologyPlan) -> Picture:
-    """Return the layout of a plan."""
-    return _LayOut(plan).picture
+def lay_out(title: str, boxes: Iterable[Box], arrows: Iterable[Arrow]) -> Picture:
+    """Return the layout of a picture. The same boxes and arrows give the same one.
+
+    Args:
+        title: The title above it.
+        boxes: The boxes, each with a name of its own, which is not empty. Their sizes and places
+            are set.
+        arrows: The arrows.
+    """
+    return _LayOut(title, boxes, arrows).picture
 
 
 class _LayOut:
-    def __init__(self, plan: TopologyPlan) -> None:
-        self.picture = Picture(plan.title)
-        self._boxes = {node.name: _box(node) for node in plan.nodes}
-        self._links: list[LinkPlan] = []
-        edges: list[tuple[str, str]] = []
-        for link in plan.links:
-            if link.to_node == link.node:
-                # A link of a node to itself needs no arrow.
-                continue
-            # A URI has a colon and slashes, which no name of a node has.
-            if link.uri and link.uri not in self._boxes:
-                self._boxes[link.uri] = _sized(Box(link.uri, outside=True))
-            self._links.append(link)
-            edges.append((link.node, link.to_node or link.uri))
-        self._texts = [_link_text(plan, link) for link in self._links]
+    def __init__(self, title: str, boxes: Iterable[Box], arrows: Iterable[Arrow]) -> None:
+        self.picture = Picture(title)
+        self._boxes = {box.name: _sized(box) for box in boxes}
+        drawn = tuple(arrows)
+        self._texts = [arrow.text for arrow in drawn]
+        edges = [(arrow.start, arrow.end) for arrow in drawn]
         self._layers: Layers = arrange(list(self._boxes), edges)
         self._ports: dict[tuple[int, GridCell, bool], float] = {}
         self._centres: dict[GridCell, float] = {}
@@ -296,20 +311,6 @@ class _LayOut:
         picture.height = max(bottom, *passing, 0.0) + MARGIN
 
 
-def _box(node: NodePlan) -> Box:
-    exposed = {address for listener in node.listeners for address in listener.expose}
-    rows = [
-        Row(
-            _name(str(worker.address)),
-            worker.kind or worker.class_path.partition(":")[2],
-            not exposed.isdisjoint((*worker.addresses, *worker.makes)),
-        )
-        for worker in node.workers
-    ]
-    uris = [Row(listener.name, shortened(listener.uri)) for listener in node.listeners]
-    return _sized(Box(node.name, rows, uris))
-
-
 def _sized(box: Box) -> Box:
     lines = [_width(f"{row.left}   {row.right}") for row in (*box.rows, *box.uris)]
     box.width = max(*lines, _width(shortened(box.name)), 96.0) + 2 * PADDING
@@ -317,16 +318,8 @@ def _sized(box: Box) -> Box:
     return box
 
 
-def _link_text(plan: TopologyPlan, link: LinkPlan) -> str:
-    uri = link.uri or next(each.uri for each in plan.listeners if each.id == link.to_listener)
-    return f"{_name(str(link.address))} · {uri.partition('://')[0]}"
-
-
-def _name(address: str) -> str:
-    return shortened(address.removeprefix("0#"))
-
-
 def shortened(text: str) -> str:
+    """Return a text without its middle, if it is longer than a box should be wide."""
     if len(text) <= LONGEST:
         return text
     half = LONGEST // 2

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.cli._svg_page import escaped, page
+from onward.protocol.drawing import escaped, page
 
 
 @given(st.text())

@@ -1,0 +1,46 @@
+"""A topology as a picture: nodes as boxes with their workers, links as arrows with names."""
+
+from __future__ import annotations
+
+from ..protocol.drawing import Arrow, Box, Picture, Row, lay_out, shortened
+from ..protocol.topology import LinkPlan, NodePlan, TopologyPlan
+
+__all__ = ["picture_of"]
+
+
+def picture_of(plan: TopologyPlan) -> Picture:
+    """Return the picture of a topology. The same plan gives the same picture."""
+    boxes = {node.name: _box(node) for node in plan.nodes}
+    arrows: list[Arrow] = []
+    for link in plan.links:
+        if link.to_node == link.node:
+            # A link of a node to itself needs no arrow.
+            continue
+        # A URI has a colon and slashes, which no name of a node has.
+        if link.uri and link.uri not in boxes:
+            boxes[link.uri] = Box(link.uri, outside=True)
+        arrows.append(Arrow(link.node, link.to_node or link.uri, _link_text(plan, link)))
+    return lay_out(plan.title, boxes.values(), arrows)
+
+
+def _box(node: NodePlan) -> Box:
+    exposed = {address for listener in node.listeners for address in listener.expose}
+    rows = [
+        Row(
+            _name(str(worker.address)),
+            worker.kind or worker.class_path.partition(":")[2],
+            not exposed.isdisjoint((*worker.addresses, *worker.makes)),
+        )
+        for worker in node.workers
+    ]
+    uris = [Row(listener.name, shortened(listener.uri)) for listener in node.listeners]
+    return Box(node.name, rows, uris)
+
+
+def _link_text(plan: TopologyPlan, link: LinkPlan) -> str:
+    uri = link.uri or next(each.uri for each in plan.listeners if each.id == link.to_listener)
+    return f"{_name(str(link.address))} · {uri.partition('://')[0]}"
+
+
+def _name(address: str) -> str:
+    return shortened(address.removeprefix("0#"))
