@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, aclosing, contextmanager
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from typing import Any, Final, TypeAlias
 
 from ..actors.broker import MANAGEMENT_SERVICE
 from ..protocol import LinkDown, LinkLost, OnwardError, RequestTimeout
@@ -24,7 +24,15 @@ from ._access import Access
 from ._show import printable
 from ._status import CommandError, Status, status_of
 
-__all__ = ["ask_broker", "refused", "request_through", "table_of_broker", "watch_broker"]
+__all__ = [
+    "Ask",
+    "ask_broker",
+    "asking",
+    "refused",
+    "request_through",
+    "table_of_broker",
+    "watch_broker",
+]
 
 DESTINATION: Final = f"@no-route=reject service={MANAGEMENT_SERVICE}"
 """The address of the management service; without one, a broker rejects at once."""
@@ -39,6 +47,10 @@ _OPEN: Final = Access()
 
 DRAIN: Final = 1.0
 """Longest time for closing, in seconds."""
+
+
+Ask: TypeAlias = Callable[[str], Awaitable[Any]]
+"""A function that sends a question to the management service of a broker."""
 
 
 async def ask_broker(uri: str, question: str, timeout: float, access: Access = _OPEN) -> Any:
@@ -62,6 +74,33 @@ async def ask_broker(uri: str, question: str, timeout: float, access: Access = _
         async with asyncio.timeout(timeout), client:
             answer = await client.request(DESTINATION, question.encode())
     return _read(uri, answer.data)
+
+
+@asynccontextmanager
+async def asking(uri: str, timeout: float, access: Access = _OPEN) -> AsyncGenerator[Ask]:
+    """Connect to a broker, and yield the function that sends it questions.
+
+    Args:
+        uri: The broker's URI, as for `ask_broker`.
+        timeout: The longest time to connect, and for each answer, in seconds.
+        access: The certificates and credentials.
+
+    Raises:
+        CommandError: No connection, or the peer does not answer as a broker does.
+    """
+    client = _client(uri, timeout, access)
+
+    async def ask(question: str) -> Any:
+        with _readable(uri, timeout, access):
+            async with asyncio.timeout(timeout):
+                answer = await client.request(DESTINATION, question.encode())
+        return _read(uri, answer.data)
+
+    async with AsyncExitStack() as stack:
+        with _readable(uri, timeout, access):
+            async with asyncio.timeout(timeout):
+                await stack.enter_async_context(client)
+        yield ask
 
 
 async def request_through(

@@ -4,53 +4,39 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Final
 
 from ..protocol import RequestTimeout
-from ._access import access_of, add_credentials, refuse_credentials
+from ._access import add_credentials, refuse_credentials
 from ._arguments import Commands, no_log, seconds
+from ._broker_tables import print_table
 from ._message import request
 from ._node import DEFAULT_URI, MANAGEMENT
 from ._reach import Via, add_tls, schemes, tls_of
-from ._run import StopRequest, run
-from ._show import printable, table
 from ._status import CommandError, Status
+from ._tables import (
+    Column,
+    Look,
+    add_selection,
+    count,
+    interval_of,
+    number,
+    repeated,
+    run_table,
+    select,
+    selection_of,
+    show,
+    text,
+)
 
-__all__ = ["add_commands", "show"]
+__all__ = ["add_commands"]
 
 _NODE: Final = """\
 The node has to run its management service: `onward node --management`, or ManagementService
 in your own program. `onward request` asks it over any route: the payload is the question.
 """
-
-
-class Look(NamedTuple):
-    """One of the commands, and the table that it prints.
-
-    Attributes:
-        name: The name of the command, and of the question.
-        help: Its help in one line.
-        description: Its help.
-        columns: The headings, each with the function that makes the cell of a row.
-        nothing: The line in place of an empty table.
-        of_broker: Whether a broker answers the question too.
-    """
-
-    name: str
-    help: str
-    description: str
-    columns: Sequence[tuple[str, Callable[[Any], str | int]]]
-    nothing: str
-    of_broker: bool
-
-
-def _text(name: str) -> Callable[[Any], str]:
-    return lambda row: str(row.get(name, "")) or "-"
-
-
-def _number(name: str) -> Callable[[Any], int]:
-    return lambda row: int(row.get(name, 0))
 
 
 def _waiting(row: Any) -> str:
@@ -78,40 +64,38 @@ _WORKERS: Final = Look(
     "Print the workers of a running node, or of a broker's node, and what waits in their\n"
     "mailboxes: those with the most waiting messages first.\n",
     (
-        ("ADDRESS", _text("address")),
-        ("KIND", _text("kind")),
-        ("STATE", _text("state")),
-        ("WAITING", _waiting),
-        ("HANDLED", _number("handled")),
-        ("FAILED", _number("failed")),
-        ("REFUSED", _number("refused")),
-        ("DROPPED", _number("dropped")),
-        ("RESTARTS", _number("restarts")),
+        text("ADDRESS", "address"),
+        text("KIND", "kind"),
+        text("STATE", "state"),
+        Column("WAITING", "waiting", _waiting, falls=True),
+        number("HANDLED", "handled"),
+        number("FAILED", "failed"),
+        number("REFUSED", "refused"),
+        number("DROPPED", "dropped"),
+        number("RESTARTS", "restarts"),
     ),
     "no workers",
-    of_broker=True,
 )
 
 _LINKS: Final = Look(
     "links",
-    "print the links and listeners of a running node",
-    "Print the links of a running node to other nodes, and its listeners: what they have sent\n"
-    "and received, and what waits.\n",
+    "print the links and listeners of a running node or broker",
+    "Print the links of a running node, or of a broker's node, to other nodes, and its listeners:\n"
+    "what they have sent and received, and what waits.\n",
     (
-        ("ADDRESS", _text("address")),
-        ("KIND", _text("kind")),
-        ("PEER OR URI", _place),
-        ("STATE", _text("state")),
-        ("ACCEPTED", _text("accepted")),
-        ("SENT", _text("sent")),
-        ("RECEIVED", _text("received")),
-        ("REFUSED", _refused),
-        ("QUEUED", _text("queued")),
-        ("HELD", _text("held")),
-        ("LAST END", _text("reason")),
+        text("ADDRESS", "address"),
+        text("KIND", "kind"),
+        Column("PEER OR URI", "peer", _place),
+        text("STATE", "state"),
+        count("ACCEPTED", "accepted"),
+        count("SENT", "sent"),
+        count("RECEIVED", "received"),
+        Column("REFUSED", "refused", _refused, falls=True),
+        count("QUEUED", "queued"),
+        count("HELD", "held"),
+        text("LAST END", "reason"),
     ),
     "no links",
-    of_broker=False,
 )
 
 _LETTERS: Final = Look(
@@ -120,15 +104,22 @@ _LETTERS: Final = Look(
     "Print the messages that a running node, or a broker's node, could not deliver: how many by\n"
     "reason, and the last ones, without their payloads.\n",
     (
-        ("AGE", _age),
-        ("REASON", _text("reason")),
-        ("ONWARD ROUTE", _text("onward_route")),
-        ("RETURN ROUTE", _text("return_route")),
-        ("BYTES", _number("size")),
+        Column("AGE", "age", _age, falls=True),
+        text("REASON", "reason"),
+        text("ONWARD ROUTE", "onward_route"),
+        text("RETURN ROUTE", "return_route"),
+        number("BYTES", "size"),
     ),
     "no dead letters",
-    of_broker=True,
 )
+
+
+_PATHS: Final = {
+    _WORKERS.name: "workers",
+    _LINKS.name: "/api/v1/links",
+    _LETTERS.name: "dead-letters",
+}
+"""The question to a broker for each table."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -147,13 +138,10 @@ def add_commands(commands: Commands) -> None:
             help="the node, by a URI where its management is exposed (default %(default)s)",
         )
         add_tls(parser, listens=False)
-        if look.of_broker:
-            parser.add_argument(
-                "--broker", metavar="URI", help="a broker instead, by any URI it listens at"
-            )
-            add_credentials(parser)
-        else:
-            parser.set_defaults(broker=None)
+        parser.add_argument(
+            "--broker", metavar="URI", help="a broker instead, by any URI it listens at"
+        )
+        add_credentials(parser)
         parser.add_argument(
             "--timeout",
             metavar="SECONDS",
@@ -161,27 +149,29 @@ def add_commands(commands: Commands) -> None:
             default=5.0,
             help="how long to wait (default %(default)g)",
         )
-        parser.add_argument("--json", action="store_true", help="print it as JSON")
+        add_selection(parser, look.columns)
         parser.set_defaults(command=_command, look=look)
 
 
 def _command(arguments: argparse.Namespace) -> None:
     look: Look = arguments.look
-    asking = _ask_broker if arguments.broker is not None else _ask_node
+    if arguments.broker is not None:
+        print_table(arguments, look, _PATHS[look.name])
+        return
+    selection, every = selection_of(arguments, look.columns), interval_of(arguments)
     via = Via(arguments.node, tls_of(arguments, listens=False))
-    if arguments.broker is None:
-        if look.of_broker:
-            refuse_credentials(arguments)
-        if not via.uri.startswith(known := schemes()):
-            raise CommandError(f"{via.uri!r} does not start with {', '.join(known)}", Status.USAGE)
+    refuse_credentials(arguments)
+    if not via.uri.startswith(known := schemes()):
+        raise CommandError(f"{via.uri!r} does not start with {', '.join(known)}", Status.USAGE)
 
-    async def ask(stop: StopRequest) -> None:
-        answer = await stop.unless(asking(arguments, look.name, via))
-        text = show(look, answer)  # also checks that it is an answer
-        print(json.dumps(answer, indent=2) if arguments.json else text)
+    async def of_node() -> Any:
+        return await select(await _ask_node(arguments, look.name, via), selection)
+
+    def work() -> Coroutine[Any, Any, None]:
+        return repeated(every, of_node, partial(show, look), as_json=arguments.json)
 
     with no_log("onward"):
-        run(ask)
+        run_table(work, every)
 
 
 async def _ask_node(arguments: argparse.Namespace, question: str, via: Via) -> Any:
@@ -195,34 +185,3 @@ async def _ask_node(arguments: argparse.Namespace, question: str, via: Via) -> A
         ) from None
     except ValueError as error:
         raise CommandError(f"{via.uri} does not answer as a management service") from error
-
-
-async def _ask_broker(arguments: argparse.Namespace, question: str, _: Via) -> Any:
-    # The client library is a slow import; the other commands go without.
-    from ._client import ask_broker
-
-    access = access_of(arguments)
-    return await ask_broker(arguments.broker, question, arguments.timeout, access)
-
-
-def show(look: Look, answer: Any) -> str:
-    """Format an answer as a table.
-
-    Raises:
-        CommandError: It is an error, or no such answer.
-    """
-    try:
-        if "error" in answer:
-            raise CommandError(f"the node says: {printable(str(answer['error']))}")
-        total, rows = int(answer["total"]), answer["rows"]
-        cells = [[cell(row) for _, cell in look.columns] for row in rows]
-        lines = [table([heading for heading, _ in look.columns], cells) if cells else look.nothing]
-        if total > len(rows):
-            lines.append(f"... and {total - len(rows)} more")
-        if answer.get("reasons"):
-            counts = sorted(answer["reasons"].items(), key=lambda each: -int(each[1]))
-            told = ", ".join(f"{int(count)} {reason}" for reason, count in counts)
-            lines += ["", printable(f"by reason: {told}")]
-        return "\n".join(lines)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CommandError(f"the answer has no {look.name}") from error

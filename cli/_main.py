@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from ..protocol import OnwardError
 from . import (
     _broker,
+    _broker_tables,
     _check_access,
     _draw,
     _events,
@@ -120,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     _watch.add_command(commands)
     _statistics.add_command(commands)
     _look.add_commands(commands)
+    _broker_tables.add_commands(commands)
     _token.add_command(commands)
     _password.add_command(commands)
     _jwt.add_command(commands)

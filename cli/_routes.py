@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-from asyncio import sleep
 from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
@@ -13,12 +11,13 @@ from typing import Any, Final
 from ..protocol import counted
 from ..protocol.broker import SnapshotError, parse_routes
 from ._access import Access, access_of
-from ._arguments import Commands, seconds
+from ._arguments import Commands
 from ._broker import add_broker
-from ._run import Interrupted, StopRequest, run
+from ._run import StopRequest, run
 from ._show import table
 from ._snapshots import check_file, save_routes
 from ._status import CommandError, Status
+from ._tables import add_watch, print_answers
 
 __all__ = ["HEADINGS", "add_command", "line", "peer_of", "show", "tags_of"]
 
@@ -43,9 +42,6 @@ HEADINGS: Final = (
 MAX_TABLE: Final = 512 * 1024 * 1024
 """Most bytes of a table to save, as lines of JSON: some two million routes."""
 
-CLEAR: Final = "\x1b[H\x1b[2J"
-"""The control sequence that moves the cursor home and clears the screen."""
-
 # These have columns of their own.
 _DEFAULT_TAGS: Final = frozenset({"service", "route"})
 
@@ -57,12 +53,7 @@ def add_command(commands: Commands) -> None:
     )
     add_broker(parser)
     parser.add_argument("--json", action="store_true", help="print it as JSON")
-    parser.add_argument(
-        "--watch",
-        metavar="SECONDS",
-        type=seconds,
-        help="print it repeatedly, at this interval, until Ctrl-C; with --json one table a line",
-    )
+    add_watch(parser)
     parser.add_argument(
         "--save",
         metavar="FILE",
@@ -74,37 +65,14 @@ def add_command(commands: Commands) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    every: float | None = arguments.watch
-    access = access_of(arguments)
-    if every == 0:
-        raise CommandError("--watch takes more than 0 seconds", Status.USAGE)
     if arguments.save is not None:
-        if every is not None or arguments.json:
+        if arguments.watch is not None or arguments.json:
             raise CommandError("--save goes without --json and --watch", Status.USAGE)
         check_file(arguments.save)
-        _save(arguments.broker, arguments.timeout, access, arguments.save)
+        _save(arguments.broker, arguments.timeout, access_of(arguments), arguments.save)
         return
 
-    async def ask(stop: StopRequest) -> None:
-        # The client library is a slow import; the other commands go without.
-        from ._client import ask_broker
-
-        try:
-            while True:
-                asked = ask_broker(arguments.broker, "routes", arguments.timeout, access)
-                rows = await stop.unless(asked)
-                if arguments.json:
-                    print(json.dumps(rows, indent=None if every else 2), flush=True)
-                else:
-                    print(f"{CLEAR if every else ''}{show(rows)}", flush=True)
-                if every is None:
-                    return
-                await stop.unless(sleep(every))
-        except Interrupted:
-            if every is None:
-                raise
-
-    run(ask)
+    print_answers(arguments, lambda ask: ask("routes"), show)
 
 
 def _save(uri: str, timeout: float, access: Access, path: Path) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ._access import access_of
 from ._arguments import Commands
 from ._broker import add_broker
 from ._event_log import told
-from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError
+from ._tables import add_watch, print_answers
 
 __all__ = ["add_command", "show"]
 
@@ -47,21 +45,12 @@ def add_command(commands: Commands) -> None:
     )
     add_broker(parser)
     parser.add_argument("--json", action="store_true", help="print it as JSON")
+    add_watch(parser)
     parser.set_defaults(command=_command)
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    access = access_of(arguments)
-
-    async def ask(stop: StopRequest) -> None:
-        # The client library is a slow import; the other commands go without.
-        from ._client import ask_broker
-
-        asked = ask_broker(arguments.broker, "statistics", arguments.timeout, access)
-        figures = await stop.unless(asked)
-        print(json.dumps(figures, indent=2) if arguments.json else show(figures))
-
-    run(ask)
+    print_answers(arguments, lambda ask: ask("statistics"), show)
 
 
 def show(figures: Any) -> str:

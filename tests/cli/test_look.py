@@ -6,29 +6,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 
 import pytest
 
 from onward.cli import main
-from onward.cli._look import Look, show
-from onward.cli._status import CommandError, Status
+from onward.cli._status import Status
 from tests.support.commands import Far, onward
 from tests.support.fixtures import Capsys
-
-
-def address(row: Any) -> str:
-    return str(row["address"])
-
-
-WORKERS = Look("workers", "", "", (("ADDRESS", address),), "none", of_broker=True)
-ODD: list[tuple[Any, str]] = [
-    ({"error": "busy\x1b"}, r"the node says: busy\\x1b"),
-    ({"total": 1}, "has no workers"),
-    ({"total": 1, "rows": [{}]}, "has no workers"),
-    ([], "has no workers"),
-    (None, "has no workers"),
-]
 
 
 def line(process: Popen[str]) -> str:
@@ -112,12 +96,21 @@ async def _rename(far: Far) -> None:
     far.background.node.add_address("echo", "management")
 
 
-def test_a_cut_answer_says_so() -> None:
-    answer = {"total": 5, "rows": [{"address": "0#a\x1b"}]}
-    assert show(WORKERS, answer).splitlines() == ["ADDRESS", "0#a\\x1b", "... and 4 more"]
+def test_rows_are_chosen_of_a_node_and_of_a_broker(
+    uris: tuple[str, str], broker: str, capsys: Capsys
+) -> None:
+    chosen = ("--filter", "kind=VerboseEcho", "--json")
+    assert main(["workers", "--node", uris[1], *chosen]) == Status.OK
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["address"] for row in rows] == ["0#echo"]
+    assert main(["workers", "--node", uris[1], "--filter", "nonsense=1"]) == Status.USAGE
+    assert "unknown field" in capsys.readouterr().err
+    assert main(["workers", "--broker", broker, "--sort", "kind", "--top", "1"]) == Status.OK
+    _, first, more = capsys.readouterr().out.splitlines()
+    assert first.split()[:2] == ["0#broker", "Broker"]
+    assert more.endswith(" more")
 
 
-@pytest.mark.parametrize(("answer", "told"), ODD)
-def test_an_answer_that_is_none(answer: Any, told: str) -> None:
-    with pytest.raises(CommandError, match=told):
-        show(WORKERS, answer)
+def test_credentials_go_with_a_broker(capsys: Capsys) -> None:
+    assert main(["workers", "--user", "ida"]) == Status.USAGE
+    assert "credentials are for --broker" in capsys.readouterr().err

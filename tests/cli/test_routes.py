@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from errno import ENOSPC
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions, WaitingOptions
-from onward.cli import _client, _routes, main
+from onward.cli import _client, _routes, _tables, main
 from onward.cli._client import ask_broker
 from onward.cli._routes import show
 from onward.cli._run import StopRequest
@@ -161,18 +162,18 @@ def test_the_table_is_repeated(
             stop = StopRequest()
             ticks = Ticks(stop, 3)
             made.append(ticks)
-            monkeypatch.setattr(_routes, "sleep", ticks.sleep)
+            monkeypatch.setattr(_tables, "sleep", ticks.sleep)
             await command(stop)
 
         asyncio.run(main())
 
-    monkeypatch.setattr(_routes, "run", run_it)
+    monkeypatch.setattr(_tables, "run", run_it)
     assert main(["routes", "--broker", broker, "--watch", "0.5", *words]) == Status.OK
     printed = capsys.readouterr().out
     if words:
         assert [len(json.loads(line)) for line in printed.splitlines()] == [2, 2, 2]
     else:
-        assert printed.count(_routes.CLEAR) == printed.count("ROUTE") == 3
+        assert printed.count(_tables.CLEAR) == printed.count("ROUTE") == 3
     assert made[0].waits == [0.5, 0.5, 0.5]
 
 
@@ -186,16 +187,18 @@ def test_it_is_stopped_during_a_question(
         async def main() -> None:
             stop = StopRequest()
 
-            async def never(*_: object) -> None:
+            @asynccontextmanager
+            async def never(*_: object) -> AsyncGenerator[None]:
                 stop.wish()
                 await asyncio.Event().wait()
+                yield
 
-            monkeypatch.setattr(_client, "ask_broker", never)
+            monkeypatch.setattr(_client, "asking", never)
             await command(stop)
 
         asyncio.run(main())
 
-    monkeypatch.setattr(_routes, "run", run_it)
+    monkeypatch.setattr(_tables, "run", run_it)
     assert main(["routes", "--broker", broker, *words]) == status
     assert ("interrupted" in capsys.readouterr().err) == bool(status)
 
