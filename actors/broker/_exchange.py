@@ -262,6 +262,9 @@ class Exchange:
             route.outstanding -= 1
             if now:
                 route.ended(now - self.began)
+            else:
+                # As `service.count` does, without the call.
+                route.service.counts[outcome & 0xF] += 1
         withdraw = self.withdraw
         if withdraw is not None:
             self.withdraw = None

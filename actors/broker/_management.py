@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
@@ -17,12 +19,20 @@ from .._errors import LimitReached
 from .._node_report import LETTERS, WORKERS, node_report
 from .local._handlers import ApplicationError, Handlers, Request
 from .table._events import BrokerEvent
+from .table._services import ServiceStatistics, service_row
 from .table._table_text import TableText, event_of, row_of
 
 if TYPE_CHECKING:
     from ._broker import Broker
 
-__all__ = ["MANAGEMENT_SERVICE", "AdminAnswers", "broker_figures", "explained", "management"]
+__all__ = [
+    "MANAGEMENT_SERVICE",
+    "AdminAnswers",
+    "broker_figures",
+    "explained",
+    "management",
+    "service_statistics",
+]
 
 MANAGEMENT_SERVICE = "onward.management"
 """The name of the broker's management service."""
@@ -39,10 +49,11 @@ CHUNK: Final = 64 * 1024
 SCANNED: Final = 512
 """Rows that are looked at before the loop runs other tasks, if a requester may not see all."""
 
+_TABLES: Final = frozenset({"routes", "services"})
 _FOR_READERS: Final = frozenset({"statistics", WORKERS, LETTERS})
 
 _WHAT: Final = (
-    "ask for 'routes', 'statistics', 'resolve', 'workers' or 'dead-letters', "
+    "ask for 'routes', 'services', 'statistics', 'resolve', 'workers' or 'dead-letters', "
     "or watch 'watch' or 'table'"
 )
 
@@ -54,6 +65,8 @@ def management(broker: Broker) -> Handlers:
     of the data:
 
     - `routes`: the table, with the expected destinations last.
+    - `services`: the services, with their requests by outcome, the times of their answers, and the
+      requests in progress.
     - `statistics`: the figures of the broker and of each of its `listeners`, and the number of
       `streams` of all their connections, the one of the question included. With an event log,
       its figures: `EventLogStatistics` as `event_log`.
@@ -73,14 +86,16 @@ def management(broker: Broker) -> Handlers:
     The answer to an invalid question is an object with an `error`.
 
     With authorization, a principal that may not `read` sees only the destinations that it may
-    request: in `routes`, `resolve`, `table`, and in the events of `watch`. The other questions are
-    INVALID then: "not allowed: read". A message of a worker, or of a link, has no principal and
-    counts as anonymous.
+    request: in `routes`, `resolve`, `table`, and in the events of `watch`. Of `services` it sees
+    the sums of these destinations, without outcomes and times. The other questions are INVALID
+    then: "not allowed: read". A message of a worker, or of a link, has no principal and counts as
+    anonymous.
 
     Long answers are made in slices, one answer at a time, to leave the loop to requests.
     """
     table = TableText(broker)
     one_at_a_time = asyncio.Lock()
+    services = partial(_services, broker, one_at_a_time)
     handlers = Handlers(max_handling_per_peer=broker.events.share)
 
     @handlers.response
@@ -89,9 +104,9 @@ def management(broker: Broker) -> Handlers:
         answered = await _of_program(broker, what, rest, request.principal)
         if answered is not None:
             return answered
-        view = broker.view_of(request.principal)
-        if what == "routes":
-            return await _rows(table, view)
+        if what in _TABLES:
+            view = broker.view_of(request.principal)
+            return await (_rows(table, view) if what == "routes" else services(view))
         _check_read(broker, what, request.principal)
         async with one_at_a_time:
             report = node_report(broker.node, what) if what in (WORKERS, LETTERS) else None
@@ -148,6 +163,39 @@ async def _of_program(
 async def _rows(table: TableText, view: Callable[[TagSet], bool] | None) -> bytes:
     """Return the table, or the part of it that a requester may see."""
     return await (table.written() if view is None else table.seen(view))
+
+
+async def _services(
+    broker: Broker, one_at_a_time: asyncio.Lock, view: Callable[[TagSet], bool] | None
+) -> bytes:
+    """Return the services as JSON, or the part of them that a requester may see."""
+    found = iter(await service_statistics(broker, one_at_a_time, view))
+    parts: list[bytes] = []
+    async with one_at_a_time:
+        while part := [service_row(each) for each in islice(found, MAX_ROWS)]:
+            parts.append(_written(part)[1:-1])
+            await asyncio.sleep(0)
+    return b"[" + b",".join(parts) + b"]"
+
+
+async def service_statistics(
+    broker: Broker, one_at_a_time: asyncio.Lock, view: Callable[[TagSet], bool] | None = None
+) -> list[ServiceStatistics]:
+    """Return the figures of the services; the table is looked through in slices.
+
+    Args:
+        broker: The broker.
+        one_at_a_time: Held meanwhile.
+        view: Whether a destination with some tags is shown; `None` shows all.
+    """
+    found: list[ServiceStatistics] = []
+    async with one_at_a_time:
+        for each in broker.index.services.statistics(broker.index.table, view):
+            if each is None:
+                await asyncio.sleep(0)
+            else:
+                found.append(each)
+    return found
 
 
 async def _operated(broker: Broker, what: str, principal: Principal | None) -> bytes:

@@ -182,6 +182,8 @@ class BrokerOptions:
         expected_seconds: How long destinations loaded from a table are expected, in seconds; then
             they are forgotten. While one that carries its tags is expected, a request waits for
             `WaitingOptions.max_wait` and not for `no_route_timeout`.
+        max_services: Most services with counts of their own. A further one takes the place of the
+            service that has been without a destination for the longest time, or counts as `other`.
         max_queries: Most tag queries with remembered candidates and position. The oldest is
             forgotten; its round robin starts again. Queries of over 1024 bytes are not remembered;
             they share one position.
@@ -211,6 +213,7 @@ class BrokerOptions:
     multicast: MulticastOptions = _MULTICAST
     drain: DrainOptions = _DRAIN
     max_routes: Count = 1_000_000
+    max_services: Count = 10_000
     max_queries: Count = 10_000
     max_mailbox: Count = 10_000
     tombstone_seconds: SecondsOrZero = 60.0

@@ -1,4 +1,4 @@
-"""The counts of requests by interaction and outcome, and their durations.
+"""The counts of requests by interaction or by service, by outcome, and their durations.
 
 The hot path adds to them for each request of a connection. So the usual ends of short requests are
 plain counters, which cost as much as nothing, and one duration in `SAMPLED` is taken.
@@ -13,13 +13,27 @@ from ...protocol.eventlog import Outcome
 from ...protocol.metrics import DurationHistogram, Durations
 from ...protocol.rsocket import FrameType
 
-__all__ = ["SAMPLED", "RequestTally"]
+__all__ = ["OUTCOMES", "SAMPLED", "SLOW", "RequestTally", "ServiceTally"]
 
 SAMPLED: Final = 16
 """Answered requests of an interaction for each one with a duration; a power of two."""
 
 NUMBERS: Final = 16
 """More than the number of any interaction, which is that of its frame type, or of any outcome."""
+
+SLOW: Final = 2**14 / 1_000_000
+"""Seconds from which on each answer of a service is measured: the bound of a bucket."""
+
+OUTCOMES: Final = {
+    Outcome.DELIVER: "answered",
+    Outcome.UNROUTABLE: "no_destination",
+    Outcome.REJECTED: "rejected",
+    Outcome.INVALID: "invalid",
+    Outcome.DROP: "canceled",
+    Outcome.FAILED: "error",
+    Outcome.CANCELED: "cancelled_by_requester",
+}
+"""The outcomes of requests, by the names that operators see."""
 
 _DELIVER: Final = int(Outcome.DELIVER)
 _FNF: Final = int(FrameType.REQUEST_FNF)
@@ -74,4 +88,59 @@ class RequestTally:
         return self._durations[kind].read()
 
 
+class ServiceTally:
+    """The counts of the requests to a service that have ended.
+
+    Args:
+        name: The name of the service.
+
+    Attributes:
+        name: As given.
+        answered: Requests for one response that a destination has answered.
+        destinations: Destinations of the service in the table.
+        left: Requests sent to destinations that have left the table.
+        durations: How long answers took. Those within `SLOW` count as `SAMPLED`, as one in so many
+            is taken.
+        counts: Requests that are not in `answered`, by the number of their outcome.
+    """
+
+    __slots__ = ("answered", "counts", "destinations", "durations", "left", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+        self.answered: int = 0
+        self.destinations: int = 0
+        self.left: int = 0
+        self.durations: DurationHistogram = DurationHistogram()
+        self.counts: list[int] = [0] * NUMBERS
+
+    def count(self, outcome: int) -> None:
+        """Count a request that is not in `answered`, by its outcome."""
+        self.counts[outcome & (NUMBERS - 1)] += 1
+
+    def took(self, seconds: float) -> None:
+        """Count the duration of an answer: a sample, or one above `SLOW`."""
+        self.durations.add(seconds, 1 if seconds > SLOW else SAMPLED)
+
+    def ended(self) -> dict[Outcome, int]:
+        """Return the requests that have ended, by outcome."""
+        found = {outcome: self.counts[outcome] for outcome in OUTCOMES}
+        found[Outcome.DELIVER] += self.answered
+        return found
+
+    @property
+    def used(self) -> bool:
+        """Whether there was a request."""
+        return bool(self.answered or self.left or any(self.counts))
+
+    def merge(self, other: ServiceTally) -> None:
+        """Add the counts of another service."""
+        self.answered += other.answered
+        self.left += other.left
+        self.durations.merge(other.durations)
+        for number, count in enumerate(other.counts):
+            self.counts[number] += count
+
+
 close_class(RequestTally)
+close_class(ServiceTally)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from heapq import nlargest
-from itertools import islice
 from typing import Any, Final
 
-from ...protocol.eventlog import Outcome
 from ...protocol.metrics import Metric, MetricFamily, Series
 from ...protocol.rsocket import FrameType
-from ..broker import Broker, BrokerRoute
-from ..broker._tally import RequestTally
+from ..broker import Broker
+from ..broker._tally import OUTCOMES, RequestTally
+from ..broker.table._services import OTHER, ServiceStatistics, together
 
 __all__ = ["BROKER_FAMILIES", "SERVICE_FAMILIES", "broker_metrics", "service_metrics"]
-
-SLICE: Final = 1000
-"""Destinations that are looked at before the loop does other things."""
 
 MAX_SERVICES: Final = 200
 """The maximum number of services with series of their own: the busiest; the rest are `other`."""
@@ -103,16 +98,6 @@ _INTERACTIONS: Final = {
     int(FrameType.REQUEST_STREAM): "request_stream",
     int(FrameType.REQUEST_CHANNEL): "request_channel",
 }
-_OUTCOMES: Final = {
-    Outcome.DELIVER: "answered",
-    Outcome.UNROUTABLE: "no_destination",
-    Outcome.REJECTED: "rejected",
-    Outcome.INVALID: "invalid",
-    Outcome.DROP: "canceled",
-    Outcome.FAILED: "error",
-    Outcome.CANCELED: "cancelled_by_requester",
-}
-
 _CLOSED = _counter("connections_closed", "Connections that have ended.", "listener", "reason")
 _TURNED_AWAY = _counter(
     "connections_refused",
@@ -196,7 +181,7 @@ def _requests(tally: RequestTally) -> Iterator[Metric]:
     ended: list[Series] = []
     for kind, interaction in _INTERACTIONS.items():
         counts = tally.ended(kind)
-        ended += [((interaction, name), counts[outcome]) for outcome, name in _OUTCOMES.items()]
+        ended += [((interaction, name), counts[outcome]) for outcome, name in OUTCOMES.items()]
     yield Metric(_ENDED, ended)
     # A fire-and-forget has no answer.
     answered = {k: name for k, name in _INTERACTIONS.items() if k != FrameType.REQUEST_FNF}
@@ -263,34 +248,26 @@ _LATENCY = _gauge(
     "service",
 )
 _BUSY = _gauge("service_destinations_busy", "Overloaded destinations of a service.", "service")
+_SENT = _counter(
+    "service_requests",
+    "Requests sent to destinations of a service, each copy of a multicast.",
+    "service",
+)
+_SERVED = _counter(
+    "service_requests_ended",
+    "Requests to a service that have ended, with those for which it had no destination.",
+    "service",
+    "outcome",
+)
+_ANSWERS = MetricFamily(
+    "onward_service_request_duration_seconds",
+    "histogram",
+    "From the first frame of a request for one response to the last one of its answer. Of answers "
+    "within 16 ms one in 16 is measured, and counts as 16.",
+    ("service",),
+)
 
-SERVICE_FAMILIES: Final = (_DESTINATIONS, _RUNNING, _LATENCY, _BUSY)
-
-
-@dataclass(slots=True)
-class _Service:
-    """The figures of a service."""
-
-    destinations: int = 0
-    outstanding: int = 0
-    requests: int = 0
-    latency: float = 0.0
-    busy: int = 0
-
-    def add(self, route: BrokerRoute) -> None:
-        """Add a destination."""
-        self.destinations += 1
-        self.outstanding += route.outstanding
-        self.requests += route.requests
-        self.latency = max(self.latency, route.latency)
-        self.busy += route.busy
-
-    def merge(self, other: _Service) -> None:
-        """Add another service."""
-        self.destinations += other.destinations
-        self.outstanding += other.outstanding
-        self.latency = max(self.latency, other.latency)
-        self.busy += other.busy
+SERVICE_FAMILIES: Final = (_DESTINATIONS, _BUSY, _RUNNING, _LATENCY, _SENT, _SERVED, _ANSWERS)
 
 
 def service_metrics(broker: Broker) -> Iterator[Metric | None]:
@@ -298,20 +275,37 @@ def service_metrics(broker: Broker) -> Iterator[Metric | None]:
 
     They are apart from the others, as the name of a service is a tag value: there may be many.
     """
-    services: dict[str, _Service] = {}
-    entries = iter(tuple(broker.index.table))
-    while part := list(islice(entries, SLICE)):
-        for entry in part:
-            route = entry.target
-            services.setdefault(route.destination.service, _Service()).add(route)
-        yield None
-    busiest = nlargest(MAX_SERVICES, services, key=lambda name: services[name].requests)
-    shown = {name: services.pop(name) for name in sorted(busiest)}
-    if services:
-        others = shown.setdefault("other", _Service())
-        for each in services.values():
-            others.merge(each)
-    yield Metric(_DESTINATIONS, tuple(((name,), it.destinations) for name, it in shown.items()))
-    yield Metric(_RUNNING, tuple(((name,), it.outstanding) for name, it in shown.items()))
-    yield Metric(_LATENCY, tuple(((name,), it.latency) for name, it in shown.items()))
-    yield Metric(_BUSY, tuple(((name,), it.busy) for name, it in shown.items()))
+    found: list[ServiceStatistics] = []
+    for each in broker.index.services.statistics(broker.index.table):
+        if each is None:
+            yield None
+        else:
+            found.append(each)
+    named = [each for each in found if each.service != OTHER]
+    busiest = nlargest(MAX_SERVICES, named, key=lambda each: each.requests)
+    chosen = {each.service for each in busiest}
+    shown = sorted(busiest, key=lambda each: each.service)
+    if rest := [each for each in found if each.service not in chosen]:
+        shown.append(together(rest))
+    yield Metric(_DESTINATIONS, _each(shown, lambda it: it.destinations))
+    yield Metric(_BUSY, _each(shown, lambda it: it.busy))
+    yield Metric(_RUNNING, _each(shown, lambda it: it.in_progress))
+    yield Metric(_LATENCY, _each(shown, lambda it: it.latency))
+    yield Metric(_SENT, _each(shown, lambda it: it.requests))
+    yield Metric(
+        _SERVED,
+        tuple(
+            ((it.service, name), (it.ended or {}).get(outcome, 0))
+            for it in shown
+            for outcome, name in OUTCOMES.items()
+        ),
+    )
+    yield Metric(
+        _ANSWERS, tuple(((it.service,), it.durations) for it in shown if it.durations is not None)
+    )
+
+
+def _each(
+    shown: list[ServiceStatistics], value: Callable[[ServiceStatistics], float]
+) -> tuple[Series, ...]:
+    return tuple(((it.service,), value(it)) for it in shown)

@@ -11,7 +11,7 @@ text = "".join(metrics_text((metric,), TextFormat.PROMETHEUS))
 """
 
 from ._families import Metric, MetricFamily, Series
-from ._histogram import BUCKETS, DurationHistogram, Durations
+from ._histogram import BUCKETS, DurationHistogram, Durations, quantile
 from ._text import MAX_SLICE, TextFormat, metrics_text, text_format
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "Series",
     "TextFormat",
     "metrics_text",
+    "quantile",
     "text_format",
 ]

@@ -13,7 +13,8 @@ from typing import Any, Final, cast
 
 from ...actors._node_report import LETTERS, LINKS, json_row, node_report
 from ...actors.broker import Broker
-from ...actors.broker._management import broker_figures, explained
+from ...actors.broker._management import broker_figures, explained, service_statistics
+from ...actors.broker.table._services import SERVICE_COLUMNS, service_row
 from ...actors.broker.table._table_text import row_of
 from ...actors.broker.table._waiting import WaitingQuery
 from ...actors.monitoring import Monitor
@@ -133,6 +134,10 @@ def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
 
         return await page(request, numbers, row, _ROUTES, turn=turn)
 
+    async def services(request: HttpRequest) -> HttpResponse:
+        found = await service_statistics(broker, turn)
+        return await page(request, found, service_row, SERVICE_COLUMNS, turn=turn)
+
     async def waiting(request: HttpRequest) -> HttpResponse:
         now = broker.node.loop.time()
         return await page(
@@ -149,7 +154,7 @@ def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
         except (ProtocolError, NotAllowed) as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
 
-    for handler in (status, connections, routes, waiting, limits, resolve):
+    for handler in (status, connections, routes, services, waiting, limits, resolve):
         paths.add(f"/api/v1/{handler.__name__}", handler)
 
 

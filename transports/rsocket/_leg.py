@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import DestinationEnd, Request, StartEnd
-from ...actors.broker._exchange import DELIVER
+from ...actors.broker._exchange import CANCELED, DELIVER
 from ...protocol import LOCAL, Address, InDoubt, OnwardError, PayloadTooBig, Route, UnknownAddress
 from ...protocol.rsocket import (
     COMPLETE,
@@ -173,7 +173,7 @@ class Leg(FrameExchange):
         """Send the error that ends a channel, and end the leg."""
         if self.to is not None:
             self.to.relay(frame)
-            self.drop(over=isinstance(self.to, Served))
+            self.drop(over=isinstance(self.to, Served), outcome=CANCELED)
 
     def put(self, frame: Frame) -> None:
         """Send an element of a channel, or keep it until the destination has credit and room."""
@@ -409,16 +409,18 @@ class Leg(FrameExchange):
         if not self.ended:
             self.multicast.on_taken(self)
 
-    def drop(self, now: float = 0.0, *, over: bool = False) -> None:
+    def drop(self, now: float = 0.0, *, over: bool = False, outcome: int = 0) -> None:
         """End the leg.
 
         Args:
             now: The time of the response; see `Exchange.end`.
             over: Whether the destination has ended its side. Otherwise its stream is cancelled.
+            outcome: How it ended for the destination. By default it was answered if the destination
+                has ended its side, else cancelled.
         """
         if self.ended:
             return
-        super().end(now)
+        super().end(now, outcome or (DELIVER if over else CANCELED))
         due = not self.answered
         self.answered = True
         multicast = self.multicast

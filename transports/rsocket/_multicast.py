@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import MulticastRules
-from ...actors.broker._exchange import CANCELED, DELIVER, FAILED
+from ...actors.broker._exchange import CANCELED, DELIVER, DROP, FAILED, REJECTED
 from ...protocol import InDoubt, NotDelivered, OnwardError
 from ...protocol.rsocket import (
     CLOSED,
@@ -318,7 +318,7 @@ class MulticastRequest:
             self.on_skipped(leg, NotDelivered("the destination", text))
             return
         # Multicast Routing: "An error message will cancel all streams."
-        leg.drop(over=True)
+        leg.drop(over=True, outcome=FAILED)
         if frame is None:
             self.exchange.refuse(code, text, FAILED)
         else:
@@ -335,7 +335,7 @@ class MulticastRequest:
         """Go on without a destination that could not take the request."""
         self.rules.skipped += 1
         self._refusal = error
-        leg.drop()
+        leg.drop(outcome=REJECTED)
         self._go_on()
 
     def on_left(self, leg: Leg) -> None:
@@ -346,10 +346,10 @@ class MulticastRequest:
         self._left = True
         if leg is self.talking or self.rules.fail_on_leave:
             # The requester has a part of an element, or the option requires the error.
-            leg.drop()
+            leg.drop(outcome=DROP)
             self.exchange.refuse(ErrorCode.CANCELED, LOST)
             return
-        leg.drop()
+        leg.drop(outcome=DROP)
         self._go_on()
 
     def _go_on(self) -> None:

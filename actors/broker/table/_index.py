@@ -60,6 +60,7 @@ from ._route import (
     weight_of,
 )
 from ._selector import Ask, Selectors
+from ._services import Services
 from ._waiting import Place, Waiter, Waiters, WaitingQuery, WaitingStatistics
 
 __all__ = ["TagIndexWorker"]
@@ -95,6 +96,7 @@ class TagIndexWorker(Worker):
         events: The events of destinations that join and leave, and of refused requests.
         choice: The choice among several destinations, except by plain round robin.
         expectations: The destinations that are expected to register.
+        services: The counts of each service.
         cells: The cells of the tag index and of the forwarders to one destination and to several,
             for the express path.
         multicast_rules: The limits and counters for merging the responses to multicasts.
@@ -121,6 +123,7 @@ class TagIndexWorker(Worker):
         self.expectations = Expectations(
             self.table, options.max_routes, options.expected_seconds, self.after
         )
+        self.services = Services(options.max_services)
         self._weight_key = parse_key(options.choice.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
@@ -416,6 +419,7 @@ class TagIndexWorker(Worker):
     def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
         self.rejected += 1
         error = NoRoute(format_query(ask.query), reason)
+        self.services.refused(ask.query, outcome_of(error))
         if self.events.watched:
             self.events.emit(
                 BrokerEvent("rejected", time.time(), reason=str(error), query=ask.text)
@@ -493,6 +497,7 @@ class TagIndexWorker(Worker):
         entry = update.entry
         if entry is None:
             raise AssertionError("the timestamp is newer than any in the table")
+        self.services.joined(route.service)
         if expected:
             self.expectations.came()
         route.destination = make(entry.tags)
@@ -523,7 +528,10 @@ class TagIndexWorker(Worker):
     def _route(self, destination: Destination, tags: TagList, now: float) -> BrokerRoute:
         weight = next((value for key, value in tags if key == self._weight_key), None)
         clock, decay = self.node.loop.time, self._options.choice.latency_decay
-        return BrokerRoute(destination, now, clock, decay=decay, weight=weight_of(weight))
+        service = self.services.of(destination.service)
+        return BrokerRoute(
+            destination, now, clock, decay=decay, weight=weight_of(weight), service=service
+        )
 
     def leave(self, entry: Entry[BrokerRoute], reason: str = WITHDRAWN) -> bool:
         """Remove a destination; return False if it has left or been replaced.
@@ -544,6 +552,7 @@ class TagIndexWorker(Worker):
 
     def _leave(self, entry: Entry[BrokerRoute], reason: str) -> None:
         route: BrokerRoute = entry.target
+        self.services.left(route)
         self._tell("replaced" if reason else "left", entry, reason)
         if route.cell is not None:
             route.cell.worker.stop()

@@ -18,6 +18,7 @@ from ....protocol.security import ANONYMOUS, Principal
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from .._exchange import Exchange, exchange_of
+from .._tally import SAMPLED, SLOW, ServiceTally
 from ..local._handlers import Handlers
 from ._events import BrokerEvent, EventKind
 
@@ -118,6 +119,7 @@ class BrokerRoute:
         clock: Returns a monotonic time in seconds.
         decay: See `BrokerOptions.latency_decay`.
         weight: Its share of the requests with a method that goes by weight.
+        service: The counts of its service; new ones by default.
 
     Attributes:
         destination: The destination.
@@ -129,6 +131,7 @@ class BrokerRoute:
         since: The time at which it joined, in seconds since the Unix epoch.
         outstanding: Requests sent there and not yet ended.
         requests: Requests sent there since it joined.
+        service: The counts of its service.
         weight: Its share of the requests with a method that goes by weight.
         unwatch: Ends the watch on a destination that is a worker of this node.
     """
@@ -147,6 +150,7 @@ class BrokerRoute:
         "outstanding",
         "requests",
         "route_id",
+        "service",
         "since",
         "to",
         "unwatch",
@@ -161,8 +165,10 @@ class BrokerRoute:
         *,
         decay: float = LATENCY_DECAY,
         weight: float = 1.0,
+        service: ServiceTally | None = None,
     ) -> None:
         self.destination = destination
+        self.service = service or ServiceTally(destination.service)
         self.route_id = destination.route_id.bytes
         self.to = destination.worker
         self.cell: Cell | None = None
@@ -182,17 +188,22 @@ class BrokerRoute:
         self._slowest = 0.0
 
     def ended(self, seconds: float) -> None:
-        """Add the latency of an answer. `outstanding` is counted elsewhere.
+        """Count an answer, and add its latency. `outstanding` is counted elsewhere.
 
         Args:
             seconds: From the request's first frame to the last of the answer; 0 or less if
                 it says nothing about the destination.
         """
+        service = self.service
+        answered = service.answered + 1
+        service.answered = answered
         if seconds > 0.0:
             self._answers += 1
             self._sum += seconds
             if seconds > self._slowest:
                 self._slowest = seconds
+        if seconds > SLOW or not answered & (SAMPLED - 1):
+            service.took(seconds)
 
     @property
     def latency(self) -> float:

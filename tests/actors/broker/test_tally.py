@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.actors.broker._tally import SAMPLED, RequestTally
+from onward.actors.broker._tally import OUTCOMES, SAMPLED, SLOW, RequestTally, ServiceTally
 from onward.protocol.eventlog import Outcome
 from onward.protocol.rsocket import FrameType
 
@@ -36,3 +36,25 @@ def test_one_answer_in_some_is_a_sample() -> None:
     tally.took(STREAM, 0.25)
     assert (sum(tally.durations(STREAM).counts), tally.durations(STREAM).total) == (1, 0.25)
     assert sum(tally.durations(RESPONSE).counts) == 0
+
+
+def test_the_counts_of_a_service() -> None:
+    tally = ServiceTally("orders")
+    assert not tally.used
+    assert tally.ended() == dict.fromkeys(OUTCOMES, 0)
+    tally.answered = 3
+    tally.count(int(Outcome.DELIVER))
+    tally.count(0x100 + int(Outcome.DELIVER))
+    tally.count(int(Outcome.DROP))
+    assert tally.used
+    assert tally.ended()[Outcome.DELIVER] == 5
+    assert tally.ended()[Outcome.DROP] == 1
+    tally.took(SLOW)
+    assert sum(tally.durations.read().counts) == SAMPLED
+    tally.took(SLOW * 1.1)
+    assert sum(tally.durations.read().counts) == SAMPLED + 1
+    other = ServiceTally("mail")
+    other.left = 2
+    other.merge(tally)
+    assert (other.answered, other.left, other.ended()[Outcome.DROP]) == (3, 2, 1)
+    assert sum(other.durations.read().counts) == SAMPLED + 1

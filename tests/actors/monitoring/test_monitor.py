@@ -123,10 +123,18 @@ async def test_no_metric_has_a_label_of_a_service_unless_it_is_asked_for(
     for number in range(205):
         broker.register(worker, service=f"service-{number:03}")
     assert not any("service" in name for name in read(monitor))
-    found = read(monitor, services=True)["onward_service_destinations"]
-    assert len(found) == 201
-    assert found["other",] == 5
-    assert sum(found.values()) == 205
+    busiest, *_ = broker.index.table
+    busiest.target.requests = 9
+    busiest.target.ended(0.5)
+    found = read(monitor, services=True)
+    assert found["onward_service_requests_total"]["service-000",] == 9
+    assert found["onward_service_requests_ended_total"]["service-000", "answered"] == 1
+    assert found["onward_service_request_duration_seconds_count"]["service-000",] == 1
+    assert found["onward_service_requests_in_progress"]["service-000",] == 0
+    destinations = found["onward_service_destinations"]
+    assert len(destinations) == 201
+    assert destinations["other",] == 5
+    assert sum(destinations.values()) == 205
 
 
 async def test_each_family_is_announced_and_belongs_to_one_collector(

@@ -183,6 +183,21 @@ async def test_routes_and_where_a_request_would_go() -> None:
         assert (await w.get("/api/v1/resolve?q=@nonsense")).status == 400
 
 
+async def test_the_figures_of_services() -> None:
+    async with world() as w, connect(w.uri) as client:
+        for _ in range(3):
+            await client.request("service=store", b"hi")
+        found = await w.json("/api/v1/services?service=store")
+        assert found["total"] == 1
+        (row,) = found["rows"]
+        assert (row["requests"], row["answered"], row["success"]) == (3, 3, 1.0)
+        assert (row["destinations"], row["in_progress"], row["error"]) == (1, 0, 0)
+        assert len(row["durations"]) == 22
+        found = await w.json("/api/v1/services?sort=-requests&limit=1")
+        assert (found["total"], found["rows"][0]["service"]) == (2, "store")
+        assert (await w.get("/api/v1/services?sort=colour")).status == 400
+
+
 async def test_connections_open_and_closed() -> None:
     async with world() as w:
         async with connect(w.uri) as client:

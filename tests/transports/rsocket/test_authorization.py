@@ -526,6 +526,26 @@ async def test_the_management_service_shows_what_a_principal_may_request(w: Worl
 
 
 @in_world(rules=RULES)
+async def test_the_figures_of_services_are_those_of_what_a_principal_may_request(w: World) -> None:
+    for owner in (TENANT_A, TENANT_B):
+        to = await destination(w, owner, "orders")
+        peer = await requester(w, owner)
+        await peer.ask(request(RR, 1, asked_for("orders")))
+        await to.ask(payload(2, b"", C))
+    await destination(w, ANY, "stock")
+    rows = {row["service"]: row for row in await asked(await requester(w, TENANT_A), "services")}
+    assert set(rows) == {"orders"}
+    seen = rows["orders"]
+    assert (seen["destinations"], seen["requests"], seen["answered"]) == (1, 1, None)
+    assert seen["durations"] is seen["success"] is seen["p99"] is None
+    assert await asked(await requester(w, NONE), "services") == []
+    rows = {row["service"]: row for row in await asked(await requester(w, role("ops")), "services")}
+    assert set(rows) == {"onward.management", "orders", "stock"}
+    assert (rows["orders"]["destinations"], rows["orders"]["requests"]) == (2, 2)
+    assert (rows["orders"]["answered"], rows["orders"]["success"]) == (2, 1.0)
+
+
+@in_world(rules=RULES)
 async def test_a_query_is_explained_by_what_its_requester_may_see(w: World) -> None:
     await destination(w, TENANT_A, "orders", {REGION: "eu"})
     await destination(w, TENANT_A, "mail")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from onward.protocol.eventlog import Outcome
 from onward.protocol.rsocket import FrameType
 from tests.support.rsocket_peer import *
+from tests.support.workers import Echo
 
 ASKED = asked_for("a")
 KINDS = {
@@ -16,6 +17,13 @@ KINDS = {
     STREAM: int(FrameType.REQUEST_STREAM),
     CHANNEL: int(FrameType.REQUEST_CHANNEL),
 }
+
+
+def of_service(w: World, name: str = "a") -> Mapping[Outcome, int]:
+    index = w.broker.index
+    services = (each for each in index.services.statistics(index.table) if each is not None)
+    (found,) = (each.ended or {} for each in services if each.service == name)
+    return {outcome: count for outcome, count in found.items() if count}
 
 
 def ended(w: World, kind: int) -> Mapping[Outcome, int]:
@@ -29,6 +37,7 @@ async def test_an_answer_and_an_error_of_the_destination(w: World) -> None:
     await requester.ask(request(RR, 1, ASKED), request(RR, 3, ASKED))
     await destination.ask(payload(2, b"", C), error(4, 0x201, b"no"))
     assert ended(w, RR) == {Outcome.DELIVER: 1, Outcome.FAILED: 1}
+    assert of_service(w) == ended(w, RR)
 
 
 @in_world()
@@ -49,6 +58,7 @@ async def test_streams_that_are_completed_cancelled_and_lost(w: World) -> None:
     destination.die()
     await w.loop.idle()
     assert ended(w, STREAM) == {Outcome.DELIVER: 1, Outcome.CANCELED: 1, Outcome.DROP: 1}
+    assert of_service(w) == ended(w, STREAM)
 
 
 @in_world()
@@ -59,6 +69,7 @@ async def test_requests_without_an_answer_and_of_a_peer_that_has_gone(w: World) 
     requester.die()
     await w.loop.idle()
     assert ended(w, RR) == {Outcome.CANCELED: 1}
+    assert of_service(w) == {Outcome.DELIVER: 1, Outcome.CANCELED: 1}
 
 
 @in_world()
@@ -69,3 +80,48 @@ async def test_one_duration_in_sixteen_is_taken(w: World) -> None:
         await destination.ask(payload(2 * number + 2, b"", C))
     assert ended(w, RR) == {Outcome.DELIVER: 32}
     assert sum(w.broker.tally.durations(KINDS[RR]).counts) == 2
+
+
+@in_world()
+async def test_each_copy_of_a_multicast_counts_for_its_service(w: World) -> None:
+    requester = await w.requester()
+    destinations = [await w.destination("a") for _ in range(4)]
+    asked = asked_for("a", flags=MULTICAST)
+    await requester.ask(request(RR, 1, asked))
+    await destinations[0].ask(error(2, 0x202, b"not now"))  # REJECTED: it is skipped
+    destinations[1].die()
+    await w.loop.idle()
+    await destinations[2].ask(payload(2, b"x", N | C))  # the first answer; the other is cancelled
+    assert ended(w, RR) == {Outcome.DELIVER: 1}
+    assert of_service(w) == {
+        Outcome.DELIVER: 1,
+        Outcome.REJECTED: 1,
+        Outcome.DROP: 1,
+        Outcome.CANCELED: 1,
+    }
+    await requester.ask(request(FNF, 3, asked), request(STREAM, 5, asked, n=9))
+    await destinations[0].ask(error(6, 0x201, b"no"))
+    await w.loop.idle()
+    assert of_service(w)[Outcome.FAILED] == 1
+    assert of_service(w)[Outcome.DELIVER] == 4  # a fire-and-forget to each of three
+    assert of_service(w)[Outcome.CANCELED] == 3
+
+
+@in_world()
+async def test_what_a_destination_refuses_counts_for_its_service(w: World) -> None:
+    requester, destination = await w.pair()
+    await requester.ask(request(RR, 1, ASKED))
+    await destination.ask(error(2, 0x202, b"not now"))
+    (found,) = await requester.received()
+    assert errors([found]) == [(1, 0x202, "not now")]
+    assert sum(of_service(w).values()) == 1
+
+
+@in_world()
+async def test_answers_of_the_node_itself_count_for_their_service(w: World) -> None:
+    worker = await w.node.start(Echo, address="echo")
+    w.broker.register(worker, service="echo")
+    requester = await w.requester()
+    await requester.ask(request(RR, 1, asked_for("echo")), request(FNF, 3, asked_for("echo")))
+    await w.loop.idle()
+    assert of_service(w, "echo") == {Outcome.DELIVER: 2}

@@ -1,0 +1,239 @@
+"""The services of a broker, with the figures of each.
+
+Destinations come and go; the counts of their service stay, within a limit. What is only known of
+destinations, such as the requests in progress, is added up when it is asked for, in slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ....protocol.broker import Query, RoutingTable, TagSet, WellKnownKey
+from ....protocol.eventlog import Outcome
+from ....protocol.metrics import Durations, quantile
+from .._tally import OUTCOMES, ServiceTally
+from ._route import BrokerRoute
+
+__all__ = ["OTHER", "SERVICE_COLUMNS", "ServiceStatistics", "Services", "service_row", "together"]
+
+OTHER: Final = "other"
+"""The name of all services together that are beyond the limit."""
+
+SLICE: Final = 1000
+"""Destinations that are looked at before the loop does other things."""
+
+MAX_AT_ONCE: Final = 256
+"""Services that are looked at before the loop does other things."""
+
+_NAME: Final = int(WellKnownKey.SERVICE_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatistics:
+    """The figures of a service at one moment.
+
+    Attributes:
+        service: Its name.
+        destinations: Its destinations in the table.
+        busy: Those of them that are overloaded now.
+        in_progress: Requests that these destinations have and that have not ended.
+        requests: Requests sent to its destinations since the start: each copy of a multicast, and
+            messages of workers, of which no end is known.
+        latency: The latency of the slowest destination, in seconds: a moving average; 0 if there
+            has been no answer.
+        ended: Requests that have ended since the start, by outcome. Those that no destination
+            could take are among them, if they named the service. `None` if only some of its
+            destinations are shown.
+        durations: How long answers took. Of those within 16 ms one in 16 is measured, and counts
+            as 16. `None` if only some of its destinations are shown.
+    """
+
+    service: str
+    destinations: int
+    busy: int
+    in_progress: int
+    requests: int
+    latency: float
+    ended: Mapping[Outcome, int] | None
+    durations: Durations | None
+
+    @property
+    def success(self) -> float | None:
+        """The share of the requests that were answered, of those that were not cancelled.
+
+        `None` if there were none, or if it is not known.
+        """
+        if self.ended is None:
+            return None
+        whole = sum(self.ended.values()) - self.ended[Outcome.CANCELED]
+        return self.ended[Outcome.DELIVER] / whole if whole else None
+
+
+class _Sum:
+    """The figures of the destinations of a service."""
+
+    __slots__ = ("busy", "destinations", "in_progress", "latency", "requests")
+
+    def __init__(self) -> None:
+        self.destinations = self.busy = self.in_progress = self.requests = 0
+        self.latency = 0.0
+
+    def add(self, route: BrokerRoute) -> None:
+        """Add a destination."""
+        self.destinations += 1
+        self.busy += route.busy
+        self.in_progress += route.outstanding
+        self.requests += route.requests
+        self.latency = max(self.latency, route.latency)
+
+
+class Services:
+    """The counts of the services that have, or have had, destinations.
+
+    At the limit a new service takes the place of the one that has been without a destination for
+    the longest time; the counts of that one are added to those of `other`. If all have
+    destinations, the new one counts as `other` itself.
+
+    Args:
+        limit: The maximum number of services with counts of their own.
+
+    Attributes:
+        other: The counts of the services beyond the limit.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit: Final = limit
+        self._all: dict[str, ServiceTally] = {}
+        # Without a destination, those that lost theirs first in front.
+        self._idle: dict[str, None] = {}
+        self.other = ServiceTally(OTHER)
+
+    def of(self, name: str) -> ServiceTally:
+        """Return the counts of a service for one more destination."""
+        if name == OTHER:
+            return self.other
+        found = self._all.get(name)
+        if found is None:
+            if len(self._all) >= self._limit:
+                spare = next(iter(self._idle), None)
+                if spare is None:
+                    return self.other
+                del self._idle[spare]
+                self.other.merge(self._all.pop(spare))
+            found = self._all[name] = ServiceTally(name)
+            self._idle[name] = None
+        return found
+
+    def joined(self, service: ServiceTally) -> None:
+        """Count a destination that has joined."""
+        service.destinations += 1
+        self._idle.pop(service.name, None)
+
+    def left(self, route: BrokerRoute) -> None:
+        """Count a destination that has left."""
+        service = route.service
+        service.destinations -= 1
+        service.left += route.requests
+        if not service.destinations and self._all.get(service.name) is service:
+            self._idle[service.name] = None
+
+    def refused(self, query: Query, outcome: int) -> None:
+        """Count a request that no destination could take, if it names a service that is known."""
+        for key, value in query:
+            if key == _NAME and value is not None:
+                service = self._all.get(value)
+                if service is not None:
+                    service.count(outcome)
+                return
+
+    def statistics(
+        self, table: RoutingTable[BrokerRoute], view: Callable[[TagSet], bool] | None = None
+    ) -> Iterator[ServiceStatistics | None]:
+        """Yield the figures of each service, and `None` where the loop may do other things.
+
+        Args:
+            table: The routing table.
+            view: Whether a destination with some tags is shown. The figures are those of the
+                destinations that are shown then, and services without any are left out.
+        """
+        sums: dict[ServiceTally, _Sum] = {}
+        for number, entry in enumerate(tuple(table), 1):
+            if view is None or view(frozenset(entry.tags)):
+                sums.setdefault(entry.target.service, _Sum()).add(entry.target)
+            if number % SLICE == 0:
+                yield None
+        shown = tuple(sums) if view is not None else (*self._all.values(), self.other)
+        for number, service in enumerate(shown, 1):
+            found = sums.get(service) or _Sum()
+            if view is not None:
+                yield _statistics(service, found, whole=False)
+            elif service is not self.other or service.used or found.destinations:
+                yield _statistics(service, found, whole=True)
+            if number % MAX_AT_ONCE == 0:
+                yield None
+
+
+def _statistics(service: ServiceTally, found: _Sum, *, whole: bool) -> ServiceStatistics:
+    return ServiceStatistics(
+        service.name,
+        found.destinations,
+        found.busy,
+        found.in_progress,
+        found.requests + service.left if whole else found.requests,
+        found.latency,
+        service.ended() if whole else None,
+        service.durations.read() if whole else None,
+    )
+
+
+def together(services: Sequence[ServiceStatistics]) -> ServiceStatistics:
+    """Return the figures of several services as those of `other`."""
+    ended = {each: sum((it.ended or {}).get(each, 0) for it in services) for each in OUTCOMES}
+    measured = [it.durations for it in services if it.durations is not None]
+    counts = tuple(map(sum, zip(*(it.counts for it in measured), strict=True)))
+    return ServiceStatistics(
+        OTHER,
+        sum(it.destinations for it in services),
+        sum(it.busy for it in services),
+        sum(it.in_progress for it in services),
+        sum(it.requests for it in services),
+        max(it.latency for it in services),
+        ended,
+        Durations(counts, sum(it.total for it in measured)),
+    )
+
+
+SERVICE_COLUMNS: Final = (
+    "service",
+    "destinations",
+    "busy",
+    "in_progress",
+    "requests",
+    "success",
+    "p50",
+    "p99",
+    "latency",
+    *OUTCOMES.values(),
+    "durations",
+)
+"""The columns of a service in a table."""
+
+
+def service_row(found: ServiceStatistics) -> dict[str, Any]:
+    """Return the figures of a service as values that JSON can represent."""
+    ended, durations = found.ended, found.durations
+    return {
+        "service": found.service,
+        "destinations": found.destinations,
+        "busy": found.busy,
+        "in_progress": found.in_progress,
+        "requests": found.requests,
+        "success": found.success,
+        "p50": None if durations is None else quantile(durations, 0.5),
+        "p99": None if durations is None else quantile(durations, 0.99),
+        "latency": found.latency,
+        **{name: None if ended is None else ended[outcome] for outcome, name in OUTCOMES.items()},
+        "durations": None if durations is None else durations.counts,
+    }
