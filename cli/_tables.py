@@ -27,6 +27,7 @@ __all__ = [
     "add_selection",
     "add_watch",
     "count",
+    "duration",
     "interval_of",
     "number",
     "pages",
@@ -87,11 +88,12 @@ class Look(NamedTuple):
 
 def text(heading: str, field: str) -> Column:
     """Return a column of texts; without one there is a dash."""
-    return Column(heading, field, lambda row: str(_or_empty(row.get(field))) or "-")
 
+    def cell(row: Any) -> str:
+        value = row.get(field)
+        return "-" if value is None or value == "" else str(value)
 
-def _or_empty(value: object) -> object:
-    return "" if value is None else value
+    return Column(heading, field, cell)
 
 
 def count(heading: str, field: str) -> Column:
@@ -101,30 +103,38 @@ def count(heading: str, field: str) -> Column:
 
 def number(heading: str, field: str) -> Column:
     """Return a column of whole numbers."""
-    return Column(heading, field, lambda row: int(row.get(field) or 0), falls=True)
+
+    def cell(row: Any) -> int:
+        return int(row.get(field) or 0)
+
+    return Column(heading, field, cell, falls=True)
 
 
 def span(heading: str, field: str) -> Column:
     """Return a column of durations, given in seconds."""
-    return Column(heading, field, lambda row: _duration(row.get(field)), falls=True)
+
+    def cell(row: Any) -> str:
+        value = row.get(field)
+        return "-" if value is None else duration(float(value))
+
+    return Column(heading, field, cell, falls=True)
 
 
-def _duration(value: Any) -> str:
-    if value is None:
-        return "-"
-    length = float(value)
+def duration(length: float) -> str:
+    """Return a duration, given in seconds, as text."""
     return f"{length * 1000:.1f} ms" if 0 < length < 1 else f"{length:.1f} s"
 
 
 def when(heading: str, field: str) -> Column:
     """Return a column of times, given in seconds since 1970."""
-    return Column(heading, field, lambda row: _time(row.get(field)), falls=True)
 
+    def cell(row: Any) -> str:
+        value = row.get(field)
+        if value is None:
+            return "-"
+        return f"{datetime.fromtimestamp(value).astimezone():%Y-%m-%d %H:%M:%S%z}"
 
-def _time(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{datetime.fromtimestamp(value).astimezone():%Y-%m-%d %H:%M:%S%z}"
+    return Column(heading, field, cell, falls=True)
 
 
 # --- which rows -----------------------------------------------------------------------------
