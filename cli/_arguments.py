@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, TypeAlias, TypeVar
@@ -22,6 +23,7 @@ __all__ = [
     "route",
     "seconds",
     "set_up_log",
+    "size",
     "word",
 ]
 
@@ -33,19 +35,56 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
+_AMOUNT: Final = re.compile(r"(.*?[0-9.])\s*([A-Za-z]+)")
+_TIMES: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_BYTES: Final = {"B": 1} | {
+    f"{prefix}{end}": base**power
+    for power, prefix in enumerate("kMGT", 1)
+    for end, base in (("B", 1000), ("iB", 1024))
+}
+_SIZES: Final = {name.upper(): number for name, number in _BYTES.items()}
+
+
 def seconds(text: str) -> float:
-    """Return a duration in seconds, 0 or more.
+    """Return a duration in seconds, 0 or more: `5`, `5s`, `500ms`, `2m`, `1h`, `7d`.
 
     Raises:
         ArgumentTypeError: It is not one.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    number, unit = _split(text)
+    value = number * _TIMES.get(unit or "s", math.nan)
     if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+        units = ", ".join(_TIMES)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds, or one with a unit ({units})"
+        )
     return value
+
+
+def size(text: str) -> int:
+    """Return a number of bytes, 1 or more: `1048576`, `1 MiB`, `2GB`.
+
+    Raises:
+        ArgumentTypeError: It is not one.
+    """
+    number, unit = _split(text)
+    value = number * _SIZES.get((unit or "B").upper(), math.nan)
+    if not (math.isfinite(value) and value >= 1 and value == int(value)):
+        units = ", ".join(_BYTES)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of bytes, or one with a unit ({units})"
+        )
+    return int(value)
+
+
+def _split(text: str) -> tuple[float, str]:
+    """Return the number of an amount, NaN if it is none, and its unit, which may be empty."""
+    match = _AMOUNT.fullmatch(text)
+    number, unit = (text, "") if match is None else match.groups()
+    try:
+        return float(number), unit
+    except ValueError:
+        return math.nan, unit
 
 
 def positive(text: str) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from ..actors.security import (
     AnonymousAuthenticator,
@@ -18,20 +19,30 @@ from ..actors.security import (
     TokenAuthenticator,
     UnixAuthenticator,
     load_authenticator,
+    load_principals,
 )
 from ..protocol import OnwardError
-from ..protocol.security import DEFAULT_ALGORITHMS, JWT_ALGORITHMS
-from ._show import printable
+from ..protocol.security import (
+    DEFAULT_ALGORITHMS,
+    JWT_ALGORITHMS,
+    Principals,
+    join_principals,
+)
+from ..protocol.toml import suggestion
+from ._show import printable_lines
 from ._status import CommandError, Status
 
 __all__ = [
+    "Methods",
     "add_authentication",
     "add_jwt",
     "add_peers",
-    "authentication_of",
     "authentication_of_peers",
     "jwt_of",
+    "principals_of",
 ]
+
+_NO_PRINCIPALS: Final = Principals()
 
 
 def add_authentication(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +76,14 @@ def add_authentication(parser: argparse.ArgumentParser) -> None:
         help="with one of these, of an authentication entry in a request: forward it untouched, or "
         "check it: its principal then decides on the request (default: %(default)s)",
     )
+    parser.add_argument(
+        "--authenticate",
+        metavar="METHOD",
+        action="append",
+        default=[],
+        help="a method to try, of those that the options above give, such as certificate or jwt; "
+        "may be repeated, in the order of trying (default: all, in the order of the options)",
+    )
 
 
 def add_jwt(parser: argparse.ArgumentParser) -> None:
@@ -90,26 +109,71 @@ def add_jwt(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def authentication_of(arguments: argparse.Namespace) -> Authentication | None:
-    """Return the authentication of clients; `None` if all are admitted.
+class Methods:
+    """The methods of authentication of a server, made once, of which each listener has some.
+
+    Args:
+        arguments: The options of the server.
+        newest: Returns the options that a reload reads files by; by default these.
 
     Raises:
         CommandError: A file cannot be read, or the options do not go together.
     """
-    try:
-        methods = list(_methods(arguments))
-        if not methods:
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        newest: Callable[[], argparse.Namespace] | None = None,
+    ) -> None:
+        try:
+            found = list(_methods(arguments, newest or (lambda: arguments)))
+        except (OnwardError, TypeError, ValueError) as error:
+            raise CommandError(printable_lines(str(error)), Status.USAGE) from error
+        self._found = {each.method: each for each in found}
+        self._made: dict[tuple[str, ...], Authentication] = {}
+        if len(self._found) < len(found):
+            names = ", ".join(each.method for each in found)
+            raise CommandError(f"two methods have one name: {names}", Status.USAGE)
+
+    def of(self, arguments: argparse.Namespace) -> Authentication | None:
+        """Return the authentication by the methods that the options name; `None` without any.
+
+        Listeners with the same methods share one.
+
+        Raises:
+            CommandError: There is no such method, or the options do not go together.
+        """
+        known = {*self._found, "anonymous"}
+        wanted: list[str] = arguments.authenticate
+        for name in wanted:
+            if name not in known:
+                text = f"--authenticate: {name!r} is not one of {', '.join(sorted(known))}"
+                raise CommandError(f"{text}{suggestion(name, sorted(known))}", Status.USAGE)
+        names = tuple(dict.fromkeys(wanted)) or tuple(self._found)
+        if arguments.anonymous and "anonymous" not in names:
+            names = (*names, "anonymous")
+        if set(names) <= {"anonymous"} and not wanted:
             if arguments.anonymous:
                 raise CommandError("--anonymous goes with --principals or --jwt-keys", Status.USAGE)
             if arguments.per_request == "check":
                 text = "--per-request check goes with --principals or --jwt-keys"
                 raise CommandError(text, Status.USAGE)
             return None
-        if arguments.anonymous:
-            methods.append(AnonymousAuthenticator())
-        return Authentication(methods, AuthenticationOptions(per_request=arguments.per_request))
-    except (OnwardError, TypeError, ValueError) as error:
-        raise CommandError(printable(str(error)), Status.USAGE) from error
+        options = AuthenticationOptions(per_request=arguments.per_request)
+        if names not in self._made:
+            # Not among those found: it is a method only where it is named.
+            methods = {"anonymous": AnonymousAuthenticator(), **self._found}
+            self._made[names] = Authentication([methods[name] for name in names], options)
+        return self._made[names]
+
+    def all(self) -> tuple[Authentication, ...]:
+        """Return the authentications made."""
+        return tuple(self._made.values())
+
+    async def close(self) -> None:
+        """Release what the methods hold."""
+        for each in self._found.values():
+            await each.close()
 
 
 def add_peers(parser: argparse.ArgumentParser) -> None:
@@ -123,33 +187,59 @@ def add_peers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def authentication_of_peers(arguments: argparse.Namespace) -> Authentication | None:
+def authentication_of_peers(
+    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace] | None = None
+) -> Authentication | None:
     """Return the authentication of nodes; `None` if all are accepted.
+
+    Args:
+        arguments: The options of the node.
+        newest: As for `Methods`.
 
     Raises:
         CommandError: The file cannot be read.
     """
-    path: Path | None = arguments.principals
-    if path is None:
-        return None
     try:
-        file = _principals(path)
+        file = _file_of(arguments, newest or (lambda: arguments))
     except OnwardError as error:
-        raise CommandError(printable(str(error)), Status.USAGE) from error
+        raise CommandError(printable_lines(str(error)), Status.USAGE) from error
+    if file is None:
+        return None
     return Authentication([CertificateAuthenticator(file), UnixAuthenticator(file)])
 
 
-def _principals(path: Path) -> PrincipalsFile:
-    try:
-        return PrincipalsFile(path)
-    except OSError as error:
-        raise CommandError(f"--principals: {path}: {error.strerror}", Status.USAGE) from error
+def principals_of(arguments: argparse.Namespace) -> Principals | None:
+    """Return the entries of the file of principals and of the configuration; `None` without both.
 
-
-def _methods(arguments: argparse.Namespace) -> Iterator[Authenticator]:
+    Raises:
+        OSError: The file cannot be read.
+        FileError: It has problems.
+        ValueError: An entry is in both.
+    """
     path: Path | None = arguments.principals
-    if path is not None:
-        file = _principals(path)
+    own: Principals = getattr(arguments, "inline_principals", _NO_PRINCIPALS)
+    if path is None:
+        return own if own != _NO_PRINCIPALS else None
+    return join_principals(load_principals(path), own)
+
+
+def _file_of(
+    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace]
+) -> PrincipalsFile | None:
+    try:
+        if principals_of(arguments) is None:
+            return None
+    except OSError as error:
+        text = f"--principals: {arguments.principals}: {error.strerror}"
+        raise CommandError(text, Status.USAGE) from error
+    return PrincipalsFile(lambda: principals_of(newest()) or _NO_PRINCIPALS)
+
+
+def _methods(
+    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace]
+) -> Iterator[Authenticator]:
+    file = _file_of(arguments, newest)
+    if file is not None:
         yield CertificateAuthenticator(file)
         yield UnixAuthenticator(file)
         yield TokenAuthenticator(file)

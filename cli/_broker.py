@@ -6,27 +6,21 @@ import argparse
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from ..actors import DiagnosticsOptions, LimitReached, Node
 from ..actors.broker import (
     MANAGEMENT_SERVICE,
     Broker,
     BrokerOptions,
-    ChoiceOptions,
-    DrainOptions,
-    MulticastOptions,
-    WaitingOptions,
 )
-from ..actors.security import Authentication, Authorization
+from ..actors.security import Authentication
 from ..actors.tracing import HopTracer
-from ..protocol import LOCAL, Address, counted
+from ..protocol import LOCAL, counted
 from ..protocol.broker import SnapshotRoute
-from ..transports import TlsOptions
 from ..transports.rsocket import (
-    FlowOptions,
     LeaseOptions,
     LinkOptions,
     RSocketListener,
@@ -34,22 +28,22 @@ from ..transports.rsocket import (
     WebSocketOptions,
 )
 from ._access import add_access
-from ._admin import Admin, add_admin, admin_of, administered
+from ._admin import Admin, add_admin, administered
 from ._arguments import Commands, address, octal, positive, seconds, word
-from ._authentication import add_authentication, authentication_of
-from ._event_log import add_event_log, attach, check_event_log, node_name, total
+from ._authentication import add_authentication
+from ._broker_plan import DEFAULT_URI, Listening, plan_of
+from ._config import Configure, add_config
+from ._event_log import add_event_log, attach, node_name, total
 from ._listen import listen
 from ._logs import LogWriter, add_server_log, server_log
-from ._reach import add_tls, tls_of
-from ._rules import add_rules, authorization_of, reload_of
+from ._reach import add_tls
+from ._rules import add_rules, reload_of
 from ._run import Interrupted, StopRequest, run
 from ._service import Service, drain, operations_of
 from ._snapshots import load_routes
 from ._status import CommandError, Status
 
 __all__ = ["DEFAULT_URI", "Listening", "add_broker", "add_command", "serve"]
-
-DEFAULT_URI: Final = "rsocket+tcp://127.0.0.1:8001"
 
 _OPTIONS: Final = BrokerOptions()
 _DRAIN: Final = _OPTIONS.drain
@@ -60,46 +54,6 @@ _UNIX: Final = UnixOptions()
 
 EXPECT_SLICE: Final = 1000
 """Routes that are expected in one step: some 10 milliseconds of the loop's time."""
-
-WEBSOCKET: Final = ("rsocket+ws://", "rsocket+wss://")
-UNIX: Final = ("rsocket+unix://",)
-SECURE: Final = ("rsocket+tls://", "rsocket+wss://")
-
-
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Options of the broker's listeners.
-
-    Attributes:
-        links: The limits of each listener and its connections.
-        websocket: The clients that may open a WebSocket.
-        unix: The users that may connect to a Unix socket.
-        tls: The certificates of listeners with TLS.
-        expose: The addresses that requests may name in place of tags.
-        authentication: The authentication of clients; `None` admits all.
-        authorization: The authorization of clients; `None` lets them do anything.
-    """
-
-    links: LinkOptions = _LINKS
-    websocket: WebSocketOptions = _WEBSOCKET
-    unix: UnixOptions = _UNIX
-    tls: TlsOptions | None = None
-    expose: tuple[Address, ...] = ()
-    authentication: Authentication | None = None
-    authorization: Authorization | None = None
-
-    def options(self, uri: str) -> dict[str, Any]:
-        """Return the options of the listener at a URI."""
-        own: dict[str, Any] = {}
-        if uri.startswith(WEBSOCKET):
-            own["websocket"] = self.websocket
-        elif uri.startswith(UNIX):
-            own["unix"] = self.unix
-        if uri.startswith(SECURE):
-            own["tls"] = self.tls
-        own["authentication"] = self.authentication
-        return {"options": self.links, "expose": self.expose, **own}
-
 
 _LISTENING: Final = Listening()
 
@@ -208,7 +162,7 @@ def add_command(commands: Commands) -> None:
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
     add_server_log(parser)
-    parser.set_defaults(command=_command)
+    add_config(parser, "broker", _command)
 
 
 def _add_drain(parser: argparse.ArgumentParser) -> None:
@@ -310,45 +264,6 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
-    """Return the options of the listeners.
-
-    Raises:
-        CommandError: An option is for a kind of listener that is not used.
-        ValueError: A value is out of its range.
-    """
-    tls = tls_of(arguments, listens=True)
-    for name, given, schemes in (
-        ("--origin goes", arguments.origin, WEBSOCKET),
-        ("--mode goes", arguments.mode is not None, UNIX),
-        ("certificates go", tls is not None, (*SECURE, "https://")),
-    ):
-        if given and not any(uri.startswith(schemes) for uri in (*uris, arguments.admin or "")):
-            raise CommandError(f"{name} with --listen {schemes[0]}...", Status.USAGE)
-    if arguments.proxy_protocol and not arguments.proxy:
-        raise CommandError("--proxy-protocol needs --proxy", Status.USAGE)
-    lease = LeaseOptions(arguments.lease_requests, arguments.lease_time)
-    links = LinkOptions(
-        max_connections=arguments.max_connections,
-        max_connections_per_source=arguments.max_connections_per_source,
-        proxies=tuple(arguments.proxy),
-        proxy_protocol=arguments.proxy_protocol,
-        flow=FlowOptions(credit_window=arguments.credit_window),
-        lease=lease if arguments.lease else None,
-    )
-    unix = _UNIX if arguments.mode is None else UnixOptions(arguments.mode)
-    websocket = WebSocketOptions(origins=tuple(arguments.origin))
-    return Listening(
-        links,
-        websocket,
-        unix,
-        tls,
-        tuple(arguments.expose),
-        authentication_of(arguments),
-        authorization_of(arguments),
-    )
-
-
 def add_broker(parser: argparse.ArgumentParser) -> None:
     """Add the options for the broker's URI, access to it, and the time to wait for it."""
     parser.add_argument(
@@ -367,55 +282,39 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
     add_access(parser)
 
 
-def _command(arguments: argparse.Namespace) -> None:
+def _command(arguments: argparse.Namespace, _read: Configure) -> None:
     with server_log(arguments) as log:
         _run(arguments, log)
 
 
 def _run(arguments: argparse.Namespace, log: LogWriter) -> None:
-    check_event_log(arguments)
-    options = BrokerOptions(
-        expected_seconds=arguments.expect_for,
-        management=arguments.management,
-        express_path=arguments.express_path,
-        waiting=WaitingOptions(
-            no_route_timeout=arguments.no_route_timeout, max_wait=arguments.max_wait
-        ),
-        choice=ChoiceOptions(method=arguments.method, shard_method=arguments.shard_method),
-        multicast=MulticastOptions(on_leave=arguments.multicast_on_leave),
-        drain=DrainOptions(arguments.drain_grace, arguments.drain_spread, arguments.drain_timeout),
-    )
-    uris: list[str] = arguments.listen or [DEFAULT_URI]
-    listening = _listening(arguments, uris)
-    admin = admin_of(
-        arguments,
-        tls_of(arguments, listens=True),
-        listening.authentication,
-        listening.authorization,
-    )
+    plan = plan_of(arguments)
+    listening = plan.listening
     # Read before the event loop starts, which it would block.
-    expected = [] if arguments.index is None else load_routes(arguments.index, options.max_routes)
+    expected = (
+        [] if arguments.index is None else load_routes(arguments.index, plan.options.max_routes)
+    )
     service = Service()
     if listening.authorization is not None:
-        service.reloads.add("rules", reload_of(arguments.rules, listening.authorization))
+        service.reloads.add("rules", reload_of(lambda: arguments, listening.authorization))
 
     async def work(stop: StopRequest) -> None:
         try:
             await serve(
                 stop,
-                uris,
-                options,
+                [uri for uri, _ in plan.listeners],
+                plan.options,
                 listening,
+                own=[own for _, own in plan.listeners],
                 name=node_name(arguments, "broker"),
                 quiet=arguments.quiet,
                 expected=expected,
                 opened=lambda node: _opened(node, arguments),
                 service=service,
-                admin=admin,
+                admin=plan.admin,
             )
         finally:
-            if listening.authentication is not None:
-                await listening.authentication.close()
+            await plan.methods.close()
 
     run(work, {**service.signals(), "SIGUSR1": log.reopen})
 
@@ -432,6 +331,7 @@ async def serve(
     options: BrokerOptions = _OPTIONS,
     listening: Listening = _LISTENING,
     *,
+    own: Sequence[Listening] = (),
     name: str = "broker",
     quiet: bool = False,
     expected: Sequence[SnapshotRoute] = (),
@@ -446,6 +346,7 @@ async def serve(
         uris: The URIs to listen at.
         options: The limits of the broker.
         listening: The limits of the listeners and their connections.
+        own: The same for each listener, if they differ.
         name: The name of its node.
         quiet: Whether to print no totals at the end.
         expected: Destinations to expect from the start.
@@ -462,7 +363,10 @@ async def serve(
         try:
             if opened is not None:
                 await stop.unless(_called(opened, node))
-            broker, listeners = await stop.unless(_open(node, uris, options, listening, expected))
+            own = own or [listening] * len(uris)
+            broker, listeners = await stop.unless(
+                _open(node, uris, options, own, listening, expected)
+            )
         except Interrupted:
             return
         # The objects made so far stay until the end. To look through them all takes the cycle
@@ -471,8 +375,8 @@ async def serve(
         service = service or Service()
         for listener in listeners:
             service.reloads_certificates(listener)
-        if listening.authentication is not None:
-            service.reloads.add("authentication", listening.authentication.prepare_reload)
+        for name, authentication in _authentications(uris, [listening, *own]).items():
+            service.reloads.add(name, authentication.prepare_reload)
         broker.operations.update(operations_of(stop, broker, service))
         gc.freeze()
         try:
@@ -497,11 +401,12 @@ async def _open(
     node: Node,
     uris: list[str],
     options: BrokerOptions,
+    own: Sequence[Listening],
     listening: Listening,
     expected: Sequence[SnapshotRoute],
 ) -> tuple[Broker, list[RSocketListener]]:
     broker = await Broker.attach(node, options, authorization=listening.authorization)
-    for exposed in listening.expose:
+    for exposed in chain.from_iterable(each.expose for each in own):
         if exposed.type == LOCAL and not node.has(exposed):
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
     try:
@@ -512,10 +417,23 @@ async def _open(
     except LimitReached as error:
         raise CommandError(f"--index: {error}") from error
     listeners = [
-        await listen(node, uri, "rsocket+", broker=broker, **listening.options(uri)) for uri in uris
+        await listen(node, uri, "rsocket+", broker=broker, **each.options(uri))
+        for uri, each in zip(uris, own, strict=True)
     ]
     # The meaning of the scheme, which Node.listen does not know.
     return broker, cast("list[RSocketListener]", listeners)
+
+
+def _authentications(
+    uris: Sequence[str], listenings: Sequence[Listening]
+) -> dict[str, Authentication]:
+    """Return the authentications, each once, by their names in a reload."""
+    found: dict[Authentication, str] = {}
+    for where, each in zip(("", *uris), listenings, strict=True):
+        if each.authentication is not None:
+            name = "authentication" if not found else f"authentication of {where}"
+            found.setdefault(each.authentication, name)
+    return {name: authentication for authentication, name in found.items()}
 
 
 def _totals(broker: Broker, listeners: list[RSocketListener]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol import counted
 from ..protocol.eventlog import EventLogError
-from ._arguments import positive, seconds, word
+from ._arguments import seconds, size, word
 from ._show import printable
 from ._status import CommandError, Status
 
@@ -97,7 +97,7 @@ def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> 
     group.add_argument(
         "--event-log-max-bytes",
         metavar="BYTES",
-        type=positive,
+        type=size,
         default=DEFAULT_BYTES,
         help="above this number of bytes the oldest files are deleted (default %(default)d)",
     )

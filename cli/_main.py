@@ -13,6 +13,7 @@ from . import (
     _broker,
     _broker_tables,
     _check_access,
+    _config_command,
     _draw,
     _events,
     _jwt,
@@ -99,7 +100,18 @@ class _Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        if not hasattr(found, "words"):  # the command's own: its parser is the first to end
+            found.words = tuple(args or ())
         return found, unknown
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """Return the parser of a command, for tools that read its options."""
+    for each in _parser()._actions:
+        if isinstance(each, argparse._SubParsersAction):
+            commands = cast("Commands", each)
+            return commands.choices[command]
+    raise AssertionError("there are commands")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -128,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     _check_access.add_command(commands)
     _up.add_command(commands)
     _operate.add_commands(commands)
+    _config_command.add_command(commands)
     _systemd_unit.add_command(commands)
     _draw.add_command(commands)
     _events.add_command(commands)

@@ -16,6 +16,7 @@ from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError, counted
 from ._admin import add_admin, admin_of, administered
 from ._arguments import Commands, address
 from ._authentication import add_peers, authentication_of_peers
+from ._config import Configure, add_config
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._logs import add_server_log, server_log
@@ -169,7 +170,7 @@ def add_command(commands: Commands) -> None:
     add_admin(parser, broker=False)
     add_event_log(parser, "node")
     add_server_log(parser)
-    parser.set_defaults(command=_command)
+    add_config(parser, "node", _command)
 
 
 def _worker(text: str) -> tuple[Address, str]:
@@ -184,7 +185,7 @@ def _worker(text: str) -> tuple[Address, str]:
     return own, kind
 
 
-def _command(arguments: argparse.Namespace) -> None:
+def _command(arguments: argparse.Namespace, _read: Configure) -> None:
     with server_log(arguments) as log:
         check_event_log(arguments)
         service = Service()

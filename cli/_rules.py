@@ -9,12 +9,12 @@ from pathlib import Path
 
 from ..actors import PrepareReload
 from ..actors.security import Authorization, load_authorizer
-from ..protocol.security import MAX_RULES_FILE, Rules, read_rules
+from ..protocol.security import MAX_RULES_FILE, Rule, Rules, contradictions, read_rules
 from ..protocol.toml import FileError
-from ._show import printable
+from ._show import printable_lines
 from ._status import CommandError, Status
 
-__all__ = ["add_rules", "authorization_of", "load_rules", "reload_of"]
+__all__ = ["add_rules", "authorization_of", "load_rules", "reload_of", "rules_of"]
 
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
@@ -43,13 +43,40 @@ def authorization_of(arguments: argparse.Namespace) -> Authorization | None:
         CommandError: The file cannot be read, or the options do not go together.
         ValueError: There is no such plug-in.
     """
-    path: Path | None = arguments.rules
     names: list[str] = arguments.authorizer
-    if path is None:
+    try:
+        rules = rules_of(arguments)
+    except OSError as error:
+        raise CommandError(f"{arguments.rules}: {error.strerror}", Status.USAGE) from error
+    except (FileError, ValueError) as error:
+        raise CommandError(printable_lines(str(error)), Status.USAGE) from error
+    if rules is None:
         if names:
             raise CommandError("--authorizer goes with --rules", Status.USAGE)
         return None
-    return Authorization(load_rules(path), [load_authorizer(name) for name in names])
+    return Authorization(rules, [load_authorizer(name) for name in names])
+
+
+def rules_of(arguments: argparse.Namespace) -> Rules | None:
+    """Return the rules of the file and of the configuration; `None` without both.
+
+    Raises:
+        OSError: The file cannot be read.
+        FileError: It has problems.
+        ValueError: The rules of both do not go together.
+    """
+    path: Path | None = arguments.rules
+    own: tuple[Rule, ...] = getattr(arguments, "inline_rules", ())
+    if path is None and not own:
+        return None
+    rules = Rules((*(() if path is None else _read(path).rules), *own))
+    wrong = [
+        f"{rule.origin}: it allows nothing, as another rule denies it: {other}"
+        for rule, other in contradictions(rules.rules)
+    ]
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    return rules
 
 
 def load_rules(path: Path) -> Rules:
@@ -63,7 +90,7 @@ def load_rules(path: Path) -> Rules:
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}", Status.USAGE) from error
     except FileError as error:
-        raise CommandError(printable(str(error)), Status.USAGE) from error
+        raise CommandError(printable_lines(str(error)), Status.USAGE) from error
 
 
 def _read(path: Path) -> Rules:
@@ -71,11 +98,20 @@ def _read(path: Path) -> Rules:
         return read_rules(file.read(MAX_RULES_FILE + 1), str(path))
 
 
-def reload_of(path: Path, authorization: Authorization) -> PrepareReload:
-    """Return the part of a reload that replaces the rules by those of a file."""
+def reload_of(
+    newest: Callable[[], argparse.Namespace], authorization: Authorization
+) -> PrepareReload:
+    """Return the part of a reload that replaces the rules.
+
+    Args:
+        newest: Returns the options that name their file.
+        authorization: The authorization that gets them.
+    """
 
     async def prepare() -> Callable[[], object]:
-        rules = await asyncio.to_thread(_read, path)
+        rules = await asyncio.to_thread(rules_of, newest())
+        if rules is None:
+            raise ValueError("there are no rules any more; to allow everything, restart the broker")
         return lambda: authorization.replace(rules)
 
     return prepare

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..protocol import Message, Route, counted, format_route
 
-__all__ = ["describe", "describe_message", "printable", "table"]
+__all__ = ["describe", "describe_message", "printable", "printable_lines", "table"]
 
 
 def describe(onward: Route, back: Route, payload: bytes) -> str:
@@ -30,6 +30,11 @@ def printable(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
+
+
+def printable_lines(text: str) -> str:
+    """Escape such characters in each line of a text."""
+    return "\n".join(map(printable, text.splitlines()))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:

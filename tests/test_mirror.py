@@ -39,6 +39,7 @@ CONCEPTS = {
         "workers/test_composition": "",
     },
     "cli": {
+        "test_config": "_config_file _config_options",
         "test_events": "_event_logs",
         "test_installed_transport": "_listen _reach",
         "test_pipeline": "_pipeline_arguments _pipeline_run _pipeline_session",

@@ -6,9 +6,9 @@ stands behind a mark, and is written anew from it:
 - `<!-- from: examples/tutorial/broker.py:main -->` above a block of code: that section of the
   file, between the comments `--8<-- [start:main]` and `--8<-- [end:main]`; without a section all
   of it;
-- `<!-- limits -->`, `<!-- metrics -->`, `<!-- errors: NAME -->`, `<!-- drawn: NAME -->` or
-  `<!-- help: COMMAND -->`, up to the next `<!-- end -->`: what `docs_limits`, `docs_metrics`,
-  `docs_errors`, `docs_states` or `docs_cli` makes.
+- `<!-- limits -->`, `<!-- metrics -->`, `<!-- errors: NAME -->`, `<!-- drawn: NAME -->`,
+  `<!-- configuration: COMMAND -->` or `<!-- help: COMMAND -->`, up to the next `<!-- end -->`: what
+  `docs_limits`, `docs_metrics`, `docs_errors`, `docs_states`, `docs_config` or `docs_cli` makes.
 
 A test holds the pages against it. With `--check` nothing is written, and the exit status says
 whether something would be.
@@ -24,7 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from . import docs_cli, docs_errors, docs_limits, docs_logs, docs_metrics, docs_states
+from . import docs_cli, docs_config, docs_errors, docs_limits, docs_logs, docs_metrics, docs_states
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = ROOT / "docs"
@@ -34,7 +34,8 @@ _FROM: Final = re.compile(
     re.MULTILINE,
 )
 _GENERATED: Final = re.compile(
-    r"^(?P<mark><!-- (?:limits|log-events|metrics|(?:errors|drawn|help): *[\w -]*?) *-->)\n"
+    r"^(?P<mark><!-- (?:limits|log-events|metrics"
+    r"|(?:configuration|drawn|errors|help): *[\w -]*?) *-->)\n"
     r"(?:\n?(?:(?!<!-- ).*\n)*?<!-- end -->\n)?",
     re.MULTILINE,
 )
@@ -117,7 +118,7 @@ def generated(text: str) -> str:
 def _made(found: re.Match[str]) -> str:
     mark = found["mark"]
     made = mark
-    for tool in (docs_limits, docs_logs, docs_metrics, docs_states, docs_cli):
+    for tool in (docs_config, docs_limits, docs_logs, docs_metrics, docs_states, docs_cli):
         made = tool.fill(made)
     return _between(mark, made)
 

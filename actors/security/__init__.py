@@ -21,7 +21,7 @@ from ._callout import CalloutAuthenticator
 from ._certificate import CertificateAuthenticator
 from ._jwt import JwtAuthenticator, JwtOptions
 from ._password import PasswordAuthenticator, PasswordOptions
-from ._principals_file import PrincipalsFile
+from ._principals_file import PrincipalsFile, installed_hashes, load_principals
 from ._token import TokenAuthenticator
 from ._unix import UnixAuthenticator
 
@@ -44,6 +44,8 @@ __all__ = [
     "PrincipalsFile",
     "TokenAuthenticator",
     "UnixAuthenticator",
+    "installed_hashes",
     "load_authenticator",
     "load_authorizer",
+    "load_principals",
 ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from ...protocol.security import Principals, PrincipalsLimits, read_principals
 
-__all__ = ["PrincipalsFile"]
+__all__ = ["PrincipalsFile", "installed_hashes", "load_principals"]
 
 _LIMITS: Final = PrincipalsLimits()
 _PACKAGES: Final = {"argon2id": "argon2", "bcrypt": "bcrypt"}
@@ -22,8 +23,9 @@ class PrincipalsFile:
     Methods that share a file share its content, which `reload` replaces in one step.
 
     Args:
-        path: The file.
-        limits: The limits of its content.
+        source: The file, or a function that reads the entries from elsewhere and raises the same
+            errors; it is called on a thread.
+        limits: The limits of the content of the file.
 
     Attributes:
         content: The entries.
@@ -33,16 +35,16 @@ class PrincipalsFile:
         FileError: It has problems; the error names all of them.
     """
 
-    def __init__(self, path: str | Path, limits: PrincipalsLimits = _LIMITS) -> None:
-        self._path = Path(path)
-        self._limits = limits
+    def __init__(
+        self,
+        source: str | Path | Callable[[], Principals],
+        limits: PrincipalsLimits = _LIMITS,
+    ) -> None:
+        if isinstance(source, str | Path):
+            source = partial(load_principals, source, limits)
+        self._read: Final = source
         self._reading: asyncio.Task[Principals] | None = None
-        self.content: Principals = self._read()
-
-    def _read(self) -> Principals:
-        with self._path.open("rb") as file:
-            content = file.read(self._limits.size + 1)
-        return read_principals(content, str(self._path), hashes=_hashes(), limits=self._limits)
+        self.content: Principals = source()
 
     async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again, on a thread; return the function that replaces the entries.
@@ -71,7 +73,19 @@ class PrincipalsFile:
         self.content = content
 
 
-def _hashes() -> frozenset[str]:
+def load_principals(path: str | Path, limits: PrincipalsLimits = _LIMITS) -> Principals:
+    """Return the entries of a file.
+
+    Raises:
+        OSError: The file cannot be read.
+        FileError: It has problems; the error names all of them.
+    """
+    with Path(path).open("rb") as file:
+        content = file.read(limits.size + 1)
+    return read_principals(content, str(path), hashes=installed_hashes(), limits=limits)
+
+
+def installed_hashes() -> frozenset[str]:
     """Return the kinds of password hashes that can be verified with the installed packages."""
     installed = {kind for kind, package in _PACKAGES.items() if find_spec(package) is not None}
     return frozenset({"scrypt", *installed})

@@ -57,7 +57,14 @@ from ._password_hash import (
     verify_scrypt,
 )
 from ._principal import ANONYMOUS, PeerIdentity, Principal
-from ._principals_file import Account, Principals, PrincipalsLimits, read_principals
+from ._principals_file import (
+    Account,
+    Principals,
+    PrincipalsLimits,
+    join_principals,
+    principals_in,
+    read_principals,
+)
 from ._remembered import Remembered
 from ._rules import (
     MAX_NAME_PATTERNS,
@@ -70,7 +77,7 @@ from ._rules import (
     add_forced_tags,
     parse_patterns,
 )
-from ._rules_file import MAX_RULES_FILE, read_rules
+from ._rules_file import MAX_RULES_FILE, contradictions, read_rules, rules_in
 from ._token import TOKEN_BYTES, TOKEN_PREFIX, is_token, make_token, token_digest
 
 __all__ = [
@@ -114,12 +121,14 @@ __all__ = [
     "UnverifiedJwt",
     "UserPassword",
     "add_forced_tags",
+    "contradictions",
     "format_callout",
     "format_callout_answer",
     "format_credentials",
     "hash_password",
     "inspect_jwt",
     "is_token",
+    "join_principals",
     "looks_like_jwt",
     "make_token",
     "parse_callout",
@@ -129,9 +138,11 @@ __all__ = [
     "parse_key_set",
     "parse_password_hash",
     "parse_patterns",
+    "principals_in",
     "read_claims",
     "read_principals",
     "read_rules",
+    "rules_in",
     "token_digest",
     "verify_scrypt",
 ]

@@ -41,7 +41,14 @@ from ..toml import FileTable, Problems, flag, read_toml, shown, table, text, tex
 from ._password_hash import PasswordHash, parse_password_hash
 from ._principal import Principal
 
-__all__ = ["Account", "Principals", "PrincipalsLimits", "read_principals"]
+__all__ = [
+    "Account",
+    "Principals",
+    "PrincipalsLimits",
+    "join_principals",
+    "principals_in",
+    "read_principals",
+]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -129,16 +136,52 @@ def read_principals(
     problems = Problems(file, limits.problems)
     document = read_toml(content, problems, size=limits.size, depth=_DEPTH)
     problems.check()
-    reader = _Reader(FileTable(problems, (), document), limits, hashes)
+    read = principals_in(FileTable(problems, (), document), hashes=hashes, limits=limits)
+    problems.check()
+    return read
+
+
+def principals_in(
+    table: FileTable,
+    *,
+    hashes: AbstractSet[str] = _SCRYPT,
+    limits: PrincipalsLimits = PrincipalsLimits(),
+) -> Principals:
+    """Return the principals of a table; faults are added to its problems.
+
+    Args:
+        table: The table, with the keys of a file of principals and no others.
+        hashes: The kinds of password hashes that can be verified.
+        limits: The limits of the entries.
+    """
+    reader = _Reader(table, limits, hashes)
     read = Principals(
         reader.accounts("tokens", "token", "sha256", _digest),
         reader.accounts("users", "password", "name", _name),
         reader.accounts("certificates", "certificate", "certified", _certified),
         reader.accounts("unix", "unix", "uid", _uid),
     )
-    reader.top.finish()
-    problems.check()
+    table.finish()
     return read
+
+
+def join_principals(first: Principals, second: Principals) -> Principals:
+    """Return the entries of both.
+
+    Raises:
+        ValueError: An entry of the second has the token, the name of a user, the certified name or
+            the user id of one of the first; the text has no digest.
+    """
+    joined: list[Mapping[Any, Account]] = []
+    for kind in ("tokens", "users", "certificates", "unix"):
+        one: Mapping[Any, Account] = getattr(first, kind)
+        two: Mapping[Any, Account] = getattr(second, kind)
+        both = one.keys() & two.keys()
+        if both:
+            names = ", ".join(sorted({two[each].principal.name for each in both}))
+            raise ValueError(f"{kind}: there are two entries with the same key: {names}")
+        joined.append(MappingProxyType({**one, **two}))
+    return Principals(*joined)
 
 
 class _Reader:

@@ -15,7 +15,7 @@ deny = true
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from .._errors import AddressError
@@ -23,7 +23,7 @@ from ..broker import TagSet
 from ..toml import FileTable, Problems, flag, read_toml, shown, texts
 from ._rules import MAX_RULES, Action, Rule, Rules, TagPattern, parse_patterns
 
-__all__ = ["MAX_RULES_FILE", "read_rules"]
+__all__ = ["MAX_RULES_FILE", "contradictions", "read_rules", "rules_in"]
 
 Patterns: TypeAlias = tuple[TagSet, tuple[TagPattern, ...]]
 
@@ -54,9 +54,11 @@ def read_rules(text: str | bytes, file: str = "rules") -> Rules:
     top = FileTable(problems, (), document)
     if not top.peek("rule"):
         top.add("", "there are no rules; write [[rule]]")
-    rules = [rule for each in top.tables("rule") for rule in _read_rule(each)]
+    rules = rules_in(top)
     top.finish()
-    _check_contradictions(rules, problems)
+    for rule, other in contradictions(rules):
+        line = int(rule.origin.rpartition(":")[2])
+        problems.add_at(line, "", f"it allows nothing, as another rule denies it: {other}")
     problems.check()
     try:
         return Rules(rules)
@@ -64,6 +66,15 @@ def read_rules(text: str | bytes, file: str = "rules") -> Rules:
         problems.add((), str(error))
         problems.check()
         raise AssertionError("problems raise") from None
+
+
+def rules_in(top: FileTable) -> list[Rule]:
+    """Return the rules of a document, of its tables `[[rule]]`; faults are added to its problems.
+
+    Args:
+        top: The document, which may hold other tables.
+    """
+    return [rule for each in top.tables("rule") for rule in _read_rule(each)]
 
 
 def _read_rule(table: FileTable) -> list[Rule]:
@@ -129,18 +140,22 @@ def _pattern(given: str) -> Patterns:
         raise ValueError(f"{shown(error.text)}: {error.reason}") from None
 
 
-def _check_contradictions(rules: list[Rule], problems: Problems) -> None:
-    """Report rules that allow exactly what another denies to the same role or name."""
+def contradictions(rules: Iterable[Rule]) -> Iterator[tuple[Rule, Rule]]:
+    """Yield each rule that allows exactly what another denies to the same role or name, and that.
+
+    Args:
+        rules: The rules, which may be of several files.
+    """
     denied: dict[tuple[object, ...], Rule] = {}
-    for rule in rules:
+    known = tuple(rules)
+    for rule in known:
         if rule.deny:
             for holder in _keys(rule):
                 denied.setdefault(holder, rule)
-    for rule in rules:
+    for rule in known:
         other = None if rule.deny else next(filter(None, map(denied.get, _keys(rule))), None)
         if other is not None:
-            line = int(rule.origin.rpartition(":")[2])
-            problems.add_at(line, "", f"it allows nothing, as another rule denies it: {other}")
+            yield rule, other
 
 
 def _keys(rule: Rule) -> Iterator[tuple[object, ...]]:

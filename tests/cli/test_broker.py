@@ -93,6 +93,7 @@ def flags(*words: str, monkeypatch: Patch) -> tuple[BrokerOptions, Listening]:
         options: BrokerOptions,
         listening: Listening,
         *,
+        own: Sequence[Listening],
         name: str,
         quiet: bool,
         expected: Sequence[SnapshotRoute],
@@ -103,6 +104,7 @@ def flags(*words: str, monkeypatch: Patch) -> tuple[BrokerOptions, Listening]:
         assert service is not None
         assert admin is None
         assert name == "broker"
+        assert set(own) == {listening}
         assert not quiet
         assert opened is not None
         assert not expected

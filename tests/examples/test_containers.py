@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from onward.cli import main
 from onward.cli._main import _parser
 from onward.cli._service import ORDERLY
 from onward.transports.admin._health_paths import _STAGES as STAGES
+from tests.support.certificates import Certificates
 
 yaml: Any = pytest.importorskip("yaml", reason="PyYAML comes with the group docs")
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "operations"
@@ -58,6 +61,16 @@ def test_the_check_of_the_image_asks_the_admin_interface() -> None:
 def test_the_image_has_the_packages_that_its_command_needs() -> None:
     (wheel,) = [rest for name, rest in instructions() if name == "RUN" and "venv" in rest]
     assert "admin" in wheel
+
+
+def test_the_configuration_has_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    certificates = Certificates.make(tmp_path)
+    for name in ("server.pem", "clients.pem", "server.key"):
+        shutil.copy(certificates.server, tmp_path / f"copy-{name}")
+        (tmp_path / f"copy-{name}").replace(tmp_path / name)
+    shutil.copy(FOLDER / "onward.toml", tmp_path)
+    assert main(["config", "check", str(tmp_path / "onward.toml")]) == 0
+    assert "no fault; 3 listeners, 7 rules" in capsys.readouterr().out
 
 
 def manifests() -> dict[str, Any]:

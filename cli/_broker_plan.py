@@ -1,0 +1,251 @@
+"""A broker as its options ask for it: each part made and checked, with all faults at once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from ..actors.broker import (
+    BrokerOptions,
+    ChoiceOptions,
+    DrainOptions,
+    MulticastOptions,
+    WaitingOptions,
+)
+from ..actors.security import Authentication, Authorization
+from ..protocol import Address, OnwardError
+from ..transports import TlsOptions
+from ..transports.rsocket import (
+    FlowOptions,
+    LeaseOptions,
+    LinkOptions,
+    UnixOptions,
+    WebSocketOptions,
+)
+from ._admin import Admin, admin_of
+from ._authentication import Methods
+from ._config import listener_arguments
+from ._config_file import ListenerSettings
+from ._event_log import check_event_log
+from ._reach import tls_of
+from ._rules import authorization_of
+from ._status import CommandError, Status
+
+__all__ = ["DEFAULT_URI", "Listening", "Plan", "listening_of", "options_of", "plan_of"]
+
+T = TypeVar("T")
+
+DEFAULT_URI: Final = "rsocket+tcp://127.0.0.1:8001"
+
+WEBSOCKET: Final = ("rsocket+ws://", "rsocket+wss://")
+UNIX: Final = ("rsocket+unix://",)
+SECURE: Final = ("rsocket+tls://", "rsocket+wss://")
+
+_LINKS: Final = LinkOptions()
+_WEBSOCKET: Final = WebSocketOptions()
+_UNIX: Final = UnixOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Options of the broker's listeners.
+
+    Attributes:
+        links: The limits of each listener and its connections.
+        websocket: The clients that may open a WebSocket.
+        unix: The users that may connect to a Unix socket.
+        tls: The certificates of listeners with TLS.
+        expose: The addresses that requests may name in place of tags.
+        authentication: The authentication of clients; `None` admits all.
+        authorization: The authorization of clients; `None` lets them do anything.
+    """
+
+    links: LinkOptions = _LINKS
+    websocket: WebSocketOptions = _WEBSOCKET
+    unix: UnixOptions = _UNIX
+    tls: TlsOptions | None = None
+    expose: tuple[Address, ...] = ()
+    authentication: Authentication | None = None
+    authorization: Authorization | None = None
+
+    def options(self, uri: str) -> dict[str, Any]:
+        """Return the options of the listener at a URI."""
+        own: dict[str, Any] = {}
+        if uri.startswith(WEBSOCKET):
+            own["websocket"] = self.websocket
+        elif uri.startswith(UNIX):
+            own["unix"] = self.unix
+        if uri.startswith(SECURE):
+            own["tls"] = self.tls
+        own["authentication"] = self.authentication
+        return {"options": self.links, "expose": self.expose, **own}
+
+
+def options_of(arguments: argparse.Namespace) -> BrokerOptions:
+    """Return the limits of the broker.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+    return BrokerOptions(
+        expected_seconds=arguments.expect_for,
+        management=arguments.management,
+        express_path=arguments.express_path,
+        waiting=WaitingOptions(
+            no_route_timeout=arguments.no_route_timeout, max_wait=arguments.max_wait
+        ),
+        choice=ChoiceOptions(method=arguments.method, shard_method=arguments.shard_method),
+        multicast=MulticastOptions(on_leave=arguments.multicast_on_leave),
+        drain=DrainOptions(arguments.drain_grace, arguments.drain_spread, arguments.drain_timeout),
+    )
+
+
+def _check_use(arguments: argparse.Namespace, uris: Sequence[str]) -> None:
+    """Check that each option has a listener that it is for.
+
+    Raises:
+        CommandError: An option is for a kind of listener that is not used, or needs another one.
+    """
+    for name, given, schemes in (
+        ("--origin goes", arguments.origin, WEBSOCKET),
+        ("--mode goes", arguments.mode is not None, UNIX),
+        ("certificates go", tls_of(arguments, listens=True) is not None, (*SECURE, "https://")),
+    ):
+        if given and not any(uri.startswith(schemes) for uri in uris):
+            raise CommandError(f"{name} with --listen {schemes[0]}...", Status.USAGE)
+    if arguments.proxy_protocol and not arguments.proxy:
+        raise CommandError("--proxy-protocol needs --proxy", Status.USAGE)
+
+
+def listening_of(arguments: argparse.Namespace) -> Listening:
+    """Return the options of the listeners, without authentication and authorization.
+
+    Raises:
+        CommandError: Options do not go together.
+        ValueError: A value is out of its range.
+    """
+    lease = LeaseOptions(arguments.lease_requests, arguments.lease_time)
+    links = LinkOptions(
+        max_connections=arguments.max_connections,
+        max_connections_per_source=arguments.max_connections_per_source,
+        proxies=tuple(arguments.proxy),
+        proxy_protocol=arguments.proxy_protocol,
+        flow=FlowOptions(credit_window=arguments.credit_window),
+        lease=lease if arguments.lease else None,
+    )
+    unix = _UNIX if arguments.mode is None else UnixOptions(arguments.mode)
+    websocket = WebSocketOptions(origins=tuple(arguments.origin))
+    tls = tls_of(arguments, listens=True)
+    return Listening(links, websocket, unix, tls, tuple(arguments.expose))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A broker as its options ask for it.
+
+    Attributes:
+        options: Its limits.
+        listening: The options that all listeners share.
+        listeners: The URI of each listener, and its options.
+        admin: The admin interface; `None` for none.
+        methods: The methods of authentication.
+    """
+
+    options: BrokerOptions
+    listening: Listening
+    listeners: tuple[tuple[str, Listening], ...]
+    admin: Admin | None
+    methods: Methods
+
+
+class Faults:
+    """The faults of a configuration, of which each part is tried."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def made(self, make: Callable[[], T], place: str = "") -> T | None:
+        """Return what a function makes; `None` if it fails, and the fault is kept.
+
+        Args:
+            make: The function.
+            place: The place in a file that the fault is of; empty for none.
+        """
+        try:
+            return make()
+        except (CommandError, OnwardError, OSError, ValueError) as error:
+            text = f"{place}: {error}" if place else str(error)
+            if text not in self._found:
+                self._found.append(text)
+            return None
+
+    def check(self) -> None:
+        """Go on if there is no fault.
+
+        Raises:
+            CommandError: There are faults; it has a line for each.
+        """
+        if self._found:
+            raise CommandError("\n".join(self._found), Status.USAGE)
+
+
+def plan_of(
+    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace] | None = None
+) -> Plan:
+    """Return the broker that the options ask for. Reads the files that they name.
+
+    Args:
+        arguments: The options.
+        newest: As for `Methods`.
+
+    Raises:
+        CommandError: They are not valid; the error names all faults.
+    """
+    faults = Faults()
+    faults.made(lambda: check_event_log(arguments))
+    options = faults.made(lambda: options_of(arguments))
+    each = listener_arguments(arguments) or [(DEFAULT_URI, arguments, None)]
+    uris = [uri for uri, _, _ in each]
+    faults.made(lambda: _check_use(arguments, [*uris, arguments.admin or ""]))
+    methods = faults.made(lambda: Methods(arguments, newest))
+    authorization = faults.made(lambda: authorization_of(arguments))
+
+    def listening(own: argparse.Namespace) -> Listening:
+        authentication = None if methods is None else methods.of(own)
+        return replace(
+            listening_of(own), authentication=authentication, authorization=authorization
+        )
+
+    shared = faults.made(lambda: listening(arguments))
+    listeners: list[tuple[str, Listening]] = []
+    for uri, own, table in each:
+        made = shared
+        if table is not None:
+            made = faults.made(lambda own=own: listening(own), table.origin)  # type: ignore[misc]
+            faults.made(lambda table=table: _check_own(table, arguments), table.origin)  # type: ignore[misc]
+        if made is not None:
+            listeners.append((uri, made))
+    admin = None
+    if shared is not None:
+        admin = faults.made(
+            lambda: admin_of(arguments, shared.tls, shared.authentication, authorization)
+        )
+    faults.check()
+    if options is None or shared is None or methods is None:
+        raise AssertionError("faults raise")
+    return Plan(options, shared, tuple(listeners), admin, methods)
+
+
+def _check_own(table: ListenerSettings, defaults: argparse.Namespace) -> None:
+    """Check that what a listener has of its own is for its kind.
+
+    Raises:
+        CommandError: It is for another kind.
+    """
+    for name, schemes in (("origin", WEBSOCKET), ("mode", UNIX), ("certificate", SECURE)):
+        if name in table.own and not table.uri.startswith(schemes):
+            raise CommandError(f'{name} goes with uri = "{schemes[0]}..."', Status.USAGE)
+    if not table.uri.startswith("rsocket+"):
+        raise CommandError(f"{table.uri!r} does not start with rsocket+", Status.USAGE)

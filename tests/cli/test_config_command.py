@@ -1,0 +1,164 @@
+"""`onward config`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onward.cli import main
+from onward.cli._config import configured
+from onward.cli._main import parser_of
+from onward.cli._status import Status
+from tests.support.certificates import Certificates
+from tests.support.fixtures import Capsys, Patch
+
+FILE = """\
+[broker]
+max_wait = "1m"
+[connections]
+max_connections = 7
+mode = "640"
+[drain]
+grace = 1
+[[listener]]
+uri = "rsocket+unix:///run/a"
+max_connections = 3
+[[listener]]
+uri = "rsocket+unix:///run/b"
+[[rule]]
+names = ["*"]
+request = "service=a"
+[[principals.tokens]]
+name = "billing"
+sha256 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "onward.toml"
+    path.write_text(FILE)
+    return path
+
+
+def run(capsys: Capsys, *words: str) -> tuple[int, str, str]:
+    status = main(["config", *words])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_a_file_without_a_fault(file: Path, capsys: Capsys) -> None:
+    told = f"{file}: no fault; 2 listeners, 1 rule\n"
+    assert run(capsys, "check", str(file)) == (Status.OK, told, "")
+
+
+def test_all_faults_of_what_the_file_names_are_told(
+    file: Path, capsys: Capsys, tmp_path: Path
+) -> None:
+    file.write_text("""\
+[authorization]
+rules_file = "rules.toml"
+[authentication]
+principals_file = "none.toml"
+[event_log]
+sample = 0.5
+[admin]
+hosts = "a"
+[[listener]]
+uri = "rsocket+tcp://127.0.0.1:1"
+tls = { certificate = "a.pem" }
+proxy_protocol = true
+[[listener]]
+uri = "tcp://127.0.0.1:1"
+""")
+    (tmp_path / "rules.toml").write_text("[[rule]]\nnames = 3\n[[rule]]\n")
+    status, out, err = run(capsys, "check", str(file))
+    assert (status, out) == (Status.USAGE, "")
+    assert err.replace(str(tmp_path), "F").splitlines() == [
+        "onward config: --event-log-sample goes with --event-log DIR",
+        "--principals: F/none.toml: No such file or directory",
+        "F/rules.toml:2: rule[0].names: 3 is not a list of texts",
+        'F/rules.toml:3: rule[1]: roles or names are missing; names = ["*"] is all',
+        "F/onward.toml:9: proxy_protocol needs proxies, the networks of which it is accepted",
+        'F/onward.toml:9: certificate goes with uri = "rsocket+tls://..."',
+        "F/onward.toml:13: 'tcp://127.0.0.1:1' does not start with rsocket+",
+        "--admin-host and --admin-open-metrics go with --admin",
+    ]
+
+
+def test_each_method_that_a_listener_names_has_to_be_there(file: Path, capsys: Capsys) -> None:
+    file.write_text(FILE.replace("max_connections = 3", 'authenticate = ["token", "pasword"]'))
+    status, _, err = run(capsys, "check", str(file))
+    assert status == Status.USAGE
+    assert err.endswith(
+        ":8: --authenticate: 'pasword' is not one of anonymous, certificate, password, token, "
+        "unix; did you mean 'password'?\n"
+    )
+
+
+def test_a_file_of_a_node(tmp_path: Path, capsys: Capsys) -> None:
+    certificates = Certificates.make(tmp_path)
+    path = tmp_path / "node.toml"
+    path.write_text(f"""\
+[node]
+listen = "tls://127.0.0.1:0"
+workers = ["echo=echo"]
+expose = "echo"
+[tls]
+certificate = "{certificates.server}"
+""")
+    assert run(capsys, "check", "--node", str(path)) == (Status.OK, f"{path}: no fault\n", "")
+    path.write_text('[tls]\nclient = "optional"\n[admin]\nhosts = "a"\n')
+    status, _, err = run(capsys, "check", "--node", str(path))
+    assert status == Status.USAGE
+    assert len(err.splitlines()) == 2
+
+
+def test_the_origin_of_each_value(file: Path, capsys: Capsys, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("ONWARD_DRAIN__TIMEOUT", "2m")
+    status, out, _ = run(capsys, "show", str(file), "--origins")
+    assert status == Status.OK
+    lines = out.replace(f"{file}", "F").splitlines()
+    assert "max_wait = 60.0  # F:2" in lines
+    assert "timeout = 120.0  # ONWARD_DRAIN__TIMEOUT" in lines
+    assert 'fsync = "seal"  # default' in lines
+    assert "# file =  # default" in lines
+    assert lines[-9:] == [
+        "[[listener]]",
+        'uri = "rsocket+unix:///run/a"  # F:8',
+        "max_connections = 3  # F:10",
+        "",
+        "[[listener]]",
+        'uri = "rsocket+unix:///run/b"  # F:11',
+        "",
+        "# rule: allow request service=a (F:13)",
+        "# tokens: billing",
+    ]
+    assert "aaaa" not in out
+
+
+def test_what_is_shown_is_a_file_with_the_same_values(file: Path, capsys: Capsys) -> None:
+    _, out, _ = run(capsys, "show", str(file))
+    again = file.with_name("again.toml")
+    again.write_text(out)
+    parser = parser_of("broker")
+    one, two = (
+        configured(parser, "broker", parser.parse_args(["--config", str(each)]))
+        for each in (file, again)
+    )
+    for name, setting in one.configuration.settings.items():
+        assert setting.value == two.configuration.settings[name].value, name
+    own = [
+        [(each.uri, {name: value.value for name, value in each.own.items()}) for each in listeners]
+        for listeners in (one.configuration.listeners, two.configuration.listeners)
+    ]
+    assert own[0] == own[1]
+
+
+def test_without_a_file_the_defaults_are_shown(capsys: Capsys) -> None:
+    status, out, _ = run(capsys, "show", "--node")
+    assert status == Status.OK
+    assert 'listen = "tcp://127.0.0.1:4000"' in out
+    status, out, _ = run(capsys, "show")
+    assert "# [[listener]]\n# uri =" in out
