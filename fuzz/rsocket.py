@@ -43,6 +43,7 @@ from onward.protocol.rsocket import (
     LocalProtocolError,
     MalformedComposite,
     MalformedFrame,
+    Resumed,
     Role,
     Setup,
     build_composite,
@@ -260,8 +261,8 @@ class Relay:
                 self.pass_on(event)
             elif isinstance(event, Closed):
                 self.end(event)
-            elif not event.stream.closed:
-                raise AssertionError(f"{event} is live")
+            elif isinstance(event, Resumed) or not event.stream.closed:
+                raise AssertionError(f"unexpected {event}")
         return frames
 
     def pass_on(self, frame: Frame) -> None:
@@ -299,7 +300,7 @@ class Relay:
             data = STREAM_FRAMES[int(random.random() * len(STREAM_FRAMES))]
             data = data[:3] + stream.id.to_bytes(4) + data[7:]
             for event in self.back.receive_data(data, 0.0):
-                if isinstance(event, Closed):
+                if isinstance(event, Closed | Resumed):
                     raise AssertionError(f"{event} after {data.hex()}")  # noqa: TRY004 - a finding
                 onward = event.stream.peer
                 if isinstance(event, Frame) and not onward.closed:

@@ -48,16 +48,21 @@ from ._errors import (
     ReassemblyLimit,
     RejectedResume,
     RejectedSetup,
+    ResumeTimeout,
     RSocketError,
     SetupTimeout,
     TooManyStreams,
     UnsupportedSetup,
 )
-from ._events import Closed, Event, StreamFailed
+from ._events import Closed, Event, Resumed, StreamFailed
 from ._frames import Frame, check_frame, parse_frame, split_frames
+from ._kept_frames import BUFFER_COST, KeptFrames, positions_in
 from ._lease import LeaseBudget
 from ._limits import ConnectionLimits, FrameSize
 from ._reassembly import Reassembler, RequestGatherer
+from ._resumable import ResumableConnection
+from ._resume import MAX_POSITION, Resume, resume_ok_frame
+from ._resumption import RESUME_RULES, ResumeLimits, ResumeRefusal, refusal_of
 from ._serialize import (
     MIN_MTU,
     Buffer,
@@ -92,6 +97,7 @@ from ._stream import CONNECTION_STREAM, Stream
 from ._tables import describe, machine
 
 __all__ = [
+    "BUFFER_COST",
     "CLOSED",
     "COMPLETE",
     "COMPOSITE_MIME",
@@ -108,6 +114,7 @@ __all__ = [
     "MAJOR_VERSION",
     "MAX_FRAME",
     "MAX_METADATA",
+    "MAX_POSITION",
     "MAX_REQUEST_N",
     "MAX_STREAM_ID",
     "METADATA",
@@ -118,6 +125,7 @@ __all__ = [
     "RESPOND",
     "RESPONDER_START",
     "RESUME_REQUESTED",
+    "RESUME_RULES",
     "WELL_KNOWN_MIME_IDS",
     "WELL_KNOWN_MIME_TYPES",
     "Buffer",
@@ -138,6 +146,7 @@ __all__ = [
     "InvalidRequestN",
     "InvalidSetup",
     "KeepaliveTimeout",
+    "KeptFrames",
     "LeaseBudget",
     "LocalProtocolError",
     "MalformedComposite",
@@ -150,6 +159,12 @@ __all__ = [
     "RejectedResume",
     "RejectedSetup",
     "RequestGatherer",
+    "ResumableConnection",
+    "Resume",
+    "ResumeLimits",
+    "ResumeRefusal",
+    "ResumeTimeout",
+    "Resumed",
     "Role",
     "Setup",
     "SetupTimeout",
@@ -174,7 +189,10 @@ __all__ = [
     "metadata_push_frame",
     "parse_frame",
     "payload_frames",
+    "positions_in",
+    "refusal_of",
     "request_frames",
     "request_n_frame",
+    "resume_ok_frame",
     "split_frames",
 ]

@@ -4,7 +4,8 @@ Choices where the specification leaves one:
 
 - A SETUP with the resume flag gets ERROR[REJECTED_SETUP], as the note in "SETUP Frame" says,
   one with the lease flag ERROR[UNSUPPORTED_SETUP] (unless the limits enable leases).
-- A KEEPALIVE is answered with position 0, which stands for "not supported".
+- A KEEPALIVE has position 0, which stands for "not supported". Both are different on a
+  `ResumableConnection`.
 - Any received byte shows that the peer is alive, not only a KEEPALIVE.
 - A server drops a client that is silent for the lifetime the client itself announced.
 - An ERROR on stream 0 with a code that belongs to streams is ignored, unless it answers SETUP.
@@ -283,6 +284,10 @@ class Control(Outbound):
         self._keepalive_at = now + self.setup.keepalive / 1000
         return []
 
+    def silence(self, now: float) -> float:
+        """Return for which part of its lifetime the peer has been silent; 1 or more: it is dead."""
+        return (now - self._last_received) / self._lifetime if self._lifetime else 0.0
+
     def excuse_silence(self, until: float) -> None:
         """Accept the peer's silence up to a time, because its frames are not read until then.
 
@@ -300,7 +305,7 @@ class Control(Outbound):
         # KEEPALIVE Frame: "KEEPALIVE frames MAY be initiated by the server and sent upon
         # application request with the (R)espond flag set."
         self._check_live("KEEPALIVE")
-        self._out += keepalive_frame(data, respond=True)
+        self._out += keepalive_frame(data, respond=True, position=self._position())
 
     # --- frames of the connection ---------------------------------------------------------
 
@@ -309,9 +314,8 @@ class Control(Outbound):
         if self.role is Role.CLIENT:
             raise InvalidSetup("a frame before SETUP was sent")
         if frame.type == FrameType.RESUME and not frame.stream_id:
-            # Resume Operation: the server "MUST send an ERROR[REJECTED_RESUME] frame if the server
-            # does not support resuming operation."
-            raise RejectedResume("sessions cannot be resumed here")
+            self._receive_resume_first(frame, events)
+            return
         if frame.stream_id:
             # Connection Establishment: "a SETUP|RESUME frame with a Stream ID > 0, MUST cause the
             # server to send an ERROR[INVALID_SETUP] and close the connection."
@@ -322,10 +326,7 @@ class Control(Outbound):
             # minor) are backward incompatible."
             raise UnsupportedSetup(f"version {setup.major}.{setup.minor} is not supported")
         if setup.token is not None:
-            # SETUP Frame: "A server that receives a SETUP frame that has (R)esume Enabled set, but
-            # does not support resuming operation, MUST reject the SETUP with an
-            # ERROR[REJECTED_SETUP]."
-            raise RejectedSetup("sessions cannot be resumed here")
+            self._begin_session()
         if setup.lease and not self.limits.lease:
             # Error Codes, UNSUPPORTED_SETUP: "Some (or all) of the parameters specified by the
             # client are unsupported by the server."
@@ -339,6 +340,42 @@ class Control(Outbound):
         given = ConnectionInput.HOLD if self.holds else ConnectionInput.SETUP
         self.state = CONNECTION[self.state, given]
         events.append(frame)
+
+    # The next five are for sessions that can be resumed: see `ResumableConnection`.
+
+    def _begin_session(self) -> None:
+        """Begin to count positions, after a SETUP with a resume token was received or sent.
+
+        Raises:
+            RejectedSetup: Sessions cannot be resumed here.
+        """
+        # SETUP Frame: "A server that receives a SETUP frame that has (R)esume Enabled set, but does
+        # not support resuming operation, MUST reject the SETUP with an ERROR[REJECTED_SETUP]."
+        raise RejectedSetup("sessions cannot be resumed here")
+
+    def _receive_resume_first(self, frame: Frame, events: list[Event]) -> None:
+        """Receive a RESUME as the first frame.
+
+        Raises:
+            RejectedResume: Sessions cannot be resumed here, or the frame is broken.
+        """
+        # Resume Operation: the server "MUST send an ERROR[REJECTED_RESUME] frame if the server does
+        # not support resuming operation."
+        raise RejectedResume("sessions cannot be resumed here")
+
+    def _position(self) -> int:
+        """Return the position up to which the peer's frames were received."""
+        # KEEPALIVE Frame, Last Received Position: "(optional. Set to all 0s when not supported.)"
+        return 0
+
+    def _position_before(self, frame: Frame) -> int:
+        """Return the position up to which frames were received before one of the last read."""
+        return 0
+
+    def _receive_position(self, position: int) -> None:
+        """Receive the position up to which the peer has received, in a KEEPALIVE."""
+
+    # The frames of an open connection.
 
     def _receive_control(self, frame: Frame, events: list[Event]) -> None:
         """Receive a frame that neither opens a stream nor belongs to a live one."""
@@ -391,12 +428,14 @@ class Control(Outbound):
         if size > self.limits.max_keepalive_data:
             limit = self.limits.max_keepalive_data
             raise MalformedFrame(f"KEEPALIVE data of {size} bytes is over {limit} bytes")
+        self._receive_position(frame.position)
         if frame.word & RESPOND:
             # KEEPALIVE Frame: "Reception of a KEEPALIVE frame with the (R)espond flag set MUST
             # cause a client or server to send back a KEEPALIVE with the (R)espond flag NOT set. The
             # data in the received KEEPALIVE MUST be echoed back in the generated KEEPALIVE."
             data = frame.buffer[frame.data_offset : frame.end]
-            self._out += keepalive_frame(data, respond=False)
+            position = self._position_before(frame)
+            self._out += keepalive_frame(data, respond=False, position=position)
 
     def _receive_error(self, frame: Frame, events: list[Event]) -> None:
         """Receive an ERROR on stream 0."""

@@ -8,6 +8,7 @@ ProtocolError
 │   ├── UnsupportedSetup         UNSUPPORTED_SETUP
 │   ├── RejectedSetup            REJECTED_SETUP
 │   ├── RejectedResume           REJECTED_RESUME
+│   ├── ResumeTimeout            CONNECTION_ERROR: a lost connection was not resumed in time
 │   ├── SetupTimeout             INVALID_SETUP: the peer said nothing in time
 │   ├── KeepaliveTimeout         CONNECTION_ERROR: the peer was silent for its lifetime
 │   ├── PeerError                the peer closed the connection with an ERROR frame
@@ -40,6 +41,7 @@ __all__ = [
     "ReassemblyLimit",
     "RejectedResume",
     "RejectedSetup",
+    "ResumeTimeout",
     "SetupTimeout",
     "TooManyStreams",
     "UnsupportedSetup",
@@ -95,9 +97,13 @@ class RejectedSetup(RSocketError):
 
 
 class RejectedResume(RSocketError):
-    """Sessions cannot be resumed here."""
+    """The session cannot be resumed; its client must not try again."""
 
     default_code = ErrorCode.REJECTED_RESUME
+
+
+class ResumeTimeout(RSocketError):
+    """A lost connection was not resumed in time, and its session ends."""
 
 
 class SetupTimeout(InvalidSetup):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ._errors import RSocketError
     from ._stream import Stream
 
-__all__ = ["Closed", "Event", "StreamFailed"]
+__all__ = ["Closed", "Event", "Resumed", "StreamFailed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +43,16 @@ class Closed:
     streams: tuple[Stream, ...]
 
 
-Event: TypeAlias = Frame | StreamFailed | Closed
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The server has resumed the session of this client.
+
+    Attributes:
+        again: The frames to send again: to be written before any that `data_to_send` returns.
+    """
+
+    again: tuple[memoryview, ...]
+
+
+Event: TypeAlias = Frame | StreamFailed | Closed | Resumed
 """The items that `Connection.receive_data` returns: mostly frames, so test for `Frame` first."""

@@ -36,6 +36,7 @@ _SHORTEST: Final[dict[int, int]] = {
     FrameType.REQUEST_N: 10,
     FrameType.ERROR: 10,
     FrameType.EXT: 10,
+    FrameType.RESUME_OK: 14,
 }
 """Bytes of the fixed fields, where there are more than the header."""
 
@@ -242,8 +243,8 @@ class Frame:
 
     @property
     def position(self) -> int:
-        """Last received position of a KEEPALIVE."""
-        self._u32(10, FrameType.KEEPALIVE)
+        """Last received position of a KEEPALIVE or a RESUME_OK."""
+        self._u32(10, FrameType.KEEPALIVE, FrameType.RESUME_OK)
         value: int = _unpack_u64(self.buffer, self.start + 6)[0]
         return value
 

@@ -63,7 +63,8 @@ class Outbound:
             `request_on_stream_0`, `request_refused` (answered with ERROR), `stream_failed`
             (as `StreamFailed` says), `control_frame_on_stream`, `unknown_type` and
             `malformed_ignored` (both with the I flag), `error_ignored`, `setup_ignored`,
-            `resume_ignored`, `lease_ignored`.
+            `resume_ignored`, `lease_ignored`, `position_ignored` (a KEEPALIVE with a position that
+            this side has not reached).
     """
 
     __slots__ = (

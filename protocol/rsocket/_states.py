@@ -7,6 +7,9 @@ Theory of operation
 sent or got ERROR[CONNECTION_CLOSE] drains: live streams go on, no new ones are taken, and
 the connection ends with its last stream. `CONNECTION` is the table.
 
+A connection with a resume token is *suspended* by the loss of its transport, and goes on over
+another one: the client sends RESUME there, and the server answers with RESUME_OK.
+
 **Stream.** A stream has two directions: what the requester sends and what the responder
 sends. Each direction is a small machine, `DIRECTION`, moved by the flags of the PAYLOAD
 frames sent in it:
@@ -77,18 +80,26 @@ class ConnectionState(IntEnum):
     CLOSED = 3
     """Over. Whatever still comes is ignored, nothing can be sent."""
     HELD = 4
-    """SETUP was received by a server that has yet to admit the client. No further frame is read,
-    nothing can be sent."""
+    """SETUP or RESUME was received by a server that has yet to admit the client. No further frame
+    is read, nothing can be sent."""
+    SUSPENDED = 5
+    """The transport was lost, and the session may be resumed over another one. Streams stay open;
+    their frames are kept until then."""
+    RESUMING = 6
+    """The client has sent RESUME over a new transport, and waits for RESUME_OK."""
 
 
 class ConnectionInput(Enum):
     """An input of the state machine of a connection."""
 
     SETUP = "SETUP sent by a client, accepted by a server"
-    HOLD = "SETUP received by a server that has to decide on the client"
+    HOLD = "SETUP or RESUME received by a server that has to decide on the client"
     ADMIT = "the server admits the client"
     CONNECTION_CLOSE = "ERROR[CONNECTION_CLOSE] sent or received"
     LAST_STREAM = "the last stream ended"
+    LOSS = "the end of the transport of a session that can be resumed"
+    RESUME = "RESUME sent by a client"
+    RESUME_OK = "RESUME_OK sent by a server, received by a client"
     FAIL = "any other ERROR on stream 0, a violation, a time-out, the end of the transport"
 
 
@@ -111,6 +122,21 @@ CONNECTION: Final[dict[tuple[ConnectionState, ConnectionInput], ConnectionState]
     # Error Codes, CONNECTION_ERROR: "Sender or Receiver of this frame MAY close the connection
     # immediately without waiting for outstanding streams to terminate."
     (_C.OPEN, _I.FAIL): _C.CLOSED,
+    # Resuming Operation: "it is often necessary to provide the ability for resuming operation on
+    # transport failure."
+    (_C.OPEN, _I.LOSS): _C.SUSPENDED,
+    # Resume Operation: "Client side resumption operation starts when the client desires to try to
+    # resume and starts a new transport connection."
+    (_C.SUSPENDED, _I.RESUME): _C.RESUMING,
+    (_C.SUSPENDED, _I.RESUME_OK): _C.OPEN,
+    (_C.SUSPENDED, _I.CONNECTION_CLOSE): _C.CLOSED,
+    (_C.SUSPENDED, _I.FAIL): _C.CLOSED,
+    (_C.RESUMING, _I.RESUME_OK): _C.OPEN,
+    (_C.RESUMING, _I.LOSS): _C.SUSPENDED,
+    (_C.RESUMING, _I.CONNECTION_CLOSE): _C.CLOSED,
+    # Resume Operation: "On receiving an ERROR[REJECTED_RESUME] frame, the client MUST NOT attempt
+    # resumption again."
+    (_C.RESUMING, _I.FAIL): _C.CLOSED,
     (_C.DRAINING, _I.CONNECTION_CLOSE): _C.DRAINING,
     (_C.DRAINING, _I.LAST_STREAM): _C.CLOSED,
     (_C.DRAINING, _I.FAIL): _C.CLOSED,
