@@ -6,7 +6,8 @@
 #   make test      every test, with few seeds, walks and examples: about five minutes on two cores
 #   make test-all  the same run with all of it, and the coverage gates: half an hour
 #   make compiled   a wheel with the broker's hot path compiled by mypyc; needs a C compiler
-#   make test-compiled   the tests of what is compiled, against that build
+#   make test-compiled   the tests of `make test`, against that wheel, installed
+#   make release   sdist, pure and compiled wheel, built twice, compared, installed and tried
 #   make peers     the tests with other people's clients and brokers, and a table of who met whom
 #   make check     formatter, linter, language, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
@@ -29,14 +30,13 @@ endif
 VENV := .venv
 BIN := $(VENV)/bin
 SETUP := tools/environment.py
-# What is compiled, and what is made of it.
-COMPILED_TESTS := tests/transports/rsocket tests/protocol/rsocket tests/protocol/broker \
-	tests/actors tests/pykka tests/cli
+# A wheel that is there already, for `make test-compiled WHEEL=dist/onward-....whl`.
+WHEEL ?=
 # Workers of the test run: a number, or auto for one on each core.
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pipeline java test test-all compiled test-compiled peers check bench bench-quick soak hostile simulate fuzz format pages docs serve clean
+.PHONY: help demo pipeline java test test-all compiled test-compiled release peers check bench bench-quick soak hostile simulate fuzz format pages docs serve clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -66,9 +66,9 @@ pipeline: java
 #
 # Tests start some hundred processes. Their bytecode is kept, also where the environment says not to
 # write any: to compile all imports again takes each of them half a second and more.
-PYTHON_OF_TESTS := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/build/bytecode \
-	$(BIN)/python
-RUN := $(PYTHON_OF_TESTS) -m pytest --numprocesses=$(JOBS) --dist=worksteal
+KEPT := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/build/bytecode
+PYTEST := -m pytest --numprocesses=$(JOBS) --dist=worksteal
+RUN := $(KEPT) $(BIN)/python $(PYTEST)
 CHOSEN := -m "not exhaustive"
 
 # `make test ALL=1` is `make test-all`.
@@ -87,13 +87,16 @@ test-all: $(VENV)/.test
 	$(BIN)/python tools/coverage_gates.py build/coverage.json
 
 compiled: $(VENV)/.check
-	$(BIN)/python tools/compile.py
+	$(BIN)/python -m tools.compile $(if $(WHEEL),--wheel $(WHEEL))
 
-# About a minute and a half, and as long to compile: not a part of `make test`.
+# All tests of `make test`, in an environment in which `onward` is the installed wheel.
+COMPILED := build/compiled/venv/bin
 test-compiled: compiled
-	PYTHONPATH=build/compiled/site $(BIN)/onward --version | grep compiled
-	PYTHONPATH=build/compiled/site $(PYTHON_OF_TESTS) -m pytest --numprocesses=$(JOBS) $(CHOSEN) \
-		$(COMPILED_TESTS)
+	$(COMPILED)/onward --version | grep compiled
+	$(KEPT) $(COMPILED)/python $(PYTEST) $(CHOSEN)
+
+release: $(VENV)/.release
+	$(BIN)/python -m tools.release $(RELEASE)
 
 peers: $(VENV)/.test
 	ONWARD_PEERS=1 $(BIN)/python -m pytest tests/peers --verbose

@@ -24,6 +24,7 @@ from onward.protocol import (
     RouteError,
     WireError,
 )
+from tests.support.compiled import documented, source_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
@@ -108,6 +109,7 @@ def test_a_module_lists_only_what_it_has(package: ModuleType) -> None:
         assert missing == [], module.__name__
 
 
+@documented
 def test_every_public_name_is_documented(package: ModuleType) -> None:
     bare = [name for name in package.__all__ if _is_bare(getattr(package, name))]
     for name in package.__all__:
@@ -121,7 +123,7 @@ def test_every_public_constant_and_alias_is_documented(package: ModuleType) -> N
     # The reference shows none without a string below its assignment.
     texts = dict[str, str]()
     for module in underscored_modules(package):
-        texts.update(_texts_below(Path(str(module.__file__))))
+        texts.update(_texts_below(source_of(module)))
     values = [
         name
         for name in package.__all__

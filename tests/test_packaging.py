@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -87,54 +85,6 @@ def test_entry_points_resolve(config: dict[str, Any], group: str) -> None:
     assert {name: each.value for name, each in installed.items()} == declared
     for each in installed.values():
         assert callable(each.load())
-
-
-@pytest.mark.slow
-def test_wheel_holds_onward_and_nothing_else(config: dict[str, Any], tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tree)
-    for folder in (*FOLDERS, "package", "tests", "examples"):
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.pyc"))
-
-    program = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-    subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], cwd=tree, check=True, capture_output=True
-    )
-
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        files = {name for name in archive.namelist() if ".dist-info/" not in name}
-        archive.extractall(tmp_path / "site")
-    sources = {
-        _in_wheel(str(file.relative_to(ROOT)))
-        for folder in (*FOLDERS, "package")
-        for pattern in ("*.py", "py.typed")
-        for file in (ROOT / folder).rglob(pattern)
-    }
-    assert files == sources
-
-    # Imported from the wheel, not from the folders of this repository.
-    where = "import onward.protocol as it; print(it.__file__, onward.__version__, sep='\\n')"
-    imported = subprocess.run(
-        [sys.executable, "-c", f"import onward; {where}"],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(tmp_path / "site")},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    file, version = imported.stdout.splitlines()
-    assert Path(file).is_relative_to(tmp_path / "site")
-    assert wheel.name == f"onward-{version}-py3-none-any.whl"
-
-
-def _in_wheel(path: str) -> str:
-    for name, folder in PLUGINS.items():
-        if path.startswith(folder + "/"):
-            return name + path.removeprefix(folder)
-    return f"onward/{path.removeprefix('package/')}"
 
 
 def test_dependencies_have_bounds_that_pip_reads(config: dict[str, Any]) -> None:

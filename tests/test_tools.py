@@ -7,15 +7,14 @@ import random
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onward.transports import Backoff, TcpOptions
-from tests.support.fixtures import Capsys, Patch
-from tools import compile as compiling, coverage_gates, docs_limits, docs_logs
+from tests.support.fixtures import Capsys
+from tools import coverage_gates, docs_limits, docs_logs
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -148,20 +147,6 @@ def test_the_benchmark_runner_sums_up(
         check=False,
     )
     assert (run.returncode, run.stdout.splitlines()[-1]) == (status, closing)
-
-
-def test_what_is_compiled_exists() -> None:
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    modules: list[str] = config["tool"]["onward"]["compile"]["modules"]
-    assert modules == sorted(set(modules))
-    folders = [name.removeprefix("onward.").replace(".", "/") + ".py" for name in modules]
-    assert [file for file in folders if not (ROOT / file).is_file()] == []
-
-
-def test_compiling_without_a_compiler_says_what_to_do(monkeypatch: Patch) -> None:
-    monkeypatch.setenv("CC", "no-such-compiler")
-    with pytest.raises(SystemExit, match="there is no C compiler"):
-        compiling.main([])
 
 
 def test_each_line_of_the_log_has_an_event() -> None:

@@ -1,123 +1,68 @@
-"""Build the compiled wheel: `python tools/compile.py`.
+"""Build the compiled wheel and install it beside the checkout: `python -m tools.compile`.
 
-The modules that `[tool.onward.compile]` of pyproject.toml names are compiled by mypyc; all others
-are as they are in the wheel of pure Python. One source makes both: what mypyc compiles is
-Python, and the .py files lie beside the compiled ones.
+The wheel is built by `tools/build_backend.py`, as by `ONWARD_COMPILE=1 pip wheel .`, with the mypy
+and the setuptools of this environment, and put into dist/. Then it is installed twice:
 
-The folders are copied to build/compiled/tree, under a real `onward`, and the wheel is built there
-and put into dist/. It is also unpacked to build/compiled/site: with that on PYTHONPATH, tests and
-benchmarks of this repository run what is compiled.
+- build/compiled/site has its files. With that on PYTHONPATH, benchmarks of this repository run
+  what is compiled.
+- build/compiled/venv is a virtual environment in which `onward` is the wheel, and all else is what
+  this environment has. Tests run there without a sight of the folders of this repository.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
+import venv
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "compiled"
-TREE = BUILD / "tree"
-SITE = BUILD / "site"
-DIST = ROOT / "dist"
+from tools import build_backend
 
-SETUP = """\
-import sys
+ROOT: Final = Path(__file__).resolve().parent.parent
+BUILD: Final = ROOT / "build" / "compiled"
+SITE: Final = BUILD / "site"
+VENV: Final = BUILD / "venv"
+DIST: Final = ROOT / "dist"
 
-from mypyc.build import mypycify
-from setuptools import setup
-
-extensions = mypycify(
-    ["--config-file=mypy.ini", {modules}],
-    opt_level="3",
-    debug_level="1",
-    strip_asserts=False,
-    group_name="onward",
-)
-if sys.platform != "win32":
-    # All is one library. Its functions are visible in it alone, so that the compiler may inline
-    # them, and call them directly: a request through the broker takes 7 % less CPU.
-    for extension in extensions:
-        extension.extra_compile_args.append("-fvisibility=hidden")
-setup(ext_modules=extensions)
-"""
-MYPY = """\
-[mypy]
-strict = true
-explicit_package_bases = true
-namespace_packages = true
-mypy_path = $MYPY_CONFIG_FILE_DIR
-
-[mypy-rsocket.*]
-ignore_missing_imports = true
-"""
+PROGRAM: Final = "import sys; from tools import build_backend as b; b.build_wheel(sys.argv[1])"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Build the wheel, unpack it, and say how to use it."""
-    argparse.ArgumentParser(description="Build the compiled wheel.").parse_args(arguments)
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    compiler = find_compiler()
-    if compiler is None:
-        sys.exit(
-            "compile: there is no C compiler. Install one (Debian: gcc and python3-dev; macOS: "
-            "xcode-select --install), or name it in CC. Onward needs none: it runs as pure Python."
-        )
-    modules: list[str] = config["tool"]["onward"]["compile"]["modules"]
-    print(f"compile: {len(modules)} modules with mypyc and {compiler}", flush=True)
-    stage(config["tool"]["setuptools"]["package-dir"], modules)
-    wheel = build_wheel()
-    unpack(wheel)
-    print(f"compile: install it with: pip install {wheel.relative_to(ROOT)}")
-    print(f"compile: or try it with:  PYTHONPATH={SITE.relative_to(ROOT)} onward --version")
-
-
-def find_compiler() -> str | None:
-    """Return the C compiler that setuptools will use, if it is on the machine."""
-    named = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
-    command = str(named).split()[0]
-    return shutil.which(command) or (command if sys.platform == "win32" else None)
-
-
-def stage(packages: Mapping[str, str], modules: list[str]) -> None:
-    """Copy what the wheel is made of; in the copy the folders are where they import from.
-
-    Args:
-        packages: The folder of each package that is not below another, by its name.
-        modules: What is compiled.
-    """
-    shutil.rmtree(BUILD, ignore_errors=True)
-    for package, folder in packages.items():
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / folder, TREE / package.replace(".", "/"), ignore=ignored)
-    for name in ("README.md", "LICENSE"):
-        shutil.copy(ROOT / name, TREE)
-    text = (ROOT / "pyproject.toml").read_text()
-    text = re.sub(r"^\[tool\.setuptools\.package-dir\]\n(.+\n)+", "", text, flags=re.MULTILINE)
-    (TREE / "pyproject.toml").write_text(text)
-    files = ", ".join(repr(name.replace(".", "/") + ".py") for name in modules)
-    (TREE / "setup.py").write_text(SETUP.format(modules=files))
-    (TREE / "mypy.ini").write_text(MYPY)
+    """Build the wheel, install it, and say how to use it."""
+    parser = argparse.ArgumentParser(description="Build the compiled wheel and install it.")
+    parser.add_argument("--wheel", type=Path, metavar="FILE", help="install this one instead")
+    given = parser.parse_args(arguments)
+    wheel: Path = build_wheel() if given.wheel is None else given.wheel.resolve()
+    shutil.rmtree(SITE, ignore_errors=True)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(SITE)
+    install(wheel)
+    print(f"compile: install it with: pip install {os.path.relpath(wheel, ROOT)}")
+    print(f"compile: or try it with:  {VENV.relative_to(ROOT)}/bin/onward --version")
 
 
 def build_wheel() -> Path:
-    """Build the wheel in the copy and return where it is."""
+    """Build the wheel and return where it is."""
+    compiler = build_backend.find_compiler()
+    if compiler is None:
+        sys.exit(f"compile: {build_backend.NO_COMPILER}")
+    print(f"compile: with mypyc and {compiler}", flush=True)
+    shutil.rmtree(BUILD, ignore_errors=True)
     made = BUILD / "dist"
-    made.mkdir()
-    program = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    made.mkdir(parents=True)
     log = BUILD / "build.log"
     with log.open("w") as output:
         done = subprocess.run(
-            [sys.executable, "-c", program, str(made)],
-            cwd=TREE,
+            [sys.executable, "-c", PROGRAM, str(made)],
+            cwd=ROOT,
+            env={**os.environ, build_backend.COMPILE: "1"},
             stdout=output,
             stderr=subprocess.STDOUT,
             check=False,
@@ -132,10 +77,19 @@ def build_wheel() -> Path:
     return Path(shutil.copy(wheel, DIST))
 
 
-def unpack(wheel: Path) -> None:
-    """Unpack the wheel for use by PYTHONPATH."""
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(SITE)
+def install(wheel: Path) -> None:
+    """Make a virtual environment with the wheel and with the packages of this one."""
+    venv.create(VENV, with_pip=False, clear=True)
+    python = VENV / "bin" / "python"
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = subprocess.run([python, "-c", where], check=True, capture_output=True, text=True).stdout
+    # A line of a .pth file adds a folder without the .pth files in it, so without the one that
+    # makes this environment find Onward in the folders of the repository.
+    packages = Path(site.strip()) / "packages_of_the_checkout.pth"
+    packages.write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    options = ["-qq", "--no-deps", "--no-index", "--force-reinstall", "--disable-pip-version-check"]
+    subprocess.run([*pip, *options, str(wheel)], check=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.compiled import COMPILED
 from tests.support.fixtures import Patch
 
 rawload: Any = import_module("_rawload")
@@ -167,6 +168,7 @@ def test_the_cpu_of_a_process_is_that_of_its_clock() -> None:
     assert 0 < before <= rawload.cpu_seconds(os.getpid())
 
 
+@pytest.mark.skipif(COMPILED, reason="needs an Onward of pure Python beside this one")
 def test_what_is_compiled_is_left_out_until_it_is_built(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setattr(rivals, "COMPILED_SITE", tmp_path)
     with pytest.raises(rivals.Missing, match="make compiled"), rivals.start(rivals.COMPILED):

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.compiled import interpreted
+
 check: Any = import_module("_soakcheck")
 destinations: Any = import_module("_soakdestination")
 load: Any = import_module("_soakload")
@@ -79,6 +81,7 @@ async def cancelled_request(uri: str, patience: float) -> tuple[list[str], list[
     return while_there, when_gone
 
 
+@interpreted
 @pytest.mark.slow
 def test_a_stream_left_open_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     leaky = tmp_path / "leaky.py"

@@ -15,9 +15,11 @@ from onward.cli._main import _parser
 from onward.cli._service import ORDERLY
 from onward.transports.admin._health_paths import _STAGES as STAGES
 from tests.support.certificates import Certificates
+from tools import build_backend
 
 yaml: Any = pytest.importorskip("yaml", reason="PyYAML comes with the group docs")
-FOLDER = Path(__file__).resolve().parents[2] / "examples" / "operations"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "examples" / "operations"
 USER = 65532
 
 
@@ -58,9 +60,39 @@ def test_the_check_of_the_image_asks_the_admin_interface() -> None:
     assert asked[2] in STAGES
 
 
-def test_the_image_has_the_packages_that_its_command_needs() -> None:
-    (wheel,) = [rest for name, rest in instructions() if name == "RUN" and "venv" in rest]
-    assert "admin" in wheel
+def test_the_image_has_the_packages_that_its_command_needs_compiled() -> None:
+    (installs,) = [rest for name, rest in instructions() if name == "RUN" and "venv" in rest]
+    assert f"{build_backend.COMPILE}=1 /opt/onward/bin/pip install" in installs
+    (extras,) = re.findall(r'"\.\[(.*)\]"', installs)
+    known = build_backend.read_config(ROOT)["project"]["optional-dependencies"]
+    assert {"admin"} <= {*extras.split(",")} <= known.keys()
+    assert "onward --version | grep compiled" in installs
+
+
+def test_the_image_has_two_stages_of_one_base_and_no_tools_to_build_with() -> None:
+    found = instructions()
+    stages = [rest for name, rest in found if name == "FROM"]
+    assert stages == ["${BASE} AS build", "${BASE}"]
+    (base,) = [rest for name, rest in found if name == "ARG"]
+    assert base.startswith("BASE=python:")
+    assert "slim" in base
+    assert last_stage()["COPY"] == "--from=build /opt/onward /opt/onward"
+    # Whatever is started takes no shell: all of these are lists of words.
+    for name in ("ENTRYPOINT", "CMD"):
+        assert all(isinstance(each, str) for each in json.loads(last_stage()[name]))
+    _, check = last_stage()["HEALTHCHECK"].split("CMD ")
+    assert json.loads(check)
+
+
+def test_what_is_built_is_what_gets_into_the_build() -> None:
+    config = build_backend.read_config(ROOT)
+    needed = {
+        *config["tool"]["setuptools"]["package-dir"].values(),
+        *config["build-system"]["backend-path"],
+    }
+    needed |= {"pyproject.toml", *build_backend.NEEDED}
+    ignored = {*(FOLDER / "Dockerfile.dockerignore").read_text().splitlines()}
+    assert needed & ignored == set()
 
 
 def test_the_configuration_has_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
