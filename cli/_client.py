@@ -27,7 +27,9 @@ from ._status import CommandError, Status, status_of
 __all__ = [
     "Ask",
     "ask_broker",
+    "ask_of",
     "asking",
+    "connected",
     "refused",
     "request_through",
     "table_of_broker",
@@ -77,6 +79,26 @@ async def ask_broker(uri: str, question: str, timeout: float, access: Access = _
 
 
 @asynccontextmanager
+async def connected(uri: str, timeout: float, access: Access = _OPEN) -> AsyncGenerator[Client]:
+    """Connect to a broker.
+
+    Args:
+        uri: The broker's URI, as for `ask_broker`.
+        timeout: The longest time for that, in seconds.
+        access: The certificates and credentials.
+
+    Raises:
+        CommandError: No connection.
+    """
+    client = _client(uri, timeout, access)
+    async with AsyncExitStack() as stack:
+        with _readable(uri, timeout, access):
+            async with asyncio.timeout(timeout):
+                await stack.enter_async_context(client)
+        yield client
+
+
+@asynccontextmanager
 async def asking(uri: str, timeout: float, access: Access = _OPEN) -> AsyncGenerator[Ask]:
     """Connect to a broker, and yield the function that sends it questions.
 
@@ -88,7 +110,12 @@ async def asking(uri: str, timeout: float, access: Access = _OPEN) -> AsyncGener
     Raises:
         CommandError: No connection, or the peer does not answer as a broker does.
     """
-    client = _client(uri, timeout, access)
+    async with connected(uri, timeout, access) as client:
+        yield ask_of(client, uri, timeout, access)
+
+
+def ask_of(client: Client, uri: str, timeout: float, access: Access = _OPEN) -> Ask:
+    """Return the function that sends questions to the broker of a connected client."""
 
     async def ask(question: str) -> Any:
         with _readable(uri, timeout, access):
@@ -96,11 +123,7 @@ async def asking(uri: str, timeout: float, access: Access = _OPEN) -> AsyncGener
                 answer = await client.request(DESTINATION, question.encode())
         return _read(uri, answer.data)
 
-    async with AsyncExitStack() as stack:
-        with _readable(uri, timeout, access):
-            async with asyncio.timeout(timeout):
-                await stack.enter_async_context(client)
-        yield ask
+    return ask
 
 
 async def request_through(

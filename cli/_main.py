@@ -6,12 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 from ..protocol import OnwardError
 from . import (
     _broker,
     _broker_tables,
+    _check,
     _check_access,
     _config_command,
     _draw,
@@ -94,6 +95,11 @@ class _Parser(argparse.ArgumentParser):
     The parsers of commands have this class too: a parser makes its subparsers of its own class.
     """
 
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        status: int = self.get_default("usage_status") or Status.USAGE
+        self.exit(status, f"{self.prog}: error: {message}\n")
+
     def parse_known_args(  # type: ignore[override]
         self, args: Any = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
@@ -137,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     _token.add_command(commands)
     _password.add_command(commands)
     _jwt.add_command(commands)
+    _check.add_command(commands)
     _check_access.add_command(commands)
     _up.add_command(commands)
     _operate.add_commands(commands)

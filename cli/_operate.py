@@ -144,7 +144,7 @@ def _operate(arguments: argparse.Namespace, question: str) -> dict[str, Any]:
     run(ask)
     if not isinstance(answers[0], dict):
         raise CommandError("the broker's answer is not that of an operation")
-    answer: dict[str, Any] = answers[0]
+    answer: dict[str, Any] = {**answers[0]}
     if "error" in answer:
         raise CommandError(printable(str(answer["error"])))
     return answer

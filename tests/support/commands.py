@@ -16,7 +16,7 @@ from subprocess import PIPE, Popen
 from onward.actors import BackgroundNode, Worker
 from onward.protocol import Message
 
-__all__ = ["TIMEOUT", "Far", "Output", "Silent", "onward", "printed"]
+__all__ = ["TIMEOUT", "Far", "Output", "Silent", "broker_process", "onward", "printed"]
 
 TIMEOUT = 30.0
 """Seconds to wait for something that should come soon; only a failing test waits so long."""
@@ -88,3 +88,12 @@ def onward(*words: str) -> Generator[Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def broker_process(*words: str) -> Generator[str]:
+    """Run a broker as a process with some options; yield its URI."""
+    listen = () if "--listen" in words else ("--listen", "rsocket+tcp://127.0.0.1:0")
+    with onward("broker", *listen, *words) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().removeprefix("listening ").strip()

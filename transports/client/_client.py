@@ -246,6 +246,12 @@ class Client:
             timeouts=calls.timeouts,
         )
 
+    def peer_certificate(self) -> bytes | None:
+        """Return the certificate of a connected broker in DER; `None` if there is none."""
+        pool = self._pool
+        links = [] if pool is None else pool.alive()
+        return links[0].peer_certificate() if links else None
+
     # --- requests -------------------------------------------------------------------------------
 
     async def request(

@@ -295,6 +295,12 @@ class ClientLink(RSocketConnection):
 
     # --- requests -------------------------------------------------------------------------------
 
+    def peer_certificate(self) -> bytes | None:
+        """Return the broker's certificate in DER; `None` if there is none."""
+        transport = self._transport
+        tls = None if transport is None else transport.get_extra_info("ssl_object")
+        return None if tls is None else tls.getpeercert(binary_form=True)
+
     @property
     def full(self) -> bool:
         """Whether `max_queued` bytes wait for the socket or for the next flush."""
