@@ -60,6 +60,7 @@ ROUTE_SETUP: Final = frozenset({FrameType.ROUTE_SETUP})
 EITHER: Final = ADDRESS | ROUTE_SETUP
 """The frame types of a metadata push."""
 
+_INTRODUCTION: Final = int(FrameType.BROKER_INFO)
 _CREDENTIALS: Final = AUTHENTICATION_MIME.encode()
 _MIMES: Final = tuple(DIALECTS)
 _TYPES: Final = frozenset(int(kind) for kind in FrameType)
@@ -115,6 +116,30 @@ class MetadataShape:
             return None if self._alone is None else (start, end, self._alone)
         found = find_broker_frame(buffer, start, end, wanted)
         return None if found is None else (found[1], found[2], FORMS[True, _MIMES[found[0]]])
+
+    def introduces_broker(self, buffer: bytes, start: int, end: int) -> bool:
+        """Whether metadata have a BROKER_INFO, by which the peer says that it is a broker.
+
+        Args:
+            buffer: The bytes that hold the metadata.
+            start: Offset of the metadata.
+            end: Offset after the metadata.
+
+        Raises:
+            MalformedComposite: The metadata is not a list of entries.
+        """
+        if not self.composite:
+            return self._alone is not None and _introduces(buffer, start, end)
+        at = start
+        while (found := _find(buffer, at, end)) is not None:
+            _, content, at = found
+            if _introduces(buffer, content, at):
+                return True
+        return False
+
+
+def _introduces(buffer: bytes, start: int, end: int) -> bool:
+    return end - start >= HEADER_SIZE and buffer[start + 4] >> 2 == _INTRODUCTION
 
 
 def find_broker_frame(

@@ -52,6 +52,7 @@ from ...protocol.rsocket import (
 from ...protocol.security import (
     ANONYMOUS,
     AUTHENTICATION_MIME,
+    Action,
     NotAllowed,
     NotAuthenticated,
     Principal,
@@ -263,6 +264,9 @@ class Session(FrameReceiver):
         self, buffer: bytes, span: tuple[int, int], wanted: frozenset[BrokerFrameType]
     ) -> bool:
         """Register the route if the last broker frame is a ROUTE_SETUP; return whether it is."""
+        authorization = self._link.broker.authorization
+        if authorization is not None and self._shape.introduces_broker(buffer, *span):
+            authorization.check(self.principal or ANONYMOUS, Action.PEER)
         found = self._shape.find(buffer, *span, wanted)
         if found is None:
             return False

@@ -165,6 +165,72 @@ async def test_a_route_id_of_another_principal_is_not_taken_over(w: World) -> No
     assert not again.closed
 
 
+# --- introducing itself as a broker ---------------------------------------------------------
+OF_A_BROKER = bytes.fromhex("0000 0001 1000") + bytes(16) + (1_700_000_000_000).to_bytes(8)
+PEER_RULES = RULES + """
+[[rule]]
+roles = ["cluster"]
+peer = true
+request = "*"
+register = "*"
+"""
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("principal", [None, ANY])
+@in_world(rules=PEER_RULES)
+async def test_a_client_that_may_not_be_a_broker(
+    w: World, principal: Principal | None, late: bool, single: bool
+) -> None:
+    peer = connect(w, principal)
+    mime = BROKER_FRAME if single else COMPOSITE
+    metadata = OF_A_BROKER if single else composite((b"a/b", b"?"), (BROKER_FRAME, OF_A_BROKER))
+    if late:
+        got = await peer.ask(setup(mime=mime), push(metadata))
+    else:
+        got = await peer.ask(setup(metadata, mime=mime))
+    code = CONNECTION_ERROR if late else REJECTED_SETUP
+    assert errors(got) == [(0, code, "not allowed: peer")]
+    assert peer.closed
+    reason = "not allowed" if late else "setup refused"
+    assert w.listener.statistics().closed == {reason: 1}
+    authorization = w.broker.authorization
+    assert authorization is not None
+    assert authorization.statistics().denied == {"peer": 1}
+
+
+@in_world(rules=PEER_RULES)
+async def test_a_registration_beside_the_introduction_of_a_broker_is_not_made(w: World) -> None:
+    both = composite((BROKER_FRAME, OF_A_BROKER), (BROKER_FRAME, route_setup(w.new_id(), "orders")))
+    got = await connect(w, ANY).ask(setup(both))
+    assert errors(got) == [(0, REJECTED_SETUP, "not allowed: peer")]
+    assert w.services() == []
+
+
+@in_world(rules=PEER_RULES)
+async def test_a_client_that_may_be_a_broker_is_a_client(w: World) -> None:
+    cluster = role("cluster")
+    orders = await destination(w, ANY, "orders")
+    for late in (False, True):
+        peer = connect(w, cluster)
+        metadata = composite((BROKER_FRAME, OF_A_BROKER))
+        first = [setup(), push(metadata)] if late else [setup(metadata)]
+        assert await peer.ask(*first) == []
+        assert await reached(peer, request(RR, 1, asked_for("orders")), orders) == [0]
+        # On a stream it is no ADDRESS, whatever is allowed.
+        code, text = await refused(peer, request(RR, 3, metadata))
+        assert (code, "no ADDRESS" in text) == (INVALID, True)
+    assert w.services() == ["orders"]
+
+
+@in_world(rules=PEER_RULES)
+async def test_a_short_frame_introduces_no_broker(w: World) -> None:
+    peer = await requester(w, ANY)
+    assert await peer.ask(push(composite((BROKER_FRAME, OF_A_BROKER[:5])))) == []
+    assert not peer.closed
+
+
 # --- requests -------------------------------------------------------------------------------
 @pytest.mark.parametrize("fragments", [False, True])
 @in_world(AT_ONCE, rules=RULES)
