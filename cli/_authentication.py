@@ -107,6 +107,22 @@ def add_jwt(parser: argparse.ArgumentParser) -> None:
         help="an algorithm of their signatures; may be repeated "
         f"(default: {', '.join(DEFAULT_ALGORITHMS)})",
     )
+    parser.add_argument(
+        "--jwt-role-tags",
+        metavar="ROLE:TAGS",
+        action="append",
+        default=[],
+        help="add these tags to all that peers with a role register and request, as in "
+        "'shop: tenant=a'; may be repeated",
+    )
+    parser.add_argument(
+        "--jwt-claim-tag",
+        metavar="CLAIM=KEY",
+        action="append",
+        default=[],
+        help="add a tag with the value of a claim to all that peers register and request, as in "
+        "org=tenant; tokens without the claim are refused; may be repeated",
+    )
 
 
 class Methods:
@@ -259,8 +275,9 @@ def jwt_of(arguments: argparse.Namespace) -> JwtAuthenticator | None:
         MissingExtra: The extra is not installed.
     """
     if arguments.jwt_keys is None:
-        if arguments.jwt_issuer or arguments.jwt_audience or arguments.jwt_algorithm:
-            text = "--jwt-issuer, -audience and -algorithm need --jwt-keys"
+        others = "issuer", "audience", "algorithm", "role_tags", "claim_tag"
+        if any(getattr(arguments, f"jwt_{each}") for each in others):
+            text = "--jwt-issuer, -audience, -algorithm, -role-tags and -claim-tag need --jwt-keys"
             raise CommandError(text, Status.USAGE)
         return None
     if not arguments.jwt_issuer or not arguments.jwt_audience:
@@ -271,7 +288,37 @@ def jwt_of(arguments: argparse.Namespace) -> JwtAuthenticator | None:
             issuer=arguments.jwt_issuer,
             audience=arguments.jwt_audience,
             algorithms=tuple(arguments.jwt_algorithm) or DEFAULT_ALGORITHMS,
+            role_tags=_role_tags(arguments.jwt_role_tags),
+            claim_tags=_claim_tags(arguments.jwt_claim_tag),
         )
     except OSError as error:
         text = f"--jwt-keys: {arguments.jwt_keys}: {error.strerror}"
         raise CommandError(text, Status.USAGE) from error
+
+
+def _role_tags(given: list[str]) -> dict[str, dict[str, str]]:
+    made: dict[str, dict[str, str]] = {}
+    for text in given:
+        role, colon, tags = text.partition(":")
+        words = tags.split()
+        pairs = [word.partition("=") for word in words]
+        if not colon or not role.strip() or not words or not all(each[1] for each in pairs):
+            usage = f"--jwt-role-tags: {text!r} is not ROLE: KEY=VALUE ..."
+            raise CommandError(printable(usage), Status.USAGE)
+        forced = made.setdefault(role.strip(), {})
+        for key, _, value in pairs:
+            if forced.setdefault(key, value) != value:
+                usage = f"--jwt-role-tags: {role.strip()!r} has two values for {key}"
+                raise CommandError(printable(usage), Status.USAGE)
+    return made
+
+
+def _claim_tags(given: list[str]) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for text in given:
+        claim, equals, key = text.rpartition("=")
+        if not equals or not claim or not key or claim in made:
+            usage = f"--jwt-claim-tag: {text!r} is not CLAIM=KEY, or the claim has a key already"
+            raise CommandError(printable(usage), Status.USAGE)
+        made[claim] = key
+    return made

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from ...protocol.broker import make_tags, parse_key, tag_set
 from ...protocol.options import Count, Seconds, SecondsOrZero, check_options
 from ...protocol.security import (
     DEFAULT_ALGORITHMS,
@@ -43,7 +43,7 @@ class JwtOptions:
         fetch_interval: Seconds between two fetches of the keys from a URL.
         fetch_retry: Seconds after a fetch in which an unknown key id, or a failure, leads to no
             other.
-        fetch_timeout: Seconds for a fetch; then the keys stay as they are.
+        fetch_timeout: Seconds for a fetch, from the name look-up to the last byte; then the keys stay as they are.
         key_set_size: Bytes of the set of keys; a larger one is refused.
     """
 
@@ -72,6 +72,10 @@ class JwtAuthenticator(Authenticator):
         issuer: The value of the claim `iss`.
         audience: The value of the claim `aud`, or one of its values.
         algorithms: The algorithms of signatures that are accepted.
+        role_tags: The forced tags of roles, by role: `{"shop": {"tenant": "a"}}`. A token with
+            roles that have different values for one tag is refused.
+        claim_tags: The keys of forced tags whose values are claims, by claim: `{"org": "tenant"}`.
+            A token without such a claim is refused.
         options: The limits.
         context: The TLS context for the URL; `None`: the authorities of the system.
         clock: Returns the seconds since 1970.
@@ -82,6 +86,8 @@ class JwtAuthenticator(Authenticator):
         BadKeySet: The file is no set of keys.
         ValueError: The URL is not https, the issuer or the audience is empty, or an algorithm is
             unknown.
+        AddressError: The key of a tag cannot be read.
+        BrokerFrameError: A tag is too long.
     """
 
     method = "jwt"
@@ -93,11 +99,20 @@ class JwtAuthenticator(Authenticator):
         issuer: str,
         audience: str,
         algorithms: tuple[str, ...] = DEFAULT_ALGORITHMS,
+        role_tags: Mapping[str, Mapping[str, str]] | None = None,
+        claim_tags: Mapping[str, str] | None = None,
         options: JwtOptions = _OPTIONS,
         context: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._policy = JwtPolicy(issuer, audience, algorithms, options.leeway)
+        self._policy = JwtPolicy(
+            issuer,
+            audience,
+            algorithms,
+            options.leeway,
+            {role: tag_set(make_tags(tags)) for role, tags in (role_tags or {}).items()},
+            {claim: parse_key(key) for claim, key in (claim_tags or {}).items()},
+        )
         self._keys = _source(keys, options, context)
         self._clock = clock
         self._known: Remembered[Principal] = Remembered(options.remembered)
@@ -152,11 +167,12 @@ def _source(keys: str | Path, options: JwtOptions, context: ssl.SSLContext | Non
         return FileKeys(Path(keys), options.key_set_size)
     if not keys.startswith("https://"):
         raise ValueError(f"keys are fetched by https only, not from {keys}")
-    from ._jwt_fetch import fetch_keys
+    from ._jwt_fetch import fetch_keys, load_h11
 
+    load_h11()
     timeout, most = options.fetch_timeout, options.key_set_size
     return UrlKeys(
-        lambda: asyncio.to_thread(fetch_keys, keys, context, timeout, most),
+        lambda: fetch_keys(keys, context, timeout, most),
         options.fetch_interval,
         options.fetch_retry,
     )

@@ -213,9 +213,8 @@ def _verify_bcrypt(password: str, stored: str) -> bool:
     import bcrypt
 
     octets = password.encode()
-    if len(octets) > BCRYPT_SIZE:  # bcrypt looks at no more
-        return False
-    try:
-        return bcrypt.checkpw(octets, stored.encode())
-    except ValueError:  # a null byte
-        return False
+    # bcrypt looks at no more, and at nothing behind a null byte. A password that cannot be right
+    # costs as much as another, so that the time of a refusal does not tell the kind of the hash.
+    possible = len(octets) <= BCRYPT_SIZE and b"\0" not in octets
+    looked_at = octets[:BCRYPT_SIZE].replace(b"\0", b"?")
+    return bcrypt.checkpw(looked_at, stored.encode()) and possible

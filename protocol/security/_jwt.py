@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from binascii import Error as NotBase64
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, cast
 
+from ..broker import MAX_VALUE_SIZE, Key, Tag, TagSet
 from ._errors import BadKeySet, NotAuthenticated
 from ._principal import Principal
 
@@ -60,12 +62,16 @@ class JwtPolicy:
         audience: The value of `aud`, or one of its values.
         algorithms: The algorithms of signatures.
         leeway: Seconds by which the clocks of the issuer and of this side may differ.
+        role_tags: The forced tags of roles, by role.
+        claim_tags: The keys of forced tags whose values are claims, by claim.
     """
 
     issuer: str
     audience: str
     algorithms: tuple[str, ...] = DEFAULT_ALGORITHMS
     leeway: float = 30.0
+    role_tags: Mapping[str, TagSet] = field(default_factory=dict[str, TagSet])
+    claim_tags: Mapping[str, Key] = field(default_factory=dict[str, Key])
 
     def __post_init__(self) -> None:
         if not self.issuer or not self.audience:
@@ -172,9 +178,36 @@ def read_claims(payload: bytes, policy: JwtPolicy, now: float) -> Principal:
         name,
         "jwt",
         frozenset(roles),
+        _forced_tags(claims, roles, policy),
         expires=expiry + policy.leeway,
         issuer=policy.issuer,
     )
+
+
+def _forced_tags(claims: dict[str, Any], roles: list[str], policy: JwtPolicy) -> TagSet:
+    """Return the tags that the policy makes of roles and claims.
+
+    Raises:
+        NotAuthenticated: Two values are for one key, or a claim is missing or is no value of a tag.
+    """
+    if not policy.role_tags and not policy.claim_tags:
+        return frozenset()
+    forced = set[Tag]()
+    for role in roles:
+        forced |= policy.role_tags.get(role, frozenset())
+    for claim, key in policy.claim_tags.items():
+        value = claims.get(claim)
+        # Without its value the principal would be of no tenant, and so reach all of them.
+        if (
+            not isinstance(value, str)
+            or not _is_name(value)
+            or len(value.encode()) > MAX_VALUE_SIZE
+        ):
+            raise NotAuthenticated("tags")
+        forced.add((key, value))
+    if len({key for key, _ in forced}) < len(forced):
+        raise NotAuthenticated("conflicting tags")
+    return frozenset(forced)
 
 
 def parse_key_set(document: bytes) -> list[dict[str, Any]]:

@@ -90,7 +90,8 @@ def test_a_broker_admits_clients_of_an_issuer(
     keys.write_text(json.dumps({"keys": [KEY]}))
     words = ["--jwt-issuer", "https://issuer.example", "--jwt-audience", "onward", "--jwt-keys"]
     one = ["--jwt-algorithm", "Ed25519"]
-    for more in ([], one, ["--anonymous"]):
+    tags = ["--jwt-role-tags", "shop: tenant=a region=eu", "--jwt-claim-tag", "org=tenant"]
+    for more in ([], one, ["--anonymous"], tags):
         found = listening_of(*words, str(keys), *more, monkeypatch=monkeypatch)
         assert isinstance(found.authentication, Authentication)
     for given, text in ((str(tmp_path / "none"), "No such file"), ("http://h/k", "by https only")):
@@ -118,12 +119,19 @@ def test_a_broker_admits_clients_by_a_plug_in(monkeypatch: Patch) -> None:
 def test_options_that_are_wrong(tmp_path: Path, capsys: Capsys) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("[[tokens]]\nname = 'x'\nsha512 = 'y'\n")
+    jwt = ["--jwt-keys", "k", "--jwt-issuer", "i", "--jwt-audience", "a"]
     for words, text in (
         (["--anonymous"], "--anonymous goes with --principals"),
         (["--per-request", "check"], "--per-request check goes with --principals"),
         (["--principals", str(tmp_path / "none")], "No such file"),
         (["--principals", str(broken)], "sha512"),
         (["--jwt-issuer", "i"], "need --jwt-keys"),
+        (["--jwt-claim-tag", "org=tenant"], "need --jwt-keys"),
+        ([*jwt, "--jwt-role-tags", "shop"], "'shop' is not ROLE: KEY=VALUE"),
+        ([*jwt, "--jwt-role-tags", "shop:"], "'shop:' is not ROLE: KEY=VALUE"),
+        ([*jwt, "--jwt-role-tags", "a: t=1", "--jwt-role-tags", "a:t=2"], "two values for t"),
+        ([*jwt, "--jwt-claim-tag", "org"], "'org' is not CLAIM=KEY"),
+        ([*jwt, "--jwt-claim-tag", "a=b", "--jwt-claim-tag", "a=c"], "has a key already"),
         (["--jwt-keys", "k"], "needs --jwt-issuer and --jwt-audience"),
         (["--authenticator", "ldap"], "no authenticator is called 'ldap'"),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from onward.actors import ReloadFailed
 from onward.actors.security import Authentication, JwtAuthenticator, JwtOptions
+from onward.protocol import AddressError
+from onward.protocol.broker import BrokerFrameError, WellKnownKey
 from onward.protocol.security import (
     BearerToken,
     Credentials,
@@ -161,6 +164,69 @@ async def test_a_withdrawn_key_accepts_nothing_that_was_remembered(path: Path) -
     with pytest.raises(ReloadFailed, match="jwt: "):
         await Authentication([made]).prepare_reload()
     assert await made.authenticate(sign("new"), PEER) is not None
+
+
+async def test_a_public_key_is_no_shared_secret(tmp_path: Path) -> None:
+    """The confusion of algorithms: a signature by HMAC whose secret is a published key."""
+    path = tmp_path / "keys.json"
+    rsa = jwk.RSAKey.generate_key(2048, {"kid": "r"})
+    path.write_text(json.dumps({"keys": [rsa.as_dict(private=False)]}))
+    made = method(path, algorithms=("RS256", "HS256"))
+    claims = json.dumps({"iss": ISSUER, "aud": AUDIENCE, "exp": NOW + 60, "sub": "root"})
+    for form in (rsa.as_pem(private=False), rsa.as_der(private=False)):
+        secret = jwk.OctKey.import_key(
+            {"kty": "oct", "k": urlsafe_b64encode(form).decode().rstrip("=")}
+        )
+        for header in ({"alg": "HS256", "kid": "r"}, {"alg": "HS256"}):
+            forged = jws.serialize_compact(header, claims, secret, ["HS256"])
+            assert await cause(made, BearerToken(forged.encode())) == "unknown key"
+    right = jws.serialize_compact({"alg": "RS256", "kid": "r"}, claims, rsa, ["RS256"])
+    assert await made.authenticate(BearerToken(right.encode()), PEER) is not None
+
+
+@pytest.mark.parametrize("field", ["jku", "x5u", "jwk"])
+async def test_a_token_cannot_name_its_key(path: Path, field: str) -> None:
+    own = {"jwk": KEYS["new"].as_dict(private=False)}.get(field, "https://evil.example/keys")
+    made = method(path)
+    forged = jws.serialize_compact(
+        {"alg": "ES256", field: own},
+        json.dumps({"iss": ISSUER, "aud": AUDIENCE, "exp": NOW + 60, "sub": "root"}),
+        KEYS["new"],
+        ["ES256"],
+    )
+    assert await cause(made, BearerToken(forged.encode())) == "signature"
+
+
+async def test_a_clock_that_jumps(path: Path) -> None:
+    now = [NOW]
+    made, token = method(path, now), sign(nbf=NOW)
+    assert await made.authenticate(token, PEER) is not None
+    now[0] = NOW + 10_000_000  # what is remembered has expired with it
+    assert await cause(made, token) == "expired"
+    now[0] = NOW - 1000
+    assert await cause(made, token) == "not yet valid"
+    now[0] = NOW
+    assert await made.authenticate(token, PEER) is not None
+    now[0] = NOW - 1000  # remembered: it was verified, and its expiry is to come
+    assert await made.authenticate(token, PEER) is not None
+
+
+async def test_roles_and_claims_make_forced_tags(path: Path) -> None:
+    made = method(
+        path,
+        role_tags={"shop": {"tenant": "a", "region": "eu"}, "other": {"tenant": "b"}},
+        claim_tags={"org": "tenant"},
+    )
+    found = await made.authenticate(sign(roles=["shop"], org="a"), PEER)
+    assert found is not None
+    assert found.tags == {("tenant", "a"), (int(WellKnownKey.REGION), "eu")}
+    assert await cause(made, sign(roles=["shop"], org="b")) == "conflicting tags"
+    assert await cause(made, sign(roles=["shop", "other"], org="a")) == "conflicting tags"
+    assert await cause(made, sign(roles=["shop"])) == "tags"
+    with pytest.raises(BrokerFrameError):
+        method(path, role_tags={"shop": {"tenant": "x" * 200}})
+    with pytest.raises(AddressError):
+        method(path, claim_tags={"org": ""})
 
 
 async def test_keys_are_fetched_by_https_only() -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import ssl
+import sys
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
-from types import SimpleNamespace
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 import trustme
 
-from onward.actors.security import _jwt_fetch as module
+from onward.actors import MissingExtra
 from onward.actors.security._jwt_fetch import fetch_keys
 from onward.protocol.security import BadKeySet
 
 KEYS = b'{"keys": []}'
+STOPPED = threading.Event()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -34,6 +36,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
         elif self.path == "/nonsense":
             self.wfile.write(b"nonsense\r\n\r\n")
+        elif self.path == "/short":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+        elif self.path.startswith("/drip"):
+            body = b"HTTP/1.1 200 OK\r\n\r\n" if self.path == "/drip-body" else b""
+            self.wfile.write(body)
+            with suppress(OSError):
+                for _ in range(1000):
+                    self.wfile.write(b" " if body else b"H")
+                    STOPPED.wait(0.02)
+            self.close_connection = True
         else:
             self.send_error(404)
 
@@ -62,21 +74,37 @@ def authority() -> trustme.CA:
 
 
 @pytest.mark.real_time
-def test_a_document_is_fetched_by_https(authority: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_document_is_fetched_by_https(authority: Any) -> None:
     context = ssl.create_default_context()
     authority.configure_trust(context)
     with https(authority) as url:
-        assert fetch_keys(f"{url}/keys", context, 5.0, 1000) == KEYS
+        assert await fetch_keys(f"{url}/keys", context, 5.0, 1000) == KEYS
         for path, trusted, most, kind, text in (
             ("keys", context, 10, BadKeySet, "more than 10 bytes"),
             ("elsewhere", context, 1000, OSError, "302"),
-            ("none", context, 1000, OSError, "404"),
-            ("nonsense", context, 1000, OSError, "BadStatusLine"),
+            ("none?x=1", context, 1000, OSError, "404"),
+            ("nonsense", context, 1000, OSError, "RemoteProtocolError"),
+            ("short", context, 1000, OSError, "RemoteProtocolError"),
             ("keys", None, 1000, OSError, "certificate"),
         ):
             with pytest.raises(kind, match=text):
-                fetch_keys(f"{url}/{path}", trusted, 5.0, most)
-        ticks = iter([0.0, 5.1])
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
-        with pytest.raises(TimeoutError, match=r"not fetched in 5\.0 s"):
-            fetch_keys(f"{url}/keys", context, 5.0, 1000)
+                await fetch_keys(f"{url}/{path}", trusted, 5.0, most)
+
+
+@pytest.mark.parametrize("where", ["head", "body"])
+@pytest.mark.real_time
+async def test_a_server_that_drips_is_given_up_as_a_whole(authority: Any, where: str) -> None:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with https(authority) as url:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutError, match=r"not fetched in 0\.4 s"):
+            await fetch_keys(f"{url}/drip-{where}", context, 0.4, 1_000_000)
+        # Each byte comes in time; all of them would take 20 s.
+        assert asyncio.get_running_loop().time() - began < 10
+
+
+async def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "h11", None)
+    with pytest.raises(MissingExtra, match=r"onward\[jwt\]"):
+        await fetch_keys("https://localhost/", None, 1.0, 1)

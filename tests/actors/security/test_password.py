@@ -274,3 +274,26 @@ async def test_bcrypt_does_not_accept_the_beginning_of_a_password(tmp_path: Path
     async with passwords(path) as method:
         assert await outcome(method, "ann", "x" * 72) == "ann"
         assert await outcome(method, "ann", "x" * 73) == "unknown"
+
+
+async def test_a_password_that_bcrypt_cannot_have_costs_a_verification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bcrypt = pytest.importorskip("bcrypt", reason="bcrypt is not installed")
+    made = bcrypt.hashpw(b"a?b" + b"x" * 69, bcrypt.gensalt(4)).decode()
+    write(path := tmp_path / "users.toml", ann=made)
+    looked_at: list[bytes] = []
+    check = bcrypt.checkpw
+
+    def count(octets: bytes, stored: bytes) -> bool:
+        looked_at.append(octets)
+        return bool(check(octets, stored))
+
+    monkeypatch.setattr(bcrypt, "checkpw", count)
+    impossible = "a\0b" + "x" * 69, "a?b" + "x" * 70, "x" * 1000, "\0"
+    async with passwords(path) as method:
+        for password in impossible:
+            for user in ("ann", "nobody"):
+                assert await outcome(method, user, password) == "unknown"
+    assert len(looked_at) == 2 * len(impossible)
+    assert all(len(octets) <= 72 for octets in looked_at)

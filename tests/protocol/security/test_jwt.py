@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,6 +134,52 @@ def test_an_expiry_has_a_leeway() -> None:
 def test_claims_that_are_not_accepted(change: dict[str, Any], cause: str) -> None:
     with pytest.raises(NotAuthenticated) as caught:
         read_claims(json.dumps({**CLAIMS, **change}).encode(), POLICY, NOW)
+    assert caught.value.cause == cause
+
+
+A, B, EU = ("tenant", "a"), ("tenant", "b"), (6, "eu")
+ROLE_TAGS: dict[str, Any] = {
+    "red": frozenset({A}),
+    "crimson": frozenset({A, EU}),
+    "blue": frozenset({B}),
+}
+
+
+@pytest.mark.parametrize(
+    ("roles", "org", "tags"),
+    [
+        ([], "a", {A}),
+        (["other"], "b", {B}),
+        (["red"], "a", {A}),
+        (["red", "crimson"], "a", {A, EU}),
+        (["blue"], "b", {B}),
+    ],
+)
+def test_forced_tags_by_roles_and_claims(roles: list[str], org: str, tags: set[Any]) -> None:
+    policy = replace(POLICY, role_tags=ROLE_TAGS, claim_tags={"org": "tenant"})
+    found = read_claims(json.dumps({**CLAIMS, "roles": roles, "org": org}).encode(), policy, NOW)
+    assert found.tags == tags
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"roles": ["red", "blue"]}, "conflicting tags"),
+        ({"roles": ["blue"]}, "conflicting tags"),
+        ({"org": None}, "tags"),
+        ({"org": ""}, "tags"),
+        ({"org": 7}, "tags"),
+        ({"org": ["a"]}, "tags"),
+        ({"org": "a\n"}, "tags"),
+        ({"org": "\ud800"}, "tags"),
+        ({"org": "x" * 128}, "tags"),
+    ],
+)
+def test_forced_tags_that_cannot_be(change: dict[str, Any], cause: str) -> None:
+    policy = replace(POLICY, role_tags=ROLE_TAGS, claim_tags={"org": "tenant"})
+    claims = {**CLAIMS, "org": "a", **change}
+    with pytest.raises(NotAuthenticated) as caught:
+        read_claims(json.dumps(claims).encode(), policy, NOW)
     assert caught.value.cause == cause
 
 

@@ -167,13 +167,16 @@ async def test_a_route_id_of_another_principal_is_not_taken_over(w: World) -> No
 
 # --- introducing itself as a broker ---------------------------------------------------------
 OF_A_BROKER = bytes.fromhex("0000 0001 1000") + bytes(16) + (1_700_000_000_000).to_bytes(8)
-PEER_RULES = RULES + """
+PEER_RULES = (
+    RULES
+    + """
 [[rule]]
 roles = ["cluster"]
 peer = true
 request = "*"
 register = "*"
 """
+)
 
 
 @pytest.mark.parametrize("single", [False, True])
