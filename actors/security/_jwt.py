@@ -43,7 +43,8 @@ class JwtOptions:
         fetch_interval: Seconds between two fetches of the keys from a URL.
         fetch_retry: Seconds after a fetch in which an unknown key id, or a failure, leads to no
             other.
-        fetch_timeout: Seconds for a fetch, from the name look-up to the last byte; then the keys stay as they are.
+        fetch_timeout: Seconds for a fetch, from the look-up of the name to the last byte; then the
+            keys stay as they are.
         key_set_size: Bytes of the set of keys; a larger one is refused.
     """
 
