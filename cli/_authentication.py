@@ -146,7 +146,7 @@ class Methods:
         except (OnwardError, TypeError, ValueError) as error:
             raise CommandError(printable_lines(str(error)), Status.USAGE) from error
         self._found = {each.method: each for each in found}
-        self._made: dict[tuple[str, ...], Authentication] = {}
+        self._made: dict[tuple[tuple[str, ...], str], Authentication] = {}
         if len(self._found) < len(found):
             names = ", ".join(each.method for each in found)
             raise CommandError(f"two methods have one name: {names}", Status.USAGE)
@@ -154,7 +154,7 @@ class Methods:
     def of(self, arguments: argparse.Namespace) -> Authentication | None:
         """Return the authentication by the methods that the options name; `None` without any.
 
-        Listeners with the same methods share one.
+        Listeners with the same methods and the same `per_request` share one.
 
         Raises:
             CommandError: There is no such method, or the options do not go together.
@@ -176,11 +176,12 @@ class Methods:
                 raise CommandError(text, Status.USAGE)
             return None
         options = AuthenticationOptions(per_request=arguments.per_request)
-        if names not in self._made:
+        key = names, arguments.per_request
+        if key not in self._made:
             # Not among those found: it is a method only where it is named.
             methods = {"anonymous": AnonymousAuthenticator(), **self._found}
-            self._made[names] = Authentication([methods[name] for name in names], options)
-        return self._made[names]
+            self._made[key] = Authentication([methods[name] for name in names], options)
+        return self._made[key]
 
     def all(self) -> tuple[Authentication, ...]:
         """Return the authentications made."""
@@ -304,12 +305,12 @@ def _role_tags(given: list[str]) -> dict[str, dict[str, str]]:
         pairs = [word.partition("=") for word in words]
         if not colon or not role.strip() or not words or not all(each[1] for each in pairs):
             usage = f"--jwt-role-tags: {text!r} is not ROLE: KEY=VALUE ..."
-            raise CommandError(printable(usage), Status.USAGE)
+            raise CommandError(printable_lines(usage), Status.USAGE)
         forced = made.setdefault(role.strip(), {})
         for key, _, value in pairs:
             if forced.setdefault(key, value) != value:
                 usage = f"--jwt-role-tags: {role.strip()!r} has two values for {key}"
-                raise CommandError(printable(usage), Status.USAGE)
+                raise CommandError(printable_lines(usage), Status.USAGE)
     return made
 
 
@@ -319,6 +320,6 @@ def _claim_tags(given: list[str]) -> dict[str, str]:
         claim, equals, key = text.rpartition("=")
         if not equals or not claim or not key or claim in made:
             usage = f"--jwt-claim-tag: {text!r} is not CLAIM=KEY, or the claim has a key already"
-            raise CommandError(printable(usage), Status.USAGE)
+            raise CommandError(printable_lines(usage), Status.USAGE)
         made[claim] = key
     return made
