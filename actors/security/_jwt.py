@@ -75,8 +75,8 @@ class JwtAuthenticator(Authenticator):
         algorithms: The algorithms of signatures that are accepted.
         role_tags: The forced tags of roles, by role: `{"shop": {"tenant": "a"}}`. A token with
             roles that have different values for one tag is refused.
-        claim_tags: The keys of forced tags whose values are claims, by claim: `{"org": "tenant"}`.
-            A token without such a claim is refused.
+        claim_tags: The keys of forced tags that take their values from claims, by claim:
+            `{"org": "tenant"}`. A token without such a claim is refused.
         options: The limits.
         context: The TLS context for the URL; `None`: the authorities of the system.
         clock: Returns the seconds since 1970.

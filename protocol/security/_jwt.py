@@ -63,7 +63,7 @@ class JwtPolicy:
         algorithms: The algorithms of signatures.
         leeway: Seconds by which the clocks of the issuer and of this side may differ.
         role_tags: The forced tags of roles, by role.
-        claim_tags: The keys of forced tags whose values are claims, by claim.
+        claim_tags: The keys of forced tags that take their values from claims, by claim.
     """
 
     issuer: str
