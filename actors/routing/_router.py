@@ -169,15 +169,17 @@ class Router:
         """
         onward = message[0]
         rooms: list[Room] = []
+        room: Room | None = None
         try:
             if onward and onward[0] in self.table:
                 self.dispatch(message)
             else:
                 self._resolve(message, rooms=rooms)
         except MailboxFull as full:
-            room: Room | None = full.room
+            room = full.room
             if room is None or not room.may_wait:
                 raise
+        if room is not None:
             await self.run_queue.on_loop(put_when_room(room))
         if rooms:
             await self.run_queue.on_loop(self._put_copies(rooms))

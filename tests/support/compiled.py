@@ -14,6 +14,8 @@ COMPILED = not str(sys.modules[Connection.__module__].__file__).endswith(".py")
 
 interpreted = pytest.mark.skipif(COMPILED, reason="replaces a method, which compiled code calls")
 
+typed = pytest.mark.skipif(COMPILED, reason="plants a value that compiled code does not take")
+
 documented = pytest.mark.skipif(COMPILED, reason="mypyc leaves out the docstrings of classes")
 
 WRONG_TYPE: tuple[type[Exception], ...] = (ValueError, TypeError) if COMPILED else (ValueError,)

@@ -196,13 +196,8 @@ class ClientLink(RSocketConnection):
         """Wait for the end of the connection, and keep its credentials valid meanwhile."""
         if self._prolonging is None:
             await self.gone.wait()
-            return
-        prolonging = self.loop.create_task(self._prolonging.run())
-        try:
-            await self.gone.wait()
-        finally:
-            prolonging.cancel()
-            await asyncio.wait({prolonging})
+        else:
+            await self._prolonging.run_until(self.gone)
 
     def send_setup(self, setup: Setup) -> None:
         """Send SETUP and a KEEPALIVE; the answer to the KEEPALIVE shows that SETUP was accepted."""

@@ -54,6 +54,15 @@ class Prolonging:
             destination, bytes(ID_SIZE), None, "authenticate", (), options
         )
 
+    async def run_until(self, gone: asyncio.Event) -> None:
+        """Keep the credentials valid until an event."""
+        prolonging = asyncio.create_task(self.run())
+        try:
+            await gone.wait()
+        finally:
+            prolonging.cancel()
+            await asyncio.wait({prolonging})
+
     async def run(self) -> None:
         """Show new credentials each time that most of the time left is over, until cancelled."""
         link = self._link

@@ -19,6 +19,7 @@ from onward.transports import Listener, TcpTransport, Transport
 from onward.transports.node._stream_dialled import DialledLink
 from onward.transports.streams._dial import Dialler
 from onward.transports.testing import CASES, Claims, conformance, known_claims, run_case
+from tests.support.compiled import COMPILED
 from tests.support.counts import ONLY_IN_ALL
 from tests.support.plain_transport import MAX_BODY, PlainLink, PlainListener, PlainTransport
 
@@ -205,6 +206,10 @@ class Swaps(PlainLink):
         super().came(message._replace(payload=data))
 
 
+# Compiled code does not take them.
+VIEWS = "0 of 1 message" if COMPILED else "a payload of 0 bytes came there as bytearray"
+
+
 class GivesViews(PlainLink):
     """Gives away what it has read by, to be written over."""
 
@@ -218,7 +223,7 @@ class GivesViews(PlainLink):
     [
         (Truncates, "of 65537 bytes 65536 came there"),
         (Swaps, "of 16383 bytes 16383 came there, which are others"),
-        (GivesViews, "a payload of 0 bytes came there as bytearray"),
+        (GivesViews, VIEWS),
     ],
 )
 def test_one_that_changes_payloads(link: type[PlainLink], text: str) -> None:
