@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -47,12 +48,15 @@ class ReloadStatistics:
         done: Reloads that were applied, since the start.
         failed: Reloads that were refused, since the start.
         error: The text of the last error; empty after a reload that was applied.
+        applied: The time of the last reload that was applied, in seconds since the Unix epoch;
+            before the first one that of the start.
     """
 
     parts: int
     done: int
     failed: int
     error: str
+    applied: float = 0.0
 
 
 class Reloads:
@@ -68,6 +72,7 @@ class Reloads:
         self._done = 0
         self._failed = 0
         self._error = ""
+        self._applied = time.time()
 
     def add(self, name: str, prepare: PrepareReload) -> Callable[[], None]:
         """Add a part and return the function that removes it.
@@ -119,6 +124,7 @@ class Reloads:
                 apply()
             self._done += 1
             self._error = ""
+            self._applied = time.time()
             _logger.info(
                 "reloaded %s",
                 ", ".join(parts) or counted(0, "part"),
@@ -128,4 +134,6 @@ class Reloads:
 
     def statistics(self) -> ReloadStatistics:
         """Return the current figures."""
-        return ReloadStatistics(len(self._parts), self._done, self._failed, self._error)
+        return ReloadStatistics(
+            len(self._parts), self._done, self._failed, self._error, self._applied
+        )

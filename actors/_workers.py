@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..protocol import (
@@ -29,7 +29,13 @@ from .runtime._state import NEW, RUNNING, STOPPED
 if TYPE_CHECKING:
     from ._node import Node
 
-__all__ = ["Workers"]
+__all__ = ["MAX_KINDS", "OTHER_KIND", "Workers"]
+
+MAX_KINDS: Final = 100
+"""The maximum number of classes of workers with figures of their own."""
+
+OTHER_KIND: Final = "other"
+"""The name of all further classes together."""
 
 _MAILBOX: Final = MailboxOptions()
 _LIKE_PYKKA: Final = Supervision(OnFailure.STOP)
@@ -50,6 +56,7 @@ class Workers(Host):
         "_node",
         "_requests",
         "_retired",
+        "_retired_by_kind",
         "_router",
         "_run_queue",
         "_table",
@@ -67,6 +74,7 @@ class Workers(Host):
         self._undeliverable: Final = guards.router.undeliverable
         # The sums of `_counts` of the stopped workers, and the number of workers not stopped.
         self._retired = [0, 0, 0, 0, 0, 0]
+        self._retired_by_kind: dict[str, list[int]] = {}
         self._watches: dict[Cell, int] = {}
         self._losses: dict[Cell, list[Callable[[], object]]] = {}
 
@@ -248,12 +256,20 @@ class Workers(Host):
             self._watches.pop(cell, None)
             self._losses.pop(cell, None)
             self._retired[-1] -= 1
-            for index, count in enumerate(_counts(cell)):
-                self._retired[index] += count
+            self._retire(cell)
             self._guards.forget(cell)
         instruments = self._run_queue.instruments
         if instruments is not None:
             instruments.worker_stopped(cell.worker)
+
+    def _retire(self, cell: Cell) -> None:
+        kind, kinds = type(cell.worker).__name__, self._retired_by_kind
+        if kind not in kinds and len(kinds) >= MAX_KINDS:
+            kind = OTHER_KIND
+        of_kind = kinds.setdefault(kind, [0, 0, 0, 0, 0])
+        for index, count in enumerate(_counts(cell)):
+            self._retired[index] += count
+            of_kind[index] += count
 
     # --- watches ------------------------------------------------------------------------
 
@@ -336,6 +352,14 @@ class Workers(Host):
             leave_behind(cell.worker)
 
     # --- statistics -------------------------------------------------------------------
+
+    @property
+    def retired_by_kind(self) -> Mapping[str, Sequence[int]]:
+        """Handled, failed, refused and dropped messages, and restarts, of stopped workers by class.
+
+        There are at most `MAX_KINDS` classes, and `OTHER_KIND` for the rest.
+        """
+        return self._retired_by_kind
 
     def statistics(self, *, workers: bool = True) -> NodeStatistics:
         """Return the counters of the node; see `Node.statistics`."""

@@ -650,11 +650,16 @@ class Broker(Worker):
         """Yield the limits of the broker, and how much of each is used."""
         index, options = self.index, self.options
         waiting, multicast = index.waiting(), index.multicast_rules
-        yield LimitUse("max_routes", len(index.table) + index.table.expecting, options.max_routes)
-        yield LimitUse("waiting.max_messages", waiting.messages, options.waiting.max_messages)
-        yield LimitUse("waiting.max_bytes", waiting.size, options.waiting.max_bytes)
-        yield LimitUse("multicast.max_held_total", multicast.held, options.multicast.max_held_total)
-        yield LimitUse("max_watchers", len(self.events), options.max_watchers)
+        routes = len(index.table) + index.table.expecting
+        yield LimitUse("max_routes", routes, options.max_routes, index.full)
+        limits, refused = options.waiting, waiting.refused
+        yield LimitUse("waiting.max_messages", waiting.messages, limits.max_messages, refused[0])
+        yield LimitUse("waiting.max_bytes", waiting.size, limits.max_bytes, refused[1])
+        most, exceeded = options.multicast.max_held_total, multicast.exceeded
+        yield LimitUse("multicast.max_held_total", multicast.held, most, exceeded)
+        yield LimitUse("max_watchers", len(self.events), options.max_watchers, self.events.refused)
+        services = index.services
+        yield LimitUse("max_services", len(services), options.max_services, services.crowded)
 
     def statistics(self) -> BrokerStatistics:
         """Return the broker's current figures."""

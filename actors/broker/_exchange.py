@@ -87,6 +87,7 @@ class MulticastRules:
         skipped: Destinations that could not take a request they were chosen for, so far.
         left: Destinations that left before they had answered in full, so far.
         overflowed: Requests ended because they would have held too much, so far.
+        exceeded: Those of them that ended because of `max_total`.
         held: Bytes held for all requests now.
         set_aside: Bytes of these in copies that destinations have not begun to read.
         copies: Bytes of these in unread copies, by the requester's source.
@@ -100,6 +101,7 @@ class MulticastRules:
     skipped: int = 0
     left: int = 0
     overflowed: int = 0
+    exceeded: int = 0
     held: int = 0
     set_aside: int = 0
     copies: dict[str, int] = field(default_factory=dict)

@@ -109,6 +109,10 @@ class ReportedListener(ABC):
         """Yield a row for each of the last connections that have ended, with the `reason`."""
 
     @abstractmethod
+    def requests(self) -> Iterator[tuple[int, float]]:
+        """Yield the frame type of each open request of its peers, and its age in seconds."""
+
+    @abstractmethod
     def limits(self) -> Iterator[LimitUse]:
         """Yield the limits that its connections share."""
 

@@ -13,7 +13,7 @@ from ...protocol.eventlog import Outcome
 from ...protocol.metrics import DurationHistogram, Durations
 from ...protocol.rsocket import FrameType
 
-__all__ = ["OUTCOMES", "SAMPLED", "SLOW", "RequestTally", "ServiceTally"]
+__all__ = ["NUMBERS", "OUTCOMES", "SAMPLED", "SLOW", "RequestTally", "ServiceTally"]
 
 SAMPLED: Final = 16
 """Answered requests of an interaction for each one with a duration; a power of two."""
@@ -46,13 +46,15 @@ class RequestTally:
     Attributes:
         answered: Requests for one response that a connection has answered.
         sent: Fire-and-forget that a connection has taken.
+        named: Requests that name a route instead of tags, by the number of their interaction.
     """
 
-    __slots__ = ("_durations", "_ended", "answered", "sent")
+    __slots__ = ("_durations", "_ended", "answered", "named", "sent")
 
     def __init__(self) -> None:
         self.answered: int = 0
         self.sent: int = 0
+        self.named: list[int] = [0] * NUMBERS
         self._ended: list[int] = [0] * (NUMBERS * NUMBERS)
         self._durations: list[DurationHistogram] = [DurationHistogram() for _ in range(NUMBERS)]
 

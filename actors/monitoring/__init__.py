@@ -13,6 +13,7 @@ text = "".join(metrics_text(monitor.metrics.collect()))
 from ._event_ring import EventReader, EventRing, RecentEvent
 from ._health import CheckResult, HealthChecks, Stage
 from ._lag import LoopLag
+from ._limits import limit_uses
 from ._metrics import Collector, Metrics
 from ._monitor import METRIC_FAMILIES, Monitor
 from ._problems import Observation, Problem, Severity, find_problems
@@ -36,4 +37,5 @@ __all__ = [
     "Window",
     "WindowPoint",
     "find_problems",
+    "limit_uses",
 ]

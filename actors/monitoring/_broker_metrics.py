@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from heapq import nlargest
-from typing import Any, Final
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.metrics import Metric, MetricFamily, Series
 from ...protocol.rsocket import FrameType
 from ..broker import Broker
 from ..broker._tally import OUTCOMES, RequestTally
 from ..broker.table._services import OTHER, ServiceStatistics, together
+from ._limits import limit_uses
 
-__all__ = ["BROKER_FAMILIES", "SERVICE_FAMILIES", "broker_metrics", "service_metrics"]
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = [
+    "BROKER_FAMILIES",
+    "LIMIT_FAMILIES",
+    "SERVICE_FAMILIES",
+    "broker_metrics",
+    "limit_metrics",
+    "service_metrics",
+]
+
+SLICE: Final = 1000
+"""Open requests that are looked at before the loop does other things."""
 
 MAX_SERVICES: Final = 200
 """The maximum number of services with series of their own: the busiest; the rest are `other`."""
@@ -65,7 +81,7 @@ _OF_LISTENER: Final = {
         "peers_above_high_water", "Connections with more than high_water bytes waiting.", "listener"
     ),
     "accepted": _counter("connections_opened", "Connections accepted.", "listener"),
-    "requests": _counter("requests", "Requests read and routed.", "listener"),
+    "requests": _counter("listener_requests", "Requests read and routed.", "listener"),
     "refused": _counter(
         "requests_refused", "Requests that could not be parsed or routed at once.", "listener"
     ),
@@ -75,9 +91,36 @@ _OF_LISTENER: Final = {
     "sent_bytes": _counter(
         "sent_bytes", "Bytes of frames written, without TLS and WebSockets.", "listener"
     ),
+    "received_frames": _counter(
+        "received_frames", "Frames read and accepted, without KEEPALIVE.", "listener"
+    ),
+    "sent_frames": _counter(
+        "sent_frames", "Frames of requests and pushes written, without KEEPALIVE.", "listener"
+    ),
 }
 """The families by the name of the figure of a listener."""
 
+_READ = _counter(
+    "requests",
+    "Requests of connections that were read and may be routed. Routing is unicast, multicast or "
+    "shard, by tags, or route, by the name of one.",
+    "interaction",
+    "routing",
+)
+_RUNNING = _gauge(
+    "requests_in_progress", "Requests of connections that have not ended.", "interaction"
+)
+_LONG = _gauge(
+    "requests_slow",
+    "Those of them that have run for longer than a time. Streams and channels may be meant to.",
+    "interaction",
+    "over",
+)
+_WAITED = MetricFamily(
+    "onward_request_wait_seconds",
+    "histogram",
+    "How long requests have waited until there was a destination, or until they were refused.",
+)
 _ENDED = _counter(
     "requests_ended",
     "Requests of connections that have ended. Of fire-and-forget and of streams, `answered` are "
@@ -92,6 +135,9 @@ _DURATION = MetricFamily(
     "16; without the time that it has waited for a destination.",
     ("interaction",),
 )
+_TIMES: Final = {"1s": 1.0, "10s": 10.0, "60s": 60.0}
+"""The ages in seconds above which a request counts as slow."""
+
 _INTERACTIONS: Final = {
     int(FrameType.REQUEST_RESPONSE): "request_response",
     int(FrameType.REQUEST_FNF): "fire_and_forget",
@@ -131,6 +177,10 @@ BROKER_FAMILIES: Final = (
     _ROUTES,
     _DRAINING,
     *_OF_BROKER.values(),
+    _WAITED,
+    _READ,
+    _RUNNING,
+    _LONG,
     _ENDED,
     _DURATION,
     *_OF_LISTENER.values(),
@@ -142,10 +192,12 @@ BROKER_FAMILIES: Final = (
     _DENIED,
     _TLS,
     _NOT_AFTER,
-    _LIMIT,
-    _USED,
-    _REACHED,
 )
+LIMIT_FAMILIES: Final = (_LIMIT, _USED, _REACHED)
+
+
+_SHORTEST: Final = min(_TIMES.values())
+_PUSH: Final = int(FrameType.METADATA_PUSH), "metadata_push"
 
 
 def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
@@ -155,6 +207,9 @@ def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
     yield Metric(_DRAINING, (((), figures.draining),))
     for name, family in _OF_BROKER.items():
         yield Metric(family, (((), getattr(figures, name)),))
+    yield Metric(_WAITED, (((), broker.index.waits.read()),))
+    yield Metric(_READ, tuple(_by_routing(broker)))
+    yield from _open_requests(broker)
     yield from _requests(broker.tally)
     yield None
     reports = [(name, found) for name, found in broker.reports() if found]
@@ -174,7 +229,37 @@ def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
     authorization = broker.authorization
     denied = {} if authorization is None else authorization.statistics().denied
     yield Metric(_DENIED, tuple(((action,), count) for action, count in sorted(denied.items())))
-    yield from _limits(broker)
+
+
+def _by_routing(broker: Broker) -> Iterator[Series]:
+    by_tags = broker.index.asked_by_routing().items()
+    found = {routing.name.lower(): counts for routing, counts in by_tags}
+    found["route"] = broker.tally.named
+    for kind, interaction in (*_INTERACTIONS.items(), _PUSH):
+        for routing, counts in found.items():
+            yield (interaction, routing), counts[kind]
+
+
+def _open_requests(broker: Broker) -> Iterator[Metric | None]:
+    """Yield the figures of the requests that have not ended, which are looked through in slices."""
+    ages = chain.from_iterable(listener.requests() for _, listener in broker.listeners())
+    running: Counter[int] = Counter()
+    long: Counter[tuple[int, str]] = Counter()
+    while part := list(islice(ages, SLICE)):
+        for kind, age in part:
+            running[kind] += 1
+            if age > _SHORTEST:
+                long.update((kind, over) for over, least in _TIMES.items() if age > least)
+        yield None
+    yield Metric(_RUNNING, tuple(((name,), running[kind]) for kind, name in _INTERACTIONS.items()))
+    yield Metric(
+        _LONG,
+        tuple(
+            ((name, over), long[kind, over])
+            for kind, name in _INTERACTIONS.items()
+            for over in _TIMES
+        ),
+    )
 
 
 def _requests(tally: RequestTally) -> Iterator[Metric]:
@@ -225,9 +310,9 @@ def _by_reason(reports: list[tuple[str, dict[str, Any]]], name: str) -> Iterator
             yield (uri, reason), count
 
 
-def _limits(broker: Broker) -> Iterator[Metric]:
-    uses = [("", use) for use in broker.limits()]
-    uses += [(uri, use) for uri, listener in broker.listeners() for use in listener.limits()]
+def limit_metrics(node: Node, broker: Broker | None) -> Iterator[Metric]:
+    """Yield the metrics of the limits of a node, of its broker, and of the listeners."""
+    uses = tuple(limit_uses(node, broker))
     yield Metric(_LIMIT, tuple(((use.name, uri), use.limit) for uri, use in uses))
     yield Metric(_USED, tuple(((use.name, uri), use.used) for uri, use in uses))
     reached = [(uri, use.name, use.reached) for uri, use in uses]
@@ -239,7 +324,7 @@ def _limits(broker: Broker) -> Iterator[Metric]:
 # --- services -------------------------------------------------------------------------------
 
 _DESTINATIONS = _gauge("service_destinations", "Destinations of a service.", "service")
-_RUNNING = _gauge(
+_SERVING = _gauge(
     "service_requests_in_progress", "Requests with destinations of a service.", "service"
 )
 _LATENCY = _gauge(
@@ -267,7 +352,7 @@ _ANSWERS = MetricFamily(
     ("service",),
 )
 
-SERVICE_FAMILIES: Final = (_DESTINATIONS, _BUSY, _RUNNING, _LATENCY, _SENT, _SERVED, _ANSWERS)
+SERVICE_FAMILIES: Final = (_DESTINATIONS, _BUSY, _SERVING, _LATENCY, _SENT, _SERVED, _ANSWERS)
 
 
 def service_metrics(broker: Broker) -> Iterator[Metric | None]:
@@ -289,7 +374,7 @@ def service_metrics(broker: Broker) -> Iterator[Metric | None]:
         shown.append(together(rest))
     yield Metric(_DESTINATIONS, _each(shown, lambda it: it.destinations))
     yield Metric(_BUSY, _each(shown, lambda it: it.busy))
-    yield Metric(_RUNNING, _each(shown, lambda it: it.in_progress))
+    yield Metric(_SERVING, _each(shown, lambda it: it.in_progress))
     yield Metric(_LATENCY, _each(shown, lambda it: it.latency))
     yield Metric(_SENT, _each(shown, lambda it: it.requests))
     yield Metric(

@@ -10,13 +10,27 @@ from typing import TYPE_CHECKING, Final
 from ...protocol import counted
 from .._reloads import Reloads
 from ..broker import Broker
-from ._broker_metrics import BROKER_FAMILIES, SERVICE_FAMILIES, broker_metrics, service_metrics
+from ._broker_metrics import (
+    BROKER_FAMILIES,
+    LIMIT_FAMILIES,
+    SERVICE_FAMILIES,
+    broker_metrics,
+    limit_metrics,
+    service_metrics,
+)
 from ._event_ring import EventRing
 from ._health import HealthChecks, Stage
 from ._lag import LoopLag
 from ._metrics import Metrics
 from ._node_metrics import NODE_FAMILIES, node_metrics
-from ._process import PROCESS_FAMILIES, RELOAD_FAMILIES, process_metrics, reload_metrics
+from ._process import (
+    HEALTH_FAMILIES,
+    PROCESS_FAMILIES,
+    RELOAD_FAMILIES,
+    health_metrics,
+    process_metrics,
+    reload_metrics,
+)
 from ._window import Window
 
 if TYPE_CHECKING:
@@ -26,8 +40,10 @@ __all__ = ["METRIC_FAMILIES", "Monitor"]
 
 METRIC_FAMILIES: Final = (
     *PROCESS_FAMILIES,
+    *HEALTH_FAMILIES,
     *RELOAD_FAMILIES,
     *NODE_FAMILIES,
+    *LIMIT_FAMILIES,
     *BROKER_FAMILIES,
     *SERVICE_FAMILIES,
 )
@@ -85,7 +101,9 @@ class Monitor:
         self.started = False
         self.began = began = time.time()
         self.metrics.add(PROCESS_FAMILIES, lambda: process_metrics(began, self.lag))
+        self.metrics.add(HEALTH_FAMILIES, lambda: health_metrics(self.checks))
         self.metrics.add(NODE_FAMILIES, lambda: node_metrics(node))
+        self.metrics.add(LIMIT_FAMILIES, lambda: limit_metrics(node, broker))
         self.checks.add(Stage.LIVE, "loop", self._loop_lags)
         self.checks.add(Stage.STARTED, "started", self._is_starting)
         self.checks.add(Stage.READY, "started", self._is_starting)

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...protocol.metrics import Metric, MetricFamily
+from .._workers import MAX_KINDS, OTHER_KIND
 from ..runtime._cell import Cell
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ __all__ = ["NODE_FAMILIES", "node_metrics"]
 SLICE: Final = 1000
 """Workers that are looked at before the loop does other things."""
 
-MAX_KINDS: Final = 100
-"""The maximum number of classes of workers with a series of their own; the rest are `other`."""
-
 _WORKERS = MetricFamily("onward_workers", "gauge", "Workers now, by their class.", ("kind",))
 _LONGEST = MetricFamily(
     "onward_mailbox_messages_max",
@@ -29,10 +27,13 @@ _LONGEST = MetricFamily(
     ("kind",),
 )
 _MESSAGES = MetricFamily(
-    "onward_messages_total", "counter", "Messages taken from mailboxes by workers."
+    "onward_messages_total",
+    "counter",
+    "Messages taken from mailboxes by the workers of a class.",
+    ("kind",),
 )
-_FAILURES = MetricFamily("onward_failures_total", "counter", "Failures of workers.")
-_RESTARTS = MetricFamily("onward_restarts_total", "counter", "Restarts of workers.")
+_FAILURES = MetricFamily("onward_failures_total", "counter", "Failures of workers.", ("kind",))
+_RESTARTS = MetricFamily("onward_restarts_total", "counter", "Restarts of workers.", ("kind",))
 _REFUSED = MetricFamily(
     "onward_messages_refused_total", "counter", "Messages refused because a mailbox was full."
 )
@@ -94,9 +95,6 @@ def node_metrics(node: Node) -> Iterator[Metric | None]:
     figures = node.statistics(workers=False)
     yield None
     for family, value in (
-        (_MESSAGES, figures.handled),
-        (_FAILURES, figures.failed),
-        (_RESTARTS, figures.restarts),
         (_REFUSED, figures.refused),
         (_DROPPED, figures.dropped),
         (_DENIED, figures.denied),
@@ -116,17 +114,27 @@ def node_metrics(node: Node) -> Iterator[Metric | None]:
 def _by_kind(node: Node) -> Iterator[Metric | None]:
     numbers: Counter[str] = Counter()
     longest: dict[str, int] = {}
+    retired = node.parts.workers.retired_by_kind.items()
+    # Of the workers that have stopped, and of those that there are.
+    handled = Counter({kind: counts[0] for kind, counts in retired})
+    failed = Counter({kind: counts[1] for kind, counts in retired})
+    restarts = Counter({kind: counts[4] for kind, counts in retired})
     cells: Iterator[Cell] = iter(node.parts.table.cells())
     while part := list(islice(cells, SLICE)):
         for cell in part:
             kind = type(cell.worker).__name__
-            if kind not in numbers and len(numbers) >= MAX_KINDS:
-                kind = "other"
+            if kind not in handled and len(handled) >= MAX_KINDS:
+                kind = OTHER_KIND
             numbers[kind] += 1
+            handled[kind] += cell.handled
+            failed[kind] += cell.failed
+            restarts[kind] += cell.restarts
             longest[kind] = max(longest.get(kind, 0), len(cell.queue or ()))
         yield None
     yield Metric(_WORKERS, tuple(((kind,), count) for kind, count in sorted(numbers.items())))
     yield Metric(_LONGEST, tuple(((kind,), count) for kind, count in sorted(longest.items())))
+    for family, counts in ((_MESSAGES, handled), (_FAILURES, failed), (_RESTARTS, restarts)):
+        yield Metric(family, tuple(((kind,), count) for kind, count in sorted(counts.items())))
 
 
 def _event_log(found: object) -> Iterator[Metric]:

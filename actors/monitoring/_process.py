@@ -15,9 +15,17 @@ from typing import Final
 from ...protocol.metrics import Metric, MetricFamily
 from ...protocol.rsocket import Connection
 from .._reloads import Reloads
+from ._health import HealthChecks, Stage
 from ._lag import LoopLag
 
-__all__ = ["PROCESS_FAMILIES", "RELOAD_FAMILIES", "process_metrics", "reload_metrics"]
+__all__ = [
+    "HEALTH_FAMILIES",
+    "PROCESS_FAMILIES",
+    "RELOAD_FAMILIES",
+    "health_metrics",
+    "process_metrics",
+    "reload_metrics",
+]
 
 _BUILD = MetricFamily(
     "onward_build_info",
@@ -57,7 +65,22 @@ _RELOADS = MetricFamily(
     "onward_config_reloads_total", "counter", "Reloads, applied or refused.", ("result",)
 )
 
-RELOAD_FAMILIES: Final = (_RELOADED, _RELOADS)
+_APPLIED = MetricFamily(
+    "onward_config_last_reload_success_timestamp_seconds",
+    "gauge",
+    "The time of the last reload that was applied, or of the start, in seconds since 1970.",
+)
+
+_HEALTHY = MetricFamily(
+    "onward_healthy",
+    "gauge",
+    "Whether all health checks of a stage have passed: live, started, ready.",
+    ("stage",),
+)
+
+HEALTH_FAMILIES: Final = (_HEALTHY,)
+
+RELOAD_FAMILIES: Final = (_RELOADED, _APPLIED, _RELOADS)
 
 PROCESS_FAMILIES: Final = (
     _BUILD,
@@ -104,8 +127,17 @@ def _started_at(ticks: int) -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since
 
 
+def health_metrics(checks: HealthChecks) -> Iterator[Metric]:
+    """Yield whether the checks of each stage have passed."""
+    yield Metric(
+        _HEALTHY,
+        tuple(((stage.value,), all(each.passed for each in checks.run(stage))) for stage in Stage),
+    )
+
+
 def reload_metrics(reloads: Reloads) -> Iterator[Metric]:
     """Yield the metrics of reloads."""
     figures = reloads.statistics()
     yield Metric(_RELOADED, (((), not figures.error),))
+    yield Metric(_APPLIED, (((), figures.applied),))
     yield Metric(_RELOADS, ((("applied",), figures.done), (("refused",), figures.failed)))

@@ -19,16 +19,16 @@ from ...protocol.metrics import BUCKETS
 from ...protocol.rsocket import FrameType
 from .._reloads import Reloads
 from ..broker import Broker
-from ..broker._reports import LimitUse
 from ._event_ring import EventRing
 from ._health import HealthChecks, Stage
 from ._lag import LoopLag
+from ._limits import limit_uses
 from ._problems import Observation, Problem, find_problems
 
 if TYPE_CHECKING:
     from .._node import Node
 
-__all__ = ["Window", "WindowPoint", "limit_uses"]
+__all__ = ["Window", "WindowPoint"]
 
 INTERVAL: Final = 2.0
 """The seconds between two points."""
@@ -181,7 +181,7 @@ class Window:
             failed,
             error,
             dict(_certificates(reports)),
-            tuple(limit_uses(broker)),
+            tuple(limit_uses(self._node, broker)),
             lags,
             outcomes.total(),
             sum(outcomes[each] for each in _REFUSED),
@@ -222,15 +222,6 @@ def _point(before: _Sample, now: _Sample) -> WindowPoint:
         now.connections,
         now.waiting,
     )
-
-
-def limit_uses(broker: Broker) -> Iterator[tuple[str, LimitUse]]:
-    """Yield the limits of a broker and of its listeners, with the URI of the listener, or empty."""
-    for use in broker.limits():
-        yield "", use
-    for uri, listener in broker.listeners():
-        for use in listener.limits():
-            yield uri, use
 
 
 def quantile(share: float, before: Iterable[int], now: Iterable[int]) -> float | None:

@@ -147,6 +147,11 @@ class PendingTable:
         self._last = 0
         self._timer: TimerHandle | None = None
 
+    @property
+    def size(self) -> int:
+        """The bytes of the waiting messages, routes included."""
+        return self._bytes
+
     def __len__(self) -> int:
         return len(self._all)
 

@@ -57,6 +57,7 @@ class Outbound:
         limits: Its limits.
         state: The state of the connection.
         streams: The live streams by id. Do not change it.
+        sent: Frames sent on streams and as metadata pushes.
         counters: Number of received frames that were dropped, by reason: `unknown_stream` (the
             stream is over or never was), `stream_id_in_use` (a second request),
             `not_legal_on_stream`, `request_id_not_the_peers` (wrong parity),
@@ -74,6 +75,7 @@ class Outbound:
         "counters",
         "limits",
         "role",
+        "sent",
         "state",
         "streams",
     )
@@ -89,6 +91,7 @@ class Outbound:
         # sequentially", and those "on the server MUST start at 2".
         self._next_id = 1 if role is Role.CLIENT else 2
         self._out: bytearray = bytearray()
+        self.sent: int = 0
 
     @property
     def pending(self) -> int:
@@ -196,6 +199,7 @@ class Outbound:
             if actions & CLOSE:
                 del self.streams[stream.id]
         stream.state = state
+        self.sent += 1
         out = self._out
         out += buffer[start - 3 : end]
         _pack_id_and_word(out, start - end, stream.id, word)  # counted from the end
@@ -229,6 +233,7 @@ class Outbound:
         """
         self._check_live("METADATA_PUSH")
         start, end = frame.start, frame.end
+        self.sent += 1
         out = self._out
         out += frame.buffer[start - 3 : end]
         unknown = frame.word & ~KNOWN_BITS
@@ -347,6 +352,7 @@ class Outbound:
             if step[1] & CLOSE:
                 del self.streams[stream.id]
             stream.state = step[0]
+            self.sent += 1
             self._out += cancel_frame(stream.id)
         elif stream.state == IDLE.get(stream.kind):
             self._forget(stream)
@@ -376,6 +382,7 @@ class Outbound:
             PayloadTooBig: It is over 16 MiB - 1.
         """
         self._check_live("METADATA_PUSH")
+        self.sent += 1
         self._out += metadata_push_frame(metadata)
 
     def send_lease(
@@ -425,6 +432,7 @@ class Outbound:
             if actions & CLOSE:
                 del self.streams[stream.id]
             stream.state = state
+            self.sent += 1
             self._out += frame
 
     def _unusual(self, stream: Stream, frame: Frame) -> Sending:

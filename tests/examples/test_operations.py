@@ -73,9 +73,23 @@ def test_a_rate_is_of_a_counter_and_a_difference_of_none() -> None:
 
 def test_the_rules_are_those_that_an_operator_expects() -> None:
     names = [rule["alert"] for rule in rules()]
-    assert len(set(names)) == len(names) == 11
+    assert len(set(names)) == len(names) == 15
     for rule in rules():
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
+
+
+def test_the_dashboard_begins_with_success_rate_and_duration_of_each_service() -> None:
+    panels = sorted(
+        dashboard()["panels"], key=lambda each: (each["gridPos"]["y"], each["gridPos"]["x"])
+    )
+    success, rate, duration = ([each["expr"] for each in panel["targets"]] for panel in panels[:3])
+    assert success[0].count("onward_service_requests_ended_total") == 2
+    assert "rate(onward_service_requests_ended_total" in rate[0]
+    assert [each.partition(",")[0] for each in duration] == [
+        f"histogram_quantile({share}" for share in (0.5, 0.95, 0.99)
+    ]
+    for expression in (*success, *rate, *duration):
+        assert "by (service" in expression
 
 
 def test_the_panels_do_not_overlap() -> None:

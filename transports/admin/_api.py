@@ -12,13 +12,12 @@ from itertools import chain
 from typing import Any, Final, cast
 
 from ...actors._node_report import LETTERS, LINKS, json_row, node_report
-from ...actors.broker import Broker
+from ...actors.broker import Broker, LimitUse
 from ...actors.broker._management import broker_figures, explained, service_statistics
 from ...actors.broker.table._services import SERVICE_COLUMNS, service_row
 from ...actors.broker.table._table_text import row_of
 from ...actors.broker.table._waiting import WaitingQuery
-from ...actors.monitoring import Monitor
-from ...actors.monitoring._window import limit_uses
+from ...actors.monitoring import Monitor, limit_uses
 from ...actors.runtime._cell import Cell
 from ...protocol import ProtocolError
 from ...protocol.options import spelling
@@ -99,12 +98,17 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
             raise AssertionError(f"unexpected {question}")
         return HttpResponse(found, JSON)
 
+    async def limits(request: HttpRequest) -> HttpResponse:
+        found = tuple(limit_uses(node, broker))
+        return await page(request, found, _limit_row, _LIMITS, turn=turn)
+
     async def configuration(_: HttpRequest) -> HttpResponse:
         return json_response(plain(monitor.configuration))
 
     paths.add("/api/v1/workers", workers)
     paths.add("/api/v1/links", partial(report, LINKS))
     paths.add("/api/v1/dead-letters", partial(report, LETTERS))
+    paths.add("/api/v1/limits", limits)
     paths.add("/api/v1/config", configuration)
     if broker is not None:
         _add_broker(paths, broker, turn)
@@ -144,9 +148,6 @@ def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
             request, broker.index.waiting_by_query(), partial(_waiting, now), _WAITING, turn=turn
         )
 
-    async def limits(request: HttpRequest) -> HttpResponse:
-        return await page(request, tuple(_limits(broker)), dict[str, Any], _LIMITS, turn=turn)
-
     async def resolve(request: HttpRequest) -> HttpResponse:
         query = dict(request.fields()).get("q", "")
         try:
@@ -154,7 +155,7 @@ def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
         except (ProtocolError, NotAllowed) as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
 
-    for handler in (status, connections, routes, services, waiting, limits, resolve):
+    for handler in (status, connections, routes, services, waiting, resolve):
         paths.add(f"/api/v1/{handler.__name__}", handler)
 
 
@@ -181,15 +182,15 @@ def _waiting(now: float, found: WaitingQuery) -> Mapping[str, Any]:
     }
 
 
-def _limits(broker: Broker) -> Iterator[dict[str, Any]]:
-    for uri, use in limit_uses(broker):
-        yield {
-            "name": use.name,
-            "listener": uri,
-            "used": use.used,
-            "limit": use.limit,
-            "reached": use.reached,
-        }
+def _limit_row(found: tuple[str, LimitUse]) -> Mapping[str, Any]:
+    uri, use = found
+    return {
+        "name": use.name,
+        "listener": uri,
+        "used": use.used,
+        "limit": use.limit,
+        "reached": use.reached,
+    }
 
 
 def plain(value: object) -> Any:

@@ -90,6 +90,7 @@ class RSocketConnection(asyncio.Protocol, ABC):
         closed_reason: The reason of the end of the connection; empty while it is open.
         received_bytes: Bytes of frames read, without those of TLS and WebSockets.
         sent_bytes: Bytes of frames written, likewise.
+        received_frames: Frames read and accepted, without KEEPALIVE.
 
     Args:
         loop: The loop of the socket.
@@ -124,6 +125,7 @@ class RSocketConnection(asyncio.Protocol, ABC):
         self.closed_reason = ""
         self.received_bytes: int = 0
         self.sent_bytes: int = 0
+        self.received_frames: int = 0
         self.in_turns = False
         self._marks = (high, low)
         self._drain_timeout = drain_timeout
@@ -156,7 +158,9 @@ class RSocketConnection(asyncio.Protocol, ABC):
             data = self.first_turn(data, core.reach, self.data_received)
         self.received_bytes += len(data)
         now = self.now = self._now()
-        for event in core.receive_data(data, now):
+        events = core.receive_data(data, now)
+        self.received_frames += len(events)
+        for event in events:
             if type(event) is not Frame:
                 self._on_event(event)
                 continue

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -337,6 +337,13 @@ class Link(Flow):
             return False
         exchange: StreamExchange | Leg = owed.peer
         return now - exchange.began > self.options.silent_after
+
+    def requests(self) -> Iterator[tuple[int, float]]:
+        """Yield the frame type of each open request of the peer, and the time of its start."""
+        for stream in tuple(self.core.streams.values()):
+            if not stream.requester and stream.peer is not None:
+                asked: Asked = stream.peer
+                yield stream.kind, asked.began
 
     def _ask_whether_alive(self) -> None:
         """Send one KEEPALIVE to a quiet peer, as most frames need no prompt response.

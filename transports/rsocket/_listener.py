@@ -66,6 +66,8 @@ class RSocketListenerStatistics:
         authentication: The figures of its authentication; `None` without one.
         received_bytes: Bytes of frames read since the start, without those of TLS and WebSockets.
         sent_bytes: Bytes of frames written since the start, likewise.
+        received_frames: Frames read and accepted since the start, without KEEPALIVE.
+        sent_frames: Frames written since the start, without KEEPALIVE.
         pending_bytes: Bytes that wait for the sockets now.
         above_high_water: Connections with more than `FlowOptions.high_water` bytes waiting now.
     """
@@ -84,6 +86,8 @@ class RSocketListenerStatistics:
     authentication: AuthenticationStatistics | None = None
     received_bytes: int = 0
     sent_bytes: int = 0
+    received_frames: int = 0
+    sent_frames: int = 0
     pending_bytes: int = 0
     above_high_water: int = 0
 
@@ -139,6 +143,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         self._refused = 0
         self._received_bytes = 0
         self._sent_bytes = 0
+        self._received_frames = 0
+        self._sent_frames = 0
         self._dropped: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
         self._gone: asyncio.Event = asyncio.Event()
@@ -234,6 +240,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         self._refused += link.session.refused
         self._received_bytes += link.received_bytes
         self._sent_bytes += link.sent_bytes
+        self._received_frames += link.received_frames
+        self._sent_frames += link.core.sent
         self._dropped += link.core.counters
         self._closed[link.closed_reason] += 1
         _logger.info(
@@ -320,6 +328,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         authentication = self._authentication
         requests, refused = self._requests, self._refused
         received, sent = self._received_bytes, self._sent_bytes
+        read, written = self._received_frames, self._sent_frames
         streams = pending = above = 0
         for link in self._links:  # once, as there may be ten thousand
             session, core, waiting = link.session, link.core, link.waiting
@@ -327,6 +336,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             refused += session.refused
             received += link.received_bytes
             sent += link.sent_bytes
+            read += link.received_frames
+            written += core.sent
             streams += len(core.streams)
             pending += waiting
             above += link.write_paused
@@ -347,6 +358,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             authentication=None if authentication is None else authentication.statistics(),
             received_bytes=received,
             sent_bytes=sent,
+            received_frames=read,
+            sent_frames=written,
             pending_bytes=pending,
             above_high_water=above,
         )
@@ -376,6 +389,13 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         found.close("by an operator", text)
         return True
 
+    def requests(self) -> Iterator[tuple[int, float]]:
+        """Yield the frame type of each open request, and its age in seconds."""
+        time = self._node.loop.time
+        for link in tuple(self._links):
+            for kind, began in link.requests():
+                yield kind, time() - began
+
     def limits(self) -> Iterator[LimitUse]:
         """Yield the limits that the connections share."""
         options, shared, places = self._options, self._shared, self._acceptor.places
@@ -386,7 +406,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         yield LimitUse(
             "gathering.max_gathered_total", gathered, options.gathering.max_gathered_total
         )
-        yield LimitUse("max_unfinished", shared.unfinished.total, options.max_unfinished)
+        unfinished, cut = shared.unfinished.total, self._closed["unfinished frames"]
+        yield LimitUse("max_unfinished", unfinished, options.max_unfinished, cut)
 
     def _row(self, link: Link, pending: int) -> dict[str, Any]:
         """Return the row of a connection, with the bytes that wait for its socket."""

@@ -387,6 +387,7 @@ class MulticastRequest:
             self.overflow(f"over {most} bytes are held for multicasts of this connection")
             return True
         if self.rules.held > self.rules.max_total:
+            self.rules.exceeded += 1
             self.overflow("too many bytes are held for multicasts")
             return True
         return False

@@ -302,6 +302,11 @@ class ServedStream:
             self._after(0.0)
 
     @property
+    def began(self) -> float:
+        """The time at which the request was read."""
+        return self._exchange.began
+
+    @property
     def _open(self) -> Stream:
         if self._stream is None:
             raise AssertionError("a request with answers has a stream")

@@ -509,6 +509,7 @@ class Session(FrameReceiver):
             DeliveryError: It cannot be routed.
         """
         self.requests += 1
+        ask.counts[exchange.kind] += 1
         express = self._express
         if express is not None and tracing is None:
             onward = express.take(exchange, ask)
@@ -543,6 +544,7 @@ class Session(FrameReceiver):
             self._send(exchange, ask, self._tracing_of(metadata))
             return
         self.requests += 1
+        self._link.tally.named[exchange.kind] += 1
         if self._log is not None:
             self._log.unread(exchange, exchange.kind)
         requests = self._named

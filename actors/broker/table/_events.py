@@ -132,15 +132,17 @@ class Events:
 
     Attributes:
         watched: Whether there is a subscription; without one, no event need be made.
+        refused: Subscriptions refused because there were too many, since the start.
     """
 
-    __slots__ = ("_max_events", "_max_watchers", "_subscriptions", "watched")
+    __slots__ = ("_max_events", "_max_watchers", "_subscriptions", "refused", "watched")
 
     def __init__(self, max_watchers: int, max_events: int) -> None:
         self._max_watchers: Final = max_watchers
         self._max_events: Final = max_events
         self._subscriptions: dict[Subscription, None] = {}
         self.watched = False
+        self.refused = 0
 
     @property
     def share(self) -> int:
@@ -160,6 +162,7 @@ class Events:
             LimitReached: There are `max_watchers` subscriptions already.
         """
         if len(self._subscriptions) >= self._max_watchers:
+            self.refused += 1
             raise LimitReached("watchers of the broker", self._max_watchers)
         made = Subscription(self, self._max_events)
         self._subscriptions[made] = None

@@ -26,6 +26,7 @@ from ....protocol.broker import (
     format_query,
     parse_key,
 )
+from ....protocol.metrics import DurationHistogram
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from ...runtime._policy import MailboxOptions
@@ -97,10 +98,12 @@ class TagIndexWorker(Worker):
         choice: The choice among several destinations, except by plain round robin.
         expectations: The destinations that are expected to register.
         services: The counts of each service.
+        waits: How long messages have waited until they were sent to a destination, or refused.
         cells: The cells of the tag index and of the forwarders to one destination and to several,
             for the express path.
         multicast_rules: The limits and counters for merging the responses to multicasts.
         rejected: Messages that no destination could take, since the start.
+        full: Registrations refused because the table was full, since the start.
         closing: Whether no connection is accepted any more, so that no message waits.
         epoch: How often the rules of the broker have been replaced: what connections remember of
             decisions holds for one epoch.
@@ -124,6 +127,7 @@ class TagIndexWorker(Worker):
             self.table, options.max_routes, options.expected_seconds, self.after
         )
         self.services = Services(options.max_services)
+        self.waits = DurationHistogram()
         self._weight_key = parse_key(options.choice.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
@@ -140,6 +144,7 @@ class TagIndexWorker(Worker):
             fail_on_leave=options.multicast.on_leave == "error",
         )
         self.rejected = 0
+        self.full = 0
         self.closing = False
         self.epoch = 0
 
@@ -375,6 +380,7 @@ class TagIndexWorker(Worker):
         now = max(self.node.loop.time(), self._alarm)
         self._timer, self._alarm = None, inf
         for waiter in self._waiters.overdue(now):
+            self.waits.add(now - waiter.since)
             there = self.table.candidates(waiter.ask.query)
             self._refuse(waiter.message, waiter.ask, ALL_BUSY if there else "")
         soonest = self._waiters.deadline()
@@ -412,6 +418,7 @@ class TagIndexWorker(Worker):
         if to is None:  # the destination that joined has left again
             self._keep(message, ask, waiter.since, waiter.until - waiter.since)
             return
+        self.waits.add(self._now() - waiter.since)
         self.node.parts.router.dispatch_or_lose(
             _new(Message, ((to, *rest), back, payload, source, context))
         )
@@ -470,6 +477,7 @@ class TagIndexWorker(Worker):
         """
         table = self.table
         if len(table) >= self._options.max_routes and route_id not in table:
+            self.full += 1
             raise NotDelivered(
                 "the routing table", f"it has {counted(len(table), 'route')}, its limit"
             )
@@ -572,6 +580,10 @@ class TagIndexWorker(Worker):
     def waiting(self) -> WaitingStatistics:
         """Return the figures of the messages that wait for a destination."""
         return self._waiters.statistics(self.node.loop.time())
+
+    def asked_by_routing(self) -> dict[RoutingType, list[int]]:
+        """Return the requests of connections by routing, and by the number of their interaction."""
+        return self._selectors.counts
 
     def waiting_by_query(self) -> tuple[WaitingQuery, ...]:
         """Return the messages that wait for a destination, by query."""

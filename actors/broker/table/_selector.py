@@ -30,6 +30,7 @@ from ....protocol.broker import (
     shard_hash,
 )
 from ....protocol.security import Action, add_forced_tags
+from .._tally import NUMBERS
 from ._methods import Methods
 
 __all__ = ["Ask", "Selector", "Selectors"]
@@ -84,11 +85,14 @@ class Ask:
         unknown: Whether its method is unknown, and the default takes its place.
         asked: The content as it was read.
         turn: Returns the index of the next candidate if plain round robin chooses; else `None`.
+        counts: The requests of connections with this routing, by the number of their interaction;
+            those of all queries together.
     """
 
     __slots__ = (
         "_address",
         "asked",
+        "counts",
         "no_route",
         "query",
         "routing",
@@ -99,8 +103,11 @@ class Ask:
         "unknown",
     )
 
-    def __init__(self, selector: Selector, asked: AddressQuery, *, unknown: bool = False) -> None:
+    def __init__(
+        self, selector: Selector, asked: AddressQuery, counts: list[int], *, unknown: bool = False
+    ) -> None:
         self.selector: Final = selector
+        self.counts: Final = counts
         self.query: Final = selector.query
         self.routing: Final = asked.routing
         self.no_route: Final = asked.no_route
@@ -144,6 +151,9 @@ class Selectors:
         methods: The methods.
         limit: Most selectors that are remembered; also most addresses, and most queries without
             keys. The oldest are forgotten.
+
+    Attributes:
+        counts: The requests of connections by routing, and by the number of their interaction.
     """
 
     def __init__(self, queries: QueryReader, methods: Methods, limit: int) -> None:
@@ -155,6 +165,7 @@ class Selectors:
         self._addresses: dict[Address, Ask] = {}
         # Of selectors that are not remembered: one for each method.
         self._balancers: dict[str, Balancer] = {}
+        self.counts: dict[RoutingType, list[int]] = {each: [0] * NUMBERS for each in RoutingType}
 
     def read(self, frame: bytes, dialect: Dialect) -> Ask:
         """Parse an ADDRESS frame.
@@ -212,7 +223,7 @@ class Selectors:
         selector = self._selectors.get((asked.routing, method, asked.query))
         if selector is None:
             selector = self._select(asked.query, asked.routing, method)
-        ask = Ask(selector, asked, unknown=unknown)
+        ask = Ask(selector, asked, self.counts[asked.routing], unknown=unknown)
         # There may be as many different keys as users, and few are reused.
         if selector.remembered and not asked.keys:
             _make_room(self._asks, self._limit)

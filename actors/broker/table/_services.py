@@ -101,6 +101,7 @@ class Services:
 
     Attributes:
         other: The counts of the services beyond the limit.
+        crowded: How often there was no room for a service with a destination.
     """
 
     def __init__(self, limit: int) -> None:
@@ -109,6 +110,11 @@ class Services:
         # Without a destination, those that lost theirs first in front.
         self._idle: dict[str, None] = {}
         self.other = ServiceTally(OTHER)
+        self.crowded = 0
+
+    def __len__(self) -> int:
+        """Return the number of services with counts of their own."""
+        return len(self._all)
 
     def of(self, name: str) -> ServiceTally:
         """Return the counts of a service for one more destination."""
@@ -119,6 +125,7 @@ class Services:
             if len(self._all) >= self._limit:
                 spare = next(iter(self._idle), None)
                 if spare is None:
+                    self.crowded += 1
                     return self.other
                 del self._idle[spare]
                 self.other.merge(self._all.pop(spare))

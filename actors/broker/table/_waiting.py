@@ -40,12 +40,14 @@ class WaitingStatistics:
         size: The bytes they hold together.
         oldest: How long the oldest has waited, in seconds; 0 if none waits.
         waited: How many have waited since the start.
+        refused: How many could not wait since the start, for lack of places and of bytes.
     """
 
     messages: int
     size: int
     oldest: float
     waited: int
+    refused: tuple[int, int] = (0, 0)
 
 
 class WaitingQuery(NamedTuple):
@@ -186,6 +188,8 @@ class Waiters:
         self._deadlines: list[tuple[float, int]] = []
         self._bytes = 0
         self._last = 0
+        self._without_place = 0
+        self._without_room = 0
 
     def add(
         self,
@@ -211,7 +215,11 @@ class Waiters:
         """
         number = self._last + 1
         waiter = Waiter(number, message, ask, source, since, since + patience)
-        if not self._has_place(waiter) or not self._has_room(waiter, size):
+        if not self._has_place(waiter):
+            self._without_place += 1
+            return None
+        if not self._has_room(waiter, size):
+            self._without_room += 1
             return None
         self._last = number
         self._all[number] = waiter
@@ -239,6 +247,7 @@ class Waiters:
         if waiter is None:
             return True
         if not self._has_room(waiter, size):
+            self._without_room += 1
             return False
         self._count(waiter, size)
         return True
@@ -385,7 +394,8 @@ class Waiters:
         """Return the current figures."""
         first = next(iter(self._all.values()), None)
         oldest = 0.0 if first is None else now - first.since
-        return WaitingStatistics(len(self._all), self._bytes, oldest, self._last)
+        refused = self._without_place, self._without_room
+        return WaitingStatistics(len(self._all), self._bytes, oldest, self._last, refused)
 
 
 def _row(group: _Group) -> WaitingQuery:

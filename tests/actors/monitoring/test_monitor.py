@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,8 +15,11 @@ from onward.actors.instruments._instrument import Instrument
 from onward.actors.monitoring import CheckResult, Monitor, Stage
 from onward.protocol import Message, address
 from onward.protocol.metrics import Metric, MetricFamily, metrics_text
+from onward.protocol.rsocket import FrameType
+from tests.support.workers import Echo
 
 URI = "rsocket+tcp://127.0.0.1:1"
+RESPONSE, STREAM = int(FrameType.REQUEST_RESPONSE), int(FrameType.REQUEST_STREAM)
 
 
 class Listening(ReportedListener):
@@ -32,6 +36,9 @@ class Listening(ReportedListener):
 
     def closed_connections(self) -> Iterator[Mapping[str, Any]]:
         yield {"id": 0, "reason": "silent"}
+
+    def requests(self) -> Iterator[tuple[int, float]]:
+        yield from ((RESPONSE, 0.5), (RESPONSE, 2.0), (RESPONSE, 61.0), (STREAM, 10.5))
 
     def limits(self) -> Iterator[LimitUse]:
         yield LimitUse("max_connections", 1, 10, 2)
@@ -81,7 +88,9 @@ async def test_the_metrics_of_a_node(node: Node) -> None:
     found = read(monitor)
     assert found["onward_workers"] == {("Worker",): 1}
     assert found["onward_dead_letters_total"] == {("unknown address",): 1}
-    assert found["onward_messages_total"] == {(): 0}
+    assert found["onward_messages_total"] == {("Worker",): 0}
+    assert found["onward_limit_used"]["node.addresses", ""] == 1
+    assert found["onward_limit"]["node.requests", ""] == node.limits.requests
     assert set(found["onward_build_info"].values()) == {1}
     assert found["onward_loop_lag_seconds_count"] == {(): 0}
     assert found["process_open_fds"][()] > 3
@@ -112,7 +121,63 @@ async def test_the_metrics_of_a_broker_and_its_listeners(node: Node, broker: Bro
     assert found["onward_tls_certificate_not_after_timestamp_seconds"] == {(URI,): 1.5e9}
     assert found["onward_limit"][("max_connections", URI)] == 10
     assert found["onward_limit_used"][("max_routes", "")] == 1
-    assert found["onward_limit_reached_total"] == {("max_connections", URI): 2}
+    reached = {name: count for name, count in found["onward_limit_reached_total"].items() if count}
+    assert reached == {("max_connections", URI): 2}
+
+
+async def test_requests_that_have_not_ended_are_counted_by_their_age(
+    node: Node, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = Monitor(node, broker)
+    broker.report(URI, lambda: FIGURES, Listening())
+    running = {
+        ("request_response",): 3,
+        ("request_stream",): 1,
+        ("fire_and_forget",): 0,
+        ("request_channel",): 0,
+    }
+    for size in (1, 4, 1000):
+        monkeypatch.setattr("onward.actors.monitoring._broker_metrics.SLICE", size)
+        found = read(monitor)
+        assert found["onward_requests_in_progress"] == running
+        slow = {labels: count for labels, count in found["onward_requests_slow"].items() if count}
+        assert slow == {
+            ("request_response", "1s"): 2,
+            ("request_response", "10s"): 1,
+            ("request_response", "60s"): 1,
+            ("request_stream", "1s"): 1,
+            ("request_stream", "10s"): 1,
+        }
+        assert len(found["onward_requests_slow"]) == 12
+    monkeypatch.setattr("onward.actors.monitoring._broker_metrics.SLICE", 1)
+    names = frozenset({"onward_requests_slow"})
+    assert list(monitor.metrics.collect(names)).count(None) >= 4
+
+
+async def test_the_health_is_a_metric(node: Node) -> None:
+    monitor = Monitor(node)
+    assert read(monitor)["onward_healthy"] == {("live",): 1, ("started",): 0, ("ready",): 0}
+    monitor.started = True
+    assert read(monitor)["onward_healthy"]["ready",] == 1
+
+
+async def test_the_counts_of_stopped_workers_stay_with_their_class(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.actors._workers.MAX_KINDS", 2)
+    monkeypatch.setattr("onward.actors.monitoring._node_metrics.MAX_KINDS", 2)
+    monitor = Monitor(node)
+    kinds = [type(f"Kind{number}", (Echo,), {}) for number in range(4)]
+    for kind in kinds:
+        await node.start(kind, address="echo")
+        await node.request("echo", b"")
+        await node.stop_worker("echo")
+    counted = read(monitor)["onward_messages_total"]
+    assert sum(counted.values()) == 4
+    assert {"Kind0", "Kind1", "other"} == {kind for (kind,) in counted}
+    await node.start(kinds[0], address="echo")
+    await node.request("echo", b"")
+    assert read(monitor)["onward_messages_total"]["Kind0",] == 2
 
 
 async def test_no_metric_has_a_label_of_a_service_unless_it_is_asked_for(
@@ -183,13 +248,18 @@ async def test_reloads_are_counted(node: Node) -> None:
 
     reloads = Reloads()
     monitor = Monitor(node, reloads=reloads)
+    before = read(monitor)["onward_config_last_reload_success_timestamp_seconds"][()]
+    assert 0 <= time.time() - before < 60
     await reloads.reload()
     assert read(monitor)["onward_config_last_reload_successful"] == {(): 1}
+    applied = read(monitor)["onward_config_last_reload_success_timestamp_seconds"][()]
+    assert applied > before
     reloads.add("users", prepare)
     with pytest.raises(ReloadFailed, match="users: the file is cut short"):
         await reloads.reload()
     found = read(monitor)
     assert found["onward_config_last_reload_successful"] == {(): 0}
+    assert found["onward_config_last_reload_success_timestamp_seconds"][()] == applied
     assert found["onward_config_reloads_total"] == {("applied",): 1, ("refused",): 1}
 
 
@@ -213,7 +283,7 @@ async def test_a_collector_that_fails_leaves_the_others(
     monitor.metrics.add((family,), failing)
     found = read(monitor)
     assert found["onward_own"] == {(): 1}
-    assert "onward_messages_total" in found
+    assert "onward_node_requests" in found
     assert "metrics cannot be read" in caplog.text
 
 

@@ -125,3 +125,79 @@ async def test_answers_of_the_node_itself_count_for_their_service(w: World) -> N
     await requester.ask(request(RR, 1, asked_for("echo")), request(FNF, 3, asked_for("echo")))
     await w.loop.idle()
     assert of_service(w, "echo") == {Outcome.DELIVER: 2}
+
+
+@in_world(expose=("echo",))
+async def test_requests_are_counted_by_their_routing(w: World) -> None:
+    requester, _ = await w.pair()
+    await requester.ask(
+        request(RR, 1, ASKED),
+        request(STREAM, 3, asked_for("a", flags=MULTICAST), n=1),
+        request(RR, 5, asked_for("none")),
+        push(ASKED),
+    )
+    counts = {
+        (routing.name, kind): count
+        for routing, found in w.broker.index.asked_by_routing().items()
+        for kind, count in enumerate(found)
+        if count
+    }
+    assert counts == {
+        ("UNICAST", KINDS[RR]): 2,
+        ("UNICAST", int(FrameType.METADATA_PUSH)): 1,
+        ("MULTICAST", KINDS[STREAM]): 1,
+    }
+    await w.node.start(Echo, address="echo")
+    named = composite((b"message/x.onward.route.v0", b"echo"))
+    await requester.ask(request(RR, 7, named, b"data"))
+    assert w.broker.tally.named[KINDS[RR]] == sum(w.broker.tally.named) == 1
+    requester.die()
+
+
+@in_world()
+async def test_open_requests_have_an_age(w: World) -> None:
+    requester, destination = await w.pair()
+    await requester.ask(request(RR, 1, ASKED), request(STREAM, 3, ASKED, n=5))
+    await asyncio.sleep(2)
+    await requester.ask(request(CHANNEL, 5, asked_for("a", flags=MULTICAST), b"", n=1))
+    found = sorted(w.listener.requests())
+    assert [kind for kind, _ in found] == sorted((KINDS[RR], KINDS[STREAM], KINDS[CHANNEL]))
+    ages = dict(found)
+    assert ages[KINDS[RR]] >= 2 > ages[KINDS[CHANNEL]]
+    requester.die()
+    await w.loop.idle()
+    assert list(w.listener.requests()) == []
+    assert not destination.streams
+
+
+@in_world()
+async def test_a_wait_for_a_destination_is_measured(w: World) -> None:
+    requester = await w.requester()
+    waits = w.broker.index.waits
+    await requester.ask(request(RR, 1, ASKED))
+    await asyncio.sleep(1)
+    destination = w.register()
+    await destination.received()
+    assert sum(waits.read().counts) == 1
+    assert 1.0 <= waits.read().total < 1.2
+    await requester.ask(request(RR, 3, asked_for("none")))
+    await asyncio.sleep(10)
+    assert sum(waits.read().counts) == 2
+    await destination.ask(payload(2, b"", C))
+
+
+@in_world()
+async def test_frames_are_counted(w: World) -> None:
+    requester, destination = await w.pair()
+    before = w.listener.statistics()
+    await requester.ask(request(RR, 1, ASKED), request(STREAM, 3, ASKED, n=2))
+    await destination.ask(payload(2, b"", C), payload(4, b"x", N))
+    await requester.ask(cancel(3))
+    found = w.listener.statistics()
+    assert found.received_frames - before.received_frames == 5
+    assert found.sent_frames - before.sent_frames == 5
+    requester.die()
+    destination.die()
+    await w.loop.idle()
+    left = w.listener.statistics()
+    assert (left.received_frames, left.sent_frames) == (found.received_frames, found.sent_frames)

@@ -85,7 +85,7 @@ def test_how_many_and_how_many_bytes() -> None:
     assert waiters.withdraw(1) is None
     assert waiters.add(message(3), ask("service=a"), 16, 0.0, 1.0) is None
     assert waiters.add(message(3), ask("service=a"), 15, 0.0, 1.0) is not None
-    assert waiters.statistics(4.0) == WaitingStatistics(2, 25, 3.0, 3)
+    assert waiters.statistics(4.0) == WaitingStatistics(2, 25, 3.0, 3, (1, 1))
 
 
 def test_bytes_of_one_connection_to_the_last() -> None:
