@@ -207,7 +207,7 @@ async def checked(
                 yield found
             name = "rtt"
             ask = ask_of(client, uri, timeout, access)
-            times: list[float] = []
+            times, answer = list[float](), None
             for _ in range(requests):
                 began = time.perf_counter()
                 answer = await ask(_READY)

@@ -79,21 +79,29 @@ async def ask_broker(uri: str, question: str, timeout: float, access: Access = _
 
 
 @asynccontextmanager
-async def connected(uri: str, timeout: float, access: Access = _OPEN) -> AsyncGenerator[Client]:
+async def connected(
+    uri: str,
+    timeout: float,
+    access: Access = _OPEN,
+    options: ClientOptions | None = None,
+    **service: Any,
+) -> AsyncGenerator[Client]:
     """Connect to a broker.
 
     Args:
         uri: The broker's URI, as for `ask_broker`.
         timeout: The longest time for that, in seconds.
         access: The certificates and credentials.
+        options: The options of the client; by default those for some questions.
+        **service: What the client serves; see `connect`.
 
     Raises:
         CommandError: No connection.
     """
-    client = _client(uri, timeout, access)
+    client = _client(uri, timeout, access, options, **service)
     async with AsyncExitStack() as stack:
         with _readable(uri, timeout, access):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout + (0.0 if options is None else SLACK)):
                 await stack.enter_async_context(client)
         yield client
 
@@ -220,8 +228,14 @@ def refused(uri: str, access: Access) -> CommandError:
     return CommandError(f"{uri} refuses the credentials")
 
 
-def _client(uri: str, timeout: float, access: Access) -> Client:
-    options = ClientOptions(
+def _client(
+    uri: str,
+    timeout: float,
+    access: Access,
+    options: ClientOptions | None = None,
+    **service: Any,
+) -> Client:
+    options = options or ClientOptions(
         connect_timeout=timeout + SLACK,
         request_timeout=None,
         reconnect=False,
@@ -231,7 +245,7 @@ def _client(uri: str, timeout: float, access: Access) -> Client:
         retry=RetryOptions(max_tries=1),
     )
     try:
-        return connect(uri, credentials=access.credentials, options=options)
+        return connect(uri, credentials=access.credentials, options=options, **service)
     except (OSError, ValueError) as error:
         raise CommandError(f"{uri!r}: {error}", Status.USAGE) from error
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, cast
 
 from ..protocol import OnwardError
 from . import (
+    _bench,
     _broker,
     _broker_tables,
     _check,
@@ -145,6 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     _jwt.add_command(commands)
     _check.add_command(commands)
     _check_access.add_command(commands)
+    _bench.add_command(commands)
     _up.add_command(commands)
     _operate.add_commands(commands)
     _config_command.add_command(commands)
