@@ -52,6 +52,8 @@ def test_a_section_is_taken_without_its_marks(tmp_path: Path) -> None:
     assert pages.section(file, None) == "import a\n\n    b = 1\n    c = 2\n"
     with pytest.raises(LookupError, match="has no section three"):
         pages.section(file, "three")
+    file.write_text("// --8<-- [start:one]\nreturn 1;\n// --8<-- [end:one]\n")
+    assert pages.section(file, "one") == "return 1;\n"
 
 
 def test_code_that_was_changed_by_hand_is_written_anew() -> None:

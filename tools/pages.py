@@ -39,7 +39,7 @@ _GENERATED: Final = re.compile(
     r"(?:\n?(?:(?!<!-- ).*\n)*?<!-- end -->\n)?",
     re.MULTILINE,
 )
-_SECTION: Final = re.compile(r"^\s*# --8<-- \[(?P<edge>start|end):(?P<name>[\w-]+)\]$")
+_SECTION: Final = re.compile(r"^\s*(?:#|//) --8<-- \[(?P<edge>start|end):(?P<name>[\w-]+)\]$")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

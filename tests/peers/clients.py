@@ -10,11 +10,12 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Protocol, Self
 
 from tests.peers import onward_client, rsocket_client
+from tests.peers.javascript import JAVASCRIPT
 from tests.peers.jvm import FAST_START, java_command
 from tests.peers.onward_client import OnwardDestination
 from tests.peers.programs import TIMEOUT, Program
@@ -24,7 +25,6 @@ __all__ = [
     "APPLICATION_ERROR",
     "CANCELED",
     "INVALID",
-    "JAVASCRIPT",
     "REJECTED",
     "Ask",
     "Destination",
@@ -38,14 +38,13 @@ __all__ = [
     "ask_from_javascript",
     "start_asking",
     "start_destination",
+    "to_others",
 ]
 
 APPLICATION_ERROR = 0x201
 REJECTED = 0x202
 CANCELED = 0x203
 INVALID = 0x204
-
-JAVASCRIPT = Path(__file__).with_name("js")
 
 Ask = Callable[[str, str], Awaitable[Outcome]]
 """Sends one request, an interaction and its argument, to the service of the test."""
@@ -106,7 +105,8 @@ class ProgramDestination:
     async def run(cls, command: Sequence[str], stack: AsyncExitStack) -> Self:
         """Start it; the stack stops it."""
         program = await stack.enter_async_context(Program.running(*command))
-        assert await program.report() == {"event": "ready"}
+        report = await program.report()
+        assert report == {"event": "ready"}, report
         return cls(program)
 
     async def received(self) -> Received:
@@ -131,9 +131,12 @@ class ProgramRequester:
         return cls(await stack.enter_async_context(Program.running(*command)))
 
     async def ask(self, interaction: str, argument: str) -> Outcome:
-        """Send one request, and wait for what becomes of it."""
-        await self._program.tell(f"{interaction}={argument}")
+        """Send one request, and wait for what becomes of it, or of the connection."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await self._program.tell(f"{interaction}={argument}")
         report = await self._program.report()
+        if report.get("event") == "failed":
+            return Outcome([], None, report["message"])
         assert report["interaction"] == interaction
         return _outcome(report)
 
@@ -159,6 +162,8 @@ async def ask_from_javascript(
     command = [node, str(JAVASCRIPT / "requester.js"), uri, service, *words]
     async with Program.running(*command) as program:
         report = await program.report()
+        if report.get("event") == "failed":
+            return Outcome([], None, report["message"])
         assert await program.finished() == 0
     assert report["interaction"] == interaction
     return _outcome(report)
@@ -257,6 +262,9 @@ class Java:
             route_id: The route id.
             options: `fragment`: the size of frames over which payloads go in fragments, in bytes;
                 `lease`: with leases; others may send so many requests in all.
+
+        Raises:
+            ConnectionError: It came to nothing.
         """
         self._events[self._ids + 1] = asyncio.Queue()
         answer = await self.do(
@@ -267,7 +275,8 @@ class Java:
             route_id=str(route_id),
             options=options,
         )
-        assert answer["outcome"] == "connected", answer
+        if answer["outcome"] != "connected":
+            raise ConnectionError(answer["message"])
         number: int = answer["id"]
         return number
 
@@ -367,13 +376,13 @@ class JavaRequester:
 
 # --- by language ------------------------------------------------------------------------------
 async def start_destination(
-    language: str, java: Java, uri: str, service: str, stack: AsyncExitStack
+    language: str, java: Java | None, uri: str, service: str, stack: AsyncExitStack
 ) -> Destination:
     """Start a destination in Java, in Python with the `rsocket` package, or with Onward's client.
 
     Args:
         language: `java`, `python` or `onward`.
-        java: The JVM that may be used.
+        java: The JVM, for Java.
         uri: Where the broker is.
         service: The service name.
         stack: What stops it.
@@ -385,28 +394,36 @@ async def start_destination(
         await client.start(uri, service)
         stack.push_async_callback(client.kill)
         return client
+    assert java
     destination = await JavaDestination.start(java, uri, service)
     stack.push_async_callback(destination.kill)
     return destination
 
 
 async def start_asking(
-    language: str, java: Java, uri: str, service: str, stack: AsyncExitStack
+    language: str, java: Java | None, uri: str, service: str, stack: AsyncExitStack
 ) -> Ask:
     """Connect a requester, and return what asks the service with it. See `start_destination`."""
     if language == "python":
         rsocket = await stack.enter_async_context(rsocket_client.connect(uri, "python-requester"))
-        return lambda interaction, argument: rsocket_client.ask(
-            rsocket, service, interaction, argument
-        )
+        return to_others(service, partial(rsocket_client.ask, rsocket))
     if language == "onward":
         client = await stack.enter_async_context(onward_client.connect(uri, "onward-requester"))
-        return lambda interaction, argument: onward_client.ask(
-            client, service, interaction, argument
-        )
+        return to_others(service, partial(onward_client.ask, client))
+    assert java
     requester = await JavaRequester.start(java, uri)
     stack.push_async_callback(requester.close)
-    return lambda interaction, argument: requester.ask(service, interaction, argument)
+    return to_others(service, requester.ask)
+
+
+def to_others(service: str, ask: Callable[[str, str, str], Awaitable[Outcome]]) -> Ask:
+    """Return what asks the service, or with `INTERACTION@OTHER` another one."""
+
+    def asked(interaction: str, argument: str) -> Awaitable[Outcome]:
+        name, _, other = interaction.partition("@")
+        return ask(other or service, name, argument)
+
+    return asked
 
 
 # --- lines of the programs --------------------------------------------------------------------

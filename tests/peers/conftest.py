@@ -13,6 +13,8 @@ import pytest_asyncio
 pytest.register_assert_rewrite("tests.peers.clients", "tests.peers.interactions")
 
 from tests.peers.clients import Java  # noqa: E402
+from tests.peers.foreign import PeerMissing  # noqa: E402
+from tests.peers.javascript import node  # noqa: E402
 from tests.peers.jvm import JavaMissing  # noqa: E402
 from tests.peers.programs import TRANSPORTS  # noqa: E402
 
@@ -37,6 +39,15 @@ async def running_java() -> AsyncGenerator[Java]:
             yield java
     except JavaMissing as error:
         pytest.skip(f"Java peer: {error}")
+
+
+@pytest.fixture(scope="session")
+def javascript() -> str:
+    """The path of Node, with the packages of `js/package.json` installed."""
+    try:
+        return node()
+    except PeerMissing as error:
+        pytest.skip(f"JavaScript peer: {error}")
 
 
 requesters = pytest_asyncio.fixture(running_java, scope="module", loop_scope="module")

@@ -13,8 +13,11 @@ from contextlib import aclosing
 
 from onward.actors.broker import ApplicationError, Handlers, Request
 from onward.protocol.broker import Dialect
+from onward.protocol.security import BearerToken, Credentials, UserPassword
+from onward.transports import TlsOptions
 from onward.transports.client import Client, ClientOptions, connect as connect_client
 from onward.transports.rsocket import DestinationError
+from tests.peers.access import Access
 from tests.peers.programs import TIMEOUT
 from tests.peers.rsocket_client import CREDIT, Outcome, Received
 
@@ -25,9 +28,26 @@ APPLICATION_ERROR = 0x201
 
 
 def connect(uri: str, service: str, handlers: Handlers | None = None) -> Client:
-    """Return a client of the broker at a URI such as `ws://HOST:PORT`, to be entered."""
-    options = ClientOptions(dialect=Dialect.REFERENCE, stream_window=CREDIT, drain_timeout=0.05)
-    return connect_client(f"rsocket+{uri}", service=service, handlers=handlers, options=options)
+    """Return a client of the broker at a URI, as `access.Access` takes it, to be entered."""
+    access = Access(uri)
+    tls = None
+    if access.authority:
+        tls = TlsOptions(authority=access.authority, certificate=access.certificate)
+    options = ClientOptions(
+        dialect=Dialect.REFERENCE, stream_window=CREDIT, drain_timeout=0.05, tls=tls
+    )
+    credentials: Credentials | None = None
+    if access.bearer:
+        credentials = BearerToken(access.bearer.encode())
+    elif access.simple:
+        credentials = UserPassword(*access.simple)
+    return connect_client(
+        f"rsocket+{access.plain}",
+        service=service,
+        handlers=handlers,
+        credentials=credentials,
+        options=options,
+    )
 
 
 async def ask(client: Client, service: str, interaction: str, argument: str) -> Outcome:

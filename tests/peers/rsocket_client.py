@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import ssl
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Generator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from reactivestreams.publisher import Publisher
 from reactivestreams.subscriber import Subscriber
@@ -25,7 +23,13 @@ from rsocket.awaitable.collector_subscriber import CollectorSubscriber
 from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketProtocolError, RSocketTransportError
 from rsocket.extensions.composite_metadata import CompositeMetadata
-from rsocket.extensions.helpers import metadata_item, require_route, route
+from rsocket.extensions.helpers import (
+    authenticate_bearer,
+    authenticate_simple,
+    metadata_item,
+    require_route,
+    route,
+)
 from rsocket.extensions.mimetypes import WellKnownMimeTypes
 from rsocket.payload import Payload
 from rsocket.request_handler import BaseRequestHandler
@@ -36,6 +40,8 @@ from rsocket.transports.tcp import TransportTCP
 from rsocket.transports.transport import Transport
 from websockets.asyncio.client import ClientConnection, connect as connect_websocket
 from websockets.exceptions import ConnectionClosed
+
+from tests.peers.access import Access
 
 __all__ = ["Destination", "Outcome", "Received", "ask", "connect"]
 
@@ -89,19 +95,24 @@ async def connect(
     """Connect to the broker as `service`; close the connection at the end.
 
     Args:
-        where: `tcp://HOST:PORT`, `ws://HOST:PORT`, the same with `tls` and `wss`, or the number of
-            a TCP port of this machine. OpenSSL takes the authorities from SSL_CERT_FILE.
+        where: A URI as `access.Access` takes it, or the number of a TCP port of this machine.
         service: The service name.
         destination: What answers requests, if anything does.
     """
-    uri = f"tcp://127.0.0.1:{where}" if isinstance(where, int) else where
-    setup = metadata_item(encode_route_setup(uuid.uuid4(), service), BROKER_FRAME)
+    access = Access(f"tcp://127.0.0.1:{where}" if isinstance(where, int) else where)
+    setup = [metadata_item(encode_route_setup(uuid.uuid4(), service), BROKER_FRAME)]
+    # --8<-- [start:credentials]
+    if access.bearer:
+        setup.append(authenticate_bearer(access.bearer))
+    elif access.simple:
+        setup.append(authenticate_simple(*access.simple))
+    # --8<-- [end:credentials]
     client = RSocketClient(
-        _transports(uri),
+        _only(await _dialled(access)),
         # The annotation wants a callable with a parameter; it is called without one.
         handler_factory=lambda _=None: destination or BaseRequestHandler(),
         metadata_encoding=WellKnownMimeTypes.MESSAGE_RSOCKET_COMPOSITE_METADATA,
-        setup_payload=Payload(b"", CompositeMetadata([setup]).serialize()),
+        setup_payload=Payload(b"", CompositeMetadata(setup).serialize()),
     )
     async with client:
         yield client
@@ -158,16 +169,19 @@ def _elements(texts: list[str]) -> Generator[tuple[Payload, bool]]:
         yield Payload(text.encode()), position == len(texts)
 
 
-async def _transports(uri: str) -> AsyncGenerator[Transport]:
+async def _dialled(access: Access) -> Transport:
+    secure = access.context()
+    if access.scheme in {"ws", "wss"}:
+        connecting = connect_websocket(access.plain, compression=None, proxy=None, ssl=secure)
+        return _WebSocket(await connecting)
+    where = (access.host, access.port)
+    return TransportTCP(*await asyncio.open_connection(*where, ssl=secure))
+
+
+async def _only(transport: Transport) -> AsyncGenerator[Transport]:
     # Open already, whatever `Transport.connect` is for: from when the package is given a transport
     # it sends a KEEPALIVE every 500 ms, before SETUP too, where that has to wait for a handshake.
-    parts = urlsplit(uri)
-    if parts.scheme in {"ws", "wss"}:
-        yield _WebSocket(await connect_websocket(uri, compression=None, proxy=None))
-    else:
-        secure = ssl.create_default_context() if parts.scheme == "tls" else None
-        where = (parts.hostname, parts.port)
-        yield TransportTCP(*await asyncio.open_connection(*where, ssl=secure))
+    yield transport
 
 
 class _WebSocket(AbstractMessagingTransport):  # type: ignore[misc]

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 import pytest
 import pytest_asyncio
 
+from tests.peers.access import secured
 from tests.peers.clients import (
     CANCELED,
     INVALID,
@@ -138,20 +139,13 @@ async def test_tls(
     transport: str,
     languages: tuple[str, str],
     service: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
     options = ("--certificate", str(certificates.server))
     with running_broker(*options, transports=[transport]) as uris:
-        asks, answers = (
-            f"{uris[transport]}?authority={certificates.authority}"
-            if language == "java"
-            else uris[transport]
-            for language in languages
-        )
+        uri = secured(uris[transport], authority=certificates.authority)
         async with AsyncExitStack() as stack:
-            await start_destination(languages[1], destinations, answers, service, stack)
-            ask = await start_asking(languages[0], requesters, asks, service, stack)
+            await start_destination(languages[1], destinations, uri, service, stack)
+            ask = await start_asking(languages[0], requesters, uri, service, stack)
             for interaction, argument, elements in (
                 ("request_response", "a" * 20_000, ["a" * 20_000]),
                 ("request_stream", "12", [str(number) for number in range(1, 13)]),

@@ -8,10 +8,6 @@ them are other processes, or other people's code, on real sockets.
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import re
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack
@@ -19,9 +15,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.peers import rsocket_client
+from tests.peers.access import secured
 from tests.peers.clients import (
     CANCELED,
-    JAVASCRIPT,
     REJECTED,
     Ask,
     Destination,
@@ -35,58 +31,6 @@ from tests.peers.rsocket_client import Outcome
 from tests.support.certificates import Certificates
 
 pytestmark = pytest.mark.peer
-
-OLDEST_NODE = 18
-INSTALL_TIMEOUT = 180.0
-"""Seconds."""
-
-
-@pytest.fixture(scope="session")
-def javascript() -> str:
-    """The path of Node, with the packages of `js/package.json` installed."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if not node or not npm:
-        pytest.skip("JavaScript peer: node and npm are not installed")
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    if int(re.findall(r"\d+", version)[0]) < OLDEST_NODE:
-        pytest.skip(f"JavaScript peer: node {version.strip()} is older than {OLDEST_NODE}")
-    if problem := install_packages(npm):
-        pytest.skip(f"JavaScript peer: npm install failed: {problem}")
-    return node
-
-
-def install_packages(npm: str) -> str | None:
-    """Install what `package.json` names, once; return what went wrong.
-
-    Test processes that run side by side wait for the first one of them.
-    """
-    modules = JAVASCRIPT / "node_modules"
-    modules.mkdir(exist_ok=True)
-    wanted = (JAVASCRIPT / "package.json").read_text()
-    installed = modules / ".installed"
-    with (modules / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if installed.exists() and installed.read_text() == wanted:
-            return None
-        # Without the network npm would try for minutes.
-        impatient = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000"]
-        quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
-        command = [npm, "install", "--no-package-lock", "--ignore-scripts", *impatient, *quiet]
-        try:
-            subprocess.run(
-                command,
-                cwd=JAVASCRIPT,
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=INSTALL_TIMEOUT,
-            )
-        except subprocess.TimeoutExpired:
-            return f"no end after {INSTALL_TIMEOUT} s"
-        except subprocess.CalledProcessError as error:
-            return str(error.stderr).strip().partition("\n")[0]
-        installed.write_text(wanted)
-        return None
 
 
 @pytest.fixture(scope="module")
@@ -183,11 +127,9 @@ async def test_tls(
     service: str,
     languages: tuple[str, str],
     stack: AsyncExitStack,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"):
-        monkeypatch.setenv(name, str(certificates.authority))
-    uri, answerer = secure_broker[transport], languages[1]
+    uri = secured(secure_broker[transport], authority=certificates.authority)
+    answerer = languages[1]
     await start_destination(answerer, javascript, uri, service, stack)
     for interaction, argument, answers in (
         ("request_response", "a" * 20_000, ["a" * 20_000]),

@@ -6,18 +6,16 @@ addresses are properties.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.peers import onward_client
 from tests.peers.clients import APPLICATION_ERROR, ProgramDestination, ProgramRequester
-from tests.peers.foreign import PeerMissing, built
-from tests.peers.jvm import FAST_START
+from tests.peers.foreign import PeerMissing
+from tests.peers.makes import spring_command, spring_words
 from tests.peers.onward_client import OnwardDestination
 from tests.peers.programs import Program, running_broker
 from tests.peers.rsocket_client import CREDIT, Outcome, Received
@@ -27,8 +25,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-BUILD_TIMEOUT = 300.0
-"""Seconds. It fetches 30 MB."""
 ASKED, OTHER = "orders", "returns"
 
 on_the_module = pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -39,17 +35,9 @@ Command = list[str]
 def command() -> Command:
     """The command of the program of `spring/`."""
     try:
-        java = shutil.which("java")
-        if java is None:
-            raise PeerMissing("java is not installed")
-        place = built(
-            "spring", [["mvn", "--quiet", "--batch-mode", "package"]], timeout=BUILD_TIMEOUT
-        )
+        return spring_command()
     except PeerMissing as error:
         pytest.skip(f"Spring peer: {error}")
-    target: Path = place / "target"
-    class_path = f"{target}/spring-peer.jar:{target}/lib/*"
-    return [java, *FAST_START, "-cp", class_path, "onward.peers.SpringPeer"]
 
 
 @on_the_module
@@ -65,28 +53,16 @@ async def broker(command: Command) -> AsyncGenerator[str]:
         yield uris["tcp"]
 
 
-def started(command: Command, broker: str, service: str) -> Command:
-    """Return the command that starts a program as a service, which asks the services here."""
-    client = "--io.rsocket.broker.client"
-    return [
-        *command,
-        f"{client}.brokers={broker}",
-        f"{client}.service-name={service}",
-        f"--asked={ASKED}",
-        f"--other={OTHER}",
-    ]
-
-
 @on_the_module
 async def destination(command: Command, broker: str, stack: AsyncExitStack) -> ProgramDestination:
     """What answers as `ASKED`. A JVM with Spring takes seconds to start, so the tests share it."""
-    return await ProgramDestination.run(started(command, broker, ASKED), stack)
+    return await ProgramDestination.run(spring_words(command, broker, ASKED, asked=ASKED), stack)
 
 
 @on_the_module
 async def requester(command: Command, broker: str, stack: AsyncExitStack) -> ProgramRequester:
     """What asks."""
-    words = started(command, broker, "spring-requester")
+    words = spring_words(command, broker, "spring-requester", asked=ASKED)
     program = await stack.enter_async_context(Program.running(*words))
     assert await program.report() == {"event": "ready"}
     return ProgramRequester(program)
@@ -171,7 +147,9 @@ async def test_of_two_addresses_the_last_counts(
     # Its route has an address by configuration, and the program gives another.
     other = OnwardDestination()
     await other.start(broker, OTHER)
-    assert await requester.ask("to_other", "hello") == Outcome(["hello from onward"])
+    assert await requester.ask(f"request_response@{OTHER}", "hello") == Outcome(
+        ["hello from onward"]
+    )
     await other.kill()
     assert await requester.ask("request_response", "own") == Outcome(["own from spring"])
     assert (await destination.received()).data == "own"

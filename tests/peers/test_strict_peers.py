@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from tests.peers.clients import Destination, Java, ProgramDestination, start_destination
+from tests.peers.libraries import words
 from tests.peers.programs import TIMEOUT, running_broker
-from tests.peers.test_core_clients import words
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CANCEL,

@@ -1,6 +1,10 @@
 // What both programs share: a connection to the broker, over TCP or WebSocket, with TLS or without,
-// and lines of JSON. Node takes further authorities from NODE_EXTRA_CA_CERTS.
+// and lines of JSON.
+//
+// The query of a URI has the TLS files, authority=FILE and certificate=FILE with the key in it, and
+// the token, bearer=TEXT. The package has no other credentials.
 
+import { readFileSync } from 'node:fs';
 import { connect as connectSocket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 
@@ -31,16 +35,19 @@ export function refuse(usage) {
 // The package's own transports are for browsers. Its hook `createTransport` takes one for TCP; for
 // WebSocket its own is used, with a socket that is not a browser's.
 function transportOptions(uri) {
-  const { protocol, hostname: host, port } = new URL(uri);
+  const { protocol, hostname: host, port, searchParams } = uri;
+  const file = (name) => searchParams.has(name) && readFileSync(searchParams.get(name));
+  const tls = { ca: file('authority') || undefined, cert: file('certificate') || undefined };
+  tls.key = tls.cert;
   if (protocol === 'ws:' || protocol === 'wss:') {
-    return { webSocketFactory: (url) => new WebSocket(url) };
+    return { webSocketFactory: (url) => new WebSocket(url, tls) };
   }
   const open = protocol === 'tls:' ? connectTls : connectSocket;
   return {
     createTransport: () =>
       new TcpClientTransport({
         connectionOptions: { host, port: Number(port) },
-        socketCreator: (options) => open({ ...options, noDelay: true }),
+        socketCreator: (options) => open({ ...options, ...tls, noDelay: true }),
       }),
   };
 }
@@ -48,15 +55,16 @@ function transportOptions(uri) {
 // Connect to the broker as `serviceName` and return what is needed to send requests.
 //
 // A client cannot be a destination without a responder, which only its own connector takes.
-export async function connect({ uri, serviceName, responder = {}, tags = [] }) {
+export async function connect({ uri: text, serviceName, responder = {}, tags = [] }) {
+  const uri = new URL(text);
   const client = new RsocketBrokerClient({
     ...transportOptions(uri),
     createConnector: (config) => new RSocketConnector({ ...config, responder }),
   });
   const id = new BrokerClientId();
   const rsocket = await client.connect({
-    token: '',
-    brokerUrl: uri,
+    token: uri.searchParams.get('bearer') ?? '',
+    brokerUrl: `${uri.protocol}//${uri.host}`,
     brokerClientId: id,
     brokerClientName: serviceName,
     connectionTags: new Tags(tags),

@@ -3,7 +3,8 @@
 //   node destination.js URI SERVICE [KEY=TEXT]...
 //
 // A key is the number of a tag that it registers with, such as 0x86.
-// The URI is tcp://HOST:PORT or ws://HOST:PORT, with TLS tls://HOST:PORT or wss://HOST:PORT.
+// The URI is tcp://HOST:PORT or ws://HOST:PORT, with TLS tls://HOST:PORT or wss://HOST:PORT, and
+// with a query as client.js says.
 //
 //   request/response    "TEXT"  -> "TEXT from javascript"; "fail" -> an error, "hold" -> no answer
 //   fire-and-forget     reported, not answered

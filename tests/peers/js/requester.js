@@ -2,7 +2,8 @@
 //
 //   node requester.js URI SERVICE INTERACTION=ARGUMENT...
 //
-// The URI is tcp://HOST:PORT or ws://HOST:PORT, with TLS tls://HOST:PORT or wss://HOST:PORT.
+// The URI is tcp://HOST:PORT or ws://HOST:PORT, with TLS tls://HOST:PORT or wss://HOST:PORT, and
+// with a query as client.js says.
 //
 //   request_response=TEXT     one request, one answer
 //   fire_and_forget=TEXT      one request, no answer
@@ -50,7 +51,7 @@ function outcomeOf(interaction, answers) {
     answers.subscribe({
       next: (element) => elements.push(element),
       complete: () => resolve({ interaction, elements, outcome: 'completed' }),
-      error: ({ code, message }) =>
+      error: ({ code = null, message }) =>
         resolve({ interaction, elements, outcome: 'failed', code, message }),
     });
   });
@@ -65,9 +66,18 @@ const more = words
 if (!steps.length || steps.some(([interaction, argument]) => !(INTERACTIONS[interaction] && argument))) {
   refuse(USAGE);
 }
-const connection = await connect({ uri, serviceName: 'javascript-requester' });
+const connection = await connect({ uri, serviceName: 'javascript-requester' }).catch((error) => {
+  report({ event: 'failed', message: error.message });
+  process.exit(1);
+});
 for (const [interaction, argument] of steps) {
   const answers = INTERACTIONS[interaction](connection, argument, addressOf(connection, service, more));
   report(await outcomeOf(interaction, answers));
+}
+if (steps.at(-1)[0] === 'fire_and_forget') {
+  // A connection that ends before the broker has admitted it loses what was sent. Whatever the
+  // answer is, it comes behind that.
+  const metadata = addressOf(connection, 'onward.management', []);
+  await outcomeOf('', INTERACTIONS.request_response(connection, 'statistics', metadata));
 }
 connection.rsocket.close();

@@ -1,11 +1,16 @@
 // A requester, or a destination, made with rsocket-go. It ends with standard input.
 //
-//	peer requester HOST:PORT SERVICE [FRAGMENT]
-//	peer destination HOST:PORT SERVICE [FRAGMENT]
+//	peer requester URI SERVICE [FRAGMENT]
+//	peer destination URI SERVICE [FRAGMENT]
+//
+// The URI is tcp://HOST:PORT or ws://HOST:PORT, with TLS tls:// and wss://. Its query has the TLS
+// files, authority=FILE and certificate=FILE with the key in it, and the credentials,
+// simple=USER:PASSWORD or bearer=TOKEN.
 //
 // FRAGMENT is the size of frames over which the library cuts payloads into fragments.
 //
-// A requester reads lines INTERACTION=ARGUMENT and prints a line of JSON for each. What it asks and
+// A requester reads lines INTERACTION=ARGUMENT, or INTERACTION@SERVICE=ARGUMENT for another service,
+// and prints a line of JSON for each. What it asks and
 // what a destination answers is what ../js/requester.js and ../js/destination.js say; credit of a
 // requester is granted five at a time.
 package main
@@ -13,9 +18,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -23,6 +31,7 @@ import (
 	"time"
 
 	"github.com/rsocket/rsocket-go"
+	"github.com/rsocket/rsocket-go/core/transport"
 	"github.com/rsocket/rsocket-go/extension"
 	"github.com/rsocket/rsocket-go/payload"
 	"github.com/rsocket/rsocket-go/rx"
@@ -75,6 +84,61 @@ func routeSetup(service string) []byte {
 	id := make([]byte, 16)
 	binary.BigEndian.PutUint64(id[8:], uint64(os.Getpid()))
 	return entries(append(append(header(1, 0), id...), text(service)...), "")
+}
+
+// --- the way to the broker ----------------------------------------------------------------------
+
+// credentials returns the entry of composite metadata for those in a query, or nothing.
+func credentials(query url.Values) []byte {
+	var made *extension.Authentication
+	if query.Has("bearer") {
+		made = extension.MustNewAuthentication("bearer", []byte(query.Get("bearer")))
+	} else if query.Has("simple") {
+		user, password, _ := strings.Cut(query.Get("simple"), ":")
+		content := binary.BigEndian.AppendUint16(nil, uint16(len(user)))
+		made = extension.MustNewAuthentication("simple", append(append(content, user...), password...))
+	} else {
+		return nil
+	}
+	entry, err := extension.NewCompositeMetadataBuilder().
+		PushWellKnown(extension.MessageAuthentication, made.Bytes()).
+		Build()
+	if err != nil {
+		panic(err)
+	}
+	return entry
+}
+
+func tlsOf(query url.Values) *tls.Config {
+	authority, err := os.ReadFile(query.Get("authority"))
+	if err != nil {
+		panic(err)
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1"}
+	config.RootCAs.AppendCertsFromPEM(authority)
+	if file := query.Get("certificate"); file != "" {
+		certificate, err := tls.LoadX509KeyPair(file, file)
+		if err != nil {
+			panic(err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	return config
+}
+
+func way(uri *url.URL) transport.ClientTransporter {
+	switch uri.Scheme {
+	case "tls":
+		return rsocket.TCPClient().SetAddr(uri.Host).SetTLSConfig(tlsOf(uri.Query())).Build()
+	case "ws", "wss":
+		builder := rsocket.WebsocketClient().SetURL(uri.Scheme + "://" + uri.Host)
+		if uri.Scheme == "wss" {
+			builder.SetTLSConfig(tlsOf(uri.Query()))
+		}
+		return builder.Build()
+	default:
+		return rsocket.TCPClient().SetAddr(uri.Host).Build()
+	}
 }
 
 func request(service, route, data string) payload.Payload {
@@ -140,7 +204,11 @@ func collect(answers flux.Flux, wanted int) ([]string, error) {
 	}
 }
 
-func ask(client rsocket.Client, service, interaction, argument string) {
+func ask(client rsocket.Client, service, name, argument string) {
+	interaction, other, found := strings.Cut(name, "@")
+	if found {
+		service = other
+	}
 	elements, err := []string{}, error(nil)
 	switch interaction {
 	case "fire_and_forget":
@@ -168,7 +236,7 @@ func ask(client rsocket.Client, service, interaction, argument string) {
 	default:
 		err = errors.New("no such interaction: " + interaction)
 	}
-	outcome(interaction, elements, err)
+	outcome(name, elements, err)
 }
 
 // --- destination --------------------------------------------------------------------------------
@@ -245,7 +313,11 @@ func responder() rsocket.RSocket {
 // --- both ---------------------------------------------------------------------------------------
 
 func main() {
-	role, place, service := os.Args[1], os.Args[2], os.Args[3]
+	role, service := os.Args[1], os.Args[3]
+	uri, err := url.Parse(os.Args[2])
+	if err != nil {
+		panic(err)
+	}
 	name := service
 	if role == "requester" {
 		name = "go-requester"
@@ -253,17 +325,18 @@ func main() {
 	builder := rsocket.Connect().
 		MetadataMimeType(composite).
 		DataMimeType("text/plain").
-		SetupPayload(payload.New(nil, routeSetup(name)))
+		SetupPayload(payload.New(nil, append(routeSetup(name), credentials(uri.Query())...)))
 	if len(os.Args) > 4 {
 		size, _ := strconv.Atoi(os.Args[4])
 		builder = builder.Fragment(size)
 	}
 	client, err := builder.
 		Acceptor(func(context.Context, rsocket.RSocket) rsocket.RSocket { return responder() }).
-		Transport(rsocket.TCPClient().SetAddr(place).Build()).
+		Transport(way(uri)).
 		Start(context.Background())
 	if err != nil {
-		panic(err)
+		report(map[string]any{"event": "failed", "message": err.Error()})
+		os.Exit(1)
 	}
 	if role == "destination" {
 		report(map[string]any{"event": "ready"})

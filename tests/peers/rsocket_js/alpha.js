@@ -1,19 +1,41 @@
 // A requester, or a destination, made with rsocket-js 1.0.0-alpha. It ends with standard input.
 //
-//   node alpha.js requester HOST:PORT SERVICE [FRAGMENT]
-//   node alpha.js destination HOST:PORT SERVICE [FRAGMENT]
+//   node alpha.js requester URI SERVICE [FRAGMENT]
+//   node alpha.js destination URI SERVICE [FRAGMENT]
 //
+// `accessOf` in shared.js says what a URI has.
 // FRAGMENT is the size of frames over which the library cuts payloads into fragments. A requester
-// reads lines INTERACTION=ARGUMENT, as those of the other languages. It never pushes metadata: the
-// library throws "Method not implemented."
+// reads lines INTERACTION=ARGUMENT, as those of the other languages, or INTERACTION@SERVICE=ARGUMENT
+// for another service. It never pushes metadata: the library throws "Method not implemented."
 
+import { connect as connectSocket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+
+import {
+  WellKnownMimeType,
+  encodeBearerAuthMetadata,
+  encodeCompositeMetadata,
+  encodeSimpleAuthMetadata,
+} from 'rsocket-composite-metadata';
 import { ErrorCodes, RSocketConnector, RSocketError } from 'rsocket-core';
 import { TcpClientTransport } from 'rsocket-tcp-client';
+import { WebsocketClientTransport } from 'rsocket-websocket-client';
+import { WebSocket } from 'ws';
 
-import { COMPOSITE, CREDIT, address, askForLines, received, report, routeSetup } from './shared.js';
+import {
+  COMPOSITE,
+  CREDIT,
+  accessOf,
+  address,
+  askForLines,
+  connected,
+  received,
+  report,
+  routeSetup,
+} from './shared.js';
 
 const NAME = 'js-alpha';
-const [role, place, service, fragment] = process.argv.slice(2);
+const [role, uri, service, fragment] = process.argv.slice(2);
 const NOTHING_TO_CANCEL = { cancel() {}, onExtension() {} };
 
 function answerTo(text) {
@@ -75,19 +97,42 @@ const responder = {
   },
 };
 
-const [host, port] = place.split(':');
+const access = accessOf(uri);
+
+// --8<-- [start:credentials]
+// Return the entry for credentials in composite metadata.
+function credentials({ bearer, simple }) {
+  const content = bearer ? encodeBearerAuthMetadata(bearer) : encodeSimpleAuthMetadata(...simple);
+  return encodeCompositeMetadata([[WellKnownMimeType.MESSAGE_RSOCKET_AUTHENTICATION, content]]);
+}
+
+function transport({ protocol, host, port, url, tls }) {
+  if (protocol === 'ws' || protocol === 'wss') {
+    return new WebsocketClientTransport({ url, wsCreator: (to) => new WebSocket(to, tls) });
+  }
+  const open = protocol === 'tls' ? connectTls : connectSocket;
+  return new TcpClientTransport({
+    connectionOptions: { host, port },
+    socketCreator: (options) => open({ ...options, ...tls }),
+  });
+}
+// --8<-- [end:credentials]
+
 const connector = new RSocketConnector({
   setup: {
     dataMimeType: 'text/plain',
     metadataMimeType: COMPOSITE,
     payload: {
       data: undefined,
-      metadata: routeSetup(role === 'requester' ? `${NAME}-requester` : service),
+      metadata: routeSetup(
+        role === 'requester' ? `${NAME}-requester` : service,
+        access.bearer || access.simple ? credentials(access) : undefined,
+      ),
     },
   },
   fragmentation: fragment ? { maxOutboundFragmentSize: Number(fragment) } : undefined,
   responder,
-  transport: new TcpClientTransport({ connectionOptions: { host, port: Number(port) } }),
+  transport: transport(access),
 });
 
 // Return a subscriber that collects elements, all of them or as many as are wanted.
@@ -115,8 +160,8 @@ function collecting(resolve, wanted = Infinity) {
   return subscriber;
 }
 
-function ask(rsocket, interaction, argument) {
-  const payload = (text) => ({ data: Buffer.from(text), metadata: address(service, 'echo') });
+function ask(rsocket, interaction, argument, to = service) {
+  const payload = (text) => ({ data: Buffer.from(text), metadata: address(to, 'echo') });
   return new Promise((resolve) => {
     const subscriber = collecting(
       resolve,
@@ -146,8 +191,13 @@ function ask(rsocket, interaction, argument) {
   });
 }
 
-const rsocket = await connector.connect();
+const rsocket = await connected(connector.connect());
+const ended = new Promise((resolve) => {
+  rsocket.onClose((error) =>
+    resolve({ elements: [], code: error?.code ?? null, message: error?.message ?? 'closed' }),
+  );
+});
 if (role === 'destination') {
   report({ event: 'ready' });
 }
-await askForLines((interaction, argument) => ask(rsocket, interaction, argument));
+await askForLines((...words) => Promise.race([ended, ask(rsocket, ...words)]));

@@ -1,21 +1,41 @@
 // A requester, or a destination, made with rsocket-js 0.0.27. It ends with standard input.
 //
-//   node old.js requester HOST:PORT SERVICE
-//   node old.js destination HOST:PORT SERVICE
+//   node old.js requester URI SERVICE
+//   node old.js destination URI SERVICE
 //
-// A requester reads lines INTERACTION=ARGUMENT, as those of the other languages. This library
-// sends no fragments.
+// `accessOf` in shared.js says what a URI has; over TCP this library has no TLS. A requester reads
+// lines INTERACTION=ARGUMENT, as those of the other languages, or INTERACTION@SERVICE=ARGUMENT for
+// another service. This library sends no fragments.
 
 import core from 'old-core';
 import flowable from 'old-flowable';
 import tcp from 'old-tcp-client';
+import websocket from 'old-websocket-client';
+import { WebSocket } from 'ws';
 
-import { COMPOSITE, CREDIT, address, askForLines, received, report, routeSetup } from './shared.js';
+import {
+  COMPOSITE,
+  CREDIT,
+  accessOf,
+  address,
+  askForLines,
+  connected,
+  received,
+  report,
+  routeSetup,
+} from './shared.js';
 
-const { BufferEncoders, RSocketClient } = core;
+const {
+  BufferEncoders,
+  MESSAGE_RSOCKET_AUTHENTICATION,
+  RSocketClient,
+  encodeBearerAuthMetadata,
+  encodeCompositeMetadata,
+  encodeSimpleAuthMetadata,
+} = core;
 const { Flowable, Single } = flowable;
 const NAME = 'js-0.0.27';
-const [role, place, service] = process.argv.slice(2);
+const [role, uri, service] = process.argv.slice(2);
 
 function answerTo(text) {
   return { data: Buffer.from(`${text} from ${NAME}`), metadata: undefined };
@@ -89,8 +109,31 @@ const responder = {
   },
 };
 
-const [host, port] = place.split(':');
+const access = accessOf(uri);
+
+// --8<-- [start:credentials]
+// Return the entry for credentials in composite metadata.
+function credentials({ bearer, simple }) {
+  const content = bearer ? encodeBearerAuthMetadata(bearer) : encodeSimpleAuthMetadata(...simple);
+  return encodeCompositeMetadata([[MESSAGE_RSOCKET_AUTHENTICATION, content]]);
+}
+
+function transport({ protocol, host, port, url, tls }) {
+  if (protocol === 'ws' || protocol === 'wss') {
+    const wsCreator = (to) => new WebSocket(to, tls);
+    return new websocket.default({ url, wsCreator }, BufferEncoders);
+  }
+  return new tcp.default({ host, port }, BufferEncoders);
+}
+// --8<-- [end:credentials]
+
+// A request of a connection that has ended never ends: what ended it is learned here alone.
+let end;
+const ended = new Promise((resolve) => {
+  end = resolve;
+});
 const client = new RSocketClient({
+  errorHandler: (error) => end(failure(error)),
   setup: {
     dataMimeType: 'text/plain',
     metadataMimeType: COMPOSITE,
@@ -98,11 +141,14 @@ const client = new RSocketClient({
     lifetime: 60_000,
     payload: {
       data: undefined,
-      metadata: routeSetup(role === 'requester' ? `${NAME}-requester` : service),
+      metadata: routeSetup(
+        role === 'requester' ? `${NAME}-requester` : service,
+        access.bearer || access.simple ? credentials(access) : undefined,
+      ),
     },
   },
   responder,
-  transport: new tcp.default({ host, port: Number(port) }, BufferEncoders),
+  transport: transport(access),
 });
 
 function failure({ source, message }) {
@@ -133,8 +179,8 @@ function collect(source, wanted = Infinity) {
   });
 }
 
-async function ask(rsocket, interaction, argument) {
-  const payload = (text) => ({ data: Buffer.from(text), metadata: address(service, 'echo') });
+async function ask(rsocket, interaction, argument, to = service) {
+  const payload = (text) => ({ data: Buffer.from(text), metadata: address(to, 'echo') });
   switch (interaction) {
     case 'fire_and_forget':
       rsocket.fireAndForget(payload(argument));
@@ -164,8 +210,17 @@ async function ask(rsocket, interaction, argument) {
   }
 }
 
-const rsocket = await client.connect();
+const rsocket = await connected(client.connect());
+rsocket.connectionStatus().subscribe({
+  onSubscribe: (subscription) => subscription.request(Number.MAX_SAFE_INTEGER),
+  onNext: ({ kind, error }) => {
+    if (kind === 'CLOSED' || kind === 'ERROR') {
+      // The error handler, which knows the reason, is called behind this.
+      setImmediate(() => end(failure(error ?? new Error('The connection was closed.'))));
+    }
+  },
+});
 if (role === 'destination') {
   report({ event: 'ready' });
 }
-await askForLines((interaction, argument) => ask(rsocket, interaction, argument));
+await askForLines((...words) => Promise.race([ended, ask(rsocket, ...words)]));

@@ -1,5 +1,7 @@
-// What the programs of both lines of rsocket-js share: the broker's frames, and lines of JSON.
+// What the programs of both lines of rsocket-js share: the broker's frames, the way to it, and lines
+// of JSON.
 
+import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
 export const COMPOSITE = 'message/x.rsocket.composite-metadata.v0';
@@ -32,11 +34,11 @@ function brokerEntry(...parts) {
   return entry(mime, Buffer.concat(parts));
 }
 
-// Return the metadata of SETUP.
-export function routeSetup(service) {
+// Return the metadata of SETUP, with the entry for credentials, if there are any, behind.
+export function routeSetup(service, credentials = Buffer.alloc(0)) {
   const id = Buffer.alloc(16);
   id.writeUInt32BE(process.pid, 12);
-  return brokerEntry(header(1, 0), id, text(service));
+  return Buffer.concat([brokerEntry(header(1, 0), id, text(service)), credentials]);
 }
 
 // Return the metadata of a request: where it goes, and its route.
@@ -67,13 +69,51 @@ export function received(interaction, { data, metadata }) {
   return told;
 }
 
+// Return what a URI says: tcp://HOST:PORT or ws://HOST:PORT, with TLS tls:// and wss://. Its query
+// has the TLS files, authority=FILE and certificate=FILE with the key in it, and the credentials,
+// simple=USER:PASSWORD or bearer=TOKEN.
+export function accessOf(uri) {
+  const { protocol, hostname: host, port, searchParams } = new URL(uri);
+  const access = {
+    protocol: protocol.slice(0, -1),
+    host,
+    port: Number(port),
+    url: `${protocol}//${host}:${port}`,
+    bearer: searchParams.get('bearer'),
+    tls: {},
+  };
+  if (searchParams.has('simple')) {
+    const [user, ...rest] = searchParams.get('simple').split(':');
+    access.simple = [user, rest.join(':')];
+  }
+  if (searchParams.has('authority')) {
+    access.tls.ca = readFileSync(searchParams.get('authority'));
+  }
+  if (searchParams.has('certificate')) {
+    access.tls.cert = readFileSync(searchParams.get('certificate'));
+    access.tls.key = access.tls.cert;
+  }
+  return access;
+}
+
+// Return the connection, or report why there is none and end the program.
+export async function connected(connecting) {
+  try {
+    return await connecting;
+  } catch (error) {
+    report({ event: 'failed', message: error.message || String(error.code) });
+    return process.exit(1);
+  }
+}
+
 // Ask for what the lines of standard input say, one after the other, until it ends.
 export async function askForLines(ask) {
   for await (const line of createInterface({ input: process.stdin })) {
     const at = line.indexOf('=');
-    const interaction = line.slice(0, at);
-    const outcome = await ask(interaction, line.slice(at + 1));
-    report({ interaction, outcome: 'code' in outcome ? 'failed' : 'completed', ...outcome });
+    const name = line.slice(0, at);
+    const [interaction, to] = name.split('@');
+    const outcome = await ask(interaction, line.slice(at + 1), to);
+    report({ interaction: name, outcome: 'code' in outcome ? 'failed' : 'completed', ...outcome });
   }
   process.exit(0);
 }

@@ -16,8 +16,7 @@ import reactor.core.publisher.Hooks;
  * It reads one JSON object a line. Each has an "id", which the answer repeats:
  *
  * <pre>
- * "do": "connect"   "uri": tcp://HOST:PORT or ws://HOST:PORT, with TLS tls:// and wss:// and the
- *                   query authority=FILE, "service", "route_id", "tags",
+ * "do": "connect"   "uri": as {@link Access} takes it, "service", "route_id", "tags",
  *                   "options": "fragment" (bytes of a frame), "lease" (requests that others may send)
  *                   answer: "outcome" is "connected" or "failed"; the "id" is the connection's
  * "do": "request"   "connection", "interaction", "argument", "routing", "tags"

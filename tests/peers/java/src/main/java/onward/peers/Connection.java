@@ -1,8 +1,5 @@
 package onward.peers;
 
-import java.io.File;
-import java.net.InetSocketAddress;
-import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
@@ -28,16 +25,9 @@ import io.rsocket.lease.Lease;
 import io.rsocket.metadata.CompositeMetadataCodec;
 import io.rsocket.metadata.TaggingMetadataCodec;
 import io.rsocket.metadata.WellKnownMimeType;
-import io.rsocket.transport.ClientTransport;
-import io.rsocket.transport.netty.client.TcpClientTransport;
-import io.rsocket.transport.netty.client.WebsocketClientTransport;
 import io.rsocket.util.DefaultPayload;
 import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
-import reactor.netty.http.Http11SslContextSpec;
-import reactor.netty.http.client.HttpClient;
-import reactor.netty.tcp.TcpClient;
-import reactor.netty.tcp.TcpSslContextSpec;
 
 /** A connection to the broker, made with {@link BrokerRSocketConnector}. */
 final class Connection {
@@ -53,63 +43,31 @@ final class Connection {
     Tags.Builder<?> tags = Tags.builder();
     forEachTag(command, tags::with, tags::with);
     String instance = command.get("tags").path(WellKnownKey.INSTANCE_NAME.name()).asText();
+    Access access = new Access(command.get("uri").asText());
+    BrokerRSocketConnector connector = BrokerRSocketConnector.create();
+    access.present(connector);
     client =
-        BrokerRSocketConnector.create()
+        connector
             .routeId(Id.from(UUID.fromString(command.get("route_id").asText())))
             .serviceName(command.get("service").asText())
             .setupTags(tags.buildTags())
             .configure(
-                connector -> {
-                  connector
+                core -> {
+                  core
                       .payloadDecoder(PayloadDecoder.DEFAULT)
                       .acceptor(SocketAcceptor.with(new Destination(id, instance)));
                   int fragment = command.path("options").path("fragment").asInt();
                   if (fragment > 0) {
-                    connector.fragment(fragment);
+                    core.fragment(fragment);
                   }
                   int lease = command.path("options").path("lease").asInt();
                   if (lease > 0) {
-                    connector.lease(
+                    core.lease(
                         specification ->
                             specification.sender(() -> once(lease)).maxPendingRequests(PENDING));
                   }
                 })
-            .toRSocketClient(transport(URI.create(command.get("uri").asText())));
-  }
-
-  private static ClientTransport transport(URI uri) {
-    return switch (uri.getScheme()) {
-      case "tcp" ->
-          TcpClientTransport.create(new InetSocketAddress(uri.getHost(), uri.getPort()));
-      case "ws" -> WebsocketClientTransport.create(uri);
-      case "tls" ->
-          TcpClientTransport.create(
-              TcpClient.create()
-                  .host(uri.getHost())
-                  .port(uri.getPort())
-                  .secure(
-                      ssl ->
-                          ssl.sslContext(
-                              TcpSslContextSpec.forClient()
-                                  .configure(made -> made.trustManager(authority(uri))))));
-      case "wss" ->
-          WebsocketClientTransport.create(
-              HttpClient.create()
-                  .host(uri.getHost())
-                  .port(uri.getPort())
-                  .secure(
-                      ssl ->
-                          ssl.sslContext(
-                              Http11SslContextSpec.forClient()
-                                  .configure(made -> made.trustManager(authority(uri))))),
-              "/");
-      default -> throw new IllegalArgumentException("no such transport: " + uri);
-    };
-  }
-
-  /** The file of the trusted authority, which the query of a URI with TLS names. */
-  private static File authority(URI uri) {
-    return new File(uri.getQuery().substring("authority=".length()));
+            .toRSocketClient(access.transport());
   }
 
   /** One lease, which is not renewed, so that it says how many requests come at all. */

@@ -12,6 +12,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.rsocket.RSocketErrorException;
 import io.rsocket.broker.client.spring.BrokerRSocketRequester;
+import io.rsocket.broker.client.spring.BrokerRSocketRequester.BrokerRequestSpec;
 import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.context.ConfigurableApplicationContext;
@@ -26,21 +27,21 @@ import reactor.core.publisher.Mono;
 /**
  * A program of Spring Boot that is a destination and a requester, by one connection that
  * rsocket-broker-client-spring makes. Its properties are in application.yml; those it is started
- * with say more:
+ * with say more; {@link Secured} says what a URI has:
  *
  * <pre>
  * java -cp ... onward.peers.SpringPeer \
- *     --io.rsocket.broker.client.brokers=tcp://HOST:PORT \
- *     --io.rsocket.broker.client.service-name=SERVICE --asked=SERVICE --other=SERVICE
+ *     --broker=URI \
+ *     --io.rsocket.broker.client.service-name=SERVICE --asked=SERVICE
  * </pre>
  *
  * <p>It prints lines of JSON: "ready", then one for each request that comes, as
  * ../js/destination.js does, and one for each line INTERACTION=ARGUMENT that it reads, as the
  * requesters of the other languages. Requests go to the service `asked`, by the property that
- * configures an address for their route. Beside the usual interactions:
+ * configures an address for their route, or, by INTERACTION@SERVICE=ARGUMENT, to another one, with a
+ * second address, which the program gives. Beside the usual interactions:
  *
  * <pre>
- * to_other=TEXT   a request/response with a second address, which the program gives: `other`
  * for_user=USER   a request/response to the route stock.USER, which application.yml makes sticky
  * </pre>
  */
@@ -54,26 +55,31 @@ public class SpringPeer {
     ConfigurableApplicationContext context =
         new SpringApplicationBuilder(SpringPeer.class).run(arguments);
     BrokerRSocketRequester requester = context.getBean(BrokerRSocketRequester.class);
-    requester.rsocketClient().source().block();
+    try {
+      requester.rsocketClient().source().block();
+    } catch (RuntimeException error) {
+      print(Map.of("event", "failed", "message", String.valueOf(error.getMessage())));
+      Runtime.getRuntime().halt(1);
+    }
     print(Map.of("event", "ready"));
-    String other = context.getEnvironment().getProperty("other", "");
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {
       String[] words = line.split("=", 2);
-      ask(requester, words[0], words[1], other);
+      ask(requester, words[0], words[1]);
     }
     Runtime.getRuntime().halt(0);
   }
 
   // --- requester -------------------------------------------------------------------------------
 
-  private static void ask(
-      BrokerRSocketRequester requester, String interaction, String argument, String other) {
+  private static void ask(BrokerRSocketRequester requester, String name, String argument) {
     Map<String, Object> report = new LinkedHashMap<>();
-    report.put("interaction", interaction);
+    report.put("interaction", name);
     report.put("elements", List.of());
     try {
-      List<String> elements = send(requester, interaction, argument, other).collectList().block();
+      String[] words = name.split("@", 2);
+      String to = words.length == 2 ? words[1] : null;
+      List<String> elements = send(requester, words[0], argument, to).collectList().block();
       report.put("elements", elements);
       report.put("outcome", "completed");
     } catch (RuntimeException error) {
@@ -85,31 +91,39 @@ public class SpringPeer {
   }
 
   private static Flux<String> send(
-      BrokerRSocketRequester requester, String interaction, String argument, String other) {
+      BrokerRSocketRequester requester, String interaction, String argument, String to) {
     return switch (interaction) {
-      case "request_response" -> one(requester.route("echo").data(argument)::retrieveMono);
-      case "to_other" -> one(requester.route("echo").address(other).data(argument)::retrieveMono);
+      case "request_response" ->
+          one(route(requester, "echo", to).data(argument)::retrieveMono);
       case "for_user" -> one(requester.route("stock." + argument).data(argument)::retrieveMono);
-      case "fire_and_forget" -> requester.route("note").data(argument).send().thenMany(Flux.empty());
+      case "fire_and_forget" ->
+          route(requester, "note", to).data(argument).send().thenMany(Flux.empty());
       case "metadata_push" ->
           ((RequestSpec) requester.route(argument)).sendMetadata().thenMany(Flux.empty());
       case "request_stream" ->
-          requester.route("echo").data(argument).retrieveFlux(String.class).limitRate(CREDIT);
+          route(requester, "echo", to)
+              .data(argument)
+              .retrieveFlux(String.class)
+              .limitRate(CREDIT);
       case "first_of_stream" ->
-          requester
-              .route("echo")
+          route(requester, "echo", to)
               .data("endless")
               .retrieveFlux(String.class)
               .limitRate(CREDIT)
               .take(Long.parseLong(argument));
       case "request_channel" ->
-          requester
-              .route("echo")
+          route(requester, "echo", to)
               .data(Flux.fromIterable(Arrays.asList(argument.split(","))), String.class)
               .retrieveFlux(String.class)
               .limitRate(CREDIT);
       default -> throw new IllegalArgumentException("no such interaction: " + interaction);
     };
+  }
+
+  private static BrokerRequestSpec route(
+      BrokerRSocketRequester requester, String route, String to) {
+    BrokerRequestSpec request = requester.route(route);
+    return to == null ? request : request.address(to);
   }
 
   private interface Retrieving {

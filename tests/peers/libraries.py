@@ -1,0 +1,78 @@
+"""The programs of libraries that know RSocket alone: built once, run by `make peers` only."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+import pytest
+
+from tests.peers.foreign import PeerMissing, built
+
+__all__ = ["LIBRARIES", "Library", "words"]
+
+BUILD_TIMEOUT = 300.0
+"""Seconds."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A program made with a library.
+
+    Attributes:
+        folder: Where its source is.
+        build: The command that builds it there.
+        run: The command that runs it, with the path of the program last.
+        pushes: Whether the library pushes metadata.
+        takes_pushes: Whether its destinations take what others push.
+        asks_in_fragments: Whether its requests can be fragments.
+        answers_in_fragments: Whether its answers can.
+    """
+
+    folder: str
+    build: tuple[str, ...]
+    run: tuple[str, ...]
+    pushes: bool = True
+    takes_pushes: bool = True
+    asks_in_fragments: bool = True
+    answers_in_fragments: bool = True
+
+    def cuts(self, role: str) -> bool:
+        """Whether a requester or a destination can send fragments."""
+        return self.asks_in_fragments if role == "requester" else self.answers_in_fragments
+
+
+NPM = ("npm", "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
+LIBRARIES = {
+    "go": Library(
+        "rsocket_go",
+        ("go", "build", "-mod=mod", "-o", "peer", "."),
+        ("peer",),
+        # The first fragment of an answer says that it is the last.
+        answers_in_fragments=False,
+    ),
+    "js-0.0.27": Library(
+        "rsocket_js",
+        NPM,
+        ("node", "old.js"),
+        # Its pushes lack the flag that says that there is metadata.
+        pushes=False,
+        asks_in_fragments=False,
+        answers_in_fragments=False,
+    ),
+    "js-alpha": Library("rsocket_js", NPM, ("node", "alpha.js"), pushes=False, takes_pushes=False),
+}
+
+
+def words(name: str, role: str, uri: str, service: str, *, fragments: bool = False) -> list[str]:
+    """Return the command that runs a library's program, which is built if need be."""
+    library = LIBRARIES[name]
+    try:
+        if not all(shutil.which(tool) for tool in library.run[:-1]):
+            raise PeerMissing(f"{library.run[0]} is not installed")
+        place = built(library.folder, [library.build], timeout=BUILD_TIMEOUT)
+    except PeerMissing as error:
+        pytest.skip(f"{name} peer: {error}")
+    *runner, program = library.run
+    cut = ["64"] if fragments and library.cuts(role) else []
+    return [*runner, str(place / program), role, uri, service, *cut]
