@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._node import Node
     from ._worker import Worker
 
-__all__ = ["LETTERS", "LINKS", "NODE", "WORKERS", "json_row", "node_report"]
+__all__ = ["LETTERS", "LINKS", "NODE", "WORKERS", "json_row", "link_figures", "node_report"]
 
 WORKERS: Final = "workers"
 LINKS: Final = "links"
@@ -84,7 +84,7 @@ def _workers(node: Node) -> _Report:
 def _links(node: Node) -> _Report:
     found: list[tuple[Address, Worker, dict[str, Any]]] = []
     for cell in node.parts.table.cells():
-        figures = _link_figures(cell.worker)
+        figures = link_figures(cell.worker)
         if figures is not None:
             found.append((cell.address, cell.worker, figures))
     rows = (
@@ -126,7 +126,7 @@ _REPORTS: Final[dict[str, Callable[[Node], _Report]]] = {
 }
 
 
-def _link_figures(worker: Worker) -> dict[str, Any] | None:
+def link_figures(worker: Worker) -> dict[str, Any] | None:
     """Return the statistics of a link or a listener, which has a peer or a URI; else `None`."""
     statistics = getattr(worker, "statistics", None)
     if not callable(statistics):

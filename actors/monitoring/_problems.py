@@ -36,6 +36,10 @@ REJECTED_SHARE: Final = 0.01
 REJECTED_CRITICAL: Final = 0.1
 """The share of requests without a destination above which the problem is critical."""
 
+ERROR_SHARE: Final = 0.05
+"""The share of requests that a destination has answered with an error, or not at all, above which
+there is a problem."""
+
 OLDEST_WAIT: Final = 10.0
 """The seconds that a request may wait for a destination."""
 
@@ -85,6 +89,7 @@ class Observation:
         lags: How often the event loop was held, by the buckets of `Durations`.
         ended: Requests that have ended.
         rejected: Of those, the ones that no destination could take.
+        failed: Of those, the ones that a destination has answered with an error, or not at all.
         oldest_wait: How long the oldest waiting request has waited, in seconds.
         counts: Other counts, by the kind of problem and its subject.
     """
@@ -97,6 +102,7 @@ class Observation:
     lags: tuple[int, ...] = ()
     ended: int = 0
     rejected: int = 0
+    failed: int = 0
     oldest_wait: float = 0.0
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
@@ -245,6 +251,16 @@ def _of_requests(now: Observation, before: Observation) -> Iterator[Problem]:
             f"{rejected} of {max(ended, rejected)}{_within(now, before)}.",
             "The events have their queries. Ask `resolve` for one of them: it says which tags the "
             "destinations lack.",
+        )
+    failed = now.failed - before.failed
+    if failed > ERROR_SHARE * ended:
+        yield Problem(
+            Severity.WARNING,
+            "errors",
+            "",
+            f"{100 * failed / max(ended, failed):.1f} % of the requests ended with an error of "
+            f"their destination: {failed} of {max(ended, failed)}{_within(now, before)}.",
+            "See which service has the low share of success; its own log has the cause.",
         )
     if now.oldest_wait > OLDEST_WAIT:
         yield Problem(

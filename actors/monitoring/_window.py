@@ -50,6 +50,7 @@ _KINDS: Final = (
     int(FrameType.REQUEST_CHANNEL),
 )
 _REFUSED: Final = (Outcome.UNROUTABLE, Outcome.REJECTED)
+_FAILED: Final = (Outcome.FAILED, Outcome.DROP)
 _WITHOUT_FAULT: Final = (Outcome.DELIVER, Outcome.CANCELED)
 
 
@@ -185,6 +186,7 @@ class Window:
             lags,
             outcomes.total(),
             sum(outcomes[each] for each in _REFUSED),
+            sum(outcomes[each] for each in _FAILED),
             broker.statistics().oldest_wait,
             counts,
         )

@@ -77,6 +77,7 @@ _WORKERS: Final = (
     "restarts",
     "children",
     "timers",
+    "parent",
 )
 _LIMITS: Final = ("name", "listener", "used", "limit", "reached")
 
@@ -88,9 +89,7 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
 
     async def workers(request: HttpRequest) -> HttpResponse:
         cells: list[Cell] = node.parts.table.cells()
-        return await page(
-            request, cells, lambda cell: json_row(cell.statistics()), _WORKERS, turn=turn
-        )
+        return await page(request, cells, _worker, _WORKERS, turn=turn)
 
     async def report(question: str, request: HttpRequest) -> HttpResponse:
         found = node_report(node, question)
@@ -157,6 +156,11 @@ def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
 
     for handler in (status, connections, routes, services, waiting, resolve):
         paths.add(f"/api/v1/{handler.__name__}", handler)
+
+
+def _worker(cell: Cell) -> Mapping[str, Any]:
+    parent = None if cell.parent is None else str(cell.parent.address)
+    return {**json_row(cell.statistics()), "parent": parent}
 
 
 def _connections(broker: Broker, *, closed: bool) -> Iterator[Mapping[str, Any]]:

@@ -37,7 +37,10 @@ read the answer: a socket that is closed with unread input resets the connection
 
 _FIELDS: Final = (
     # The console is served from here too: no page may load or run anything of elsewhere.
-    ("content-security-policy", "default-src 'self'; frame-ancestors 'none'"),
+    (
+        "content-security-policy",
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
     ("cache-control", "no-store"),
@@ -382,7 +385,7 @@ class HttpConnection(asyncio.Protocol):
             # RFC 9110 section 6.6.1: an origin server with a clock "MUST generate a Date".
             ("date", formatdate(usegmt=True)),
             ("content-type", response.content_type),
-            *_FIELDS,
+            *(each for each in _FIELDS if each[0] not in response.headers),
             *response.headers.items(),
             *more.items(),
         ]

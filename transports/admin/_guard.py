@@ -27,7 +27,11 @@ from ._paths import Needs
 
 __all__ = ["Permits", "RequestGuard", "credentials_of"]
 
-CHALLENGE: Final = 'Basic realm="onward", charset="UTF-8", Bearer realm="onward"'
+OF_SCRIPTS: Final = 'Bearer realm="onward"'
+"""The challenge for requests of the console's scripts: a browser answers one for Basic itself, with
+a window that stands in the way of the page. `/sign-in` brings that window when it is wanted."""
+
+CHALLENGE: Final = f'Basic realm="onward", charset="UTF-8", {OF_SCRIPTS}'
 """RFC 9110 section 11.6.1: a challenge for each scheme that is accepted."""
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -130,7 +134,9 @@ class RequestGuard:
                 peer = replace(peer, source="")
             return await self._authentication.authenticate(credentials, peer)
         except NotAuthenticated as error:
-            challenge = {"www-authenticate": CHALLENGE}
+            # Fetch Metadata section 2.1: of a request by a script the destination is empty.
+            by_script = request.headers.get("sec-fetch-dest") == "empty"
+            challenge = {"www-authenticate": OF_SCRIPTS if by_script else CHALLENGE}
             raise HttpError(HTTPStatus.UNAUTHORIZED, str(error), challenge) from None
 
 

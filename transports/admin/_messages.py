@@ -124,7 +124,7 @@ class HttpResponse:
         body: The body, or its parts as they are made.
         content_type: The type of the body.
         status: The status.
-        headers: Further fields.
+        headers: Further fields, or others in place of the usual ones.
         on_end: Called once when the answer has been sent or given up.
     """
 

@@ -38,7 +38,8 @@ class AdminPaths:
         """Add a handler.
 
         Args:
-            path: The path, from its slash on.
+            path: The path, from its slash on. `/x/*` are all paths below `/x/` without a handler of
+                their own.
             handle: The handler.
             method: `GET` or `POST`.
             needs: What its requests need.
@@ -57,7 +58,7 @@ class AdminPaths:
         Raises:
             HttpError: There is no such path, or the path has no such method.
         """
-        methods = self._paths.get(path)
+        methods = self._paths.get(path) or self._paths.get(path[: path.find("/", 1) + 1] + "*")
         if methods is None:
             raise HttpError(HTTPStatus.NOT_FOUND, "there is no such path")
         found = methods.get("GET" if method == "HEAD" else method)

@@ -87,6 +87,13 @@ def test_requests_without_a_destination_count_within_the_time() -> None:
     assert one(replace(WELL, ended=2, rejected=1)).text.endswith("1 of 2 since the start.")
 
 
+def test_errors_of_destinations() -> None:
+    assert find_problems(replace(WELL, ended=100, failed=5)) == ()
+    found = one(replace(WELL, ended=100, failed=6))
+    assert (found.severity, found.kind) == (Severity.WARNING, "errors")
+    assert found.text.startswith("6.0 % of the requests")
+
+
 def test_a_request_that_waits_long() -> None:
     assert one(replace(WELL, oldest_wait=10.1)).kind == "oldest-wait"
 
@@ -124,6 +131,7 @@ def test_critical_problems_come_first_and_each_says_what_to_do() -> None:
         limits=(("", LimitUse("x", 9, 10)), ("", LimitUse("y", 10, 10))),
         lags=(0,) * len(BUCKETS) + (1,),
         ended=10,
+        failed=1,
         rejected=chance.randint(1, 9),
         oldest_wait=60.0,
         counts={(kind, ""): chance.randint(1, 9) for kind in _COUNTED},
@@ -131,7 +139,15 @@ def test_critical_problems_come_first_and_each_says_what_to_do() -> None:
     found = find_problems(whole)
     assert [each.severity.value for each in found] == sorted(each.severity.value for each in found)
     assert {each.kind for each in found} == {
-        *("not-ready", "reload-failed", "certificate", "limit", "rejected", "oldest-wait"),
+        *(
+            "not-ready",
+            "reload-failed",
+            "certificate",
+            "limit",
+            "rejected",
+            "errors",
+            "oldest-wait",
+        ),
         *("loop-lag", *_COUNTED),
     }
     for each in found:

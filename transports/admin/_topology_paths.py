@@ -1,0 +1,80 @@
+"""The path of the picture of what surrounds a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from ...actors._node_report import link_figures
+from ...actors.broker import Broker
+from ...actors.broker._management import service_statistics
+from ...actors.monitoring import Monitor
+from ...actors.monitoring._surroundings import Surroundings, Traffic, picture_of
+from ...protocol.drawing import draw
+from ._messages import HttpRequest, HttpResponse
+from ._paths import AdminPaths
+
+__all__ = ["add_topology"]
+
+SLICE: Final = 256
+"""Connections that are looked at before the loop does other things."""
+
+RESERVED: Final = "onward."
+"""The prefix of the broker's own services, which are not drawn."""
+
+
+def add_topology(paths: AdminPaths, monitor: Monitor) -> None:
+    """Add the path of the picture, which is SVG. One picture is made at a time."""
+    paths.add("/api/v1/topology", partial(_picture, monitor, asyncio.Lock()))
+
+
+async def _picture(monitor: Monitor, turn: asyncio.Lock, _: HttpRequest) -> HttpResponse:
+    node, broker = monitor.node, monitor.broker
+    peers = [
+        (str(figures["peer"]), type(cell.worker).__name__)
+        for cell in node.parts.table.cells()
+        if (figures := link_figures(cell.worker)) is not None and "peer" in figures
+    ]
+    listeners: dict[str, int] = {}
+    requesters: dict[str, Traffic] = {}
+    services: dict[str, Traffic] = {}
+    if broker is not None:
+        async with turn:
+            await _look_at_connections(broker, listeners, requesters)
+        for each in await service_statistics(broker, turn):
+            if not each.service.startswith(RESERVED):
+                services[each.service] = Traffic(each.destinations, each.requests)
+    found = Surroundings(node.name, listeners, requesters, services, peers)
+    # The layout takes some time when there are many boxes.
+    text = await asyncio.to_thread(lambda: draw(picture_of(found)))
+    return _svg(text)
+
+
+async def _look_at_connections(
+    broker: Broker, listeners: dict[str, int], requesters: dict[str, Traffic]
+) -> None:
+    """Count the connections of each listener, and the traffic of those that send requests."""
+    for uri, listener in broker.listeners():
+        listeners[uri] = 0
+        rows = listener.connections()
+        while part := list(islice(rows, SLICE)):
+            listeners[uri] += len(part)
+            for row in part:
+                # One without a service can do nothing else.
+                if row["requests"] or not row["service"]:
+                    requesters.setdefault(row["service"], Traffic()).add(row["requests"])
+            await asyncio.sleep(0)
+
+
+def _svg(text: str) -> HttpResponse:
+    """Return a picture. Its own style, and nothing else, may have an effect where it is opened."""
+    style = re.search("<style>(.*?)</style>", text, re.DOTALL)
+    digest = hashlib.sha256((style[1] if style else "").encode()).digest()
+    policy = f"default-src 'none'; style-src 'sha256-{base64.b64encode(digest).decode()}'"
+    headers = {"content-security-policy": f"{policy}; frame-ancestors 'none'"}
+    return HttpResponse(text.encode(), "image/svg+xml", headers=headers)
