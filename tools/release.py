@@ -32,6 +32,8 @@ from tools import build_backend, release_checks, sbom
 ROOT: Final = Path(__file__).resolve().parent.parent
 DIST: Final = ROOT / "dist"
 SUMS: Final = "SHA256SUMS"
+TAG: Final = "ONWARD_TAG"
+"""The variable with the tag that is released, if one is: `v` and the version."""
 
 KINDS: Final = {"sdist": False, "pure wheel": False, "compiled wheel": True}
 """The files of a release, and whether they are compiled."""
@@ -54,11 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if _git("status", "--porcelain"):
         _say("what is not committed is not in it")
     os.environ["SOURCE_DATE_EPOCH"] = at
+    tag = os.environ.get(TAG)
     with tempfile.TemporaryDirectory(prefix="onward-release-") as name:
         work = Path(name).resolve()
         source = export(work / "source")
         version = build_backend.read_version(source)
         _say(f"Onward {version} of {commit[:12]}")
+        if tag is not None and tag != f"v{version}":
+            sys.exit(f"release: the tag is {tag}, and the version {version}")
         bill = work / build_backend.SBOM_NAME
         if given.sbom is None:
             describe(source, bill, work / "dependencies")
@@ -74,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             folder.mkdir(parents=True)
             for line in release_checks.try_out(file, source, folder, compiled=KINDS[kind]):
                 _say(f"{kind}: {line}")
-        deliver(first.values())
+        deliver([*first.values(), bill])
 
 
 def export(to: Path) -> Path:
