@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from onward.actors.security import AuthenticationOptions, PasswordOptions
+from onward.protocol.rsocket import ConnectionLimits
+from onward.transports import TcpOptions
 from tests.support.pages import PAGES, ROOT, blocks, run_example, shown_outputs
 
 # The steps of the tutorial; what else pages show is run in tests/examples/test_examples.py.
@@ -36,8 +39,37 @@ def test_code_in_a_page_is_python(page: Path) -> None:
             ast.parse("async def fragment():\n" + textwrap.indent(text, "    "))
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "changelog.d/README.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "changelog.d/README.md"]
+)
 def test_links_of_the_pages_outside_the_site_lead_somewhere(page: str) -> None:
     file = ROOT / page
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", file.read_text()):
         assert (file.parent / target).exists(), target
+
+
+def test_each_claim_of_the_security_page_has_tests_that_there_are() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    tables = re.findall(
+        r"^\| claim \| tests \|\n\| --- \| --- \|\n((?:\|.*\n)+)", text, re.MULTILINE
+    )
+    claims = [row for table in tables for row in table.splitlines()]
+    assert len(claims) > 40
+    named = {row: re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row) for row in claims}
+    assert [row for row, tests in named.items() if not tests] == []
+    for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
+        assert re.search(rf"def {test}\b", (ROOT / file).read_text()), f"{file}::{test}"
+
+
+def test_limits_of_the_security_page_are_those_of_the_table() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    options = ConnectionLimits()
+    assert f"over {options.max_setup >> 10} KiB ends the connection" in text
+    assert f"{options.setup_timeout:g} s for its SETUP" in text
+    assert f"has {TcpOptions().tls_timeout:g} s for TLS" in text
+    assert f"A frame has {TcpOptions().frame_timeout:g} s" in text
+    assert f"listener {TcpOptions().max_unfinished >> 20} MiB together" in text
+    assert f"mailboxes {TcpOptions().max_arrival_bytes >> 20} MiB a link" in text
+    assert AuthenticationOptions().max_failures == 10
+    assert "may fail ten times a minute" in text
+    assert f"a queue of {PasswordOptions().queue}" in text

@@ -40,7 +40,7 @@ CODE: Final = (
 )
 """Folders with Python code that is checked."""
 
-PAGES: Final = ("README.md", "CONTRIBUTING.md", "docs")
+PAGES: Final = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs")
 """Pages, and folders of pages, that are checked."""
 
 BANNED: Final = frozenset(

@@ -110,7 +110,7 @@ def find_sdist_problems(sdist: Path, root: Path) -> list[str]:
         metadata = information.read()
     names = {each.name.removeprefix(folder) for each in members}
     needed = {path.relative_to(root).as_posix() for path in packaged_files(root).values()}
-    needed |= {"pyproject.toml", "README.md", "LICENSE", "tools/build_backend.py"}
+    needed |= {"pyproject.toml", "README.md", "LICENSE", "SECURITY.md", "tools/build_backend.py"}
     problems = [f"lacks {name}" for name in sorted(needed - names)]
     problems += [
         f"{each.name} is no plain file without an owner"

@@ -48,16 +48,17 @@ def test_the_image_runs_a_broker_without_a_shell() -> None:
     assert arguments.listen == [f"rsocket+tcp://0.0.0.0:{stage['EXPOSE']}"]
 
 
-def test_the_check_of_the_image_asks_the_admin_interface() -> None:
+def test_the_check_of_the_image_asks_its_broker_in_time() -> None:
     stage = last_stage()
-    arguments = _parser().parse_args(json.loads(stage["CMD"]))
-    _, program = stage["HEALTHCHECK"].split("CMD ")
-    *_, code = json.loads(program)
-    compile(code, "HEALTHCHECK", "exec")
-    asked = re.search(r"'(http.*)(/\w+)'", code)
-    assert asked is not None
-    assert asked[1] == arguments.admin
-    assert asked[2] in STAGES
+    options, program = stage["HEALTHCHECK"].split("CMD ")
+    command, *words = json.loads(program)
+    assert [command] == json.loads(stage["ENTRYPOINT"])
+    check = _parser().parse_args(words)
+    assert check.name == "check"
+    assert check.broker.rpartition(":")[2] == stage["EXPOSE"]
+    (limit,) = re.findall(r"--timeout=(\d+)s", options)
+    # The rest is for the start of Python.
+    assert check.timeout <= int(limit) - 2
 
 
 def test_the_image_has_the_packages_that_its_command_needs_compiled() -> None:

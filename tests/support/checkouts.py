@@ -18,7 +18,7 @@ def copy_checkout(to: Path) -> Path:
     """Copy what archives are made of into a folder, and some files that are no part of them."""
     folders = build_backend.read_config(ROOT)["tool"]["setuptools"]["package-dir"].values()
     to.mkdir(parents=True)
-    names = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md")
+    names = ("pyproject.toml", "README.md", "LICENSE", "SECURITY.md", "MANIFEST.in", "CHANGELOG.md")
     for name in names:
         shutil.copy(ROOT / name, to)
     ignored = shutil.ignore_patterns("*.pyc", "__pycache__", "node_modules", "target")
