@@ -20,7 +20,7 @@ from ..transports import TlsOptions
 from ._reach import add_tls, tls_of
 from ._status import CommandError, Status
 
-__all__ = ["Access", "access_of", "add_access", "add_credentials", "refuse_credentials"]
+__all__ = ["Access", "access_of", "add_access", "add_credentials", "credentials_for_node"]
 
 TOKEN: Final = "ONWARD_TOKEN"  # noqa: S105 - the name of a variable
 USER: Final = "ONWARD_USER"
@@ -52,13 +52,14 @@ def add_credentials(parser: argparse.ArgumentParser) -> None:
         "--token-file",
         metavar="FILE",
         type=Path,
-        help=f"the token to show to the broker, in a file (default: {TOKEN} of the environment)",
+        help=f"the token to show to the broker or the node, in a file (default: {TOKEN} of the "
+        "environment, for brokers only)",
     )
     parser.add_argument(
         "--user",
         metavar="NAME",
-        help=f"the user to show to the broker, with a password (default: {USER} of the "
-        "environment)",
+        help=f"the user to show to the broker or the node, with a password (default: {USER} of the "
+        "environment, for brokers only)",
     )
     parser.add_argument(
         "--password-file",
@@ -77,14 +78,17 @@ def access_of(arguments: argparse.Namespace) -> Access:
     return Access(tls_of(arguments, listens=False), credentials_of(arguments, os.environ))
 
 
-def refuse_credentials(arguments: argparse.Namespace) -> None:
-    """Refuse options of credentials where there is no broker.
+def credentials_for_node(arguments: argparse.Namespace) -> Credentials | None:
+    """Return the credentials given by options.
+
+    Those of the environment are for brokers: a node that asks for none refuses some. It only has
+    the password for `--user`.
 
     Raises:
-        CommandError: There are some.
+        CommandError: They do not go together, or a file cannot be read.
     """
-    if (arguments.token_file, arguments.user, arguments.password_file) != (None, None, None):
-        raise CommandError("credentials are for --broker", Status.USAGE)
+    environment = {PASSWORD: os.environ[PASSWORD]} if PASSWORD in os.environ else {}
+    return credentials_of(arguments, environment)
 
 
 def credentials_of(

@@ -194,13 +194,19 @@ class Methods:
 
 
 def add_peers(parser: argparse.ArgumentParser) -> None:
-    """Add the option of the authentication of nodes, as links have no credentials."""
+    """Add the options of the authentication of nodes."""
     parser.add_argument(
         "--principals",
         metavar="FILE",
         type=Path,
-        help="accept only peers that have an entry in this file of principals, by a certificate or "
-        "the user of a Unix socket (default: accept all peers)",
+        help="accept only peers that have an entry in this file of principals, by a certificate, "
+        "the user of a Unix socket, a token or a password (default: accept all peers)",
+    )
+    add_jwt(parser)
+    parser.add_argument(
+        "--anonymous",
+        action="store_true",
+        help="with one of these: accept peers without credentials as well, as `anonymous`",
     )
 
 
@@ -214,15 +220,17 @@ def authentication_of_peers(
         newest: As for `Methods`.
 
     Raises:
-        CommandError: The file cannot be read.
+        CommandError: A file cannot be read, or the options do not go together.
     """
     try:
-        file = _file_of(arguments, newest or (lambda: arguments))
-    except OnwardError as error:
+        methods = list(_of_files(arguments, newest or (lambda: arguments)))
+    except (OnwardError, ValueError) as error:
         raise CommandError(printable_lines(str(error)), Status.USAGE) from error
-    if file is None:
-        return None
-    return Authentication([CertificateAuthenticator(file), UnixAuthenticator(file)])
+    if arguments.anonymous:
+        if not methods:
+            raise CommandError("--anonymous goes with --principals or --jwt-keys", Status.USAGE)
+        methods.append(AnonymousAuthenticator())
+    return Authentication(methods) if methods else None
 
 
 def principals_of(arguments: argparse.Namespace) -> Principals | None:
@@ -255,6 +263,13 @@ def _file_of(
 def _methods(
     arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace]
 ) -> Iterator[Authenticator]:
+    yield from _of_files(arguments, newest)
+    yield from map(load_authenticator, arguments.authenticator)
+
+
+def _of_files(
+    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace]
+) -> Iterator[Authenticator]:
     file = _file_of(arguments, newest)
     if file is not None:
         yield CertificateAuthenticator(file)
@@ -264,7 +279,6 @@ def _methods(
     jwt = jwt_of(arguments)
     if jwt is not None:
         yield jwt
-    yield from map(load_authenticator, arguments.authenticator)
 
 
 def jwt_of(arguments: argparse.Namespace) -> JwtAuthenticator | None:

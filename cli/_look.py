@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..protocol import RequestTimeout
-from ._access import add_credentials, refuse_credentials
+from ._access import add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, seconds
 from ._broker_tables import print_table
 from ._message import request
@@ -159,8 +159,8 @@ def _command(arguments: argparse.Namespace) -> None:
         print_table(arguments, look, _PATHS[look.name])
         return
     selection, every = selection_of(arguments, look.columns), interval_of(arguments)
-    via = Via(arguments.node, tls_of(arguments, listens=False))
-    refuse_credentials(arguments)
+    credentials = credentials_for_node(arguments)
+    via = Via(arguments.node, tls_of(arguments, listens=False), credentials)
     if not via.uri.startswith(known := schemes()):
         raise CommandError(f"{via.uri!r} does not start with {', '.join(known)}", Status.USAGE)
 

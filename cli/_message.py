@@ -21,7 +21,7 @@ from ..protocol import (
 )
 from ..protocol.broker import parse_address_query
 from ..transports import LinkState, LinkStatistics
-from ._access import access_of, add_credentials, refuse_credentials
+from ._access import access_of, add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import PayloadNotation, add_arguments, payload_of
 from ._reach import Via, add_via, reach, via_of
@@ -99,13 +99,13 @@ def add_commands(commands: Commands) -> None:
             parser.set_defaults(refuse=parser.error)
         add_arguments(parser)
         add_via(parser)
+        add_credentials(parser)
         if name == "request":
             parser.add_argument(
                 "--broker",
                 metavar="URI",
                 help="ask through this broker, by any of the URIs it listens at",
             )
-            add_credentials(parser)
         parser.add_argument(
             "--timeout",
             metavar="SECONDS",
@@ -123,7 +123,7 @@ def _send(arguments: argparse.Namespace) -> None:
     payload = payload_of(arguments)
     route: Route = arguments.route
     with no_log("onward"):
-        via = via_of(arguments)
+        via = via_of(arguments, credentials_for_node(arguments))
         run(lambda stop: stop.unless(send(route, payload, arguments.timeout, via)))
     if arguments.verbose:
         print("sent     ", describe(route, (), payload), file=sys.stderr)
@@ -131,7 +131,6 @@ def _send(arguments: argparse.Namespace) -> None:
 
 def _request(arguments: argparse.Namespace) -> None:
     if arguments.broker is None:
-        refuse_credentials(arguments)
         _request_along(arguments)
     else:
         _request_through(arguments)
@@ -168,7 +167,7 @@ def _request_along(arguments: argparse.Namespace) -> None:
         arguments.refuse(f"argument ROUTE: {error}")
         return
     payload = payload_of(arguments)
-    via = via_of(arguments)
+    via = via_of(arguments, credentials_for_node(arguments))
 
     async def ask(stop: StopRequest) -> None:
         answer = await stop.unless(request(route, payload, arguments.timeout, via))

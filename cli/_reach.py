@@ -21,6 +21,7 @@ from ..protocol import (
     Route,
     UnknownAddress,
 )
+from ..protocol.security import Credentials
 from ..transports import StreamTransport, TlsOptions
 from ._status import CommandError, Status
 
@@ -30,6 +31,7 @@ __all__ = [
     "add_via",
     "authentication_for",
     "certificates_for",
+    "credentials_for",
     "reach",
     "schemes",
     "tls_of",
@@ -52,10 +54,12 @@ class Via:
     Attributes:
         uri: Its URI.
         tls: The certificates; `None` for the defaults of the scheme.
+        credentials: The credentials; `None` for none.
     """
 
     uri: str
     tls: TlsOptions | None = None
+    credentials: Credentials | None = None
 
 
 def schemes() -> tuple[str, ...]:
@@ -95,6 +99,19 @@ def authentication_for(
     if not isinstance(node.transport(uri), StreamTransport):
         raise CommandError(f"{uri.partition(':')[0]} takes no principals", Status.USAGE)
     return {"authentication": authentication}
+
+
+def credentials_for(node: Node, uri: str, credentials: Credentials | None) -> dict[str, Any]:
+    """Return the option for the given credentials, if any.
+
+    Raises:
+        CommandError: The transport of the URI takes no credentials.
+    """
+    if credentials is None:
+        return {}
+    if not isinstance(node.transport(uri), StreamTransport):
+        raise CommandError(f"{uri.partition(':')[0]} takes no credentials", Status.USAGE)
+    return {"credentials": credentials}
 
 
 def _options_of(node: Node, uri: str) -> frozenset[str]:
@@ -165,21 +182,28 @@ def tls_of(arguments: argparse.Namespace, *, listens: bool) -> TlsOptions | None
         raise CommandError(f"--{error}", Status.USAGE) from None
 
 
-def via_of(arguments: argparse.Namespace) -> Via | None:
+def via_of(arguments: argparse.Namespace, credentials: Credentials | None = None) -> Via | None:
     """Return the node to connect to first; `None` if none is given.
 
+    Args:
+        arguments: The options.
+        credentials: The credentials for the node.
+
     Raises:
-        CommandError: There are certificates and no node, or the URI is not that of a node.
+        CommandError: There are certificates or credentials and no node, or the URI is not that of
+            a node.
     """
     tls = tls_of(arguments, listens=False)
     uri: str | None = arguments.connect
     if uri is None:
         if tls is not None:
             raise CommandError("certificates are for --connect", Status.USAGE)
+        if credentials is not None:
+            raise CommandError("credentials are for --connect or --broker", Status.USAGE)
         return None
     if not uri.startswith(known := schemes()):
         raise CommandError(f"{uri!r} does not start with {', '.join(known)}", Status.USAGE)
-    return Via(uri, tls)
+    return Via(uri, tls, credentials)
 
 
 async def reach(
@@ -203,7 +227,7 @@ async def reach(
         UnknownAddress: The route begins with a worker of the command's own node, which has none.
     """
     if via is not None:
-        link = await _connect(node, via.uri, timeout, via.tls)
+        link = await _connect(node, via, timeout)
         return link, (link, *route)
     first = route[0]
     if first.type == LOCAL:
@@ -215,7 +239,7 @@ async def reach(
         where = first.value.decode()
     except UnicodeDecodeError:
         raise AddressError(first, "the value is not text") from None
-    return await _connect(node, f"{scheme}://{where}", timeout, None), route
+    return await _connect(node, Via(f"{scheme}://{where}"), timeout), route
 
 
 def _begin_with(first: Address) -> str:
@@ -234,12 +258,14 @@ def _scheme_of(address_type: int) -> str | None:
     return None
 
 
-async def _connect(node: Node, uri: str, timeout: float, tls: TlsOptions | None) -> Address:
+async def _connect(node: Node, via: Via, timeout: float) -> Address:
+    uri = via.uri
     # The socket has its own timeout for a peer that does not read, and 0 is not valid there.
     wanted: dict[str, Any] = {"reconnect": False, "write_timeout": max(timeout, 0.001)}
     known = _options_of(node, uri)
     options = {name: value for name, value in wanted.items() if name in known}
-    options |= certificates_for(node, uri, tls)
+    options |= certificates_for(node, uri, via.tls)
+    options |= credentials_for(node, uri, via.credentials)
     try:
         async with asyncio.timeout(timeout):
             return await node.connect(uri, **options)

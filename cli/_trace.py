@@ -12,7 +12,7 @@ from ..actors import Node
 from ..actors.tracing import HopTracer, Trace, TraceClock, TraceOptions, trace
 from ..protocol import HopOutcome, OnwardError, Route, format_route, read_error_reply
 from ..protocol.broker import parse_address_query
-from ._access import access_of, add_credentials, refuse_credentials
+from ._access import access_of, add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import PayloadNotation, add_arguments, payload_of
 from ._reach import Via, add_via, reach, via_of
@@ -127,8 +127,8 @@ def _traced(
     timeout: float = arguments.timeout
     payload = payload_of(arguments)
     if arguments.broker is None:
-        refuse_credentials(arguments)
-        route, via = route_argument(given), via_of(arguments)
+        route = route_argument(given)
+        via = via_of(arguments, credentials_for_node(arguments))
 
         async def along() -> tuple[Trace, OnwardError | None]:
             return await follow(route, payload, timeout, via), None

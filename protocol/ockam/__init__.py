@@ -3,6 +3,7 @@
 from ._cbor import MAX_SKIPPED_ITEMS
 from ._codec import MessageDecoder, decode_message, encode_message
 from ._connection import HEARTBEAT, MAX_FRAME, PREAMBLE, WireConnection, WireLimits
+from ._credentials import CREDENTIALS, MAX_CREDENTIALS, BadHeader, read_header, write_header
 from ._datagram import (
     MAX_DATAGRAM,
     MAX_PART,
@@ -16,7 +17,9 @@ from ._datagram import (
 )
 
 __all__ = [
+    "CREDENTIALS",
     "HEARTBEAT",
+    "MAX_CREDENTIALS",
     "MAX_DATAGRAM",
     "MAX_FRAME",
     "MAX_PART",
@@ -24,6 +27,7 @@ __all__ = [
     "MAX_SKIPPED_ITEMS",
     "PREAMBLE",
     "Assembler",
+    "BadHeader",
     "DatagramLimits",
     "DatagramPart",
     "MessageDecoder",
@@ -32,6 +36,8 @@ __all__ = [
     "WireLimits",
     "decode_message",
     "encode_message",
+    "read_header",
     "read_part",
     "split_message",
+    "write_header",
 ]

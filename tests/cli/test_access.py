@@ -132,8 +132,13 @@ def test_commands_for_a_broker_with_authentication(
     assert main([*command, "--token-file", str(tmp_path / "token")]) == 0
 
 
-@pytest.mark.parametrize("name", ["request", "trace", "workers"])
-def test_credentials_are_for_brokers(name: str, capsys: Capsys) -> None:
-    route = [] if name == "workers" else ["1#127.0.0.1:1 => echo"]
-    assert main([name, *route, "--user", "ida"]) == 2
-    assert "credentials are for --broker" in capsys.readouterr().err
+@pytest.mark.parametrize("name", ["request", "send", "trace"])
+def test_credentials_are_for_brokers_and_nodes_to_connect_to(
+    name: str, tmp_path: Path, capsys: Capsys
+) -> None:
+    (tmp_path / "token").write_bytes(b"s3cret\n")
+    words = [name, "1#127.0.0.1:1 => echo", "--token-file", str(tmp_path / "token")]
+    assert main(words) == 2
+    assert "credentials are for --connect or --broker" in capsys.readouterr().err
+    assert main([*words, "--connect", "udp://127.0.0.1:1"]) == 2
+    assert "udp takes no credentials" in capsys.readouterr().err

@@ -137,3 +137,35 @@ def test_options_that_are_wrong(tmp_path: Path, capsys: Capsys) -> None:
     ):
         assert main(["broker", *words]) == 2
         assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+async def test_a_node_with_a_file_of_principals(
+    principals: tuple[Path, str], anonymous: bool, tmp_path: Path, capsys: Capsys
+) -> None:
+    path, token = principals
+    (tmp_path / "token").write_text(f"{token}\n")
+    (tmp_path / "wrong").write_text("onw_wrong\n")
+    words = ["--listen", "tcp://127.0.0.1:0", "--principals", str(path), "--quiet"]
+    words += ["--worker", "echo=echo", "--expose", "echo"]
+    with onward("node", *words, *(["--anonymous"] if anonymous else [])) as process:
+        assert process.stdout is not None
+        line = await asyncio.to_thread(process.stdout.readline)
+        uri = line.removeprefix("listening ").strip()
+        ask = ["request", "echo", "hi", "--connect", uri, "--timeout", str(TIMEOUT)]
+
+        async def asked(*more: str) -> tuple[int, str]:
+            status = await asyncio.to_thread(main, [*ask, *more])
+            printed = capsys.readouterr()
+            return status, printed.out + printed.err
+
+        assert await asked("--token-file", str(tmp_path / "token")) == (0, "hi\n")
+        status, told = await asked("--token-file", str(tmp_path / "wrong"))
+        assert status != 0
+        assert "refuses the credentials: not authenticated" in told
+        assert (await asked())[0] == (0 if anonymous else status)
+
+
+def test_options_of_a_node_that_are_wrong(capsys: Capsys) -> None:
+    assert main(["node", "--anonymous"]) == 2
+    assert "--anonymous goes with --principals" in capsys.readouterr().err

@@ -111,6 +111,6 @@ def test_rows_are_chosen_of_a_node_and_of_a_broker(
     assert more.endswith(" more")
 
 
-def test_credentials_go_with_a_broker(capsys: Capsys) -> None:
+def test_credentials_that_do_not_go_together(capsys: Capsys) -> None:
     assert main(["workers", "--user", "ida"]) == Status.USAGE
-    assert "credentials are for --broker" in capsys.readouterr().err
+    assert "--user needs --password-file" in capsys.readouterr().err

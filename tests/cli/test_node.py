@@ -38,6 +38,13 @@ def arguments(
         key=None,
         authority=None,
         principals=None,
+        jwt_keys=None,
+        jwt_issuer=None,
+        jwt_audience=None,
+        jwt_algorithm=[],
+        jwt_role_tags=[],
+        jwt_claim_tag=[],
+        anonymous=False,
     )
 
 

@@ -31,6 +31,7 @@ from ._stream_listener import ListenerWorker, StreamListener
 if TYPE_CHECKING:
     from ...actors import Node
     from ...actors.security import Authentication
+    from ..streams._credentials import CredentialsSource, ShownCredentials
 
 __all__ = ["StreamTransport"]
 
@@ -100,8 +101,8 @@ class StreamTransport(Transport):
         Args:
             uri: The URI to listen at.
             expose: The addresses that the peers may send to; see `Gate`.
-            authentication: The authentication of peers, by methods that need no credentials:
-                `certificate`, `unix`, `anonymous`. Nothing of a peer is read before. `None`:
+            authentication: The authentication of peers, by what the transport has verified and
+                by the credentials that a peer shows; nothing else of it is read before. `None`:
                 each peer is accepted.
             options: The options, of `options_class`; the defaults if not given.
             **changes: Single options, which replace those in `options`.
@@ -129,6 +130,7 @@ class StreamTransport(Transport):
         *,
         expose: frozenset[Address] = frozenset(),
         options: Any = None,
+        credentials: CredentialsSource | None = None,
         **changes: Any,
     ) -> Address:
         """Connect, and connect again whenever the connection is lost.
@@ -137,20 +139,30 @@ class StreamTransport(Transport):
             uri: The URI to connect to.
             expose: The addresses that the peer may send to; see `Gate`.
             options: The options, of `options_class`; the defaults if not given.
+            credentials: The credentials to show to a listener with authentication, or an
+                asynchronous function that returns those of a new connection. The link is
+                connected once the listener has accepted them. `None`: none, as Ockam's nodes.
             **changes: Single options, which replace those in `options`.
 
         Returns:
             The address of the link.
 
         Raises:
-            LinkDown: There is no listener, it does not speak this protocol, or there are too many
-                links.
+            LinkDown: There is no listener, it does not speak this protocol, it refuses the
+                credentials or asks for none, or there are too many links.
+            BadCredentials: The credentials are too long, or empty.
             OSError: A certificate cannot be read.
             ValueError: The URI or a certificate is wrong.
             TypeError: There is no such option.
         """
         scheme, chosen = self._chosen(uri, options, changes)
-        link = self._open(self.endpoint(uri, scheme, chosen), expose, chosen)
+        presented = None
+        if credentials is not None:
+            # Late: without credentials a node needs none of it.
+            from ..streams._credentials import ShownCredentials
+
+            presented = ShownCredentials(credentials)
+        link = self._open(self.endpoint(uri, scheme, chosen), expose, chosen, presented)
         try:
             await link.first_attempt()
         except BaseException:
@@ -216,9 +228,14 @@ class StreamTransport(Transport):
         return next((name for name, secure in self.schemes.items() if secure), scheme)
 
     def _open(
-        self, endpoint: Endpoint, expose: frozenset[Address], options: StreamOptions
+        self,
+        endpoint: Endpoint,
+        expose: frozenset[Address],
+        options: StreamOptions,
+        credentials: ShownCredentials | None = None,
     ) -> DialledLink:
         dialler = Dialler(endpoint, options.tls, options.tls_timeout)
+        dialler.credentials = credentials
         link = DialledLink(dialler, expose, options, self._dialled.forget)
         link.scheme = self.scheme
         self._dialled.open(link, self.max_dialled, options.mailbox)

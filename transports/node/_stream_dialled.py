@@ -8,15 +8,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import Address, LinkDown, Message, OnwardError
+from ...protocol import Address, LinkDown, Message, NotDelivered, OnwardError
 from ...protocol.ockam import HEARTBEAT
 from .._log import shown
+from ..streams._presenting import PresentingConnection
 from ._backlog import Backlog
 from ._link_statistics import LinkState
 from ._socket import WireSocket
 from ._stream_link import StreamLink
 
 if TYPE_CHECKING:
+    from ..streams._credentials import ShownCredentials
     from ..streams._dial import Dialler
     from ..streams._options import StreamOptions
 
@@ -29,7 +31,7 @@ class DialledLink(StreamLink):
     """A link that connects. It keeps its address when it reconnects.
 
     Args:
-        dialler: The endpoint to connect to, and its TLS.
+        dialler: The endpoint to connect to, its TLS, and the credentials to show.
         expose: The addresses that the peer may send to.
         options: The limits, and whether and when to reconnect.
         on_closed: Called once with the link when it has ended.
@@ -189,13 +191,37 @@ class DialledLink(StreamLink):
         self._ready = loop.create_future()
         self._gone = gone = loop.create_future()
         async with asyncio.timeout(self.options.connect_timeout):
-            wire_socket = await self._dialler.open(lambda: WireSocket(self, self.options, loop))
+            credentials = self._dialler.credentials
+            if credentials is None:
+                wire_socket = await self._dialler.open(lambda: WireSocket(self, self.options, loop))
+            else:
+                wire_socket = await self._open_as(credentials)
         try:
             await self._ready
         except asyncio.CancelledError:
             wire_socket.abort("the link was closed")
             raise
         return wire_socket, gone
+
+    async def _open_as(self, credentials: ShownCredentials) -> WireSocket:
+        """Connect, show credentials, and wait until the peer has accepted them.
+
+        Raises:
+            OSError: There is no connection, there are no credentials, or the peer refuses them.
+        """
+        try:
+            content = await credentials.content(self.peer)
+        except NotDelivered as error:
+            raise ConnectionError(str(error)) from error
+        presenting = await self._dialler.open(lambda: PresentingConnection(content))
+        try:
+            await presenting.accepted
+        except BaseException:
+            presenting.transport.abort()
+            raise
+        wire_socket = WireSocket(self, self.options, self.node.loop)
+        presenting.hand_over(wire_socket)
+        return wire_socket
 
     def _attempt_failed(self, error: OSError | UnicodeError) -> None:
         self._failures += 1

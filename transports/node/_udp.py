@@ -92,6 +92,7 @@ class UdpTransport(Transport):
             TypeError: There is no such option.
         """
         host, port = parse_uri(uri, self.scheme)
+        _refuse_credentials(changes)
         check_value("options", options, UdpOptions | None)
         chosen = replace(options or UdpOptions(), **changes)
         worker = UdpListenerWorker(host, port, expose, chosen, self._listeners.forget)
@@ -122,6 +123,7 @@ class UdpTransport(Transport):
             TypeError: There is no such option.
         """
         host, port = parse_uri(uri, self.scheme)
+        _refuse_credentials(changes)
         check_value("options", options, UdpOptions | None)
         link = self._open(host, port, expose, replace(options or UdpOptions(), **changes))
         try:
@@ -217,3 +219,14 @@ def _of_socket(options: UdpOptions) -> tuple[object, ...]:
 def _nobody(udp_socket: UdpSocket, _: Peer) -> None:
     """Count and drop a message from a peer without a link."""
     udp_socket.dropped["no link"] += 1
+
+
+def _refuse_credentials(changes: dict[str, Any]) -> None:
+    """Refuse what other transports take: a datagram has no connection that could be accepted.
+
+    Raises:
+        ValueError: There are credentials, or an authentication.
+    """
+    for name in ("credentials", "authentication"):
+        if changes.pop(name, None) is not None:
+            raise ValueError(f"udp takes no {name}: no datagram belongs to an accepted connection")

@@ -18,7 +18,7 @@ from ...protocol import NodeStopped, OnwardError
 from ...protocol._principal import PeerIdentity
 from .._log import SeldomLogger, shown
 from ._authenticating import AuthenticatingConnection
-from ._endpoint import Endpoint, EnteringConnection
+from ._endpoint import Endpoint, EnteringConnection, TurnedAway
 from ._listening import Arrival, close_server
 from ._pending import TlsHandshake
 from ._proxy_entrance import ProxyEntrance, behind_proxy
@@ -111,7 +111,7 @@ class StreamAcceptor:
             of sources that may not attempt to authenticate themselves.
         admits: Whether connections of a source are accepted at all; `None`: they are.
         authentication: The authentication of peers before the owner has them, by what the transport
-            has verified; `None`: the owner has each of them.
+            has verified and by a header in front of the wire; `None`: the owner has each of them.
     """
 
     def __init__(
@@ -286,14 +286,7 @@ class StreamAcceptor:
 
     def _entrance(self, identity: PeerIdentity) -> asyncio.Protocol:
         """Return the protocol of a connection after TLS."""
-        endpoint, authentication = self._endpoint, self.authentication
-        if authentication is None:
-            return endpoint.entrance(self, identity)
-        entrance = AuthenticatingConnection(
-            authentication, identity, lambda peer: endpoint.entrance(self, peer), self.entered
-        )
-        self.entering(entrance, identity.source)
-        return entrance
+        return self._endpoint.entrance(self, identity)
 
     def _shaken(self, entrance: EnteringConnection, refused: str) -> None:
         count_reason(self._secured, refused or COMPLETED)
@@ -329,7 +322,25 @@ class StreamAcceptor:
             )
 
     def admit(self, identity: PeerIdentity) -> asyncio.Protocol | None:
-        """Return the protocol of a new connection, or `None` if there is no room."""
+        """Return the protocol of a new connection, or `None` if there is no room.
+
+        With authentication the owner has the connection only once its peer is accepted.
+        """
+        if self._over:
+            return None
+        authentication = self.authentication
+        if authentication is None:
+            return self._admit(identity)
+        entrance = AuthenticatingConnection(
+            authentication,
+            identity,
+            lambda peer: self._admit(peer) or TurnedAway(),
+            self.entered,
+        )
+        self.entering(entrance, identity.source)
+        return entrance
+
+    def _admit(self, identity: PeerIdentity) -> asyncio.Protocol | None:
         if self._over:
             return None
         try:

@@ -1,7 +1,8 @@
-"""Accepted connections while their peer is authenticated by what the transport has verified.
+"""Accepted connections of links while their peer is authenticated, after all handshakes.
 
-Links of nodes are authenticated so, after the TLS handshake, as their protocol has no frame for
-credentials. The peer is not read meanwhile, so nothing of it reaches the node before the decision.
+Only a header with credentials is read before the decision; see `protocol/ockam/_credentials.py`.
+A peer without one is decided on by what the transport has verified. The peer is not read meanwhile,
+so nothing of it reaches the node before the decision.
 """
 
 from __future__ import annotations
@@ -12,15 +13,22 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
 from ...protocol._principal import PeerIdentity, Principal
+from ...protocol.ockam import CREDENTIALS, BadHeader, read_header, write_header
 from ._pending import PendingConnection
 
 if TYPE_CHECKING:
     from ...actors.security import Authentication
+    from ...protocol.security import Credentials
 
 __all__ = ["CHECK", "GRACE", "AuthenticatedPeer", "AuthenticatingConnection"]
 
 GRACE: Final = 30.0
 """Seconds from the expiry of credentials to the end of the connection."""
+
+LINGER: Final = 2.0
+"""Seconds for which the refusal of credentials may wait to be written."""
+
+_REFUSED: Final = "not authenticated"
 
 CHECK: Final = 600.0
 """The longest time in seconds until the clock is read again: it may have been set meanwhile."""
@@ -40,7 +48,10 @@ class AuthenticatedPeer(PeerIdentity):
 
 
 class AuthenticatingConnection(PendingConnection):
-    """A connection that waits for the decision on its peer, unread.
+    """A connection that waits for the credentials of its peer, and for the decision on it.
+
+    A peer with credentials gets a header as the answer; one without is closed without a word if it
+    is refused. The first bytes have to come, with the whole header, within the time for a decision.
 
     Args:
         authentication: The methods, which also bound the time.
@@ -68,15 +79,50 @@ class AuthenticatingConnection(PendingConnection):
         self._outcome = ""
         self._task: asyncio.Task[Principal] | None = None
         self._over = False
+        self._shown = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the decision."""
+        """Wait for the first bytes."""
         super().connection_made(transport)
         if self._outcome:
             self.transport.abort()  # aborted before it was connected
             return
+        wait = self._authentication.options.timeout
+        self._timer = asyncio.get_running_loop().call_later(wait, self._refuse, "timeout")
+
+    def data_received(self, data: bytes) -> None:
+        """Begin the decision once the peer has begun with its wire, or its header is whole."""
+        super().data_received(data)
+        if self._task is not None or self._outcome:
+            return
+        came = self.take()
+        credentials: Credentials | None = None
+        if came[0] == CREDENTIALS:
+            # With the first authentication, as a node without one needs neither.
+            from ...protocol.security import BadCredentials, parse_credentials
+
+            try:
+                found = read_header(came)
+                if found is None:
+                    self._came.append(came)
+                    return
+                self._shown = True
+                content, size = found
+                credentials, came = parse_credentials(content), came[size:]
+            except (BadHeader, BadCredentials):
+                self._shown = True
+                self._refuse("bad credentials")
+                return
+        if came:
+            self._came.append(came)
+        self._decide(credentials)
+
+    def _decide(self, credentials: Credentials | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self.transport.pause_reading()
-        deciding = self._authentication.authenticate(None, self._identity)
+        deciding = self._authentication.authenticate(credentials, self._identity)
         self._task = asyncio.get_running_loop().create_task(deciding)
         self._task.add_done_callback(self._decided)
 
@@ -87,14 +133,28 @@ class AuthenticatingConnection(PendingConnection):
         if error is not None:
             # Of NotAuthenticated, which a node loads with its first authentication.
             cause = getattr(error, "cause", type(error).__name__)
-            self.detail = f"{self._identity.peer} is not authenticated: {cause}"
-            self.abort("not authenticated")
+            self._refuse(cause)
             return
         self._done("")
+        if self._shown:
+            self.transport.write(write_header(b""))
         successor = self._make(AuthenticatedPeer.of(self._identity, task.result()))
         if not self.transport.is_closing():
             self.transport.resume_reading()  # first: the successor may pause it
         self.hand_over(successor)
+
+    def _refuse(self, cause: str) -> None:
+        """Close the connection; the text is the same for each cause."""
+        self.detail = f"{self._identity.peer} is not authenticated: {cause}"
+        if not self._shown:
+            self.abort(_REFUSED)
+            return
+        self._outcome = self._outcome or _REFUSED
+        self.transport.write(write_header(_REFUSED.encode()))
+        self.transport.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(LINGER, self.transport.abort)
 
     def abort(self, outcome: str) -> None:
         """Close the connection at once, unless it is closed for another reason."""
@@ -110,6 +170,8 @@ class AuthenticatingConnection(PendingConnection):
         self._done("the peer closed the connection")
 
     def _done(self, outcome: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if not self._over:
             self._over = True
             self._on_done(self, self._outcome or outcome)

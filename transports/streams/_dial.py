@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ._endpoint import Endpoint
 from ._pending import secure
 from ._tls import TlsOptions, client_context
 from ._tls_context import TlsContext
+
+if TYPE_CHECKING:
+    from ._credentials import ShownCredentials
 
 __all__ = ["Dialler"]
 
@@ -27,6 +30,7 @@ class Dialler:
 
     Attributes:
         endpoint: The endpoint.
+        credentials: The credentials that each connection of a link shows first; `None` for none.
 
     Raises:
         OSError: A certificate cannot be read.
@@ -37,6 +41,7 @@ class Dialler:
         self, endpoint: Endpoint, tls: TlsOptions | ssl.SSLContext | None, tls_timeout: float
     ) -> None:
         self.endpoint = endpoint
+        self.credentials: ShownCredentials | None = None
         self._timeout = tls_timeout
         self._context = None if tls is None else TlsContext(tls, client_context)
         named = tls.server_name if isinstance(tls, TlsOptions) else None

@@ -169,6 +169,14 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         self._closing = True
         self._transport.abort()
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Set the inner protocol."""
+        self._inner = cast(asyncio.Protocol, protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return the inner protocol."""
+        return self._inner
+
     def is_closing(self) -> bool:
         """Whether the stream is closed or closing."""
         return self._closing or self._transport.is_closing()

@@ -509,7 +509,9 @@ class Reconnecting(TcpTransport):
     schemes: ClassVar = {"planted": False}
     link_class: ClassVar[type[DialledLink]]
 
-    def _open(self, endpoint: Any, expose: frozenset[Address], options: Any) -> DialledLink:
+    def _open(
+        self, endpoint: Any, expose: frozenset[Address], options: Any, credentials: Any = None
+    ) -> DialledLink:
         link = self.link_class(Dialler(endpoint, None, 1), expose, options, self._dialled.forget)
         self._dialled.open(link, self.max_dialled, options.mailbox)
         return link
