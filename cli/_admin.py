@@ -38,6 +38,7 @@ class Admin:
         tls: The certificates for `https`.
         authentication: The authentication of peers; `None` admits each that can connect.
         authorization: The rules for what they may do.
+        newest: Returns the certificates of the newest configuration; by default they stay the same.
     """
 
     uri: str
@@ -46,6 +47,7 @@ class Admin:
     tls: TlsOptions | None = None
     authentication: Authentication | None = None
     authorization: Authorization | None = None
+    newest: Callable[[], TlsOptions | None] | None = None
 
 
 def add_admin(parser: argparse.ArgumentParser, *, broker: bool) -> None:
@@ -191,7 +193,12 @@ async def _serve(
     except ValueError as error:
         raise CommandError(f"--admin: {error}", Status.USAGE) from error
     if admin.tls is not None:
-        prepare = partial(asyncio.to_thread, server.prepare_reload)
+        newest = admin.newest
+
+        async def prepare() -> Callable[[], object]:
+            tls = None if newest is None else newest()
+            return await asyncio.to_thread(server.prepare_reload, tls)
+
         service.reloads.add(f"certificates of {server.uri}", prepare)
     print("admin", server.uri, flush=True)
 

@@ -6,6 +6,8 @@ import argparse
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, cast
@@ -37,6 +39,7 @@ from ._event_log import add_event_log, attach, node_name, total
 from ._listen import listen
 from ._logs import LogWriter, add_server_log, server_log
 from ._reach import add_tls
+from ._reconfigure import Reconfiguration
 from ._rules import add_rules, reload_of
 from ._run import Interrupted, StopRequest, run
 from ._service import Service, drain, operations_of
@@ -282,21 +285,40 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
     add_access(parser)
 
 
-def _command(arguments: argparse.Namespace, _read: Configure) -> None:
+def _command(arguments: argparse.Namespace, read: Configure) -> None:
     with server_log(arguments) as log:
-        _run(arguments, log)
+        _run(Reconfiguration(arguments, read), log)
 
 
-def _run(arguments: argparse.Namespace, log: LogWriter) -> None:
-    plan = plan_of(arguments)
-    listening = plan.listening
+def _run(running: Reconfiguration, log: LogWriter) -> None:
+    service = Service()
+    run(work_of(running, service), {**service.signals(), "SIGUSR1": log.reopen})
+
+
+def work_of(running: Reconfiguration, service: Service) -> Callable[[StopRequest], Awaitable[None]]:
+    """Return the function that runs the broker of a configuration.
+
+    Args:
+        running: The configuration.
+        service: The ties to the system, which get the parts that a reload reads.
+
+    Raises:
+        CommandError: The configuration is not valid; the error names all faults.
+    """
+    arguments = running.current
+    plan = plan_of(arguments, running.newest)
+    listening, admin = plan.listening, plan.admin
     # Read before the event loop starts, which it would block.
     expected = (
         [] if arguments.index is None else load_routes(arguments.index, plan.options.max_routes)
     )
-    service = Service()
+    if arguments.config is not None:
+        # The first part: the others read the files that it names.
+        service.reloads.add("configuration", running.prepare)
     if listening.authorization is not None:
-        service.reloads.add("rules", reload_of(lambda: arguments, listening.authorization))
+        service.reloads.add("rules", reload_of(running.newest, listening.authorization))
+    if admin is not None:
+        admin = replace(admin, newest=running.shared_tls)
 
     async def work(stop: StopRequest) -> None:
         try:
@@ -311,12 +333,13 @@ def _run(arguments: argparse.Namespace, log: LogWriter) -> None:
                 expected=expected,
                 opened=lambda node: _opened(node, arguments),
                 service=service,
-                admin=plan.admin,
+                admin=admin,
+                running=running,
             )
         finally:
             await plan.methods.close()
 
-    run(work, {**service.signals(), "SIGUSR1": log.reopen})
+    return work
 
 
 async def _opened(node: Node, arguments: argparse.Namespace) -> None:
@@ -338,6 +361,7 @@ async def serve(
     opened: Callable[[Node], Awaitable[None]] | None = None,
     service: Service | None = None,
     admin: Admin | None = None,
+    running: Reconfiguration | None = None,
 ) -> None:
     """Run a broker until it is asked to stop.
 
@@ -353,6 +377,7 @@ async def serve(
         opened: Called with the broker's node before the broker starts: to attach its event log.
         service: Its ties to the system; by default those of the process.
         admin: Its admin interface; `None` for none.
+        running: Its configuration, which a reload reads anew; `None` for one that stays.
 
     Raises:
         CommandError: It cannot listen at one of the URIs, has not enough room for the expected
@@ -373,14 +398,21 @@ async def serve(
         # collector about 10 ms, in which no frame is relayed.
         gc.collect()
         service = service or Service()
-        for listener in listeners:
-            service.reloads_certificates(listener)
+        for number, listener in enumerate(listeners):
+            newest = None if running is None else partial(running.tls, number)
+            service.reloads_certificates(listener, newest)
+        if running is not None:
+            running.serves(broker, listeners)
         for name, authentication in _authentications(uris, [listening, *own]).items():
             service.reloads.add(name, authentication.prepare_reload)
         broker.operations.update(operations_of(stop, broker, service))
+
+        def options_now() -> dict[str, object]:
+            return {listener.uri: listener.options for listener in listeners}
+
         gc.freeze()
         try:
-            async with administered(node, broker, admin, service, listeners=listening.links):
+            async with administered(node, broker, admin, service, listeners=options_now):
                 with service.serving(", ".join(listener.uri for listener in listeners)):
                     await stop.wait()
                     while not await drain(stop, broker, service):

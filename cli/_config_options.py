@@ -96,7 +96,7 @@ HOT: Final = frozenset(
         "rules",
     }
 )
-"""The options that a reload changes; all others need a restart."""
+"""The options of a broker that a reload changes; all others need a restart."""
 
 Kind: TypeAlias = Literal[
     "true or false", "text", "number", "seconds", "bytes", "file", "folder", "octal"
@@ -279,7 +279,7 @@ def _option(action: argparse.Action, command: OwnSection) -> ConfigOption:
         tuple(action.choices or ()),
         action.help or "",
         command == "broker" and (section in ("connections", "tls") or dest == "authenticate"),
-        dest in HOT,
+        command == "broker" and dest in HOT,
         action,
     )
 

@@ -34,6 +34,7 @@ OPERATED: Final = frozenset(
         "broker.draining",
         "broker.serving",
         "certificates.reloaded",
+        "configuration.changed",
         "reload.done",
     }
 )

@@ -12,6 +12,7 @@ from .. import transports
 from ..actors import Listener, ReloadFailed, Reloads
 from ..actors.broker import Broker, DrainOptions
 from ..protocol import counted
+from ..transports import TlsOptions
 from ._run import Pace, StopRequest
 from ._systemd import Notifier
 
@@ -56,14 +57,22 @@ class Service:
         with self.notifier.watched(asyncio.get_running_loop()):
             yield
 
-    def reloads_certificates(self, listener: Listener) -> None:
-        """Read the certificates of a listener anew at each reload."""
+    def reloads_certificates(
+        self, listener: Listener, newest: Callable[[], TlsOptions | None] | None = None
+    ) -> None:
+        """Read the certificates of a listener anew at each reload.
+
+        Args:
+            listener: The listener.
+            newest: Returns the files of the newest configuration; by default they stay the same.
+        """
         secure = listener.uri.partition(":")[0].endswith(("tls", "wss"))
         if not secure or not isinstance(listener, transports.Listener):
             return
 
         async def prepare() -> Callable[[], object]:
-            return await asyncio.to_thread(listener.prepare_reload)
+            tls = None if newest is None else newest()
+            return await asyncio.to_thread(listener.prepare_reload, tls)
 
         self.reloads.add(f"certificates of {listener.uri}", prepare)
 

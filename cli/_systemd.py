@@ -31,6 +31,7 @@ class Notifier:
     def __init__(self, path: str = "", watchdog: float = 0.0) -> None:
         self._path = f"\0{path[1:]}" if path.startswith("@") else path
         self._watchdog = watchdog
+        self._stopping = False
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Notifier:
@@ -51,19 +52,23 @@ class Notifier:
             sock.sendto("\n".join(lines).encode(), self._path)
 
     def ready(self, status: str) -> None:
-        """Report that the service serves."""
-        self.send("READY=1", f"STATUS={status}")
+        """Report that the service serves, unless it stops: there is no way back from that."""
+        if not self._stopping:
+            self.send("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """Report that the service begins to reload; `ready` ends it.
+        """Report that the service begins to reload, unless it stops; `ready` ends it.
 
         Both lines are one datagram: systemd ignores a `RELOADING=1` without the time.
         """
+        if self._stopping:
+            return
         micros = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self.send("RELOADING=1", f"MONOTONIC_USEC={micros}")
 
     def stopping(self, seconds: float, status: str) -> None:
         """Report that the service stops, and how long that may take from now on."""
+        self._stopping = True
         micros = int((seconds + MARGIN) * 1e6)
         self.send("STOPPING=1", f"EXTEND_TIMEOUT_USEC={micros}", f"STATUS={status}")
 

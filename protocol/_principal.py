@@ -6,7 +6,7 @@ no listener loads neither the rules nor the frames of the broker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class Principal:
             tenant: it reaches only destinations with these tags.
         expires: The time at which the credentials expire, in seconds since 1970; `None`: never.
         issuer: The issuer of a JWT, or empty.
+        entry: The digest of the token in a file of principals, by which its entry is found again
+            after the file has changed; empty for other methods.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Principal:
     tags: TagSet = frozenset()
     expires: float | None = None
     issuer: str = ""
+    entry: bytes = field(default=b"", repr=False, compare=False)
 
     def __str__(self) -> str:
         """Return the name and the method, for logs and statistics."""

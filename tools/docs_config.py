@@ -15,7 +15,7 @@ from onward.cli._main import parser_of
 __all__ = ["fill", "server_options"]
 
 _MARK = re.compile(r"^<!-- configuration: *(?P<command>broker|node) *-->$", re.MULTILINE)
-_HEAD = "| key | value | default | command line |\n| --- | --- | --- | --- |"
+_HEAD = "| key | value | default | command line | reload |\n| --- | --- | --- | --- | --- |"
 
 
 def fill(markdown: str) -> str:
@@ -45,7 +45,13 @@ def tables(command: str) -> str:
 def _row(option: ConfigOption) -> str:
     kind = " or ".join(f'`"{each}"`' for each in option.choices) or option.kind
     value = f"list of {kind}" if option.many and option.section != "listener" else kind
-    cells = (f"`{option.key}`", value, _default(option), f"`{option.flag}`")
+    cells = (
+        f"`{option.key}`",
+        value,
+        _default(option),
+        f"`{option.flag}`",
+        "changes it" if option.hot else "",
+    )
     return f"| {' | '.join(cells)} |"
 
 

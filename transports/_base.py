@@ -36,6 +36,7 @@ from ..protocol import Message, UnknownAddressType
 if TYPE_CHECKING:
     from ..actors import Node
     from ..protocol import Address
+    from .streams._tls import TlsOptions
 
 __all__ = ["Listener", "Transport"]
 
@@ -53,8 +54,11 @@ class Listener(ABC):
     def address(self) -> Address:
         """The address of its worker."""
 
-    def prepare_reload(self) -> Callable[[], object]:
+    def prepare_reload(self, tls: TlsOptions | None = None) -> Callable[[], object]:
         """Read the files of its certificates again; return the function that puts them in use.
+
+        Args:
+            tls: Other files, in place of those named before; `None`: the same.
 
         Raises:
             OSError: A file cannot be read; those in use stay.

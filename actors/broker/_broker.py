@@ -45,7 +45,7 @@ from ..security import Authorization
 from ._drain import Drain, DrainPart, DrainSteps
 from ._exchange import Exchange, requester_of
 from ._management import MANAGEMENT_SERVICE, AdminAnswers, management
-from ._options import BrokerOptions, DrainOptions
+from ._options import BrokerOptions, DrainOptions, WaitingOptions
 from ._reports import BrokerStatistics, Figures, LimitUse, ReportedListener, Reports
 from ._tally import RequestTally
 from .local._handlers import Handlers
@@ -515,6 +515,25 @@ class Broker(Worker):
             raise AssertionError("a drain has a task")
         await asyncio.wait({task})
         return not task.cancelled() and task.result()
+
+    def adjust(self, waiting: WaitingOptions, drain: DrainOptions) -> None:
+        """Change the times of requests that wait, and of a drain, while the broker runs.
+
+        Requests that wait already keep their times, and a drain in progress its own.
+
+        Args:
+            waiting: The limits of waiting requests; only the times may differ.
+            drain: The times of a drain.
+
+        Raises:
+            ValueError: A limit is changed that has to stay.
+        """
+        old = self.options.waiting
+        times = replace(old, no_route_timeout=waiting.no_route_timeout, max_wait=waiting.max_wait)
+        if times != waiting:
+            raise ValueError("only the times of waiting requests change while the broker runs")
+        self.options = replace(self.options, waiting=times, drain=drain)
+        self.index.adjust(self.options)
 
     def undo_drain(self) -> bool:
         """Undo a drain; return False if there is none, or its sockets are closed already."""

@@ -77,8 +77,8 @@ class Monitor:
         events: The recent events of the broker, if there is one.
         lag: The lag of the loop.
         window: The last five minutes: rates, latency, problems.
-        configuration: The options in effect by their place, for operators: dataclasses, or values
-            that JSON can represent.
+        configuration: The options in effect by their place, for operators: dataclasses, values
+            that JSON can represent, or functions that return them.
         started: Whether the start of the program is over, as set by the program.
         began: The time at which the monitor was made, in seconds since 1970.
     """
@@ -110,7 +110,7 @@ class Monitor:
         if broker is not None:
             self.metrics.add(BROKER_FAMILIES, lambda: broker_metrics(broker))
             self.services.add(SERVICE_FAMILIES, lambda: service_metrics(broker))
-            self.configuration["broker"] = broker.options
+            self.configuration["broker"] = lambda: broker.options
             self.checks.add(Stage.READY, "listeners", lambda: _closed_listeners(broker))
             self.checks.add(Stage.READY, "draining", lambda: "it drains" * broker.draining)
         if reloads is not None:

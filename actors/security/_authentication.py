@@ -146,6 +146,7 @@ class Authentication:
         self._reloads_failed = 0
         self._remembered: Remembered[Principal] = Remembered(options.remembered)
         self._reloaded = 0
+        self._watchers: list[Callable[[], object]] = []
         self._requests_checked = 0
         self._requests_remembered = 0
         self._requests_refused: Counter[str] = Counter()
@@ -302,6 +303,27 @@ class Authentication:
             len(self._remembered),
         )
 
+    # --- reload -------------------------------------------------------------------------------
+
+    def readmit(self, principal: Principal, peer: PeerIdentity) -> Principal | None:
+        """Return what a connected peer is after a reload, or `None` if it is refused now.
+
+        Args:
+            principal: What a method has made of the peer.
+            peer: What the transport has verified of the peer.
+        """
+        method = next((each for each in self._methods if each.method == principal.method), None)
+        return None if method is None else method.readmit(principal, peer)
+
+    def on_reload(self, watcher: Callable[[], object]) -> Callable[[], None]:
+        """Add a function that is called after files and keys were replaced.
+
+        Returns:
+            The function that removes it.
+        """
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
     async def prepare_reload(self) -> Callable[[], object]:
         """Read the files and keys of all methods again; return the function that replaces them.
 
@@ -327,6 +349,8 @@ class Authentication:
                 each()
             self._reloaded += 1
             self._remembered.clear()
+            for watcher in tuple(self._watchers):
+                watcher()
 
         return replace_all
 

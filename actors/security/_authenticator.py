@@ -46,6 +46,18 @@ class Authenticator(ABC):
             NotAuthenticated: The credentials are for this method, and wrong.
         """
 
+    def readmit(self, principal: Principal, peer: PeerIdentity) -> Principal | None:
+        """Return what a connected peer is after a reload, or `None` if it is refused now.
+
+        It is called on the loop for each connection, after files and keys were replaced, and has no
+        credentials to look at: those of a peer are not kept.
+
+        Args:
+            principal: What this method has made of the peer.
+            peer: What the transport has verified of the peer.
+        """
+        return principal
+
     async def prepare_reload(self) -> Callable[[], object]:
         """Read files and keys again; return the function that replaces the old ones.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,9 @@ class CertificateAuthenticator(Authenticator):
         Raises:
             NotAuthenticated: The entry is disabled.
         """
+        return self._find(peer)
+
+    def _find(self, peer: PeerIdentity) -> Principal | None:
         if self._file is None:
             if not peer.names:
                 return None
@@ -58,6 +62,12 @@ class CertificateAuthenticator(Authenticator):
         if any(account.disabled for account in found):
             raise NotAuthenticated("disabled")
         return _at_most_until(peer.expires, found[0].principal) if found else None
+
+    def readmit(self, principal: Principal, peer: PeerIdentity) -> Principal | None:
+        """Return what the file makes of the peer now."""
+        with suppress(NotAuthenticated):
+            return self._find(peer)
+        return None
 
     async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again."""

@@ -169,6 +169,11 @@ class PasswordAuthenticator(Authenticator):
         if not verifying.cancelled() and verifying.exception() is None and verifying.result():
             self._right.put(digest, True, self._clock() + self._options.remember_time)
 
+    def readmit(self, principal: Principal, peer: PeerIdentity) -> Principal | None:
+        """Return the principal of its user, if there is one and not disabled."""
+        account = self._file.content.users.get(principal.name)
+        return None if account is None or account.disabled else account.principal
+
     async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again."""
         return await self._file.prepare_reload()

@@ -51,6 +51,11 @@ class TokenAuthenticator(Authenticator):
             raise NotAuthenticated("disabled")
         return account.principal
 
+    def readmit(self, principal: Principal, peer: PeerIdentity) -> Principal | None:
+        """Return the principal of the entry of its token, if it is there and not disabled."""
+        account = self._file.content.tokens.get(principal.entry)
+        return None if account is None or account.disabled else account.principal
+
     async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again."""
         return await self._file.prepare_reload()

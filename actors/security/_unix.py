@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from ...protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
@@ -41,6 +42,9 @@ class UnixAuthenticator(Authenticator):
         Raises:
             NotAuthenticated: The entry is disabled.
         """
+        return self._find(peer)
+
+    def _find(self, peer: PeerIdentity) -> Principal | None:
         if peer.user_id is None:
             return None
         if self._file is None:
@@ -51,6 +55,12 @@ class UnixAuthenticator(Authenticator):
         if account.disabled:
             raise NotAuthenticated("disabled")
         return account.principal
+
+    def readmit(self, principal: Principal, peer: PeerIdentity) -> Principal | None:
+        """Return what the file makes of the peer now."""
+        with suppress(NotAuthenticated):
+            return self._find(peer)
+        return None
 
     async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again."""

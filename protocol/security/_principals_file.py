@@ -223,7 +223,8 @@ class _Reader:
             name = entry.need("name", _name)
             identity: Any = name if by == "name" else entry.need(by, read)
             password = entry.need("password", self._password) if key == "users" else None
-            account = _account(entry, name or "", method, password)
+            digest = identity if isinstance(identity, bytes) else b""
+            account = _account(entry, name or "", method, password, digest)
             entry.finish()
             if identity in found:
                 entry.add(by, "an entry before has the same")
@@ -247,13 +248,16 @@ def _is_tables(value: object) -> bool:
     return value is None or (listed is not None and all(isinstance(each, dict) for each in listed))
 
 
-def _account(entry: FileTable, name: str, method: str, password: PasswordHash | None) -> Account:
+def _account(
+    entry: FileTable, name: str, method: str, password: PasswordHash | None, digest: bytes
+) -> Account:
     principal = Principal(
         name,
         method,
         entry.take("roles", _roles, frozenset()),
         entry.take("tags", _tags, frozenset()),
         entry.maybe("expires", _expiry),
+        entry=digest,
     )
     return Account(principal, entry.take("disabled", flag, default=False), password)
 

@@ -100,8 +100,10 @@ def flags(*words: str, monkeypatch: Patch) -> tuple[BrokerOptions, Listening]:
         opened: object,
         service: object,
         admin: object,
+        running: object,
     ) -> None:
         assert service is not None
+        assert running is not None
         assert admin is None
         assert name == "broker"
         assert set(own) == {listening}

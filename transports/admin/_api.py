@@ -102,7 +102,9 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
         return await page(request, found, _limit_row, _LIMITS, turn=turn)
 
     async def configuration(_: HttpRequest) -> HttpResponse:
-        return json_response(plain(monitor.configuration))
+        known = monitor.configuration
+        found = {name: each() if callable(each) else each for name, each in known.items()}
+        return json_response(plain(found))
 
     paths.add("/api/v1/workers", workers)
     paths.add("/api/v1/links", partial(report, LINKS))

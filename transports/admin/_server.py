@@ -154,9 +154,9 @@ class AdminServer(Worker):
         """
         self.prepare_reload()()
 
-    def prepare_reload(self) -> Callable[[], object]:
+    def prepare_reload(self, tls: TlsOptions | None = None) -> Callable[[], object]:
         """Read the files of the certificates again; see `Listener.prepare_reload`."""
-        return self.acceptor.prepare_reload()
+        return self.acceptor.prepare_reload(tls)
 
     # --- connections --------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ..streams._authenticating import AuthenticatedPeer
 from ..streams._endpoint import Endpoint
 from ..streams._listening import ListeningWorker, WorkerListener
 from ..streams._options import StreamOptions
+from ..streams._tls import TlsOptions
 from ..streams._tls_context import TlsContext, TlsStatistics
 from ._link_statistics import LinkStatistics
 from ._socket import Unfinished, WireSocket
@@ -91,6 +92,7 @@ class ListenerWorker(ListeningWorker):
         self._seldom = SeldomLogger(logger)
         self._unfinished = Unfinished(options.max_unfinished)
         self._closed: Counter[str] = Counter()
+        self._unwatch: Callable[[], object] | None = None
 
     def on_start(self) -> None:
         """Make the acceptor, which needs the node."""
@@ -119,11 +121,25 @@ class ListenerWorker(ListeningWorker):
         await self.acceptor.bind()
         self.uri = self.acceptor.uri
         await self.acceptor.serve()
+        if self._authentication is not None:
+            self._unwatch = self._authentication.on_reload(self._readmit)
 
     def on_stop(self) -> Awaitable[None] | None:
         """Stop listening; the links have been stopped before."""
+        if self._unwatch is not None:
+            self._unwatch()
         self._on_closed(self.address)
         return self.acceptor.close()
+
+    def _readmit(self) -> None:
+        """Close the links of peers that are refused, or are another principal, since a reload."""
+        for link in tuple(self._links):
+            principal, authentication = link.principal, self._authentication
+            if principal is None or authentication is None:
+                continue
+            if authentication.readmit(principal, link.identity) != principal:
+                link.reason = "no longer admitted"
+                link.retire()
 
     def statistics(self) -> ListenerStatistics:
         """Return the current statistics."""
@@ -171,9 +187,9 @@ class ListenerWorker(ListeningWorker):
 class StreamListener(WorkerListener[ListenerWorker]):
     """A listening socket of a stream transport: a `Listener` with statistics."""
 
-    def prepare_reload(self) -> Callable[[], object]:
+    def prepare_reload(self, tls: TlsOptions | None = None) -> Callable[[], object]:
         """Read the files of the certificates again; see `Listener.prepare_reload`."""
-        return self._worker.acceptor.prepare_reload()
+        return self._worker.acceptor.prepare_reload(tls)
 
     def statistics(self) -> ListenerStatistics:
         """Return the current statistics."""

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 
@@ -16,15 +16,17 @@ from ...actors.access._exposed import Exposed
 from ...actors.broker import Broker, DrainPart, LimitUse, ReportedListener
 from ...actors.security import Authentication, AuthenticationStatistics
 from ...protocol import Address, NodeStopped, counted
-from ...protocol.security import PeerIdentity
+from ...protocol.security import NOT_AUTHENTICATED, PeerIdentity
 from .._base import Listener
 from .._log import SeldomLogger
 from ..streams._acceptor import StreamAcceptor
 from ..streams._endpoint import Endpoint
+from ..streams._tls import TlsOptions
 from ..streams._tls_context import TlsContext, TlsStatistics
+from ..streams._ws_endpoint import WebSocketEndpoint
 from ._draining import DrainingConnections
 from ._link import Link
-from ._options import LinkOptions
+from ._options import LinkOptions, WebSocketOptions
 from ._shared import Shared
 from ._unused import UnusedConnections
 from ._worker import ConnectionWorker
@@ -123,6 +125,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
     ) -> None:
         self._authentication = authentication
         self._node = node
+        self._endpoint = endpoint
         self._broker = broker
         self._options = options
         self._worker = _ListenerWorker()
@@ -170,6 +173,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
                 self._broker.report(self.uri, lambda: asdict(self.statistics()), self)
             )
             self._withdraw.append(self._broker.add_part(self))
+            if self._authentication is not None:
+                self._withdraw.append(self._authentication.on_reload(self._readmit))
             await self._acceptor.serve()
             self._open = True
         except BaseException:
@@ -190,6 +195,11 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
     def open_now(self) -> bool:
         """Whether the listener accepts connections."""
         return self._open
+
+    @property
+    def options(self) -> LinkOptions:
+        """The limits in force for new connections."""
+        return self._options
 
     @property
     def uri(self) -> str:
@@ -262,9 +272,53 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         if not self._links:
             self._gone.set()
 
-    def prepare_reload(self) -> Callable[[], object]:
+    def prepare_reload(self, tls: TlsOptions | None = None) -> Callable[[], object]:
         """Read the files of the certificates again; see `Listener.prepare_reload`."""
-        return self._acceptor.prepare_reload()
+        return self._acceptor.prepare_reload(tls)
+
+    def adjust(self, options: LinkOptions, websocket: WebSocketOptions | None = None) -> None:
+        """Change the limits of the listener while it is open.
+
+        `max_connections`, `max_connections_per_source` and the origins hold at once for further
+        connections, `lease` and `flow.credit_window` for the connections accepted from then on.
+        Connections that are open stay, also above a lower limit.
+
+        Args:
+            options: The limits. Other fields must be as they were.
+            websocket: The origins that may connect; `None`: as they were.
+
+        Raises:
+            ValueError: A field is changed that has to stay.
+        """
+        old = self._options
+        flow = replace(old.flow, credit_window=options.flow.credit_window)
+        adjusted = replace(
+            old,
+            max_connections=options.max_connections,
+            max_connections_per_source=options.max_connections_per_source,
+            lease=options.lease,
+            flow=flow,
+        )
+        if adjusted != options:
+            raise ValueError("only connections, leases and credit change while it is open")
+        self._options = adjusted
+        self._acceptor.places.resize(adjusted.max_connections, adjusted.max_connections_per_source)
+        if websocket is not None and isinstance(self._endpoint, WebSocketEndpoint):
+            self._endpoint.web = websocket
+
+    def _readmit(self) -> None:
+        """Close the connections of peers that are refused since a reload, and renew the others."""
+        authentication = self._authentication
+        for link in tuple(self._links):
+            principal = link.session.principal
+            if authentication is None or principal is None or link not in self._links:
+                continue
+            now = authentication.readmit(principal, link.identity)
+            if now is None or not now.is_same(principal) or now.tags != principal.tags:
+                # Its registrations and open requests have the tags of before.
+                link.close("no longer admitted", NOT_AUTHENTICATED)
+            elif now != principal or now.entry != principal.entry:
+                link.session.renew(now)
 
     # --- drain --------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from ._listening import Arrival, close_server
 from ._pending import TlsHandshake
 from ._proxy_entrance import ProxyEntrance, behind_proxy
 from ._source import Places, Proxies
-from ._tls import certified
+from ._tls import TlsOptions, certified
 from ._tls_context import TlsContext, TlsStatistics
 
 if TYPE_CHECKING:
@@ -220,9 +220,9 @@ class StreamAcceptor:
         if self._context is not None:
             self._context.unwatch()
 
-    def prepare_reload(self) -> Callable[[], object]:
+    def prepare_reload(self, tls: TlsOptions | None = None) -> Callable[[], object]:
         """Read the files of the certificates again; see `Listener.prepare_reload`."""
-        return (lambda: None) if self._context is None else self._context.prepare_reload()
+        return (lambda: None) if self._context is None else self._context.prepare_reload(tls)
 
     def tls_statistics(self) -> TlsStatistics | None:
         """Return the statistics of TLS; `None` without TLS."""

@@ -136,6 +136,11 @@ class Places:
         self._by_source: dict[str, int] = {}
         self.taken = 0
 
+    def resize(self, most: int, most_of_one: int | None) -> None:
+        """Change the number of places and the limit for one source; those taken stay."""
+        self._most = most
+        self._most_of_one = most_of_one
+
     @property
     def full(self) -> bool:
         """Whether all places are taken."""

@@ -74,9 +74,9 @@ class TlsContext:
         self._reloads = 0
         self._failed = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._stamps = self._look()
+        self._stamps = _look(tls)
         self.current = make(tls)
-        self._not_after = self._end()
+        self._not_after = _end(tls)
 
     def reload(self) -> None:
         """Replace the context by one of the files as they are now.
@@ -87,8 +87,11 @@ class TlsContext:
         """
         self.prepare_reload()()
 
-    def prepare_reload(self) -> Callable[[], object]:
+    def prepare_reload(self, tls: TlsOptions | None = None) -> Callable[[], object]:
         """Make a context of the files as they are now; return the function that puts it in place.
+
+        Args:
+            tls: Other files, which take the place of those named before; `None`: the same.
 
         Raises:
             OSError: A file cannot be read. The current context stays.
@@ -96,9 +99,10 @@ class TlsContext:
         """
         if isinstance(self._tls, ssl.SSLContext):
             return lambda: None
-        stamps = self._look()  # before they are read: a change meanwhile is found the next time
+        options = self._tls if tls is None else tls
+        stamps = _look(options)  # before they are read: a change meanwhile is found the next time
         try:
-            made = self._make(self._tls)
+            made = self._make(options)
         except (OSError, ValueError) as error:
             self._failed += 1
             text = "the certificates are not reloaded, and those in use stay: %s"
@@ -110,9 +114,10 @@ class TlsContext:
                 extra={"event": "certificates.not_reloaded"},
             )
             raise
-        not_after = self._end()
+        not_after = _end(options)
 
         def put() -> None:
+            self._tls = options
             self.current, self._stamps, self._not_after = made, stamps, not_after
             self._reloads += 1
             self._seldom.log(
@@ -126,7 +131,7 @@ class TlsContext:
 
     def refresh(self) -> None:
         """Replace the context if a file has changed; if that fails, the current one stays."""
-        if self._interval is not None and self._look() != self._stamps:
+        if self._interval is not None and _look(self._tls) != self._stamps:
             # A failure is logged and counted; the next look tries again.
             with contextlib.suppress(OSError, ValueError):
                 self.reload()
@@ -155,16 +160,18 @@ class TlsContext:
     def _interval(self) -> float | None:
         return self._tls.reload_interval if isinstance(self._tls, TlsOptions) else None
 
-    def _look(self) -> tuple[Stamp, ...]:
-        if isinstance(self._tls, ssl.SSLContext):
-            return ()
-        files = (self._tls.certificate, self._tls.key, self._tls.authority)
-        return tuple(_stamp(each) for each in files if each is not None)
 
-    def _end(self) -> float | None:
-        if isinstance(self._tls, ssl.SSLContext) or self._tls.certificate is None:
-            return None
-        return read_not_after(self._tls.certificate)
+def _look(tls: TlsOptions | ssl.SSLContext) -> tuple[Stamp, ...]:
+    if isinstance(tls, ssl.SSLContext):
+        return ()
+    files = (tls.certificate, tls.key, tls.authority)
+    return tuple(_stamp(each) for each in files if each is not None)
+
+
+def _end(tls: TlsOptions | ssl.SSLContext) -> float | None:
+    if isinstance(tls, ssl.SSLContext) or tls.certificate is None:
+        return None
+    return read_not_after(tls.certificate)
 
 
 def _stamp(path: str | os.PathLike[str]) -> Stamp:

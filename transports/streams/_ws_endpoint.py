@@ -48,6 +48,9 @@ class WebSocketEndpoint(TcpEndpoint):
         subprotocol: The protocol inside the WebSocket.
         web: The limits of a listener's handshakes.
         secure: Whether there is TLS below.
+
+    Attributes:
+        web: The limits of a listener's handshakes; a change holds for later ones.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class WebSocketEndpoint(TcpEndpoint):
         self.peer += path
         self._path = path
         self._subprotocol = subprotocol
-        self._web = web
+        self.web = web
         self._scheme = "wss" if secure else "ws"
         self._names = own_names(host)
 
@@ -95,7 +98,7 @@ class WebSocketEndpoint(TcpEndpoint):
             self._names,
             self._subprotocol.name,
             self._path,
-            self._web,
+            self.web,
             admit,
             host.entered,
         )

@@ -331,6 +331,10 @@ class TagIndexWorker(Worker):
 
     # --- waiting for a route ----------------------------------------------------------------
 
+    def adjust(self, options: BrokerOptions) -> None:
+        """Change the times of requests that wait from now on."""
+        self._options = options
+
     def patience(self, ask: Ask) -> float:
         """Return how long a request without a destination waits, in seconds; 0 if not at all."""
         options, asked = self._options.waiting, ask.no_route
