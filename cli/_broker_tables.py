@@ -117,7 +117,7 @@ LIMITS: Final = Look(
 
 _QUESTIONS: Final = {
     CONNECTIONS.name: "/api/v1/connections?",
-    SERVICES.name: "services ",
+    SERVICES.name: "/api/v1/services?",
     WAITING.name: "/api/v1/waiting?",
     LIMITS.name: "/api/v1/limits?",
 }

@@ -30,6 +30,7 @@ from . import (
     _statistics,
     _systemd_unit,
     _token,
+    _top,
     _trace,
     _up,
     _watch,
@@ -141,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     _statistics.add_command(commands)
     _look.add_commands(commands)
     _broker_tables.add_commands(commands)
+    _top.add_command(commands)
     _token.add_command(commands)
     _password.add_command(commands)
     _jwt.add_command(commands)
