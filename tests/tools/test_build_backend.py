@@ -24,25 +24,6 @@ EPOCH = "1700000000"
 EPOCH_IN_ZIP = (2023, 11, 14, 22, 13, 20)
 
 
-@pytest.fixture(scope="module")
-def bill(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("bill") / "any-name.json"
-    file.write_text('{"bomFormat": "CycloneDX"}')
-    return file
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory, bill: Path) -> Path:
-    checkout = copy_checkout(tmp_path_factory.mktemp("wheel") / "checkout")
-    return build(checkout, "build_wheel", SOURCE_DATE_EPOCH=EPOCH, ONWARD_SBOM=str(bill))
-
-
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    checkout = copy_checkout(tmp_path_factory.mktemp("sdist") / "checkout")
-    return build(checkout, "build_sdist", SOURCE_DATE_EPOCH=EPOCH)
-
-
 @pytest.mark.slow
 def test_a_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
