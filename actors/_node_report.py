@@ -17,8 +17,18 @@ from ..protocol import Address, format_route
 if TYPE_CHECKING:
     from ._node import Node
     from ._worker import Worker
+    from .runtime._cell import Cell
 
-__all__ = ["LETTERS", "LINKS", "NODE", "WORKERS", "json_row", "link_figures", "node_report"]
+__all__ = [
+    "LETTERS",
+    "LINKS",
+    "NODE",
+    "WORKERS",
+    "json_row",
+    "link_figures",
+    "link_row",
+    "node_report",
+]
 
 WORKERS: Final = "workers"
 LINKS: Final = "links"
@@ -92,6 +102,15 @@ def _links(node: Node) -> _Report:
         for address, worker, figures in found
     )
     return len(found), rows, {}
+
+
+def link_row(cell: Cell) -> dict[str, Any] | None:
+    """Return the statistics of a link as values that JSON can represent; `None` if it is none."""
+    figures = link_figures(cell.worker)
+    if figures is None or "peer" not in figures:
+        return None
+    row = {"address": cell.address, "kind": type(cell.worker).__name__, **figures}
+    return {name: _value(each) for name, each in row.items()}
 
 
 def _letters(node: Node) -> _Report:

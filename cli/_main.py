@@ -25,6 +25,7 @@ from . import (
     _operate,
     _password,
     _pipeline,
+    _profile,
     _resolve,
     _routes,
     _statistics,
@@ -151,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     _bench.add_command(commands)
     _up.add_command(commands)
     _operate.add_commands(commands)
+    _profile.add_command(commands)
     _config_command.add_command(commands)
     _systemd_unit.add_command(commands)
     _draw.add_command(commands)

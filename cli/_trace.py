@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from ..actors import Node
 from ..actors.tracing import HopTracer, Trace, TraceClock, TraceOptions, trace
-from ..protocol import HopOutcome, OnwardError, Route, format_route, read_error_reply
+from ..actors.tracing._rows import trace_row
+from ..protocol import OnwardError, Route, read_error_reply
 from ..protocol.broker import parse_address_query
 from ._access import access_of, add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, route as route_argument, seconds
@@ -22,7 +23,7 @@ from ._status import CommandError, Status, status_of
 from ._trace_picture import brief, brief_route, picture_of, text_of
 from ._trace_svg import draw
 
-__all__ = ["OWN", "add_command", "follow", "raise_for", "show", "told"]
+__all__ = ["OWN", "add_command", "follow", "raise_for", "show"]
 
 OWN: Final = "trace"
 """Name of the command's own node."""
@@ -100,7 +101,7 @@ def _command(arguments: argparse.Namespace) -> None:
             _open(arguments.svg)
         traced, lost = await stop.unless(work())
         if arguments.json:
-            print(json.dumps(told(traced), indent=2))
+            print(json.dumps(trace_row(traced), indent=2))
         else:
             print(show(traced, arguments.form))
         if arguments.svg is not None:
@@ -280,60 +281,3 @@ def _payload(payload: bytes, form: PayloadNotation) -> str:
         return form.decode(payload)
     except ValueError:
         return f"{payload.hex()} (as hex)"
-
-
-# --- as JSON ----------------------------------------------------------------------------------
-
-
-def told(traced: Trace) -> dict[str, Any]:
-    """Return a trace as values of JSON; times are in seconds."""
-    answer = traced.answer
-    return {
-        "trace": traced.trace,
-        "route": format_route(traced.route),
-        "took": traced.took,
-        "lost": traced.lost,
-        "answer": None
-        if answer is None
-        else {
-            "payload": answer.payload.hex(),
-            "return_route": format_route(answer.return_route),
-            "after": traced.answered_after,
-        },
-        "hops": [
-            {
-                "hop": hop.report.hop,
-                "before": hop.report.before,
-                "node": hop.node,
-                "node_id": hop.report.node_id,
-                "worker": str(hop.report.worker),
-                "kind": hop.report.kind,
-                "at": hop.at,
-                "waited": hop.waited,
-                "handled": hop.handled,
-                "result": HopOutcome(hop.report.outcome).name.lower(),
-                "onward_route": format_route(hop.report.onward_route),
-                "return_route": format_route(hop.report.return_route),
-                "bytes": hop.report.size,
-            }
-            for hop in traced.hops
-        ],
-        "silent": [
-            {
-                "after": gap.after,
-                "before": gap.before,
-                "passed": format_route(gap.passed),
-                "due": format_route(gap.due),
-            }
-            for gap in traced.gaps
-        ],
-        "clocks": [
-            {
-                "node": clock.name,
-                "node_id": clock.node_id,
-                "offset": clock.offset,
-                "error": clock.error,
-            }
-            for clock in traced.clocks
-        ],
-    }

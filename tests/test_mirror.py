@@ -90,6 +90,7 @@ CONCEPTS = {
         "test_faults": "",
         "test_registered": "",
         "admin/test_interface": "_api _event_paths _health_paths _operate_paths",
+        "admin/test_leaks": "",
         "client/test_failures": "_pool",
         "client/test_ws": "_dial",
         "client/test_flow": "_calls _elements _handler_stream _pending_response",

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from itertools import chain
 from typing import Any, Final, cast
 
-from ...actors._node_report import LETTERS, LINKS, json_row, node_report
+from ...actors._node_report import LETTERS, LINKS, json_row, link_row, node_report
 from ...actors.broker import Broker, LimitUse
 from ...actors.broker._management import broker_figures, explained, service_statistics
 from ...actors.broker.table._services import SERVICE_COLUMNS, service_row
@@ -79,6 +79,25 @@ _WORKERS: Final = (
     "timers",
     "parent",
 )
+_PEERS: Final = (
+    "peer",
+    "principal",
+    "kind",
+    "address",
+    "state",
+    "connects",
+    "sent",
+    "received",
+    "refused",
+    "bytes_in",
+    "bytes_out",
+    "pending",
+    "queued",
+    "in_doubt",
+)
+SLICE: Final = 1000
+"""Workers that are looked at before the loop does other things."""
+
 _LIMITS: Final = ("name", "listener", "used", "limit", "reached")
 
 
@@ -90,6 +109,17 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
     async def workers(request: HttpRequest) -> HttpResponse:
         cells: list[Cell] = node.parts.table.cells()
         return await page(request, cells, _worker, _WORKERS, turn=turn)
+
+    async def peers(request: HttpRequest) -> HttpResponse:
+        found: list[Mapping[str, Any]] = []
+        async with turn:
+            for number, cell in enumerate(node.parts.table.cells(), 1):
+                row = link_row(cell)
+                if row is not None:
+                    found.append({name: row.get(name) for name in _PEERS})
+                if number % SLICE == 0:
+                    await asyncio.sleep(0)
+        return await page(request, found, dict[str, Any], _PEERS, turn=turn)
 
     async def report(question: str, request: HttpRequest) -> HttpResponse:
         found = node_report(node, question)
@@ -107,6 +137,7 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
         return json_response(plain(found))
 
     paths.add("/api/v1/workers", workers)
+    paths.add("/api/v1/peers", peers)
     paths.add("/api/v1/links", partial(report, LINKS))
     paths.add("/api/v1/dead-letters", partial(report, LETTERS))
     paths.add("/api/v1/limits", limits)

@@ -8,13 +8,15 @@ from typing import Final
 from ...actors.monitoring import Monitor
 from ._api import add_api
 from ._console_paths import add_console
+from ._debug_paths import add_debug
 from ._event_paths import add_events
 from ._health_paths import add_health, add_metrics
-from ._operate_paths import add_debug, add_operations
+from ._operate_paths import add_operations
 from ._options import AdminOptions
 from ._overview_paths import add_overview
 from ._paths import AdminPaths
 from ._topology_paths import add_topology
+from ._trace_paths import add_trace
 
 __all__ = ["admin_paths"]
 
@@ -37,6 +39,7 @@ def admin_paths(monitor: Monitor, options: AdminOptions = _OPTIONS) -> AdminPath
     if monitor.events is not None:
         add_events(paths, monitor.events, uuid.uuid4().hex[:8], options)
     add_operations(paths, monitor)
-    add_debug(paths)
     add_console(paths)
+    add_trace(paths, monitor.node)
+    add_debug(paths, monitor)
     return paths

@@ -24,6 +24,9 @@ __all__ = [
 MAX_FIELDS: Final = 50
 """The maximum number of fields in a query; a request with more is refused."""
 
+MAX_TEXT: Final = 200
+"""The maximum number of characters of a peer's text that an answer repeats."""
+
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -105,11 +108,27 @@ class HttpRequest:
         """
         try:
             found: Any = json.loads(self.body or b"{}", parse_constant=_refuse)
+            # RFC 8259 section 8.2: half of a surrogate pair is no text of UTF-8.
+            json.dumps(found, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             raise HttpError(HTTPStatus.BAD_REQUEST, "the body is not JSON") from None
         if not isinstance(found, dict):
             raise HttpError(HTTPStatus.BAD_REQUEST, "the body is not an object")
         return dict[str, Any](found)  # pyright: ignore[reportUnknownArgumentType]
+
+    def known(self, *names: str) -> dict[str, Any]:
+        """Return the JSON object in the body, which may have these names.
+
+        Raises:
+            HttpError: It is none, or one of its names is unknown.
+        """
+        arguments = self.arguments()
+        unknown = set(arguments) - set(names)
+        if unknown:
+            text = ", ".join(sorted(unknown))[:MAX_TEXT]
+            text = f"unknown: {text}; known are {', '.join(names)}"
+            raise HttpError(HTTPStatus.BAD_REQUEST, text)
+        return arguments
 
 
 def _refuse(word: str) -> NoReturn:

@@ -1,37 +1,25 @@
-"""The paths that change a running program, and those that show its insides."""
+"""The paths that change a running program."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import sys
-import threading
-import traceback
 from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from ...actors.broker import Broker
 from ...actors.monitoring import Monitor
-from ...protocol import counted
-from ._messages import HttpError, HttpRequest, HttpResponse, json_response, text_response
+from ._messages import HttpError, HttpRequest, HttpResponse, json_response
 from ._paths import AdminPaths
 
-__all__ = ["add_debug", "add_operations"]
+__all__ = ["add_operations"]
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _LOGGER: Final = "onward"
 
 MAX_TEXT: Final = 200
 """The maximum number of characters of a text for a peer that is disconnected."""
-
-MAX_TASKS: Final = 1000
-"""The maximum number of tasks in an answer; the others are counted."""
-
-FRAMES: Final = 8
-"""The frames of a task that are shown, the innermost ones."""
 
 _logger = logging.getLogger("onward.transports.admin")
 
@@ -48,7 +36,7 @@ def add_operations(paths: AdminPaths, monitor: Monitor) -> None:
 
 
 async def _set_level(request: HttpRequest) -> HttpResponse:
-    arguments = _known(request, "logger", "level")
+    arguments = request.known("logger", "level")
     name, level = arguments.get("logger", _LOGGER), arguments.get("level")
     if not isinstance(name, str) or f"{name}.".partition(".")[0] != _LOGGER:
         raise HttpError(HTTPStatus.BAD_REQUEST, "logger must be onward, or one below it")
@@ -69,7 +57,7 @@ async def _set_level(request: HttpRequest) -> HttpResponse:
 
 
 async def _kick(broker: Broker, request: HttpRequest) -> HttpResponse:
-    arguments = _known(request, "connection", "text")
+    arguments = request.known("connection", "text")
     number = arguments.get("connection")
     text = arguments.get("text", "closed by an operator")
     if not isinstance(number, int) or isinstance(number, bool):
@@ -107,56 +95,5 @@ def _failed(answer: object) -> bool:
     return isinstance(answer, Mapping) and "error" in answer
 
 
-def _known(request: HttpRequest, *names: str) -> dict[str, Any]:
-    """Return the arguments of a request.
-
-    Raises:
-        HttpError: One of them is unknown.
-    """
-    arguments = request.arguments()
-    unknown = set(arguments) - set(names)
-    if unknown:
-        text = f"unknown: {', '.join(sorted(unknown))[:MAX_TEXT]}; known are {', '.join(names)}"
-        raise HttpError(HTTPStatus.BAD_REQUEST, text)
-    return arguments
-
-
 def _by(request: HttpRequest) -> str:
     return "an operator" if request.principal is None else request.principal.name
-
-
-# --- insides --------------------------------------------------------------------------------
-
-
-def add_debug(paths: AdminPaths) -> None:
-    """Add the paths of stacks and tasks."""
-    paths.add("/debug/stacks", _stacks, needs="operate")
-    paths.add("/debug/tasks", _tasks, needs="operate")
-
-
-async def _stacks(_: HttpRequest) -> HttpResponse:
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    parts: list[str] = []
-    for number, frame in sys._current_frames().items():
-        parts.append(f"thread {names.get(number, number)}\n")
-        # Without the lines of the sources: they would be read from files, on the loop.
-        calls = [_call(each, line) for each, line in traceback.walk_stack(frame)]
-        parts += reversed(calls)
-        parts.append("\n")
-    return text_response("".join(parts).rstrip("\n"))
-
-
-def _call(frame: FrameType, line: int) -> str:
-    return f"  {frame.f_code.co_qualname} at {frame.f_code.co_filename}:{line}\n"
-
-
-async def _tasks(_: HttpRequest) -> HttpResponse:
-    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
-    parts = [f"{counted(len(tasks), 'task')}\n"]
-    for number, task in enumerate(tasks[:MAX_TASKS], 1):
-        parts.append(f"{task.get_name()} {task.get_coro()!r:.200}\n")
-        frames = task.get_stack(limit=FRAMES)
-        parts += [_call(frame, frame.f_lineno) for frame in frames]
-        if number % 100 == 0:
-            await asyncio.sleep(0)
-    return text_response("".join(parts).rstrip("\n"))

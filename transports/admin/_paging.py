@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from ._messages import HttpError, HttpRequest, HttpResponse, json_response
 
-__all__ = ["MAX_PAGE", "page"]
+__all__ = ["MAX_PAGE", "number_of", "page"]
 
 MAX_PAGE: Final = 1024
 """The maximum number of rows in an answer."""
