@@ -35,6 +35,7 @@ from ._arguments import Commands, address, octal, positive, seconds, word
 from ._authentication import add_authentication
 from ._broker_plan import DEFAULT_URI, Listening, plan_of
 from ._config import Configure, add_config
+from ._context import add_context
 from ._event_log import add_event_log, attach, node_name, total
 from ._listen import listen
 from ._logs import LogWriter, add_server_log, server_log
@@ -272,9 +273,11 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--broker",
         metavar="URI",
-        default=DEFAULT_URI,
-        help="the broker, by any of the URIs it listens at (default %(default)s)",
+        help="the broker, by any of the URIs it listens at (default: that of the context in "
+        f"ONWARD_CONTEXT, or the selected one, or {DEFAULT_URI})",
     )
+    add_context(parser)
+    parser.set_defaults(default_broker=DEFAULT_URI)
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",

@@ -12,6 +12,7 @@ from ..protocol import RequestTimeout
 from ._access import add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, seconds
 from ._broker_tables import print_table
+from ._context import add_context
 from ._message import request
 from ._node import DEFAULT_URI, MANAGEMENT
 from ._reach import Via, add_tls, schemes, tls_of
@@ -141,6 +142,7 @@ def add_commands(commands: Commands) -> None:
         parser.add_argument(
             "--broker", metavar="URI", help="a broker instead, by any URI it listens at"
         )
+        add_context(parser)
         add_credentials(parser)
         parser.add_argument(
             "--timeout",

@@ -16,6 +16,7 @@ from . import (
     _check,
     _check_access,
     _config_command,
+    _context,
     _draw,
     _events,
     _jwt,
@@ -37,6 +38,7 @@ from . import (
     _watch,
 )
 from ._arguments import Commands
+from ._context import apply_context
 from ._status import CommandError, Status, status_of
 from ._version import Version
 
@@ -67,9 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = _parser().parse_args(arguments)
     try:
+        apply_context(parsed, os.environ)
         parsed.command(parsed)
     except CommandError as error:
-        return _failed(parsed.name, error, error.status)
+        status = getattr(parsed, "usage_status", error.status)
+        return _failed(parsed.name, error, status)
     except OnwardError as error:
         return _failed(parsed.name, error, status_of(error))
     except ValueError as error:
@@ -144,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     _look.add_commands(commands)
     _broker_tables.add_commands(commands)
     _top.add_command(commands)
+    _context.add_command(commands)
     _token.add_command(commands)
     _password.add_command(commands)
     _jwt.add_command(commands)

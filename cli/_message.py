@@ -23,6 +23,7 @@ from ..protocol.broker import parse_address_query
 from ..transports import LinkState, LinkStatistics
 from ._access import access_of, add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, route as route_argument, seconds
+from ._context import add_context
 from ._payload import PayloadNotation, add_arguments, payload_of
 from ._reach import Via, add_via, reach, via_of
 from ._run import StopRequest, run
@@ -106,6 +107,7 @@ def add_commands(commands: Commands) -> None:
                 metavar="URI",
                 help="ask through this broker, by any of the URIs it listens at",
             )
+            add_context(parser)
         parser.add_argument(
             "--timeout",
             metavar="SECONDS",

@@ -15,6 +15,7 @@ from ..protocol import OnwardError, Route, read_error_reply
 from ..protocol.broker import parse_address_query
 from ._access import access_of, add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, route as route_argument, seconds
+from ._context import add_context
 from ._payload import PayloadNotation, add_arguments, payload_of
 from ._reach import Via, add_via, reach, via_of
 from ._run import StopRequest, run
@@ -76,6 +77,7 @@ def add_command(commands: Commands) -> None:
         help="trace a request of an RSocket client through this broker, which runs with --trace, "
         "by any of the URIs it listens at",
     )
+    add_context(parser)
     add_credentials(parser)
     parser.add_argument(
         "--timeout",
