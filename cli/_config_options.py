@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from ..protocol.toml import flag, shown, suggestion, text
 from ._arguments import octal, positive, seconds, size
 
-__all__ = ["ConfigOption", "Where", "options_of"]
+__all__ = ["ConfigOption", "OwnSection", "Where", "options_of"]
 
 OwnSection: TypeAlias = Literal["broker", "node"]
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from ._arguments import Commands
+from ._config_options import OwnSection, options_of
 
-__all__ = ["add_command", "unit"]
+__all__ = ["add_command", "path_flags", "unit", "with_whole_paths"]
 
 _DESCRIPTION: Final = """\
 Print a unit of systemd (253 or later) that runs a command as a service of its own dynamic user:
@@ -18,9 +21,13 @@ ready once it listens, drained at a stop, reloaded by `systemctl reload`, watche
 """
 
 _EPILOG: Final = """\
-example:
-  onward systemd-unit broker --listen rsocket+tcp://0.0.0.0:8001 \\
+Relative names of files are made absolute, from the working directory. The service itself starts
+elsewhere.
+
+examples:
+  onward systemd-unit broker --config /etc/onward/broker.toml \\
       > /etc/systemd/system/onward-broker.service
+  onward systemd-unit broker --listen rsocket+tcp://0.0.0.0:8001
 """
 
 SERVES: Final = ("broker", "node")
@@ -41,7 +48,8 @@ TimeoutStopSec=90
 LimitNOFILE=65536
 
 # The files of this service: $RUNTIME_DIRECTORY, $STATE_DIRECTORY; and, for its keys,
-# $CREDENTIALS_DIRECTORY, which is %d here.
+# $CREDENTIALS_DIRECTORY, which is %d here. A relative name of a file in the configuration file is
+# looked for in that one first.
 DynamicUser=yes
 RuntimeDirectory=onward-{name}
 StateDirectory=onward-{name}
@@ -93,11 +101,61 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "options", metavar="OPTIONS", nargs=argparse.REMAINDER, help="the options of that command"
     )
-    parser.set_defaults(command=_command)
+    servers = {name: commands.choices[name] for name in SERVES}
+    parser.set_defaults(command=_command, servers=servers)
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    print(unit(arguments.serves, arguments.options, _program()), end="")
+    serves: OwnSection = arguments.serves
+    parser: argparse.ArgumentParser = arguments.servers[serves]
+    parser.parse_args(arguments.options)  # it ends the command if they are wrong
+    words = with_whole_paths(arguments.options, path_flags(parser, serves), Path.cwd())
+    print(unit(serves, words, _program()), end="")
+    for old, new in zip(arguments.options, words, strict=True):
+        if old != new:
+            print(f"onward systemd-unit: {old} is {new} in the unit", file=sys.stderr)
+
+
+def path_flags(parser: argparse.ArgumentParser, serves: OwnSection) -> dict[str, bool]:
+    """Return the options of a server with a value, and whether that is the name of a file."""
+    flags = {
+        each.flag: each.kind in ("file", "folder")
+        for each in options_of(parser, serves)
+        if each.kind != "true or false"
+    }
+    return {**flags, "--config": True}
+
+
+def with_whole_paths(words: Sequence[str], flags: Mapping[str, bool], folder: Path) -> list[str]:
+    """Return the words of a command line with absolute names of files.
+
+    Args:
+        words: The words.
+        flags: The options that have a value, and whether that is the name of a file. A beginning
+            that only one of them has stands for it, as on the command line.
+        folder: The folder of relative names.
+    """
+
+    def is_path(flag: str) -> bool:
+        found = [flag] if flag in flags else [each for each in flags if each.startswith(flag)]
+        return len(found) == 1 and flags[found[0]]
+
+    made: list[str] = []
+    follows = False
+    for word in words:
+        flag, mark, value = word.partition("=")
+        if follows:
+            word = _whole(word, folder)
+        elif mark and flag.startswith("--") and is_path(flag):
+            word = f"{flag}={_whole(value, folder)}"
+        follows = not follows and not mark and word.startswith("--") and is_path(word)
+        made.append(word)
+    return made
+
+
+def _whole(name: str, folder: Path) -> str:
+    """Return an absolute path; a URL stays as it is."""
+    return name if "://" in name else os.path.normpath(folder / name)
 
 
 def _program() -> list[str]:
@@ -116,7 +174,8 @@ def unit(serves: str, options: list[str], program: list[str]) -> str:
         program: The words that run `onward`.
     """
     command = " ".join(map(_quoted, [*program, serves, *options]))
-    in_home = program[0].startswith(("/home/", "/root/"))
+    words = [program[0], *options, *(each.partition("=")[2] for each in options)]
+    in_home = any(each.startswith(("/home/", "/root/")) for each in words)
     return _UNIT.format(name=serves, command=command, home="read-only" if in_home else "yes")
 
 

@@ -177,3 +177,14 @@ def test_a_wrong_page_is_found_out(tmp_path: Path, before: str, after: str, said
     assert before in PAGE_OF_TWO
     found = wrong(PAGE_OF_TWO.replace(before, after, 1) + TWO_DECISIONS, tmp_path)
     assert any(said in each for each in found) if said else found == []
+
+
+def test_the_page_about_stop_drain_and_reload_names_tests_that_there_are() -> None:
+    page = (PAGE.parent / "stop-drain-reload.md").read_text()
+    for title in ("Drain", "Signals", "Reload", "systemd"):
+        rows = list(cells(section(page, title)))
+        assert len(rows) >= 5
+        for text, tests in rows:
+            assert text.endswith(".")
+            assert "`" in tests
+            assert list(missing(tests.rstrip(" |"), ROOT)) == []

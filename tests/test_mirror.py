@@ -43,6 +43,7 @@ CONCEPTS = {
         "test_events": "_event_logs",
         "test_installed_transport": "_listen _reach",
         "test_pipeline": "_pipeline_arguments _pipeline_run _pipeline_session",
+        "test_reload_under_load": "_reconfigure",
         "test_routes": "_client",
         "test_samples": "",
         "test_trace": "_trace_picture",

@@ -55,6 +55,18 @@ def test_what_a_service_tells(manager: tuple[str, socket.socket]) -> None:
     }
 
 
+def test_a_service_that_stops_goes_back_to_nothing_else(
+    manager: tuple[str, socket.socket],
+) -> None:
+    name, sock = manager
+    notifier = Notifier.of({"NOTIFY_SOCKET": name})
+    notifier.stopping(2.0, "draining")
+    notifier.reloading()
+    notifier.ready("listening")
+    notifier.stopping(0.0, "draining")  # a second request shortens the time
+    assert [each.get("STOPPING") for each in received(sock)] == ["1", "1"]
+
+
 @virtual_time
 async def test_the_loop_shows_that_it_is_alive(manager: tuple[str, socket.socket]) -> None:
     name, sock = manager

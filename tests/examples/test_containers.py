@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from onward.cli import main
-from onward.cli._main import _parser
+from onward.cli._config import configured
+from onward.cli._main import _parser, parser_of
 from onward.cli._service import ORDERLY
 from onward.transports.admin._health_paths import _STAGES as STAGES
 from tests.support.certificates import Certificates
@@ -116,16 +117,21 @@ def pod() -> dict[str, Any]:
     return found
 
 
-def test_the_broker_of_a_pod_understands_its_options() -> None:
+def test_the_broker_of_a_pod_understands_its_configuration(tmp_path: Path) -> None:
     (container,) = pod()["containers"]
-    arguments = _parser().parse_args(container["args"])
+    parser, file = parser_of("broker"), tmp_path / "onward.toml"
+    given = _parser().parse_args(container["args"])
+    file.write_text(manifests()["ConfigMap"]["data"][given.config.name])
+    arguments = configured(parser, "broker", parser.parse_args(["--config", str(file)]))
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert arguments.listen == [f"rsocket+tls://0.0.0.0:{ports['rsocket']}"]
     # Beyond the loopback interface it is served only so.
     assert arguments.admin == f"https://0.0.0.0:{ports['admin']}"
+    assert arguments.admin_open_metrics
+    assert len(arguments.inline_rules) == 5
     mounted = [each["mountPath"] for each in container["volumeMounts"]]
-    for file in (arguments.certificate, arguments.key, arguments.principals):
-        assert str(Path(file).parent) in mounted
+    for path in (arguments.certificate, arguments.key, arguments.principals, given.config):
+        assert str(Path(path).parent) in mounted
 
 
 def test_probes_ask_for_their_stage() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from onward.actors import MailboxOptions, Node
+from onward.actors.security import Authentication, UnixAuthenticator
 from onward.protocol import Message, route
 from onward.protocol.ockam import PREAMBLE, encode_message
 from onward.transports import StreamListener
@@ -107,3 +111,29 @@ async def test_what_a_held_link_had_read_when_it_was_stopped_is_counted() -> Non
         assert node.dead_letters.by_reason == {"mailbox full": lost}
         stuck.go_on.set()
         await eventually(lambda: len(stuck.messages) + lost == 5000)
+
+
+@pytest.mark.parametrize(
+    "after", ["disabled = true", 'roles = ["other"]', "expires = 2100-01-01T00:00:00Z"]
+)
+async def test_a_link_ends_when_a_reload_no_longer_admits_its_peer(
+    tmp_path: Path, after: str
+) -> None:
+    file = tmp_path / "principals.toml"
+    entry = f'[[unix]]\nname = "near"\nuid = {os.getuid()}\n'
+    file.write_text(entry)
+    authentication = Authentication([UnixAuthenticator(file)])
+    async with Node("near") as near, Node("far") as far:
+        listener = await far.listen(f"uds://{tmp_path}/far", authentication=authentication)
+        assert isinstance(listener, StreamListener)
+        await near.connect(listener.uri)
+        await eventually(lambda: len(listener.statistics().links) == 1)
+        (await authentication.prepare_reload())()
+        assert len(listener.statistics().links) == 1
+        assert listener.statistics().closed == {}
+        # Access controls look at the principal of a link, so it has one as long as it lives.
+        file.write_text(entry + after + "\n")
+        (await authentication.prepare_reload())()
+        await eventually(lambda: listener.statistics().closed)
+        assert listener.statistics().closed == {"no longer admitted": 1}
+    assert authentication._watchers == []
