@@ -31,7 +31,7 @@ def test_a_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     assert wheel.name == f"onward-{VERSION}-py3-none-any.whl"
     assert names == release_checks.packaged_files(ROOT).keys()
     assert {"onward/__init__.py", "onward/py.typed", "onward/actors/_node.py"} <= names
-    assert {"pyspark_onward/__init__.py"} <= names
+    assert {"pyspark_onward/__init__.py", "onward/transports/admin/console/index.html"} <= names
     assert [name for name in names if "pyspark_onward" in name and name.startswith("onward")] == []
     assert [name for name in names if "test_" in name or name.startswith("tools")] == []
 

@@ -98,6 +98,17 @@ def test_it_says_what_needs_what(bill: dict[str, Any]) -> None:
     assert "cryptography" in needs["joserfc"]
 
 
+def test_it_lists_the_files_of_others_in_the_console(bill: dict[str, Any]) -> None:
+    (manifest,) = (ROOT / "transports").rglob(sbom.MANIFEST)
+    entries: list[dict[str, Any]] = json.loads(manifest.read_text())
+    found = {each["bom-ref"]: each for each in bill["components"] if "hashes" in each}
+    assert found.keys() == {
+        f"pkg:npm/{each['name']}@{each['version']}#{each['file']}" for each in entries
+    }
+    licenses = [each["licenses"] for each in found.values()]
+    assert licenses == [[{"expression": each["license"]}] for each in entries]
+
+
 def test_it_is_the_same_each_time(bill: dict[str, Any]) -> None:
     again = sbom.make_bill(ROOT, sbom.installed(sys.executable), AT)
     assert json.dumps(again) == json.dumps(bill)
