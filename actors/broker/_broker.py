@@ -105,6 +105,17 @@ class Registration:
         """Prefer other destinations from now on, where a request can go to another."""
         self._entry.target.pass_over()
 
+    def suspend(self) -> bool:
+        """Hide the destination, as its session is suspended; return False if it has left."""
+        return self._broker.index.suspend(self._entry)
+
+    def resume(self) -> bool:
+        """Show the destination again; return False if it has left meanwhile."""
+        resumed = self._broker.index.resume(self._entry)
+        if resumed is not None:
+            self._entry = resumed
+        return resumed is not None
+
     def on_leave(self, callback: Callable[[], None]) -> None:
         """Set the one function that is called when the destination leaves the table."""
         self._entry.target.unwatch = callback
@@ -371,8 +382,8 @@ class Broker(Worker):
         tags = authorization.registration(principal, setup.service_name, setup.tags, setup.route_id)
         # Route Id: "Brokers can only allow one connection for a given Route Id to be connected at a
         # time." It would end the connection of the other.
-        known = self.index.table.get(setup.route_id)
-        owner = None if known is None else known.target.destination.principal
+        known = self.index.owner_of(setup.route_id)
+        owner = None if known is None else known.destination.principal
         if known is not None and (owner is None or not owner.is_same(principal)):
             raise authorization.denial(Action.REGISTER)
         return tags
@@ -416,7 +427,7 @@ class Broker(Worker):
         authorization = self.authorization
         if authorization is None:
             return
-        for entry in tuple(self.index.table):
+        for entry in (*self.index.table, *self.index.suspended.values()):
             self._check_registration(entry, authorization)
 
     def renew(self, route_id: UUID, principal: Principal) -> None:

@@ -352,6 +352,14 @@ class RoutingTable(Generic[Target]):
             self._index.remove(each.number)
         return len(forgotten)
 
+    def forget(self, route_id: bytes) -> bool:
+        """Remove one expected route; return False if it is not expected."""
+        expected = self._expected.pop(route_id, None)
+        if expected is None:
+            return False
+        self._index.remove(expected.number)
+        return True
+
     def expire(self, now: int) -> int:
         """Remove expired tombstones, and return their number.
 

@@ -7,6 +7,7 @@ from ._options import (
     GatheringOptions,
     LeaseOptions,
     LinkOptions,
+    ResumeOptions,
     UnixOptions,
     WebSocketOptions,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "RSocketTransport",
     "RSocketUnixTransport",
     "RSocketWebSocketTransport",
+    "ResumeOptions",
     "UnixOptions",
     "WebSocketOptions",
 ]

@@ -40,7 +40,9 @@ class Flow(RSocketConnection):
         closed_reason: The reason of the end of the connection, as a counter key: `setup refused`,
             `not authenticated`, `credentials expired`, `no setup`, `silent`, `broken frame`,
             `error of the peer`, `too slow`, `unfinished frame`, `unfinished frames`, `replaced`,
-            `drained`, `stopped`, or `by the peer`. Empty while it is open.
+            `drained`, `stopped`, or `by the peer`. With sessions that can be resumed also
+            `resume refused`, `not resumed`, `not resumable`, or `resumed another` of a connection
+            that went on as an earlier one. Empty while it is open.
 
     Args:
         loop: The loop of the socket.
@@ -130,6 +132,11 @@ class Flow(RSocketConnection):
         shares.give_up(self)
         self._too_slow(f"too much waits for connections of {self.source or 'its source'}")
         return True
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes kept to be sent again; 0 without a session that can be resumed."""
+        return 0
 
     @property
     def name(self) -> str:

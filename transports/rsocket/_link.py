@@ -34,6 +34,8 @@ from ...protocol.rsocket import (
     PeerError,
     RejectedResume,
     RejectedSetup,
+    Resume,
+    ResumeTimeout,
     Role,
     RSocketError,
     Setup,
@@ -88,14 +90,15 @@ MOST_STREAMS: Final = 1024
 OVERDUE: Final = 2
 """Keepalive intervals of silence after which a destination is passed over."""
 
-_CONNECTION_CLOSED: Final = ConnectionState.CLOSED
+_GONE: Final = (ConnectionState.CLOSED, ConnectionState.SUSPENDED)
 _CONNECTION_OPEN: Final = ConnectionState.OPEN
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _REASONS: Final[dict[type[RSocketError], str]] = {
     InvalidSetup: "setup refused",
     UnsupportedSetup: "setup refused",
     RejectedSetup: "setup refused",
-    RejectedResume: "setup refused",
+    RejectedResume: "resume refused",
+    ResumeTimeout: "not resumed",
     SetupTimeout: "no setup",
     KeepaliveTimeout: "silent",
     PeerError: "error of the peer",
@@ -167,6 +170,18 @@ class Link(Flow):
         principal = self.session.principal
         peer = self.identity.peer
         return peer if principal is None else f"{peer} as {shown(str(principal))}"
+
+    def begin_session(self, token: bytes) -> None:
+        """Begin a session that can be resumed; see `ResumableLink`.
+
+        Raises:
+            RejectedSetup: The token is too short or in use, or there are too many sessions.
+        """
+        raise AssertionError("without sessions the state machine refuses a token")
+
+    def receive_resume(self, resume: Resume) -> None:
+        """Resume a session over the socket of this connection; see `ResumableLink`."""
+        raise AssertionError("without sessions the state machine refuses RESUME")
 
     # --- frames -------------------------------------------------------------------------------
 
@@ -362,7 +377,7 @@ class Link(Flow):
     def _check_free(self, marks: int = REFUSAL_MARKS) -> None:
         """Refuse a request if the backlog is above a number of times `high_water`."""
         core = self.core
-        if self._transport is None or core.state is _CONNECTION_CLOSED:
+        if self._transport is None or core.state in _GONE:
             raise NotDelivered("the destination", "it has just left")
         if core.pending + self.waiting > marks * self.flow.high_water:
             # Error Codes, REJECTED: "Despite being a valid request, the Responder decided to reject

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ...actors import MailboxOptions, Node, Worker
 from ...actors.access._exposed import Exposed
 from ...actors.broker import Broker, DrainPart, LimitUse, ReportedListener
+from ...actors.broker.table._leaving import BROKER_DRAINS
 from ...actors.security import Authentication, AuthenticationStatistics
 from ...protocol import Address, NodeStopped, counted
 from ...protocol.security import NOT_AUTHENTICATED, PeerIdentity
@@ -24,9 +25,11 @@ from ..streams._endpoint import Endpoint
 from ..streams._tls import TlsOptions
 from ..streams._tls_context import TlsContext, TlsStatistics
 from ..streams._ws_endpoint import WebSocketEndpoint
-from ._draining import DrainingConnections
+from ._draining import DRAINED, DrainingConnections
 from ._link import Link
 from ._options import LinkOptions, WebSocketOptions
+from ._resumable_link import ResumableLink
+from ._resumable_sessions import ResumableSessions
 from ._shared import Shared
 from ._unused import UnusedConnections
 from ._worker import ConnectionWorker
@@ -72,6 +75,11 @@ class RSocketListenerStatistics:
         sent_frames: Frames written since the start, without KEEPALIVE.
         pending_bytes: Bytes that wait for the sockets now.
         above_high_water: Connections with more than `FlowOptions.high_water` bytes waiting now.
+        sessions: Sessions that can be resumed now, open and suspended.
+        suspended: Suspended sessions now; they count as connections.
+        kept_bytes: Bytes of sent frames that are kept for sessions now.
+        resumes: Results of RESUME since the start: `resumed`, or the reason for a refusal; and
+            `dropped`, the sessions that dropped frames their peer may not have received.
     """
 
     connections: int
@@ -92,6 +100,10 @@ class RSocketListenerStatistics:
     sent_frames: int = 0
     pending_bytes: int = 0
     above_high_water: int = 0
+    sessions: int = 0
+    suspended: int = 0
+    kept_bytes: int = 0
+    resumes: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class _ListenerWorker(Worker):
@@ -138,6 +150,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             self._acceptor.admits = authentication.admits
         self._unused = UnusedConnections(self._acceptor.places, options, node.loop.time)
         self._shared = Shared(node.loop, options, exposed, authentication)
+        resume = options.resume
+        self._sessions = None if resume is None else ResumableSessions(resume, self, node.loop.time)
         # With the number of each connection, and the time at which it was accepted.
         self._links: dict[Link, tuple[int, float]] = {}
         self._ended: deque[dict[str, Any]] = deque(maxlen=MAX_CLOSED)
@@ -221,9 +235,16 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         """
         worker = ConnectionWorker()
         self._worker.spawn(lambda: worker, mailbox=_MAILBOX)
-        link = Link(
-            worker, self._broker, self._options, self._seldom, self._shared, self._on_closed
+        common = (
+            worker,
+            self._broker,
+            self._options,
+            self._seldom,
+            self._shared,
+            self._on_closed,
         )
+        sessions = self._sessions
+        link = Link(*common) if sessions is None else ResumableLink(*common, sessions)
         link.identity, link.source = identity, identity.source
         worker.attach(link)
         self._links[link] = next(_numbers), time.time()
@@ -245,7 +266,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         if self._draining is not None:
             self._draining.forget(link)
         self._unused.discard(link)
-        self._acceptor.release(link.source)
+        if not _is_suspended(link):
+            self._acceptor.release(link.identity.source)
         self._requests += link.session.requests
         self._refused += link.session.refused
         self._received_bytes += link.received_bytes
@@ -271,6 +293,19 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         link.worker.stop()
         if not self._links:
             self._gone.set()
+
+    # --- sessions -----------------------------------------------------------------------------
+
+    def on_suspended(self, link: Link) -> None:
+        """Give up the place of a connection that was lost, and has a session."""
+        self._unused.discard(link)
+        self._acceptor.release(link.identity.source)
+
+    def on_resumed(self, link: Link) -> None:
+        """Take a place for a session that goes on over another connection."""
+        self._acceptor.places.take(link.identity.source)
+
+    # --- reload -------------------------------------------------------------------------------
 
     def prepare_reload(self, tls: TlsOptions | None = None) -> Callable[[], object]:
         """Read the files of the certificates again; see `Listener.prepare_reload`."""
@@ -328,8 +363,10 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         return len(self._links)
 
     async def stop_accepting(self) -> None:
-        """Close the listening socket; the connections stay."""
+        """Close the listening socket; the connections stay, suspended ones cannot come back."""
         await self._acceptor.close()
+        if self._sessions is not None:
+            self._sessions.stop(DRAINED, BROKER_DRAINS)
 
     def begin_to_drain(self, random: Callable[[], float]) -> None:
         """Draw for each connection the moment at which it begins to end."""
@@ -356,6 +393,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             return
         self._open = False
         self._gone.clear()
+        if self._sessions is not None:
+            self._sessions.accepting = False
         try:
             await self._acceptor.close()
             for link in list(self._links):
@@ -383,7 +422,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         requests, refused = self._requests, self._refused
         received, sent = self._received_bytes, self._sent_bytes
         read, written = self._received_frames, self._sent_frames
-        streams = pending = above = 0
+        streams = pending = above = suspended = 0
+        sessions = self._sessions
         for link in self._links:  # once, as there may be ten thousand
             session, core, waiting = link.session, link.core, link.waiting
             requests += session.requests
@@ -395,6 +435,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             streams += len(core.streams)
             pending += waiting
             above += link.write_paused
+            suspended += _is_suspended(link)
             if core.counters:
                 dropped.update(core.counters)
         return RSocketListenerStatistics(
@@ -416,6 +457,10 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             sent_frames=written,
             pending_bytes=pending,
             above_high_water=above,
+            sessions=0 if sessions is None else len(sessions),
+            suspended=suspended,
+            kept_bytes=0 if sessions is None else sessions.kept.total,
+            resumes={} if sessions is None else dict(sessions.results),
         )
 
     # --- for operators ------------------------------------------------------------------------
@@ -462,6 +507,11 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         )
         unfinished, cut = shared.unfinished.total, self._closed["unfinished frames"]
         yield LimitUse("max_unfinished", unfinished, options.max_unfinished, cut)
+        sessions = self._sessions
+        if sessions is not None:
+            limits = sessions.options
+            yield LimitUse("resume.max_sessions", len(sessions), limits.max_sessions)
+            yield LimitUse("resume.max_kept_total", sessions.kept.total, limits.max_kept_total)
 
     def _row(self, link: Link, pending: int) -> dict[str, Any]:
         """Return the row of a connection, with the bytes that wait for its socket."""
@@ -472,7 +522,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             "id": number,
             "listener": self.uri,
             "peer": link.identity.peer,
-            "source": link.source,
+            "source": link.identity.source,
             "principal": None if session.principal is None else session.principal.name,
             "opened": opened,
             "idle": max(0.0, link.time() - link.now),
@@ -486,7 +536,20 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             "pending_bytes": pending,
             "keepalive_ms": None if setup is None else setup.keepalive,
             "tls": _tls_of(link),
+            "suspended": _suspended_for(link),
         }
+
+
+def _is_suspended(link: Link) -> bool:
+    """Whether a connection has lost its socket, and has a session that may be resumed."""
+    return isinstance(link, ResumableLink) and link.suspended
+
+
+def _suspended_for(link: Link) -> float | None:
+    """Return the seconds for which a connection has been suspended; `None` if it is not."""
+    if not isinstance(link, ResumableLink) or not link.suspended:
+        return None
+    return link.time() - link.suspended_at
 
 
 def _tls_of(link: Link) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
 from ...protocol.options import Count, Range, Seconds, check_options
-from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
+from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits, ResumeLimits
 from ..streams._source import check_proxies
 from ..streams._unix_file import FileMode
 from ..streams._ws_options import WebSocketOptions
@@ -16,6 +16,7 @@ __all__ = [
     "GatheringOptions",
     "LeaseOptions",
     "LinkOptions",
+    "ResumeOptions",
     "UnixOptions",
     "WebSocketOptions",
 ]
@@ -142,6 +143,33 @@ class GatheringOptions:
             raise ValueError("max_gathered must be at least max_gather")
 
 
+_SESSION: Final = ResumeLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeOptions:
+    """The limits of the sessions of a listener that can be resumed.
+
+    Attributes:
+        session: The limits of one session.
+        max_kept_total: Most bytes of sent frames that are kept for all sessions together. The share
+            of a source is the number of free bytes. A session that finds no room drops what it
+            keeps, and cannot be resumed unless its peer has received all of it.
+        max_sessions: Most sessions, open and suspended. One source alone leaves half of them to
+            others. One more has its SETUP refused with REJECTED_SETUP.
+
+    Raises:
+        ValueError: A number is out of its range.
+    """
+
+    session: ResumeLimits = _SESSION
+    max_kept_total: Count = 256 * 1024 * 1024
+    max_sessions: Count = 10_000
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
 _FLOW: Final = FlowOptions()
 _GATHERING: Final = GatheringOptions()
 _LEASE: Final = LeaseOptions()
@@ -186,6 +214,8 @@ class LinkOptions:
         gathering: The limits of fragmented requests, answers and multicasts that are held.
         lease: The leases of the peers with leases in their SETUP; it overrides
             `connection.lease`. `None`: such a SETUP gets ERROR[UNSUPPORTED_SETUP].
+        resume: The sessions of peers with a resume token in their SETUP, which survive the loss of
+            a connection. `None`: such a SETUP gets ERROR[REJECTED_SETUP].
 
     Raises:
         ValueError: A number is out of its range, or one of `proxies` is no network.
@@ -205,6 +235,7 @@ class LinkOptions:
     flow: FlowOptions = _FLOW
     gathering: GatheringOptions = _GATHERING
     lease: LeaseOptions | None = _LEASE
+    resume: ResumeOptions | None = None
 
     def __post_init__(self) -> None:
         check_options(self)

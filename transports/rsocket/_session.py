@@ -45,7 +45,9 @@ from ...protocol.rsocket import (
     Frame,
     FrameType,
     InvalidSetup,
+    RejectedSetup,
     RequestGatherer,
+    Resume,
     Setup,
     composite_entry,
 )
@@ -92,6 +94,7 @@ _CANCEL: Final = int(FrameType.CANCEL)
 _ERROR: Final = int(FrameType.ERROR)
 _LEASE: Final = int(FrameType.LEASE)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
+_RESUME: Final = int(FrameType.RESUME)
 _SETUP: Final = int(FrameType.SETUP)
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
@@ -171,6 +174,8 @@ class Session(FrameReceiver):
             # outstanding streams to terminate before closing the connection. New requests MAY
             # not be accepted."
             self.leave(CONNECTION_ENDS)
+        elif kind == _RESUME:
+            self._link.receive_resume(Resume.parse(frame))
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -234,31 +239,34 @@ class Session(FrameReceiver):
             self._link.broker.renew(registration.route_id, principal)
 
     def _join(self, setup: Setup) -> None:
-        """Apply an accepted SETUP, and register the peer if it holds a ROUTE_SETUP."""
+        """Apply an accepted SETUP: begin a session, and register the peer if it wants that."""
         link = self._link
         link.set_up(setup, link.options.lease)
         metadata = setup.metadata
-        if metadata is None or setup.metadata_mime == AUTHENTICATION_MIME:
-            return
         try:
+            if setup.token is not None:
+                link.begin_session(setup.token)
+            if metadata is None or setup.metadata_mime == AUTHENTICATION_MIME:
+                return
             # Routable Destinations: "A routable destination that wishes to receive requests MUST
             # send a ROUTE_SETUP frame to broker that it wishes to receive traffic from."
             self._on_broker_frame(metadata, (0, len(metadata)), ROUTE_SETUP)
         except (ProtocolError, DeliveryError) as error:
+            text = error.text if isinstance(error, RejectedSetup) else str(error)
             _logger.info(
                 "%s: setup rejected: %s",
                 link.name,
-                shown(str(error)),
+                shown(text),
                 extra={
                     "event": "connection.setup_rejected",
                     "peer": link.name,
-                    "reason": shown(str(error)),
+                    "reason": shown(text),
                 },
             )
             # Error Codes, REJECTED_SETUP: "The server rejected the setup, it can specify the
             # reason in the payload." Frames of the same read may have ended the connection already.
             self._rejected = True
-            link.close("setup refused", str(error), ErrorCode.REJECTED_SETUP)
+            link.close("setup refused", text, ErrorCode.REJECTED_SETUP)
 
     def _on_broker_frame(
         self, buffer: bytes, span: tuple[int, int], wanted: frozenset[BrokerFrameType]

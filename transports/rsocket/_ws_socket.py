@@ -63,6 +63,18 @@ class FrameSocket(WebSocketStream):
         if not self._closing:
             self._note()
 
+    def pass_to(self, connection: RSocketConnection) -> None:
+        """Give the socket to another connection, from the next read on."""
+        self._forget()
+        connection.in_turns = True
+        self._connection = connection
+        self._inner = connection
+
+    def detach(self) -> None:
+        """Cut the socket, without a word to the connection."""
+        self.abort()
+        self._inner = asyncio.Protocol()
+
     def _note(self) -> None:
         """Record the bytes kept of unfinished frames and messages, and their time."""
         kept = self._reader.kept

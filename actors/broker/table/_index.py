@@ -49,7 +49,7 @@ from ..local._served import ServiceWorker
 from ._choice import Candidates, Choice, next_free
 from ._events import BrokerEvent, EventKind, Events
 from ._expected import Expectations
-from ._leaving import BROKER_DRAINS, BROKER_STOPS, WITHDRAWN
+from ._leaving import BROKER_DRAINS, BROKER_STOPS, SESSION_SUSPENDED, WITHDRAWN
 from ._methods import Methods
 from ._release import Releases
 from ._route import (
@@ -65,6 +65,8 @@ from ._services import Services
 from ._waiting import Place, Waiter, Waiters, WaitingQuery, WaitingStatistics
 
 __all__ = ["TagIndexWorker"]
+
+_TAKEN_OVER: Final = "another connection has taken over its route id"
 
 UNICAST: Final = RoutingType.UNICAST
 MULTICAST: Final = RoutingType.MULTICAST
@@ -97,6 +99,7 @@ class TagIndexWorker(Worker):
         events: The events of destinations that join and leave, and of refused requests.
         choice: The choice among several destinations, except by plain round robin.
         expectations: The destinations that are expected to register.
+        suspended: The destinations with a suspended session, by route id; the table expects them.
         services: The counts of each service.
         waits: How long messages have waited until they were sent to a destination, or refused.
         cells: The cells of the tag index and of the forwarders to one destination and to several,
@@ -128,6 +131,7 @@ class TagIndexWorker(Worker):
         )
         self.services = Services(options.max_services)
         self.waits = DurationHistogram()
+        self.suspended: dict[bytes, Entry[BrokerRoute]] = {}
         self._weight_key = parse_key(options.choice.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
@@ -479,12 +483,11 @@ class TagIndexWorker(Worker):
             LimitReached: The node has as many addresses as it may.
             NodeStopped: The node is stopping.
         """
-        table = self.table
-        if len(table) >= self._options.max_routes and route_id not in table:
+        table, suspended = self.table, self.suspended.get(route_id)
+        routes = len(table) + len(self.suspended)
+        if routes >= self._options.max_routes and route_id not in table and suspended is None:
             self.full += 1
-            raise NotDelivered(
-                "the routing table", f"it has {counted(len(table), 'route')}, its limit"
-            )
+            raise NotDelivered("the routing table", f"it has {counted(routes, 'route')}, its limit")
         now = time.time()
         millis = int(now * 1000)
         route = self._route(make(tags), tags, now)
@@ -517,7 +520,10 @@ class TagIndexWorker(Worker):
             # Handling ROUTE_SETUP Frames: "the Broker or Broker cluster MUST close the existing
             # route, and remove it from the table, and replace it with the information from the new
             # ROUTE_SETUP."
-            self._leave(update.previous, "another connection has taken over its route id")
+            self._leave(update.previous, _TAKEN_OVER)
+        if suspended is not None:
+            del self.suspended[route_id]
+            self._leave(suspended, _TAKEN_OVER)
         self._tell("joined", entry)
         instrument = part_of(self.node)
         if instrument is not None:
@@ -552,6 +558,11 @@ class TagIndexWorker(Worker):
             entry: The destination.
             reason: The reason, for the event log.
         """
+        if self.suspended.get(entry.route_id) is entry:
+            del self.suspended[entry.route_id]
+            self.table.forget(entry.route_id)
+            self._let_go(entry, "")  # it was told that it has left
+            return True
         # Routable Destinations: "The route is considered valid for as long as the connection is
         # valid."
         if not self.table.discard(entry, now=int(time.time() * 1000)):
@@ -562,10 +573,74 @@ class TagIndexWorker(Worker):
         self._leave(entry, "")
         return True
 
+    def owner_of(self, route_id: bytes) -> BrokerRoute | None:
+        """Return the destination that has a route id, be its session suspended or not."""
+        entry = self.table.get(route_id) or self.suspended.get(route_id)
+        return None if entry is None else entry.target
+
+    def suspend(self, entry: Entry[BrokerRoute]) -> bool:
+        """Hide a destination with a suspended session; return False if it has left.
+
+        It gets no requests, and those that only it could take wait for it.
+        """
+        if not self.table.discard(entry, now=int(time.time() * 1000)):
+            return False
+        route_id, route = entry.route_id, entry.target
+        self.suspended[route_id] = entry
+        self.table.expect(
+            SnapshotRoute(
+                route_id,
+                entry.service_name,
+                entry.tags,
+                entry.broker_id,
+                entry.timestamp,
+                route.weight,
+            )
+        )
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.left(entry, SESSION_SUSPENDED)
+        self._tell("left", entry, SESSION_SUSPENDED)
+        return True
+
+    def resume(self, entry: Entry[BrokerRoute]) -> Entry[BrokerRoute] | None:
+        """Show a destination again that was hidden; return its new entry, or `None` if it has left.
+
+        Args:
+            entry: The entry that was hidden.
+        """
+        route_id = entry.route_id
+        if self.suspended.get(route_id) is not entry:
+            return None
+        del self.suspended[route_id]
+        table, millis = self.table, int(time.time() * 1000)
+        update = table.add(
+            route_id,
+            entry.broker_id,
+            entry.service_name,
+            entry.tags,
+            table.next_timestamp(route_id, millis),
+            entry.target,
+            now=millis,
+        )
+        resumed = update.entry
+        if resumed is None:
+            raise AssertionError("the timestamp is newer than any in the table")
+        self._tell("joined", resumed)
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.joined(resumed, replaced=False)
+        self._releases.begin(resumed)
+        return resumed
+
     def _leave(self, entry: Entry[BrokerRoute], reason: str) -> None:
+        self._tell("replaced" if reason else "left", entry, reason)
+        self._let_go(entry, reason)
+
+    def _let_go(self, entry: Entry[BrokerRoute], reason: str) -> None:
+        """End the workers of a destination, and notify the peer if another takes its place."""
         route: BrokerRoute = entry.target
         self.services.left(route)
-        self._tell("replaced" if reason else "left", entry, reason)
         if route.cell is not None:
             route.cell.worker.stop()
         if route.unwatch is not None:

@@ -11,6 +11,7 @@ __all__ = [
     "CONNECTION_LOST",
     "NOT_ALLOWED",
     "REGISTERED_ANEW",
+    "SESSION_SUSPENDED",
     "WITHDRAWN",
     "WORKER_STOPPED",
     "closed_for",
@@ -29,6 +30,9 @@ CONNECTION_LOST: Final = "its connection was lost"
 
 REGISTERED_ANEW: Final = "it registered anew"
 """The peer has registered with another route id."""
+
+SESSION_SUSPENDED: Final = "its connection was lost, and its session is suspended"
+"""The destination joins again if the peer resumes the session."""
 
 BROKER_STOPS: Final = "the broker stops"
 

@@ -136,3 +136,13 @@ def test_a_table_that_expects_answers_as_one_that_does_not(
     assert not {each.route_id for each in table.expected()} & {e.route_id for e in table}
     statistics = table.statistics()
     assert statistics.index.routes == statistics.routes + statistics.expected
+
+
+def test_one_can_be_forgotten() -> None:
+    table: RoutingTable[str] = RoutingTable()
+    route = SnapshotRoute(bytes(16), "a")
+    assert table.expect(route)
+    assert table.forget(bytes(16))
+    assert not table.forget(bytes(16))
+    assert table.expecting == 0
+    assert table.expect(route)
