@@ -25,13 +25,14 @@ from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import (
     LeaseOptions,
     LinkOptions,
+    ResumeOptions,
     RSocketListener,
     UnixOptions,
     WebSocketOptions,
 )
 from ._access import add_access
 from ._admin import Admin, add_admin, administered
-from ._arguments import Commands, address, octal, positive, seconds, word
+from ._arguments import Commands, address, octal, positive, seconds, size, word
 from ._authentication import add_authentication
 from ._broker_plan import DEFAULT_URI, Listening, plan_of
 from ._config import Configure, add_config
@@ -52,6 +53,7 @@ __all__ = ["DEFAULT_URI", "Listening", "add_broker", "add_command", "serve"]
 _OPTIONS: Final = BrokerOptions()
 _DRAIN: Final = _OPTIONS.drain
 _LINKS: Final = LinkOptions()
+_RESUME: Final = ResumeOptions()
 _LEASE: Final = LeaseOptions()
 _WEBSOCKET: Final = WebSocketOptions()
 _UNIX: Final = UnixOptions()
@@ -265,6 +267,45 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=_LEASE.interval,
         help="the interval between two leases of a client (default %(default)g)",
+    )
+    _add_resume(parser)
+
+
+def _add_resume(parser: argparse.ArgumentParser) -> None:
+    """Add the options for sessions that can be resumed."""
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep the sessions of clients with a resume token when their connections are lost",
+    )
+    parser.add_argument(
+        "--resume-time",
+        metavar="SECONDS",
+        type=seconds,
+        default=_RESUME.session.time,
+        help="how long after that a session can be resumed (default %(default)g)",
+    )
+    parser.add_argument(
+        "--resume-bytes",
+        metavar="BYTES",
+        type=size,
+        default=_RESUME.session.max_kept,
+        help="sent frames that are kept of a session until the client has them "
+        "(default %(default)d)",
+    )
+    parser.add_argument(
+        "--resume-bytes-total",
+        metavar="BYTES",
+        type=size,
+        default=_RESUME.max_kept_total,
+        help="those of all sessions of a listener (default %(default)d)",
+    )
+    parser.add_argument(
+        "--resume-sessions",
+        metavar="N",
+        type=positive,
+        default=_RESUME.max_sessions,
+        help="sessions of a listener, connected or not (default %(default)d)",
     )
 
 

@@ -16,11 +16,13 @@ from ..actors.broker import (
 )
 from ..actors.security import Authentication, Authorization
 from ..protocol import Address, OnwardError
+from ..protocol.rsocket import ResumeLimits
 from ..transports import TlsOptions
 from ..transports.rsocket import (
     FlowOptions,
     LeaseOptions,
     LinkOptions,
+    ResumeOptions,
     UnixOptions,
     WebSocketOptions,
 )
@@ -127,6 +129,8 @@ def listening_of(arguments: argparse.Namespace) -> Listening:
         ValueError: A value is out of its range.
     """
     lease = LeaseOptions(arguments.lease_requests, arguments.lease_time)
+    session = ResumeLimits(time=arguments.resume_time, max_kept=arguments.resume_bytes)
+    resume = ResumeOptions(session, arguments.resume_bytes_total, arguments.resume_sessions)
     links = LinkOptions(
         max_connections=arguments.max_connections,
         max_connections_per_source=arguments.max_connections_per_source,
@@ -134,6 +138,7 @@ def listening_of(arguments: argparse.Namespace) -> Listening:
         proxy_protocol=arguments.proxy_protocol,
         flow=FlowOptions(credit_window=arguments.credit_window),
         lease=lease if arguments.lease else None,
+        resume=resume if arguments.resume else None,
     )
     unix = _UNIX if arguments.mode is None else UnixOptions(arguments.mode)
     websocket = WebSocketOptions(origins=tuple(arguments.origin))

@@ -80,6 +80,9 @@ _OF_LISTENER: Final = {
     "above_high_water": _gauge(
         "peers_above_high_water", "Connections with more than high_water bytes waiting.", "listener"
     ),
+    "sessions": _gauge("sessions", "Sessions that can be resumed now.", "listener"),
+    "suspended": _gauge("sessions_suspended", "Those of them without a connection.", "listener"),
+    "kept_bytes": _gauge("resume_bytes", "Bytes of sent frames kept for sessions.", "listener"),
     "accepted": _counter("connections_opened", "Connections accepted.", "listener"),
     "requests": _counter("listener_requests", "Requests read and routed.", "listener"),
     "refused": _counter(
@@ -173,6 +176,13 @@ _LIMIT = _gauge("limit", "A limit; see the page of limits.", "name", "listener")
 _USED = _gauge("limit_used", "How much of the limit is used.", "name", "listener")
 _REACHED = _counter("limit_reached", "Refusals because of the limit.", "name", "listener")
 
+_RESUMES = _counter(
+    "resume",
+    "RESUME frames by their result, and sessions that dropped frames (dropped).",
+    "listener",
+    "result",
+)
+
 BROKER_FAMILIES: Final = (
     _ROUTES,
     _DRAINING,
@@ -192,6 +202,7 @@ BROKER_FAMILIES: Final = (
     _DENIED,
     _TLS,
     _NOT_AFTER,
+    _RESUMES,
 )
 LIMIT_FAMILIES: Final = (_LIMIT, _USED, _REACHED)
 
@@ -217,6 +228,7 @@ def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
     for name, family in _OF_LISTENER.items():
         yield Metric(family, tuple(((uri,), found.get(name, 0)) for uri, found in reports))
     yield Metric(_CLOSED, tuple(_by_reason(reports, "closed")))
+    yield Metric(_RESUMES, tuple(_by_reason(reports, "resumes")))
     yield Metric(_IGNORED, tuple(_by_reason(reports, "dropped")))
     yield Metric(_SLOW, tuple(((uri,), _slow(found)) for uri, found in reports))
     # The texts of failed handshakes are made of what peers send: one series for all of them.

@@ -25,9 +25,16 @@ from onward.cli._snapshots import load_routes
 from onward.cli._status import CommandError, Status
 from onward.protocol import Address
 from onward.protocol.broker import SnapshotRoute, format_route, write_snapshot
+from onward.protocol.rsocket import ResumeLimits
 from onward.transports import TlsOptions
 from onward.transports.client import RequestRejected, connect
-from onward.transports.rsocket import LeaseOptions, LinkOptions, UnixOptions, WebSocketOptions
+from onward.transports.rsocket import (
+    LeaseOptions,
+    LinkOptions,
+    ResumeOptions,
+    UnixOptions,
+    WebSocketOptions,
+)
 from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, printed
 from tests.support.fixtures import Capsys, Patch
@@ -208,6 +215,16 @@ def test_leases_can_be_said(monkeypatch: Patch) -> None:
     assert listening.links == LinkOptions(lease=LeaseOptions(9, 2.5))
     _, listening = flags("--no-lease", monkeypatch=monkeypatch)
     assert listening.links == LinkOptions(lease=None)
+
+
+def test_sessions_can_be_resumed(monkeypatch: Patch) -> None:
+    assert flags(monkeypatch=monkeypatch)[1].links.resume is None
+    _, listening = flags("--resume", monkeypatch=monkeypatch)
+    assert listening.links.resume == ResumeOptions()
+    words = ("--resume-time", "5", "--resume-bytes", "64 KiB", "--resume-bytes-total", "1MiB")
+    _, listening = flags("--resume", *words, "--resume-sessions", "9", monkeypatch=monkeypatch)
+    session = ResumeLimits(time=5, max_kept=64 * 1024)
+    assert listening.links.resume == ResumeOptions(session, 1024 * 1024, 9)
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,8 @@ sha256 = "a secret"
             "credit_window, "
             "expose, lease, lease_requests, lease_time, max_connections, "
             "max_connections_per_source, "
-            "mode, origins, proxies, proxy_protocol, tls, uri; did you mean 'uri'?"
+            "mode, origins, proxies, proxy_protocol, resume, resume_bytes, "
+            "resume_bytes_total, resume_sessions, resume_time, tls, uri; did you mean 'uri'?"
         ),
         (
             "onward.toml:16: listener[0].tls.certificat: unknown key; there are: authority, "

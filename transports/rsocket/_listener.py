@@ -302,7 +302,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         self._acceptor.release(link.identity.source)
 
     def on_resumed(self, link: Link) -> None:
-        """Take a place for a session that goes on over another connection."""
+        """Add the place of a session that goes on over another connection."""
         self._acceptor.places.take(link.identity.source)
 
     # --- reload -------------------------------------------------------------------------------

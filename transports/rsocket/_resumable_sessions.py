@@ -44,7 +44,7 @@ class SessionsOwner(Protocol):
         """Give up the place of a connection that was lost."""
 
     def on_resumed(self, link: Link) -> None:
-        """Take a place for a session that goes on over another connection."""
+        """Add the place of a session that goes on over another connection."""
 
 
 class ResumableSessions:

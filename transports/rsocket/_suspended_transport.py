@@ -47,17 +47,17 @@ class SuspendedTransport(asyncio.Transport):
         return default
 
     def pause_reading(self) -> None:
-        """Do nothing: nothing is read."""
+        """Ignore it: nothing is read."""
 
     def resume_reading(self) -> None:
-        """Do nothing: nothing is read."""
+        """Ignore it: nothing is read."""
 
     def is_closing(self) -> bool:
         """Whether it is closed or closing."""
         return self._closing
 
     def close(self) -> None:
-        """Tell the connection that it is lost, as a socket would."""
+        """Call `connection_lost` of the connection soon, as a socket would."""
         if not self._closing:
             self._closing = True
             self._link.node.loop.call_soon(self._link.connection_lost, None)
