@@ -81,7 +81,6 @@ HOT: Final = frozenset(
         "drain_grace",
         "drain_spread",
         "drain_timeout",
-        "jwt_keys",
         "key",
         "lease",
         "lease_requests",
@@ -97,6 +96,11 @@ HOT: Final = frozenset(
     }
 )
 """The options of a broker that a reload changes; all others need a restart."""
+
+NODE_HOT: Final = frozenset(
+    {"authority", "certificate", "client_certificates", "key", "log", "principals"}
+)
+"""Those of a node."""
 
 Kind: TypeAlias = Literal[
     "true or false", "text", "number", "seconds", "bytes", "file", "folder", "octal"
@@ -279,7 +283,7 @@ def _option(action: argparse.Action, command: OwnSection) -> ConfigOption:
         tuple(action.choices or ()),
         action.help or "",
         command == "broker" and (section in ("connections", "tls") or dest == "authenticate"),
-        command == "broker" and dest in HOT,
+        dest in (HOT if command == "broker" else NODE_HOT),
         action,
     )
 

@@ -21,6 +21,7 @@ from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._logs import add_server_log, server_log
 from ._reach import add_tls, authentication_for, certificates_for, schemes, tls_of
+from ._reconfigure import Reconfiguration
 from ._run import Interrupted, StopRequest, run
 from ._service import Service
 from ._show import describe_message, printable
@@ -185,16 +186,22 @@ def _worker(text: str) -> tuple[Address, str]:
     return own, kind
 
 
-def _command(arguments: argparse.Namespace, _read: Configure) -> None:
+def _command(arguments: argparse.Namespace, read: Configure) -> None:
     with server_log(arguments) as log:
         check_event_log(arguments)
-        service = Service()
+        service, running = Service(), Reconfiguration(arguments, read)
+        if arguments.config is not None:
+            # The first part: the others read the files that it names.
+            service.reloads.add("configuration", running.prepare)
         signals = {**service.signals(), "SIGUSR1": log.reopen}
-        run(lambda stop: serve(stop, arguments, service), signals)
+        run(lambda stop: serve(stop, arguments, service, running), signals)
 
 
 async def serve(
-    stop: StopRequest, arguments: argparse.Namespace, service: Service | None = None
+    stop: StopRequest,
+    arguments: argparse.Namespace,
+    service: Service | None = None,
+    running: Reconfiguration | None = None,
 ) -> None:
     """Run a node until it is asked to stop.
 
@@ -202,6 +209,7 @@ async def serve(
         stop: The request to stop.
         arguments: The options of the command.
         service: Its ties to the system; by default those of the process.
+        running: Its configuration, which a reload reads anew; `None` for one that stays.
 
     Raises:
         CommandError: It cannot listen, or a worker to expose does not exist.
@@ -216,7 +224,8 @@ async def serve(
         tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
 
     service = service or Service()
-    name, authentication = node_name(arguments, "node"), authentication_of_peers(arguments)
+    name, newest = node_name(arguments, "node"), None if running is None else running.newest
+    authentication = authentication_of_peers(arguments, newest)
     if authentication is not None:
         service.reloads.add("authentication", authentication.prepare_reload)
     async with Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0)) as node:
@@ -225,7 +234,9 @@ async def serve(
         node.dead_letters.subscribe(tell_dead)
         try:
             for listener in await stop.unless(_open(node, arguments, authentication, tell)):
-                service.reloads_certificates(listener)
+                service.reloads_certificates(
+                    listener, None if running is None else running.shared_tls
+                )
         except Interrupted:
             return
         async with administered(node, None, admin_of(arguments), service):

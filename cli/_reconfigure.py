@@ -1,4 +1,4 @@
-"""The configuration of a running broker: read anew, compared, and applied or refused as a whole."""
+"""The configuration of a running broker or node: read anew, compared, applied or refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def shown(value: object) -> str:
 
 
 def changes(old: argparse.Namespace, new: argparse.Namespace) -> Iterator[Change]:
-    """Yield what differs between two configurations of a broker.
+    """Yield what differs between two configurations of a broker or a node.
 
     The values that listeners may have of their own are compared for each of them.
     """
@@ -92,20 +92,25 @@ def changes(old: argparse.Namespace, new: argparse.Namespace) -> Iterator[Change
 
 
 def _own(arguments: argparse.Namespace) -> _Own:
+    if not any(each.own for each in arguments.configuration.options):
+        return []  # a node: its listener has no options of its own
     found = listener_arguments(arguments) or [(DEFAULT_URI, arguments, None)]
     return [(uri, own) for uri, own, _ in found]
 
 
 def _is_hot(option: ConfigOption, old: object, new: object) -> bool:
     """Whether a reload can change a value: a file cannot come or go, as TLS comes with it."""
-    if option.dest in ("certificate", "jwt_keys"):
+    if option.dest == "certificate":
         return old is not None and new is not None
     return option.hot
 
 
 def _switched(old: argparse.Namespace, new: argparse.Namespace) -> Iterator[Change]:
     """Yield whether authentication or authorization comes or goes as a whole."""
+    known = {each.dest for each in old.configuration.options}
     for path, of in (("principals", principals_of), ("rules", rules_of)):
+        if path not in known:
+            continue
         had, has = _has(of, old), _has(of, new)
         if had != has:
             yield Change(path, "some" if had else None, "some" if has else None, False)
@@ -125,7 +130,7 @@ def cold(found: Sequence[Change]) -> str:
 
 
 class Reconfiguration:
-    """The configuration of a running broker, and the part of its reload that reads it anew.
+    """The configuration of a running broker or node, and the part of its reload that reads it anew.
 
     Args:
         arguments: The options in force.
@@ -191,16 +196,27 @@ class Reconfiguration:
         found = list(changes(self.current, new))
         if told := cold(found):
             raise ValueError(told)
-        options = options_of(new)
-        own = [listening_of(each) for _, each in _own(new)]
+        adjust = self._adjusted(new)
         level: Any = new.log.upper()
 
         def apply() -> None:
             if any(each.path == "log.level" for each in found):
                 logging.getLogger().setLevel(level)
-            if self._broker is not None:
-                self._broker.adjust(options.waiting, options.drain)
-            for listener, each in zip(self._listeners, own, strict=True):
-                listener.adjust(each.links, each.websocket)
+            adjust()
 
         return new, found, apply
+
+    def _adjusted(self, new: argparse.Namespace) -> Callable[[], object]:
+        """Return the function that gives the broker and its listeners their new limits."""
+        broker, listeners = self._broker, self._listeners
+        if broker is None:
+            return lambda: None  # a node
+        options = options_of(new)
+        own = [listening_of(each) for _, each in _own(new)]
+
+        def adjust() -> None:
+            broker.adjust(options.waiting, options.drain)
+            for listener, each in zip(listeners, own, strict=True):
+                listener.adjust(each.links, each.websocket)
+
+        return adjust

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 from collections.abc import Iterator
@@ -11,8 +12,14 @@ import pytest
 
 from onward.actors import ReloadFailed
 from onward.actors.broker import Handlers
-from onward.cli._reconfigure import changes, cold
-from onward.cli._run import Pace
+from onward.cli import main
+from onward.cli._config import configured
+from onward.cli._main import parser_of
+from onward.cli._node import serve
+from onward.cli._reconfigure import Reconfiguration, changes, cold
+from onward.cli._run import Pace, StopRequest
+from onward.cli._service import Service
+from onward.cli._status import Status
 from onward.protocol.security import BearerToken, make_token, token_digest
 from onward.transports import TlsOptions
 from onward.transports.client import (
@@ -23,9 +30,9 @@ from onward.transports.client import (
     connect,
 )
 from tests.support.certificates import Certificates
-from tests.support.commands import TIMEOUT
-from tests.support.configured import broker_of, read
-from tests.support.fixtures import Caplog
+from tests.support.commands import TIMEOUT, onward, printed
+from tests.support.configured import Told, broker_of, read
+from tests.support.fixtures import Caplog, Capsys
 from tests.support.transports import eventually
 
 ANN, BOB = (make_token(bytes((each,)) * 32) for each in range(2))
@@ -110,7 +117,7 @@ max_connections = 6
         (LISTENER, '[event_log]\nfolder = "/a"\n' + LISTENER, "event_log.folder: none -> /a"),
         ("", '[admin]\nuri = "unix:///a"\n', "admin.uri: none -> unix:///a"),
         ("", '[tls]\ncertificate = "/a"\n', "tls.certificate: none -> /a"),
-        ('[jwt]\nkeys = "/a"\n', "", "jwt.keys: /a -> none"),
+        ('[jwt]\nkeys = "/a"\n', '[jwt]\nkeys = "/b"\n', "jwt.keys: /a -> /b"),
     ],
 )
 def test_what_needs_a_restart(file: Path, old: str, new: str, told: str) -> None:
@@ -289,3 +296,66 @@ async def test_a_reload_during_a_drain_is_applied(file: Path) -> None:
             await broker.reload(text.replace("ann", "eve"))
             await eventually(lambda: listener.statistics().connections == 0)
     assert listener.statistics().closed == {"no longer admitted": 1}
+
+
+# --- processes ---
+
+
+def test_operators_see_what_a_reload_refuses(file: Path, capsys: Capsys, tmp_path: Path) -> None:
+    text = (
+        LISTENER
+        + token("ann", ANN, 'roles = ["operators"]')
+        + '[[rule]]\nroles = ["operators"]\noperate = true\n'
+        + 'request = "service=onward.management"\n'
+    )
+    file.write_text(text)
+    (tmp_path / "ann").write_text(ANN)
+    with onward("broker", "--config", str(file)) as process:
+        assert process.stdout is not None
+        uri = process.stdout.readline().removeprefix("listening ").strip()
+        words = ["reload", "--broker", uri, "--token-file", str(tmp_path / "ann")]
+        assert main(words) == Status.OK
+        assert capsys.readouterr().out == (
+            "reloaded: configuration\nreloaded: rules\nreloaded: authentication\n"
+        )
+        file.write_text(text + "[broker]\nquiet = true\nmax_wait = 3\n")
+        assert main(words) == Status.FAILED
+        assert capsys.readouterr().err == (
+            "onward reload: configuration: these need a restart: broker.quiet: false -> true\n"
+        )
+        file.write_text(text + "[broker]\nmax_wiat = 3\n")
+        assert main(words) == Status.FAILED
+        assert "did you mean 'max_wait'?" in capsys.readouterr().err
+
+
+async def test_a_node_reloads_its_file_too(tmp_path: Path) -> None:
+    certificates = Certificates.make(tmp_path)
+    file = tmp_path / "node.toml"
+    parser = parser_of("node")
+
+    def text(more: str = "") -> str:
+        return (
+            '[node]\nlisten = "tls://127.0.0.1:0"\n'
+            f'[tls]\ncertificate = "{certificates.server}"\n' + more + token("ann", ANN)
+        )
+
+    def read_node() -> argparse.Namespace:
+        return configured(parser, "node", parser.parse_args(["--config", str(file)]))
+
+    file.write_text(text())
+    running, told = Reconfiguration(read_node(), read_node), Told()
+    service, stop = Service(told), StopRequest()
+    service.reloads.add("configuration", running.prepare)
+    with printed() as output:
+        serving = asyncio.ensure_future(serve(stop, running.current, service, running))
+        uri = (await output.line()).removeprefix("listening ")
+        await asyncio.wait_for(told.ready_once.wait(), TIMEOUT)
+        file.write_text(text(f'authority = "{certificates.authority}"\n'))
+        parts = await service.reload()
+        assert set(parts) == {"configuration", "authentication", f"certificates of {uri}"}
+        assert running.current.authority == str(certificates.authority)
+        file.write_text(text().replace("ann", "eve").replace("[tls]", "trace = true\n[tls]"))
+        with pytest.raises(ReloadFailed, match=r"node\.trace: false -> true"):
+            await service.reload()
+        stop.wish()
+        await asyncio.wait_for(serving, TIMEOUT)

@@ -56,7 +56,7 @@ def test_the_check_of_the_image_asks_its_broker_in_time() -> None:
     assert [command] == json.loads(stage["ENTRYPOINT"])
     check = _parser().parse_args(words)
     assert check.name == "check"
-    assert check.broker.rpartition(":")[2] == stage["EXPOSE"]
+    assert (check.broker or check.default_broker).rpartition(":")[2] == stage["EXPOSE"]
     (limit,) = re.findall(r"--timeout=(\d+)s", options)
     # The rest is for the start of Python.
     assert check.timeout <= int(limit) - 2
