@@ -10,9 +10,10 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
-__all__ = ["TIMEOUT", "TRANSPORTS", "Program", "running_broker"]
+__all__ = ["LISTENING", "TIMEOUT", "TRANSPORTS", "Program", "running_broker"]
 
 TIMEOUT = 20.0
 """Seconds to wait for a program; only a failing test waits so long."""
@@ -73,6 +74,10 @@ class Program:
         async with asyncio.timeout(TIMEOUT):
             await self._process.communicate()
             return await self._process.wait()
+
+    def tell_signal(self, number: Signals) -> None:
+        """Send the program a signal."""
+        self._process.send_signal(number)
 
     def signal(self) -> None:
         """Kill the program, if it still runs, and do not wait for its end."""

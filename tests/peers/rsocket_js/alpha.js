@@ -3,7 +3,7 @@
 //   node alpha.js requester URI SERVICE [FRAGMENT]
 //   node alpha.js destination URI SERVICE [FRAGMENT]
 //
-// `accessOf` in shared.js says what a URI has.
+// `accessOf` in shared.js says what a URI has, `asker` what several are.
 // FRAGMENT is the size of frames over which the library cuts payloads into fragments. A requester
 // reads lines INTERACTION=ARGUMENT, as those of the other languages, or INTERACTION@SERVICE=ARGUMENT
 // for another service. It never pushes metadata: the library throws "Method not implemented."
@@ -25,17 +25,16 @@ import { WebSocket } from 'ws';
 import {
   COMPOSITE,
   CREDIT,
-  accessOf,
   address,
   askForLines,
-  connected,
+  asker,
   received,
   report,
   routeSetup,
 } from './shared.js';
 
 const NAME = 'js-alpha';
-const [role, uri, service, fragment] = process.argv.slice(2);
+const [role, uris, service, fragment] = process.argv.slice(2);
 const NOTHING_TO_CANCEL = { cancel() {}, onExtension() {} };
 
 function answerTo(text) {
@@ -97,8 +96,6 @@ const responder = {
   },
 };
 
-const access = accessOf(uri);
-
 // --8<-- [start:credentials]
 // Return the entry for credentials in composite metadata.
 function credentials({ bearer, simple }) {
@@ -118,22 +115,34 @@ function transport({ protocol, host, port, url, tls }) {
 }
 // --8<-- [end:credentials]
 
-const connector = new RSocketConnector({
-  setup: {
-    dataMimeType: 'text/plain',
-    metadataMimeType: COMPOSITE,
-    payload: {
-      data: undefined,
-      metadata: routeSetup(
-        role === 'requester' ? `${NAME}-requester` : service,
-        access.bearer || access.simple ? credentials(access) : undefined,
-      ),
+async function open(access) {
+  const rsocket = await connectorTo(access).connect();
+  const ended = new Promise((resolve) => {
+    rsocket.onClose((error) =>
+      resolve({ elements: [], code: error?.code ?? null, message: error?.message ?? 'closed' }),
+    );
+  });
+  return { rsocket, ended };
+}
+
+function connectorTo(access) {
+  return new RSocketConnector({
+    setup: {
+      dataMimeType: 'text/plain',
+      metadataMimeType: COMPOSITE,
+      payload: {
+        data: undefined,
+        metadata: routeSetup(
+          role === 'requester' ? `${NAME}-requester` : service,
+          access.bearer || access.simple ? credentials(access) : undefined,
+        ),
+      },
     },
-  },
-  fragmentation: fragment ? { maxOutboundFragmentSize: Number(fragment) } : undefined,
-  responder,
-  transport: transport(access),
-});
+    fragmentation: fragment ? { maxOutboundFragmentSize: Number(fragment) } : undefined,
+    responder,
+    transport: transport(access),
+  });
+}
 
 // Return a subscriber that collects elements, all of them or as many as are wanted.
 function collecting(resolve, wanted = Infinity) {
@@ -191,13 +200,8 @@ function ask(rsocket, interaction, argument, to = service) {
   });
 }
 
-const rsocket = await connected(connector.connect());
-const ended = new Promise((resolve) => {
-  rsocket.onClose((error) =>
-    resolve({ elements: [], code: error?.code ?? null, message: error?.message ?? 'closed' }),
-  );
-});
+const asks = await asker(uris, open, ask);
 if (role === 'destination') {
   report({ event: 'ready' });
 }
-await askForLines((...words) => Promise.race([ended, ask(rsocket, ...words)]));
+await askForLines(asks);

@@ -3,7 +3,7 @@
 //   node old.js requester URI SERVICE
 //   node old.js destination URI SERVICE
 //
-// `accessOf` in shared.js says what a URI has; over TCP this library has no TLS. A requester reads
+// `accessOf` in shared.js says what a URI has, `asker` what several are; over TCP this library has no TLS. A requester reads
 // lines INTERACTION=ARGUMENT, as those of the other languages, or INTERACTION@SERVICE=ARGUMENT for
 // another service. This library sends no fragments.
 
@@ -16,10 +16,9 @@ import { WebSocket } from 'ws';
 import {
   COMPOSITE,
   CREDIT,
-  accessOf,
   address,
   askForLines,
-  connected,
+  asker,
   received,
   report,
   routeSetup,
@@ -35,7 +34,7 @@ const {
 } = core;
 const { Flowable, Single } = flowable;
 const NAME = 'js-0.0.27';
-const [role, uri, service] = process.argv.slice(2);
+const [role, uris, service] = process.argv.slice(2);
 
 function answerTo(text) {
   return { data: Buffer.from(`${text} from ${NAME}`), metadata: undefined };
@@ -109,8 +108,6 @@ const responder = {
   },
 };
 
-const access = accessOf(uri);
-
 // --8<-- [start:credentials]
 // Return the entry for credentials in composite metadata.
 function credentials({ bearer, simple }) {
@@ -127,29 +124,49 @@ function transport({ protocol, host, port, url, tls }) {
 }
 // --8<-- [end:credentials]
 
-// A request of a connection that has ended never ends: what ended it is learned here alone.
-let end;
-const ended = new Promise((resolve) => {
-  end = resolve;
-});
-const client = new RSocketClient({
-  errorHandler: (error) => end(failure(error)),
-  setup: {
-    dataMimeType: 'text/plain',
-    metadataMimeType: COMPOSITE,
-    keepAlive: 10_000,
-    lifetime: 60_000,
-    payload: {
-      data: undefined,
-      metadata: routeSetup(
-        role === 'requester' ? `${NAME}-requester` : service,
-        access.bearer || access.simple ? credentials(access) : undefined,
-      ),
+async function open(access) {
+  // A request of a connection that has ended never ends: what ended it is learned here alone.
+  let reason = null;
+  const rsocket = await clientOf(access, (error) => {
+    reason = error;
+  }).connect();
+  const ended = new Promise((resolve) => {
+    rsocket.connectionStatus().subscribe({
+      onSubscribe: (subscription) => subscription.request(Number.MAX_SAFE_INTEGER),
+      onNext: ({ kind, error }) => {
+        if (kind === 'CLOSED' || kind === 'ERROR') {
+          // The error handler is called behind this, and an answer that has come is passed on.
+          setImmediate(() => {
+            const cause = reason ?? error ?? new Error('The connection was closed.');
+            resolve({ elements: [], ...failure(cause) });
+          });
+        }
+      },
+    });
+  });
+  return { rsocket, ended };
+}
+
+function clientOf(access, errorHandler) {
+  return new RSocketClient({
+    errorHandler,
+    setup: {
+      dataMimeType: 'text/plain',
+      metadataMimeType: COMPOSITE,
+      keepAlive: 10_000,
+      lifetime: 60_000,
+      payload: {
+        data: undefined,
+        metadata: routeSetup(
+          role === 'requester' ? `${NAME}-requester` : service,
+          access.bearer || access.simple ? credentials(access) : undefined,
+        ),
+      },
     },
-  },
-  responder,
-  transport: transport(access),
-});
+    responder,
+    transport: transport(access),
+  });
+}
 
 function failure({ source, message }) {
   return { elements: [], code: source?.code ?? null, message: source?.message ?? message };
@@ -210,17 +227,8 @@ async function ask(rsocket, interaction, argument, to = service) {
   }
 }
 
-const rsocket = await connected(client.connect());
-rsocket.connectionStatus().subscribe({
-  onSubscribe: (subscription) => subscription.request(Number.MAX_SAFE_INTEGER),
-  onNext: ({ kind, error }) => {
-    if (kind === 'CLOSED' || kind === 'ERROR') {
-      // The error handler, which knows the reason, is called behind this.
-      setImmediate(() => end(failure(error ?? new Error('The connection was closed.'))));
-    }
-  },
-});
+const asks = await asker(uris, open, ask);
 if (role === 'destination') {
   report({ event: 'ready' });
 }
-await askForLines((...words) => Promise.race([ended, ask(rsocket, ...words)]));
+await askForLines(asks);

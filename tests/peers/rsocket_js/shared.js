@@ -3,12 +3,14 @@
 
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { setTimeout } from 'node:timers/promises';
 
 export const COMPOSITE = 'message/x.rsocket.composite-metadata.v0';
 export const CREDIT = 5;
 
 const BROKER_FRAME = 'message/x.rsocket.broker.frame.v0';
 const ROUTING = 0x80 | 0x7e;
+const RETRY = 50; // milliseconds to the next broker, after one that did not let us connect
 
 // Print one line of JSON.
 export function report(line) {
@@ -96,14 +98,33 @@ export function accessOf(uri) {
   return access;
 }
 
-// Return the connection, or report why there is none and end the program.
-export async function connected(connecting) {
+// Return what asks by a connection that `open` makes: its `rsocket`, and `ended`, a promise of what is
+// told of requests when it has ended. With several brokers, by their URIs with a comma between, the
+// next one is connected to then; with one, the program stays without.
+export async function asker(uris, open, ask) {
+  const brokers = uris.split(',').map(accessOf);
+  let connection = null;
+  let turn = 0;
+  const connect = async () => {
+    const made = await open(brokers[turn % brokers.length]);
+    made.ended.then(() => {
+      made.over = true;
+    });
+    connection = made;
+  };
   try {
-    return await connecting;
+    await connect();
   } catch (error) {
     report({ event: 'failed', message: error.message || String(error.code) });
-    return process.exit(1);
+    process.exit(1);
   }
+  return async (...words) => {
+    while (connection.over && brokers.length > 1) {
+      turn += 1;
+      await connect().catch(() => setTimeout(RETRY));
+    }
+    return Promise.race([connection.ended, ask(connection.rsocket, ...words)]);
+  };
 }
 
 // Ask for what the lines of standard input say, one after the other, until it ends.

@@ -5,8 +5,11 @@ import java.net.InetSocketAddress;
 import java.net.URI;
 import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.handler.ssl.SslContextBuilder;
@@ -16,6 +19,7 @@ import io.rsocket.metadata.WellKnownMimeType;
 import io.rsocket.transport.ClientTransport;
 import io.rsocket.transport.netty.client.TcpClientTransport;
 import io.rsocket.transport.netty.client.WebsocketClientTransport;
+import reactor.core.publisher.Mono;
 import reactor.netty.http.Http11SslContextSpec;
 import reactor.netty.http.client.HttpClient;
 import reactor.netty.tcp.TcpClient;
@@ -47,7 +51,16 @@ final class Access {
     }
   }
 
-  ClientTransport transport() {
+  /** Return the transport to each of several brokers in turn, by URIs with a comma between. */
+  static ClientTransport transport(String uris) {
+    List<ClientTransport> transports =
+        Arrays.stream(uris.split(",")).map(uri -> new Access(uri).transport()).toList();
+    AtomicInteger turn = new AtomicInteger();
+    return () ->
+        Mono.defer(() -> transports.get(turn.getAndIncrement() % transports.size()).connect());
+  }
+
+  private ClientTransport transport() {
     String host = uri.getHost();
     int port = uri.getPort();
     return switch (uri.getScheme()) {

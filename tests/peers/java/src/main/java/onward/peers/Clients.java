@@ -16,7 +16,9 @@ import reactor.core.publisher.Hooks;
  * It reads one JSON object a line. Each has an "id", which the answer repeats:
  *
  * <pre>
- * "do": "connect"   "uri": as {@link Access} takes it, "service", "route_id", "tags",
+ * "do": "connect"   "uri": as {@link Access} takes it, or several with a comma between,
+ *                   of which the next is connected to when a connection ends,
+ *                   "service", "route_id", "tags",
  *                   "options": "fragment" (bytes of a frame), "lease" (requests that others may send)
  *                   answer: "outcome" is "connected" or "failed"; the "id" is the connection's
  * "do": "request"   "connection", "interaction", "argument", "routing", "tags"

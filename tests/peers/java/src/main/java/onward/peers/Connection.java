@@ -43,9 +43,9 @@ final class Connection {
     Tags.Builder<?> tags = Tags.builder();
     forEachTag(command, tags::with, tags::with);
     String instance = command.get("tags").path(WellKnownKey.INSTANCE_NAME.name()).asText();
-    Access access = new Access(command.get("uri").asText());
+    String uris = command.get("uri").asText();
     BrokerRSocketConnector connector = BrokerRSocketConnector.create();
-    access.present(connector);
+    new Access(uris.split(",")[0]).present(connector);
     client =
         connector
             .routeId(Id.from(UUID.fromString(command.get("route_id").asText())))
@@ -67,7 +67,7 @@ final class Connection {
                             specification.sender(() -> once(lease)).maxPendingRequests(PENDING));
                   }
                 })
-            .toRSocketClient(access.transport());
+            .toRSocketClient(Access.transport(uris));
   }
 
   /** One lease, which is not renewed, so that it says how many requests come at all. */
