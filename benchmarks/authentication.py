@@ -93,7 +93,7 @@ class Size(NamedTuple):
     guesses: int
 
 
-FULL, QUICK = Size(9, 30_000, 2_000, 10_000), Size(1, 2_000, 100, 200)
+FULL, QUICK = Size(9, 30_000, 10_000, 100_000), Size(1, 2_000, 100, 200)
 
 
 class Broker(NamedTuple):

@@ -127,6 +127,7 @@ CONCEPTS = {
         "rsocket/test_slow_readers": "_flow",
         "rsocket/test_sockets": "_listener _transport",
         "rsocket/test_tally": "_exchange",
+        "rsocket/test_tenants": "",
         "rsocket/test_tls": "_listener",
         "rsocket/test_turns": "_flow",
         "rsocket/test_unix": "../streams/_unix_file",

@@ -42,6 +42,7 @@ __all__ = [
     "MAX_CACHED_MATCHES",
     "MAX_CACHED_QUERIES",
     "MAX_CACHED_TAGS",
+    "MAX_ISOLATING",
     "CachedAnswer",
     "Matches",
     "TagIndex",
@@ -63,6 +64,9 @@ _MAX_BLOCK: Final = 4096
 
 Matches: TypeAlias = BitMap
 """Dense numbers of routes. The receiver must not change it."""
+
+MAX_ISOLATING: Final = 10_000
+"""Most tags by which queries are isolated; then the oldest isolates none, until it is asked for."""
 
 _SIZE: Final = attrgetter("size")
 _SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
@@ -164,6 +168,7 @@ class TagIndex:
         self._free: list[int] = []  # of no service
         self._routes = 0
         self._hidden: BitMap = BitMap()
+        self._isolating: dict[Tag, None] = {}
         self.answers: Final[OrderedDict[Query, CachedAnswer]] = OrderedDict()
         self._watched: dict[Tag, set[CachedAnswer]] = {}
         self._cached_matches = 0
@@ -309,6 +314,20 @@ class TagIndex:
 
     # --- queries ----------------------------------------------------------------------------
 
+    def isolate(self, tags: Iterable[Tag]) -> None:
+        """Isolate queries with one of these tags, which their requesters are forced to ask for.
+
+        Such a query is answered in steps that depend on the routes with that tag only, so that the
+        time of an answer does not tell which other tags there are. At most `MAX_ISOLATING` tags
+        isolate.
+        """
+        isolating = self._isolating
+        for tag in tags:
+            if tag not in isolating:
+                if len(isolating) >= MAX_ISOLATING:
+                    del isolating[next(iter(isolating))]
+                isolating[tag] = None
+
     def resolve(self, query: Query) -> Matches:
         """Return the numbers of the routes that carry all tags of a query.
 
@@ -334,6 +353,11 @@ class TagIndex:
 
     def _matching(self, query: Query) -> tuple[Matches, Tag]:
         """Return the routes with all tags of a query, hidden ones too, and the tag to watch."""
+        isolating = self._isolating
+        if isolating:
+            for tag in query:
+                if tag in isolating:
+                    return self._isolated(query, tag)
         postings = self._postings
         found: list[_Posting] = []
         single: tuple[int, Tag] | None = None
@@ -367,6 +391,23 @@ class TagIndex:
             # In place: this bitmap is no posting, and another would have to be allocated.
             matches &= posting.numbers
         return matches, rarest.tag
+
+    def _isolated(self, query: Query, by: Tag) -> tuple[Matches, Tag]:
+        """Return the routes of a query, in the same steps for each tag that others may have."""
+        postings = self._postings
+        own = postings.get(by)
+        if isinstance(own, _Posting):
+            matches = own.numbers.copy()
+        else:
+            matches = BitMap() if own is None else BitMap((own,))
+        for tag in query:
+            posting = postings.get(tag)
+            # Made also where it is not needed, as that is a step too.
+            numbers = BitMap((posting,) if isinstance(posting, int) else ())
+            if isinstance(posting, _Posting):
+                numbers = posting.numbers
+            matches &= numbers
+        return matches, by
 
     def _single(self, query: Query, number: int, watch: Tag) -> tuple[Matches, Tag]:
         # Creating list of Routable Destinations: "Only tags provided in the ADDRESS are

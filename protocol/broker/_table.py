@@ -13,7 +13,7 @@ the timestamps.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
@@ -22,7 +22,7 @@ from ._index import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, TagIndex, TagIndexSt
 from ._query import Query
 from ._reader import QueryReader
 from ._snapshot_format import SnapshotRoute
-from ._tags import TagList, normal_form, with_default_tags
+from ._tags import Tag, TagList, normal_form, with_default_tags
 
 __all__ = [
     "MAX_TOMBSTONES",
@@ -392,6 +392,10 @@ class RoutingTable(Generic[Target]):
             self._evicted += 1
 
     # --- look-up ----------------------------------------------------------------------------
+
+    def isolate(self, tags: Iterable[Tag]) -> None:
+        """Isolate queries with one of these tags; see `TagIndex.isolate`."""
+        self._index.isolate(tags)
 
     def candidates(self, query: Query) -> tuple[Entry[Target], ...]:
         """Return the routes that carry all tags of a query; repeated, at the cost of one look-up.

@@ -255,6 +255,7 @@ class TagIndexWorker(Worker):
 
     def narrowed(self, ask: Ask, forced: TagSet) -> Ask:
         """Return a query with the forced tags of its requester; see `Selectors.narrowed`."""
+        self.table.isolate(forced)
         return self._selectors.narrowed(ask, forced)
 
     def candidates(self, ask: Ask) -> Candidates:

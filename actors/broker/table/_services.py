@@ -110,6 +110,7 @@ class Services:
         # Without a destination, those that lost theirs first in front.
         self._idle: dict[str, None] = {}
         self.other = ServiceTally(OTHER)
+        self._unknown = ServiceTally("")
         self.crowded = 0
 
     def __len__(self) -> int:
@@ -150,9 +151,8 @@ class Services:
         """Count a request that no destination could take, if it names a service that is known."""
         for key, value in query:
             if key == _NAME and value is not None:
-                service = self._all.get(value)
-                if service is not None:
-                    service.count(outcome)
+                # In the same steps for a service that is not known: they could tell a tenant.
+                self._all.get(value, self._unknown).count(outcome)
                 return
 
     def statistics(

@@ -13,6 +13,7 @@ from onward.protocol.broker import (
     TagIndex,
     TagIndexStatistics,
     TagList,
+    _index,
     make_tags,
     parse_query,
     tag_set,
@@ -315,6 +316,17 @@ SOME_LISTS = st.lists(SOME_TAGS, max_size=5).map(tuple)
 SOME_QUERIES = st.frozensets(SOME_TAGS, min_size=1, max_size=3)
 
 
+def test_the_number_of_isolating_tags_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_index, "MAX_ISOLATING", 2)
+    index = TagIndex()
+    number = index.add(make_tags({"t": "a", "x": "1"}))
+    for value in "abcab":
+        index.isolate(tag_set(make_tags({"t": value})))
+    assert list(index._isolating) == [("t", "a"), ("t", "b")]
+    for query, found in (("t=a x=1", [number]), ("t=a x=2", []), ("t=b x=1", [])):
+        assert list(index.resolve(parse_query(query))) == found
+
+
 class AgainstModel(RuleBasedStateMachine):
     """Any sequence of changes and look-ups, with few enough tags to collide all the time."""
 
@@ -344,6 +356,10 @@ class AgainstModel(RuleBasedStateMachine):
     def remove(self, number: int) -> None:
         self.index.remove(number)
         del self.model[number]
+
+    @rule(query=SOME_QUERIES)
+    def isolate(self, query: Query) -> None:
+        self.index.isolate(query)
 
     @rule(query=SOME_QUERIES)
     def resolve(self, query: Query) -> None:
