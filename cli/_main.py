@@ -27,6 +27,7 @@ from . import (
     _password,
     _pipeline,
     _profile,
+    _report,
     _resolve,
     _routes,
     _statistics,
@@ -155,6 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     _check.add_command(commands)
     _check_access.add_command(commands)
     _bench.add_command(commands)
+    _report.add_command(commands)
     _up.add_command(commands)
     _operate.add_commands(commands)
     _profile.add_command(commands)

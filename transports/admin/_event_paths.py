@@ -14,7 +14,7 @@ from http import HTTPStatus
 
 from ...actors.broker.table._table_text import event_of
 from ...actors.monitoring import EventReader, EventRing, RecentEvent
-from ._messages import HttpError, HttpRequest, HttpResponse, json_text
+from ._messages import HttpError, HttpRequest, HttpResponse, json_response, json_text
 from ._options import AdminOptions
 from ._paths import AdminPaths
 
@@ -98,5 +98,14 @@ class _EventStreams:
 
 
 def add_events(paths: AdminPaths, ring: EventRing, run: str, options: AdminOptions) -> None:
-    """Add the path of the events."""
+    """Add the paths of the events: as they happen, and those that are kept."""
+
+    async def recent(_: HttpRequest) -> HttpResponse:
+        found: list[RecentEvent] = []
+        while more := ring.after(found[-1].number if found else 0):
+            found += more
+        rows = [{**event_of(each.event), "missed": each.missed} for each in found]
+        return json_response({"total": ring.last, "rows": rows})
+
     paths.add("/api/v1/events", _EventStreams(ring, run, options).handle)
+    paths.add("/api/v1/recent-events", recent)

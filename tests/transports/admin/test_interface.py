@@ -302,6 +302,17 @@ async def test_events_as_they_happen_and_from_the_last_one_on() -> None:
         assert read_event(await again.part())[1] == "left"
 
 
+async def test_the_events_that_are_kept() -> None:
+    async with world() as w:
+        assert await w.json("/api/v1/recent-events") == {"total": 0, "rows": []}
+        async with connect(w.uri, service="shop"):
+            await eventually(lambda: w.monitor.events is not None and w.monitor.events.last == 1)
+        await eventually(lambda: w.monitor.events is not None and w.monitor.events.last == 2)
+        found = await w.json("/api/v1/recent-events")
+        assert [row["kind"] for row in found["rows"]] == ["joined", "left"]
+        assert found["rows"][0]["service"] == "shop"
+
+
 async def test_a_reader_of_another_run_gets_all_that_is_kept() -> None:
     async with world() as w:
         w.broker.register("store", service="new")
