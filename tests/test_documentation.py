@@ -72,4 +72,5 @@ def test_limits_of_the_security_page_are_those_of_the_table() -> None:
     assert f"mailboxes {TcpOptions().max_arrival_bytes >> 20} MiB a link" in text
     assert AuthenticationOptions().max_failures == 10
     assert "may fail ten times a minute" in text
+    assert f"within {AuthenticationOptions().timeout:g} s and before any message" in text
     assert f"a queue of {PasswordOptions().queue}" in text
