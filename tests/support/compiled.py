@@ -12,7 +12,7 @@ from onward.protocol.rsocket import Connection
 
 COMPILED = not str(sys.modules[Connection.__module__].__file__).endswith(".py")
 
-interpreted = pytest.mark.skipif(COMPILED, reason="replaces a method, which compiled code calls")
+interpreted = pytest.mark.skipif(COMPILED, reason="replaces what compiled code has built in")
 
 typed = pytest.mark.skipif(COMPILED, reason="plants a value that compiled code does not take")
 

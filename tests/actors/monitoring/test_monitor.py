@@ -16,6 +16,7 @@ from onward.actors.monitoring import CheckResult, Monitor, Stage
 from onward.protocol import Message, address
 from onward.protocol.metrics import Metric, MetricFamily, metrics_text
 from onward.protocol.rsocket import FrameType
+from tests.support.compiled import interpreted
 from tests.support.workers import Echo
 
 URI = "rsocket+tcp://127.0.0.1:1"
@@ -161,6 +162,7 @@ async def test_the_health_is_a_metric(node: Node) -> None:
     assert read(monitor)["onward_healthy"]["ready",] == 1
 
 
+@interpreted
 async def test_the_counts_of_stopped_workers_stay_with_their_class(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
