@@ -347,7 +347,13 @@ class JavaRequester:
         )
 
     async def ask(
-        self, to: str | dict[str, str], interaction: str, argument: str, routing: str = "UNICAST"
+        self,
+        to: str | dict[str, str],
+        interaction: str,
+        argument: str,
+        routing: str = "UNICAST",
+        *,
+        bearer: str | None = None,
     ) -> Outcome:
         """Send one request, and wait for what becomes of it.
 
@@ -357,6 +363,7 @@ class JavaRequester:
             interaction: As in `js/requester.js`, or `metadata_push`.
             argument: As there; that of a push is the name of its route.
             routing: UNICAST, MULTICAST or SHARD.
+            bearer: A token in the metadata of the request itself.
         """
         tags = {"SERVICE_NAME": to} if isinstance(to, str) else to
         report = await self._java.do(
@@ -366,6 +373,7 @@ class JavaRequester:
             argument=argument,
             routing=routing,
             tags=tags,
+            bearer=bearer,
         )
         return _outcome(report)
 

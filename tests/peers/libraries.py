@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.peers.foreign import PeerMissing, built
 
-__all__ = ["LIBRARIES", "Library", "words"]
+__all__ = ["LIBRARIES", "Library", "program", "words"]
 
 BUILD_TIMEOUT = 300.0
 """Seconds."""
@@ -64,15 +65,24 @@ LIBRARIES = {
 }
 
 
+def program(name: str) -> Path:
+    """Return the path of a library's program, which is built if need be.
+
+    Raises:
+        PeerMissing: It cannot be built, or what runs it is missing.
+    """
+    library = LIBRARIES[name]
+    if not all(shutil.which(tool) for tool in library.run[:-1]):
+        raise PeerMissing(f"{library.run[0]} is not installed")
+    return built(library.folder, [library.build], timeout=BUILD_TIMEOUT) / library.run[-1]
+
+
 def words(name: str, role: str, uri: str, service: str, *, fragments: bool = False) -> list[str]:
     """Return the command that runs a library's program, which is built if need be."""
     library = LIBRARIES[name]
     try:
-        if not all(shutil.which(tool) for tool in library.run[:-1]):
-            raise PeerMissing(f"{library.run[0]} is not installed")
-        place = built(library.folder, [library.build], timeout=BUILD_TIMEOUT)
+        path = program(name)
     except PeerMissing as error:
         pytest.skip(f"{name} peer: {error}")
-    *runner, program = library.run
     cut = ["64"] if fragments and library.cuts(role) else []
-    return [*runner, str(place / program), role, uri, service, *cut]
+    return [*library.run[:-1], str(path), role, uri, service, *cut]

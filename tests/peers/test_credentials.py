@@ -26,7 +26,7 @@ from websockets.exceptions import InvalidHandshake
 
 from onward.protocol.security import hash_password, make_token, token_digest
 from tests.peers.access import secured
-from tests.peers.clients import INVALID, Ask
+from tests.peers.clients import INVALID, Ask, JavaRequester
 from tests.peers.libraries import LIBRARIES
 from tests.peers.makes import Makes
 from tests.peers.programs import TIMEOUT, running_broker
@@ -63,7 +63,7 @@ NO_PASSWORDS = {"javascript"}
 REJECTED_SETUP = 0x003
 CONNECTION_ERROR = 0x101
 
-TOKEN, EXPIRED = (make_token(secrets.token_bytes(32)) for _ in range(2))
+TOKEN, EXPIRED, GUEST = (make_token(secrets.token_bytes(32)) for _ in range(3))
 PASSWORD = "a long sentence is a good password"
 
 PRINCIPALS = f"""
@@ -77,6 +77,11 @@ name = "shop"
 sha256 = "{token_digest(EXPIRED.encode()).hex()}"
 roles = ["team"]
 expires = 2001-01-01T00:00:00Z
+
+[[tokens]]
+name = "guest"
+sha256 = "{token_digest(GUEST.encode()).hex()}"
+roles = ["guests"]
 
 [[users]]
 name = "ann"
@@ -349,3 +354,32 @@ async def test_a_request_that_is_not_allowed_ends_with_an_error(
     assert await ask("fire_and_forget@payroll", "note") == Outcome([])
     # The connection is as good as before.
     assert await ask("request_response", "hello") == Outcome([f"hello from {make}"])
+
+
+# --- per request --------------------------------------------------------------------------------
+@pytest.mark.peer(requester="java", destination="java", transport="tls")
+async def test_the_credentials_of_a_request_decide_on_it(
+    makes: Makes, files: tuple[Certificates, list[str]], service: str, stack: AsyncExitStack
+) -> None:
+    certificates, options = files
+    optional = ("--client-certificates", "optional", "--per-request", "check")
+    with running_broker(*options, *optional, transports=["tls"]) as uris:
+        uri = secured(uris["tls"], authority=certificates.authority, bearer=TOKEN)
+        destination = await makes.destination("java", uri, service, stack)
+        gateway = await JavaRequester.start(await makes.java(), uri)
+        stack.push_async_callback(gateway.close)
+
+        async def ask(bearer: str | None) -> Outcome:
+            return await gateway.ask(service, "request_response", "hello", bearer=bearer)
+
+        answered = Outcome(["hello from java"])
+        assert await ask(None) == answered
+        assert await ask(TOKEN) == answered
+        for wrong in ("onw_guess", EXPIRED):
+            assert await ask(wrong) == Outcome([], INVALID, "not authenticated")
+        refused = f"not allowed: request service={service}"
+        assert await ask(GUEST) == Outcome([], INVALID, refused)
+        assert await ask(None) == answered
+        for _ in range(3):
+            assert await destination.received() == Received("request_response", "hello", "echo")
+        await stack.aclose()

@@ -12,9 +12,11 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 
 import io.netty.buffer.ByteBufAllocator;
+import io.netty.buffer.CompositeByteBuf;
 import io.netty.handler.ssl.SslContextBuilder;
 import io.rsocket.broker.client.BrokerRSocketConnector;
 import io.rsocket.metadata.AuthMetadataCodec;
+import io.rsocket.metadata.CompositeMetadataCodec;
 import io.rsocket.metadata.WellKnownMimeType;
 import io.rsocket.transport.ClientTransport;
 import io.rsocket.transport.netty.client.TcpClientTransport;
@@ -118,4 +120,13 @@ final class Access {
         AUTHENTICATION);
   }
   // --8<-- [end:credentials]
+
+  /** Present a token in the metadata of a request. */
+  static void present(CompositeByteBuf metadata, ByteBufAllocator allocator, String token) {
+    CompositeMetadataCodec.encodeAndAddMetadata(
+        metadata,
+        allocator,
+        WellKnownMimeType.MESSAGE_RSOCKET_AUTHENTICATION,
+        AuthMetadataCodec.encodeBearerMetadata(allocator, token.toCharArray()));
+  }
 }

@@ -21,7 +21,8 @@ import reactor.core.publisher.Hooks;
  *                   "service", "route_id", "tags",
  *                   "options": "fragment" (bytes of a frame), "lease" (requests that others may send)
  *                   answer: "outcome" is "connected" or "failed"; the "id" is the connection's
- * "do": "request"   "connection", "interaction", "argument", "routing", "tags"
+ * "do": "request"   "connection", "interaction", "argument", "routing", "tags", "bearer" (a
+ *                   token in the request's own metadata)
  *                   answer: "elements" and "outcome", "completed" or "failed", the latter with
  *                   "code" (null if it was no RSocket error) and "message"
  * "do": "close"     "connection"; answer: "outcome" is "closed"

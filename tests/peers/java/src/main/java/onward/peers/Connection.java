@@ -110,6 +110,9 @@ final class Connection {
           address.routingType(RoutingType.valueOf(command.get("routing").asText()));
           forEachTag(command, address::with, address::with);
         });
+    if (command.hasNonNull("bearer")) {
+      Access.present(metadata, client.allocator(), command.get("bearer").asText());
+    }
     ByteBuf body = Unpooled.copiedBuffer(data, StandardCharsets.UTF_8);
     return DefaultPayload.create(body, metadata);
   }
