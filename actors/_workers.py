@@ -25,17 +25,12 @@ from .runtime._host import Host, HostedActor
 from .runtime._policy import MailboxOptions, OnFailure, Supervision
 from .runtime._run_queue import Phase
 from .runtime._state import NEW, RUNNING, STOPPED
+from .runtime._turn_times import MAX_KINDS, OTHER_KIND
 
 if TYPE_CHECKING:
     from ._node import Node
 
-__all__ = ["MAX_KINDS", "OTHER_KIND", "Workers"]
-
-MAX_KINDS: Final = 100
-"""The maximum number of classes of workers with figures of their own."""
-
-OTHER_KIND: Final = "other"
-"""The name of all further classes together."""
+__all__ = ["Workers"]
 
 _MAILBOX: Final = MailboxOptions()
 _LIKE_PYKKA: Final = Supervision(OnFailure.STOP)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from ...protocol import counted
 from .._reloads import Reloads
 from ..broker import Broker
+from ..runtime._clock import clock_of
+from ..runtime._turn_times import TurnTimes
 from ._broker_metrics import (
     BROKER_FAMILIES,
     LIMIT_FAMILIES,
@@ -76,6 +78,7 @@ class Monitor:
             there is one.
         events: The recent events of the broker, if there is one.
         lag: The lag of the loop.
+        times: The times of messages, by class of worker.
         window: The last five minutes: rates, latency, problems.
         configuration: The options in effect by their place, for operators: dataclasses, values
             that JSON can represent, or functions that return them.
@@ -96,13 +99,14 @@ class Monitor:
         )
         self.events = None if broker is None else EventRing(broker)
         self.lag = LoopLag(node.loop)
+        self.times = TurnTimes(clock_of(node.loop))
         self.window = Window(node, broker, self.checks, self.lag, self.events, reloads)
         self.configuration: dict[str, object] = {}
         self.started = False
         self.began = began = time.time()
         self.metrics.add(PROCESS_FAMILIES, lambda: process_metrics(began, self.lag))
         self.metrics.add(HEALTH_FAMILIES, lambda: health_metrics(self.checks))
-        self.metrics.add(NODE_FAMILIES, lambda: node_metrics(node))
+        self.metrics.add(NODE_FAMILIES, lambda: node_metrics(node, self.times))
         self.metrics.add(LIMIT_FAMILIES, lambda: limit_metrics(node, broker))
         self.checks.add(Stage.LIVE, "loop", self._loop_lags)
         self.checks.add(Stage.STARTED, "started", self._is_starting)
@@ -127,12 +131,16 @@ class Monitor:
         if self.events is not None:
             self.events.start()
         self.lag.start()
+        self.node.parts.run_queue.times = self.times
         self.window.start()
 
     async def stop(self) -> None:
         """Stop what `start` has started."""
         self.window.stop()
         self.lag.stop()
+        run_queue = self.node.parts.run_queue
+        if run_queue.times is self.times:
+            run_queue.times = None
         if self.events is not None:
             await self.events.stop()
 

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...protocol.metrics import Metric, MetricFamily
-from .._workers import MAX_KINDS, OTHER_KIND
 from ..runtime._cell import Cell
+from ..runtime._turn_times import MAX_KINDS, OTHER_KIND, TurnTimes
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -34,6 +34,19 @@ _MESSAGES = MetricFamily(
 )
 _FAILURES = MetricFamily("onward_failures_total", "counter", "Failures of workers.", ("kind",))
 _RESTARTS = MetricFamily("onward_restarts_total", "counter", "Restarts of workers.", ("kind",))
+_WAIT = MetricFamily(
+    "onward_message_wait_seconds",
+    "histogram",
+    "How long a message waits in the mailbox of a worker of a class: samples, by probes.",
+    ("kind",),
+)
+_HANDLING = MetricFamily(
+    "onward_message_handling_seconds",
+    "histogram",
+    "How long a worker of a class handles a message, until it first awaits: samples, each the mean "
+    "of a turn.",
+    ("kind",),
+)
 _REFUSED = MetricFamily(
     "onward_messages_refused_total", "counter", "Messages refused because a mailbox was full."
 )
@@ -75,6 +88,8 @@ NODE_FAMILIES: Final = (
     _WORKERS,
     _LONGEST,
     _MESSAGES,
+    _WAIT,
+    _HANDLING,
     _FAILURES,
     _RESTARTS,
     _REFUSED,
@@ -90,8 +105,13 @@ NODE_FAMILIES: Final = (
 )
 
 
-def node_metrics(node: Node) -> Iterator[Metric | None]:
-    """Yield the metrics of a node."""
+def node_metrics(node: Node, times: TurnTimes) -> Iterator[Metric | None]:
+    """Yield the metrics of a node.
+
+    Args:
+        node: The node.
+        times: The times of its workers.
+    """
     figures = node.statistics(workers=False)
     yield None
     for family, value in (
@@ -106,6 +126,9 @@ def node_metrics(node: Node) -> Iterator[Metric | None]:
     reasons = sorted(figures.dead_letter_reasons.items())
     yield Metric(_LETTERS, tuple(((reason,), count) for reason, count in reasons))
     yield from _by_kind(node)
+    for family, measured in ((_WAIT, times.waits), (_HANDLING, times.handling)):
+        found = sorted(measured.items())
+        yield Metric(family, tuple(((kind,), each.read()) for kind, each in found))
     instruments = node.instruments
     if instruments is not None:
         yield from _event_log(instruments.figures().get("event_log"))

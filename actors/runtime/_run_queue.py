@@ -20,6 +20,7 @@ from ._policy import NodeLimits
 
 if TYPE_CHECKING:
     from ..instruments._composite import Instruments
+    from ._turn_times import TurnTimes
 
 __all__ = ["Phase", "RunQueue"]
 
@@ -67,6 +68,7 @@ class RunQueue:
         waiting_bytes: Bytes of the counted payloads that wait in all mailboxes.
         instruments: The instruments of the node as one, if there are any.
         sampler: The same, if one of them samples the messages that enter the node.
+        times: The times of messages that are measured, if they are.
         on_loop_closed: Called once if the loop is closed without stopping the node.
     """
 
@@ -84,6 +86,7 @@ class RunQueue:
         "ready",
         "sampler",
         "thread_id",
+        "times",
         "waiting_bytes",
     )
 
@@ -103,6 +106,7 @@ class RunQueue:
         self.instruments: Instruments | None = None
         # Apart, as each send asks for it, and `Instruments` is not compiled.
         self.sampler: Instruments | None = None
+        self.times: TurnTimes | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -181,7 +185,10 @@ class RunQueue:
 
     def drain(self, left: int) -> None:
         ready = self.ready
+        times = self.times
         try:
+            if times is not None and ready and times.due():
+                left -= times.take(ready)
             while ready and left > 0:
                 target = ready.popleft()
                 try:

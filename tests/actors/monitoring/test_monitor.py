@@ -155,6 +155,22 @@ async def test_requests_that_have_not_ended_are_counted_by_their_age(
     assert list(monitor.metrics.collect(names)).count(None) >= 4
 
 
+async def test_times_of_messages_are_measured_while_the_monitor_runs(node: Node) -> None:
+    monitor, other = Monitor(node), Monitor(node)
+    assert node.parts.run_queue.times is None
+    monitor.start()
+    await node.start(Echo, address="echo")
+    for _ in range(64):
+        await node.request("echo", b"")
+    found = read(monitor)
+    assert found["onward_message_handling_seconds_count"]["Echo",] > 0
+    assert set(found["onward_message_wait_seconds_count"]) <= {("Echo",)}
+    await other.stop()
+    assert node.parts.run_queue.times is monitor.times
+    await monitor.stop()
+    assert node.parts.run_queue.times is None
+
+
 async def test_the_health_is_a_metric(node: Node) -> None:
     monitor = Monitor(node)
     assert read(monitor)["onward_healthy"] == {("live",): 1, ("started",): 0, ("ready",): 0}
