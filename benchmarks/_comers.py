@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from _rivals import raise_file_limit
 from _wire import KEEPALIVE_RESPOND, frame, setup_frame
 
 
@@ -51,6 +52,7 @@ async def main(port: int, number: int, at_a_time: int, entry: str, sources: int)
 
 
 if __name__ == "__main__":
+    raise_file_limit(20_000)
     given = sys.argv[1:]
     sources = int(given[4]) if len(given) > 4 else 1
     asyncio.run(main(int(given[0]), int(given[1]), int(given[2]), given[3], sources))

@@ -188,3 +188,14 @@ def test_the_page_about_stop_drain_and_reload_names_tests_that_there_are() -> No
             assert text.endswith(".")
             assert "`" in tests
             assert list(missing(tests.rstrip(" |"), ROOT)) == []
+
+
+def test_the_decisions_on_security_name_tests_that_there_are() -> None:
+    page = (ROOT / "docs" / "reference" / "protocol-security.md").read_text()
+    decisions = list(cells(section(page, "Decisions, and the tests that hold them")))
+    assert len(decisions) > 30
+    for situation, answer, tests in decisions:
+        assert situation
+        assert answer
+        assert "`" in tests, situation
+        assert list(missing(tests, ROOT)) == []

@@ -185,6 +185,9 @@ async def test_expired_credentials() -> None:
         (setup(USER[:6], mime=AUTHENTICATION), "the user name is cut short"),
         (setup(b"\x81", mime=AUTHENTICATION), "the token is empty"),
         (setup(b"\x81" + bytes(8193), mime=AUTHENTICATION), "the token is over 8192 bytes"),
+        (setup(b"\x80\x01\x00" + b"u" * 256, mime=AUTHENTICATION), "user name is over 255 bytes"),
+        (setup(b"\x80\x00\x01u" + b"p" * 1025, mime=AUTHENTICATION), "password is over 1024 bytes"),
+        (setup(b"\x7f" + b"a" * 127, mime=AUTHENTICATION), "the authentication type is cut short"),
         (setup(TOKEN_ENTRY[:-1]), "runs past its"),
         (setup(TOKEN_ENTRY + b"\x85"), "runs past its"),
         (setup(composite((b"a", bytes(16 * 1024)))), "the metadata of SETUP are over 16384 bytes"),
@@ -205,6 +208,25 @@ async def test_a_setup_of_the_longest_metadata() -> None:
     async with guarded() as (w, _):
         entry = composite((b"a", bytes(16 * 1024 - 5 - len(TOKEN_ENTRY))))
         assert await w.connect().ask(setup(entry + TOKEN_ENTRY), ECHO) == [ECHOED]
+
+
+@pytest.mark.parametrize(
+    ("entry", "credentials"),
+    [
+        (b"\x81" + b"t" * 8192, BearerToken(b"t" * 8192)),
+        (
+            b"\x80\x00\xff" + b"u" * 255 + b"p" * 1024,
+            UserPassword("u" * 255, "p" * 1024),
+        ),
+        # The length of a type is written minus one.
+        (b"\x00ax", CustomCredentials("a", b"x")),
+        (b"\x7f" + b"a" * 128 + b"x", CustomCredentials("a" * 128, b"x")),
+    ],
+)
+@in_memory
+async def test_credentials_as_long_as_they_may_be(entry: bytes, credentials: Credentials) -> None:
+    async with guarded(accepted={credentials: BOT}) as (w, _):
+        assert await w.connect().ask(setup(entry, mime=AUTHENTICATION), ECHO) == [ECHOED]
 
 
 # --- before the decision ------------------------------------------------------------------------
@@ -392,6 +414,45 @@ async def test_connections_of_a_source_that_is_banned_are_closed_at_once() -> No
         assert figures.authentication is not None
         assert figures.authentication.banned == 1
         w.peers.remove(banned)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "other"),
+    [(["10.0.0.1"], "10.0.0.2"), (["2001:db8::1", "2001:db8::2"], "2001:db8:0:1::1")],
+)
+@in_memory
+async def test_ten_failures_in_a_minute_ban_an_address_or_a_network(
+    hosts: list[str], other: str
+) -> None:
+    authentication = Authentication([Gate(ACCEPTED)], ticks=asyncio.get_running_loop().time)
+    async with world(authentication=authentication) as w:
+        for number in range(10):
+            peer = w.connect(hosts[number % len(hosts)])
+            assert await refused(peer, setup(composite((AUTHENTICATION, b"\x81no")))) == REFUSED
+        for host in hosts:
+            banned = w.connect(host)
+            assert banned.closed
+            w.peers.remove(banned)
+        assert await w.connect(other).ask(setup(TOKEN_ENTRY), ECHO) == [ECHOED]
+        await asyncio.sleep(61)
+        assert await w.connect(hosts[0]).ask(setup(TOKEN_ENTRY), ECHO) == [ECHOED]
+
+
+@in_memory
+async def test_twenty_peers_of_a_source_may_be_undecided() -> None:
+    gate = Gate(ACCEPTED)
+    gate.open.clear()
+    async with world(authentication=Authentication([gate])) as w:
+        made = [w.connect() for _ in range(20)]
+        for peer in made:
+            assert await peer.ask(setup(TOKEN_ENTRY)) == []
+        late = w.connect()
+        assert late.closed
+        w.peers.remove(late)
+        assert await w.connect("10.0.0.7").ask(setup(TOKEN_ENTRY)) == []
+        gate.open.set()
+        await w.loop.idle()
+        assert await w.connect().ask(setup(TOKEN_ENTRY), ECHO) == [ECHOED]
 
 
 @in_memory

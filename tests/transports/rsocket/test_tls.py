@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import ssl
+import time
 import weakref
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -18,8 +19,9 @@ import trustme
 
 from onward.actors import Node
 from onward.actors.broker import Broker, Handlers, Request
+from onward.actors.security import AnonymousAuthenticator, Authentication
 from onward.protocol import LinkDown
-from onward.transports import TlsOptions, WebSocketOptions
+from onward.transports import TlsOptions, WebSocketOptions, parse_uri
 from onward.transports.client import ClientOptions, connect
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from tests.support.authority import put_authorities, put_certificate
@@ -285,3 +287,25 @@ async def test_a_path_of_any_characters(tmp_path: Path, monkeypatch: pytest.Monk
         connect(listener.uri, options=client_options(None)),
     ):
         assert listener.statistics().connections == 1
+
+
+# --- sources that are banned ----------------------------------------------------------------------
+@on_both_loops
+async def test_a_banned_source_is_closed_before_tls(certificates: Certificates) -> None:
+    authentication = Authentication([AnonymousAuthenticator()])
+    for _ in range(10):
+        assert authentication._attempts.begin("127.0.0.1", time.monotonic())
+        authentication._attempts.end("127.0.0.1", time.monotonic(), failed=True)
+    async with listening(
+        "rsocket+tls://127.0.0.1:0", certificates.lenient, authentication=authentication
+    ) as listener:
+        reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "rsocket+tls"))
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""  # without a byte of this side
+        writer.close()
+        figures = listener.statistics()
+        assert (figures.accepted, figures.handshakes) == (0, 0)
+        assert figures.authentication is not None
+        assert figures.authentication.banned == 1
+        assert figures.tls is not None
+        assert not figures.tls.handshakes
