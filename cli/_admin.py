@@ -125,7 +125,9 @@ async def administered(
     service: Service,
     **configuration: object,
 ) -> AsyncGenerator[None]:
-    """Serve the admin interface of a node, if it is asked for, and print `admin` with its URI.
+    """Serve the admin interface of a node, if it is asked for.
+
+    It prints `admin` with the URI, and `console` with the address for a browser.
 
     The management service of a broker answers its paths in any case.
 
@@ -201,6 +203,8 @@ async def _serve(
 
         service.reloads.add(f"certificates of {server.uri}", prepare)
     print("admin", server.uri, flush=True)
+    if not server.uri.startswith("unix:"):  # a browser opens no Unix socket
+        print("console", f"{server.uri}/", flush=True)
 
 
 def permits_of(authorization: Authorization | None) -> Callable[[Principal, str], bool]:

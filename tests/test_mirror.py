@@ -90,6 +90,7 @@ CONCEPTS = {
         "test_conformance": "",
         "test_faults": "",
         "test_registered": "",
+        "admin/test_console": "_console_paths",
         "admin/test_interface": "_api _event_paths _health_paths _operate_paths",
         "admin/test_leaks": "",
         "client/test_failures": "_pool",

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...protocol.eventlog import Outcome
-from ...protocol.metrics import BUCKETS
+from ...protocol.metrics import Durations, quantile
 from ...protocol.rsocket import FrameType
 from .._reloads import Reloads
 from ..broker import Broker
@@ -77,8 +77,8 @@ class WindowPoint:
         rate: Requests that have ended, by the second.
         success: The share of them that no side has ended by an error, from 0 to 1; `None` if none
             has ended.
-        p50: The duration in seconds that half of the answered requests were below, by the upper
-            bound of its bucket; `None` without a sample.
+        p50: The duration in seconds that half of the answered requests did not exceed; `None`
+            without a sample.
         p99: The same for 99 in 100.
         lag: The longest time for which the event loop was held, by the upper bound of its bucket.
         connections: Connections at the end.
@@ -218,30 +218,18 @@ def _point(before: _Sample, now: _Sample) -> WindowPoint:
         now.at,
         ended / seconds,
         (now.good - before.good) / ended if ended else None,
-        quantile(0.5, before.durations, now.durations),
-        quantile(0.99, before.durations, now.durations),
-        quantile(1.0, before.lags, now.lags),
+        _quantile(0.5, before.durations, now.durations),
+        _quantile(0.99, before.durations, now.durations),
+        _quantile(1.0, before.lags, now.lags),
         now.connections,
         now.waiting,
     )
 
 
-def quantile(share: float, before: Iterable[int], now: Iterable[int]) -> float | None:
-    """Return the upper bound of the bucket with a quantile; `None` without a duration.
-
-    Args:
-        share: The share of the durations that are not above it, from 0 to 1.
-        before: The counts of a histogram at an earlier moment.
-        now: The counts now.
-    """
-    counts = [late - early for late, early in zip(now, before, strict=True)]
-    wanted, passed = share * sum(counts), 0
-    bounds: tuple[float, ...] = (*BUCKETS, 2 * BUCKETS[-1])
-    for bound, count in zip(bounds, counts, strict=False):
-        passed += count
-        if count and passed >= wanted:
-            return bound
-    return None
+def _quantile(share: float, before: Iterable[int], now: Iterable[int]) -> float | None:
+    """Return the duration that a share of those between two readings does not exceed."""
+    counts = tuple(late - early for late, early in zip(now, before, strict=True))
+    return quantile(Durations(counts, 0.0), share)
 
 
 def _outcomes(broker: Broker) -> Counter[Outcome]:

@@ -102,6 +102,8 @@ async def look(broker: Child, operator: BearerToken) -> None:
     check(denied is not None, "the refused request is not in the metrics")
     assert denied is not None
     say("operator", f"{uri}/metrics: {denied[0]}")
+    check("<!doctype html>" in await asyncio.to_thread(get, "/"), "there is no console")
+    say("operator", f"console for a browser, while the broker runs: {uri}/")
 
 
 async def run(folder: Path, record: Record) -> None:

@@ -59,6 +59,9 @@ async def test_a_broker_is_watched_and_drained() -> None:
         task = asyncio.create_task(serve(stop, [ANY], quiet=True, admin=Admin(ADMIN)))
         await output.line()
         port = int((await output.line()).removeprefix("admin http://127.0.0.1:"))
+        assert await output.line() == f"console http://127.0.0.1:{port}/"
+        status, text = await asyncio.to_thread(ask, port, "GET", "/")
+        assert (status, text[:15]) == (200, "<!doctype html>")
         assert await asyncio.to_thread(ask, port, "GET", "/readyz") == (200, "ok\n")
         status, text = await asyncio.to_thread(ask, port, "GET", "/metrics")
         assert status == 200

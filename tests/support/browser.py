@@ -23,7 +23,7 @@ NEEDS_CHROMIUM = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no Chromium; Debian has it in the package chromium"
 )
 
-PATIENCE = 60.0
+PATIENCE = 20.0
 """Seconds to wait for something that should come soon; only a failing test waits so long."""
 
 FLAGS = (
@@ -51,9 +51,7 @@ class Browser:
 
     def call(self, method: str, session: str = "", **parameters: Any) -> Any:
         """Call a method, and return its result. Events that come meanwhile go to their pages."""
-        self._last = number = self._last + 1
-        message = {"id": number, "method": method, "params": parameters}
-        self._socket.send(json.dumps(message | ({"sessionId": session} if session else {})))
+        number = self.send(method, session, **parameters)
         while True:
             found = json.loads(self._socket.recv(PATIENCE))
             if found.get("id") == number:
@@ -63,9 +61,18 @@ class Browser:
             if page is not None and "method" in found:
                 page.on_event(found["method"], found["params"])
 
+    def send(self, method: str, session: str = "", **parameters: Any) -> int:
+        """Call a method without its result, and return the number of the call."""
+        self._last += 1
+        message = {"id": self._last, "method": method, "params": parameters}
+        self._socket.send(json.dumps(message | ({"sessionId": session} if session else {})))
+        return self._last
+
     def page(self, width: int = 1280, height: int = 900) -> Page:
-        """Open an empty page."""
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        """Open an empty page, with cookies and passwords of its own, which end with it."""
+        context = self.call("Target.createBrowserContext", disposeOnDetach=True)
+        where = {"browserContextId": context["browserContextId"]}
+        target = self.call("Target.createTarget", url="about:blank", **where)["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         made = Page(self, attached["sessionId"], target)
         self._pages[attached["sessionId"]] = made
@@ -87,7 +94,7 @@ class Page:
     def __init__(self, browser: Browser, session: str, target: str) -> None:
         self.faults: list[str] = []
         self.requests: list[str] = []
-        self.fields: dict[str, str] = {}
+        self._password: tuple[str, str] | None = None
         self._browser = browser
         self._session = session
         self._target = target
@@ -106,6 +113,27 @@ class Page:
             self.faults.append(f"{parameters['entry']['text']} {parameters['entry'].get('url')}")
         elif method == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
+        elif method == "Fetch.requestPaused":
+            self._send("Fetch.continueRequest", requestId=parameters["requestId"])
+        elif method == "Fetch.authRequired":
+            self._on_prompt(parameters["requestId"])
+
+    def _on_prompt(self, request: str) -> None:
+        """Answer the window in which the browser asks for a user and a password, once."""
+        answer = {"response": "CancelAuth"}
+        if self._password is not None:
+            name, password = self._password
+            answer = {"response": "ProvideCredentials", "username": name, "password": password}
+            self._password = None
+        self._send("Fetch.continueWithAuth", requestId=request, authChallengeResponse=answer)
+
+    def _send(self, method: str, **parameters: Any) -> None:
+        self._browser.send(method, self._session, **parameters)
+
+    def give_password(self, name: str, password: str) -> None:
+        """Type these into the window in which the browser asks for them."""
+        self._password = name, password
+        self.call("Fetch.enable", handleAuthRequests=True)
 
     def size(self, width: int, height: int, *, phone: bool = False) -> None:
         """Set the size of the page, in CSS pixels."""
@@ -139,7 +167,9 @@ class Page:
     def until(self, script: str, why: str = "") -> Any:
         """Wait until an expression is true, and return its value."""
         end = time.monotonic() + PATIENCE
-        while not (value := self.run(f"(() => {{ try {{ return {script} }} catch {{}} }})()")):
+        # An element has no value of its own that could be sent.
+        shown = f"(it => it instanceof Node || it)({script})"
+        while not (value := self.run(f"(() => {{ try {{ return {shown} }} catch {{}} }})()")):
             assert time.monotonic() < end, f"{why or script}\n{self.text()}\n{self.faults}"
             time.sleep(0.02)  # the browser has to get some of the processor
         return value
@@ -211,7 +241,7 @@ def chromium() -> Generator[Browser]:
             try:
                 line = next(each for each in process.stderr if "DevTools listening on " in each)
                 uri = line.partition("listening on ")[2].strip()
-                with connect(uri, max_size=None, proxy=None) as socket:
+                with connect(uri, max_size=None, proxy=None, ping_interval=None) as socket:
                     yield Browser(socket)
             finally:
                 process.kill()

@@ -65,7 +65,7 @@ def listening(*words: str) -> Generator[BusyBroker]:
 @contextmanager
 def busy_broker(*words: str) -> Generator[BusyBroker]:
     """Run a broker with services, requests, failures, and requests that wait or find nothing."""
-    with listening("--no-route-timeout", "30", *words) as broker:
+    with listening("--no-route-timeout", "30", "--trace", *words) as broker:
         ready, over = threading.Event(), threading.Event()
         failures: list[BaseException] = []
 

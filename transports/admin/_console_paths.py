@@ -53,7 +53,7 @@ class ConsoleFiles:
 @cache
 def console_files() -> ConsoleFiles:
     """Return the files of the console; they are read once."""
-    found = dict(sorted(_read(files(__package__) / "console", "")))
+    found = dict(sorted(_read(files(__name__.rpartition(".")[0]) / "console", "")))
     whole = hashlib.sha256()
     for name, content in found.items():
         whole.update(f"{name} {len(content)}\n".encode() + content)

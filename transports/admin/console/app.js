@@ -14,6 +14,7 @@ import { Workers } from "./workers.js";
 import { Topology } from "./topology.js";
 import { Events } from "./events.js";
 import { Limits } from "./limits.js";
+import { Trace } from "./trace.js";
 
 /** @type {Record<string, [string, any, boolean]>} title, page, whether it needs a broker */
 const PAGES = {
@@ -26,6 +27,7 @@ const PAGES = {
   topology: ["Topology", Topology, false],
   events: ["Events", Events, true],
   limits: ["Limits", Limits, true],
+  trace: ["Trace", Trace, false],
 };
 
 /** Return the page that the address names, and its fields. */
@@ -114,6 +116,11 @@ function App() {
     addEventListener("hashchange", onHash);
     return () => removeEventListener("hashchange", onHash);
   }, []);
+
+  useEffect(() => {
+    // On a phone the list of pages is one line, of which a part can be seen.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [at.name, self !== null]);
 
   const [title, Page] = PAGES[at.name];
   const node = self ? visible(self.node) : "";

@@ -41,7 +41,7 @@ function Problems({ problems }) {
 /** @param {any} props */
 function Listeners({ listeners }) {
   const columns = [
-    { key: "uri", label: "Listener", main: true },
+    { key: "uri", label: "Listener", main: true, whole: true },
     { key: "connections", label: "Connections", number: true, show: (/** @type {any} */ row) => count(row.connections) },
     { key: "streams", label: "Streams", number: true, show: (/** @type {any} */ row) => count(row.streams) },
     { key: "requests", label: "Requests", number: true, show: (/** @type {any} */ row) => brief(row.requests) },

@@ -8,7 +8,7 @@ import { Card, Empty, Failure, Loading, Mark, MOST, Table, Tags, Text, useFilter
 
 /** @param {any} row */
 function Where({ row }) {
-  return html`<b><${Text} value=${row.service} most=${40} /></b>${" "}<${Tags} tags=${row.tags} />${" "}<span class="dim">${visible(row.peer)}</span>`;
+  return html`<span><b><${Text} value=${row.service} most=${40} /></b>${" "}<${Tags} tags=${row.tags} />${" "}<span class="dim">${visible(row.peer)}</span></span>`;
 }
 
 /** @param {any} props */
@@ -18,7 +18,7 @@ function Answer({ found }) {
   const others = found.others.filter((/** @type {any} */ each) => each.missing.length + each.different.length > 0);
   return html`<div class="answer" role="status">
     ${found.matches
-      ? html`<p><${Mark} kind="good">${counted(found.matches, "destination")} match<//> ${how}
+      ? html`<p><${Mark} kind="good">${counted(found.matches, "destination")} ${found.matches === 1 ? "matches" : "match"}<//> ${how}
           ${chosen && html`${" "}Next: <${Where} row=${chosen} />`}</p>`
       : html`<p><${Mark} kind="bad">No destination matches<//>
           ${found.expected ? " One that does is expected, and not here yet." : ""}
