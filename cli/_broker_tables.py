@@ -168,7 +168,7 @@ def print_table(arguments: argparse.Namespace, look: Look, question: str) -> Non
 
     async def rows(ask: Ask) -> Any:
         if question[-1].isalpha():
-            return await select(await ask(question), selection)
+            return await select(await ask(question), selection, look.has)
         return await pages(ask, question, selection)
 
     print_answers(arguments, rows, partial(show, look))

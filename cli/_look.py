@@ -1,4 +1,4 @@
-"""`onward workers`, `onward links` and `onward dead-letters`: what is in a running node."""
+"""`onward workers`, `links`, `peers` and `dead-letters`: what is in a running node."""
 
 from __future__ import annotations
 
@@ -99,6 +99,26 @@ _LINKS: Final = Look(
     "no links",
 )
 
+_PEERS: Final = Look(
+    "peers",
+    "print the nodes that a running node or broker is linked with",
+    "Print the other nodes and brokers that a running node, or a broker's node, is linked with:\n"
+    "what they have been sent and have sent, and what waits. The clients of a broker are in\n"
+    "`onward connections`.\n",
+    (
+        text("PEER", "peer"),
+        text("KIND", "kind"),
+        text("STATE", "state"),
+        count("SENT", "sent"),
+        count("RECEIVED", "received"),
+        count("QUEUED", "queued"),
+        count("HELD", "held"),
+        text("LAST END", "reason"),
+    ),
+    "no peers",
+    has="peer",
+)
+
 _LETTERS: Final = Look(
     "dead-letters",
     "print the dead letters of a running node or broker",
@@ -118,6 +138,7 @@ _LETTERS: Final = Look(
 _PATHS: Final = {
     _WORKERS.name: "workers",
     _LINKS.name: "/api/v1/links",
+    _PEERS.name: "/api/v1/links",
     _LETTERS.name: "dead-letters",
 }
 """The question to a broker for each table."""
@@ -125,7 +146,7 @@ _PATHS: Final = {
 
 def add_commands(commands: Commands) -> None:
     """Add the commands to the parser."""
-    for look in (_WORKERS, _LINKS, _LETTERS):
+    for look in (_WORKERS, _LINKS, _PEERS, _LETTERS):
         parser = commands.add_parser(
             look.name,
             help=look.help,
@@ -166,8 +187,10 @@ def _command(arguments: argparse.Namespace) -> None:
     if not via.uri.startswith(known := schemes()):
         raise CommandError(f"{via.uri!r} does not start with {', '.join(known)}", Status.USAGE)
 
+    question = _LINKS.name if look is _PEERS else look.name
+
     async def of_node() -> Any:
-        return await select(await _ask_node(arguments, look.name, via), selection)
+        return await select(await _ask_node(arguments, question, via), selection, look.has)
 
     def work() -> Coroutine[Any, Any, None]:
         return repeated(every, of_node, partial(show, look), as_json=arguments.json)

@@ -77,6 +77,7 @@ class Look(NamedTuple):
         description: Its help.
         columns: The columns.
         nothing: The line in place of an empty table.
+        has: The field that a row must have to be in the table; empty for none.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Look(NamedTuple):
     description: str
     columns: Sequence[Column]
     nothing: str
+    has: str = ""
 
 
 def text(heading: str, field: str) -> Column:
@@ -198,7 +200,7 @@ def selection_of(arguments: argparse.Namespace, columns: Sequence[Column]) -> Se
     fields: list[tuple[str, str]] = []
     for given in arguments.filter:
         name, mark, value = given.partition("=")
-        if not mark or name in ("sort", "limit", "offset", "state"):
+        if not mark or name in ("sort", "limit", "offset"):
             raise CommandError(f"--filter {given!r} is not FIELD=VALUE", Status.USAGE)
         fields.append((name, value))
     if arguments.sort is not None:
@@ -253,14 +255,23 @@ async def pages(ask: Ask, question: str, selection: Selection) -> Any:
             return {"total": answer.get("total"), "rows": rows[: selection.top]}
 
 
-async def select(answer: Any, selection: Selection) -> Any:
+async def select(answer: Any, selection: Selection, has: str = "") -> Any:
     """Return an answer with the rows that are asked for, of a program that has sent them all.
+
+    Args:
+        answer: The answer.
+        selection: The rows.
+        has: The field that a row must have; empty for none.
 
     Raises:
         CommandError: A row has no such field.
     """
     if not _is_table(answer):
         return answer  # it is refused when it is shown
+    if has:
+        kept = [row for row in answer["rows"] if has in row]
+        gone = len(answer["rows"]) - len(kept)
+        answer = {**answer, "total": answer["total"] - gone, "rows": kept}
     if not selection.fields and selection.top >= len(answer["rows"]):
         return answer
     # The pages of the admin interface, which are a slow import; most commands go without.

@@ -34,6 +34,8 @@ def test_connections_open_and_closed_of_a_process(capsys: Capsys) -> None:
         assert capsys.readouterr().out.split()[-4:] == [uri, "1", "10000", "0"]
         assert main(["links", *by]) == Status.OK
         assert capsys.readouterr().out == "no links\n"
+        assert main(["peers", *by]) == Status.OK
+        assert capsys.readouterr().out == "no peers\n"
         assert main(["connections", *by, "--filter", "x=1"]) == Status.FAILED
         assert "unknown field 'x'" in capsys.readouterr().err
         process.terminate()

@@ -114,3 +114,13 @@ def test_rows_are_chosen_of_a_node_and_of_a_broker(
 def test_credentials_that_do_not_go_together(capsys: Capsys) -> None:
     assert main(["workers", "--user", "ida"]) == Status.USAGE
     assert "--user needs --password-file" in capsys.readouterr().err
+
+
+def test_peers_are_links_to_other_nodes(uris: tuple[str, str], capsys: Capsys) -> None:
+    assert main(["peers", "--node", uris[1]]) == Status.OK
+    # The command's own link is one.
+    headings, own = capsys.readouterr().out.splitlines()
+    assert headings.split()[:3] == ["PEER", "KIND", "STATE"]
+    assert "up" in own.split()
+    assert main(["peers", "--node", uris[1], "--filter", "state=down", "--json"]) == Status.OK
+    assert json.loads(capsys.readouterr().out)["rows"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -23,6 +24,8 @@ from tests.support.fixtures import Capsys, Patch
 
 COMMANDS = ("broker", "node", "send", "request", "routes")
 
+PAGE = Path(__file__).parents[2] / "docs/reference/cli.md"
+
 SIGNALS = pytest.mark.parametrize("number", [*exhaustive(signal.SIGINT), signal.SIGTERM])
 
 
@@ -31,6 +34,15 @@ def ended(process: Popen[str], number: signal.Signals) -> tuple[int, str, str]:
     process.send_signal(number)
     out, err = process.communicate(timeout=TIMEOUT)
     return process.returncode, out, err
+
+
+def test_every_command_has_its_section_in_the_reference(capsys: Capsys) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    commands = re.findall(r"^    ([a-z][a-z-]+)\b", capsys.readouterr().out, re.MULTILINE)
+    sections = re.findall(r"^## onward ([a-z-]+)", PAGE.read_text(), re.MULTILINE)
+    assert len(commands) > 30
+    assert set(commands) - set(sections) == set()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -110,9 +110,11 @@ async def _selected(
 
 
 def _first(rows: list[Row], sort: str, most: int) -> list[Row]:
-    """Return the first rows by a column; equal ones stay in their order."""
+    """Return the first rows by a column; equal ones stay in their order, and nothing comes last."""
     column = sort.removeprefix("-")
-    return sorted(rows, key=lambda row: _key(row[column]), reverse=sort.startswith("-"))[:most]
+    given = [row for row in rows if row[column] is not None]
+    given.sort(key=lambda row: _key(row[column]), reverse=sort.startswith("-"))
+    return [*given, *(row for row in rows if row[column] is None)][:most]
 
 
 def number_of(name: str, text: str, most: int) -> int:
@@ -136,7 +138,5 @@ def _has(value: Any, wanted: str) -> bool:
 
 
 def _key(value: Any) -> tuple[int, Any]:
-    """Return a value by which values of several types can be ordered; nothing comes last."""
-    if isinstance(value, bool | int | float):
-        return 0, value
-    return (2, "") if value is None else (1, str(value))
+    """Return a value by which values of several types can be ordered."""
+    return (0, value) if isinstance(value, bool | int | float) else (1, str(value))
