@@ -52,10 +52,13 @@ class ResumeRefusal(Enum):
 
 _R = ResumeRefusal
 
+_VERSIONS: Final = ((MAJOR_VERSION, MINOR_VERSION), (MINOR_VERSION, MAJOR_VERSION))
+"""The accepted versions. rsocket-js 1.0.0-alpha.3 writes its two numbers in reverse in RESUME."""
+
 RESUME_RULES: Final[tuple[tuple[ResumeRefusal, Callable[[Resume, int, KeptFrames], bool]], ...]] = (
     # Assumptions: "A client is not allowed to change the metadata MIME type or the data MIME type
     # or version, etc. when resuming operation."
-    (_R.VERSION, lambda resume, _, __: _version_of(resume) != (MAJOR_VERSION, MINOR_VERSION)),
+    (_R.VERSION, lambda resume, _, __: (resume.major, resume.minor) not in _VERSIONS),
     # Implied Position: "has the client retained all frames past the server's last-retained
     # position."
     (_R.CLIENT_DROPPED, lambda resume, received, _: resume.first_available > received),
@@ -83,7 +86,3 @@ def refusal_of(resume: Resume, received: int, kept: KeptFrames) -> ResumeRefusal
         kept: The frames that the server keeps.
     """
     return next((each for each, applies in RESUME_RULES if applies(resume, received, kept)), None)
-
-
-def _version_of(resume: Resume) -> tuple[int, int]:
-    return resume.major, resume.minor

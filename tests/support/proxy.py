@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from onward.transports.streams._proxy_protocol import SIGNATURE
 
-__all__ = ["LOCAL", "UNKNOWN", "header", "header_of", "proxy_to"]
+__all__ = ["LOCAL", "UNKNOWN", "CuttingProxy", "header", "header_of", "proxy_to"]
 
 
 def header(command: int, kind: int, body: bytes = b"", *, size: int | None = None) -> bytes:
@@ -55,3 +55,81 @@ async def proxy_to(where: int | str, head: bytes) -> AsyncGenerator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+
+
+class CuttingProxy:
+    """A proxy that cuts its first connection after a number of bytes, and passes on all others.
+
+    Attributes:
+        port: The port that it listens at.
+        passed: Bytes passed on in the first connection, of both directions together.
+        connections: Connections accepted.
+        refuses: Whether it closes further connections at once.
+
+    Args:
+        where: The port to pass connections on to.
+        cut_at: The number of bytes; -1: it cuts nothing.
+    """
+
+    def __init__(self, where: int, cut_at: int = -1) -> None:
+        self.port = 0
+        self.passed = 0
+        self.connections = 0
+        self.refuses = False
+        self._open: list[asyncio.StreamWriter] = []
+        self._where = where
+        self._cut_at = cut_at
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[CuttingProxy]:
+        """Run it."""
+        server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for end in self._open:
+                end.transport.abort()
+            await asyncio.sleep(0)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuses:
+            writer.close()
+            return
+        self.connections += 1
+        first = self.connections == 1
+        ends = [writer]
+        self._open.append(writer)
+        try:
+            far, to_far = await asyncio.open_connection("127.0.0.1", self._where)
+            ends.append(to_far)
+            self._open.append(to_far)
+            copies = (self._copy(reader, to_far, ends, first), self._copy(far, writer, ends, first))
+            await asyncio.gather(*copies)
+        except OSError:
+            pass  # the broker, or the client, has gone
+        finally:
+            for end in ends:
+                end.close()
+
+    async def _copy(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        ends: list[asyncio.StreamWriter],
+        first: bool,
+    ) -> None:
+        while data := await reader.read(1 << 16):
+            left = self._cut_at - self.passed
+            cut = first and 0 <= left <= len(data)
+            writer.write(data[:left] if cut else data)
+            if first:
+                self.passed += min(left, len(data)) if cut else len(data)
+            with contextlib.suppress(OSError):
+                await writer.drain()
+            if cut:
+                for end in ends:
+                    end.transport.abort() if end is not writer else end.close()
+                return
+        writer.close()

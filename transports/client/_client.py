@@ -27,6 +27,7 @@ from ._metadata import Destination, Entries, address_metadata, says_no_route
 from ._options import ClientOptions
 from ._pending_response import PendingResponse
 from ._pool import Pool
+from ._resumable_link import ResumableClientLink
 from ._service import ClientService
 
 if TYPE_CHECKING:
@@ -211,7 +212,14 @@ class Client:
 
     def _maker(self, metadata: bytes | None) -> Callable[[str, Callable[[], None]], ClientLink]:
         handlers, credentials, options = self._service.handlers, self._credentials, self._options
-        return lambda name, news: ClientLink(name, metadata, handlers, credentials, options, news)
+        resume = options.resume
+        if resume is None:
+            return lambda name, news: ClientLink(
+                name, metadata, handlers, credentials, options, news
+            )
+        return lambda name, news: ResumableClientLink(
+            name, metadata, handlers, credentials, options, resume, news
+        )
 
     async def __aexit__(self, *_exc_info: object) -> None:
         await self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ...protocol.rsocket import ErrorCode, KeepaliveTimeout, PeerError
+from ...protocol.rsocket import ErrorCode, KeepaliveTimeout, PeerError, ResumeTimeout
 from ...protocol.security import NOT_AUTHENTICATED
 from .._log import shown
 
@@ -47,6 +47,8 @@ def last_word(error: Exception, lifetime: float, *, ready: bool) -> CloseReason:
     """
     if isinstance(error, KeepaliveTimeout):
         return CloseReason(f"the broker was silent for {lifetime:g} s")
+    if isinstance(error, ResumeTimeout):
+        return CloseReason(error.text)
     if not isinstance(error, PeerError):
         return CloseReason(shown(f"the broker broke the protocol: {error}"))
     # Negotiation: "The ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP] error code indicates

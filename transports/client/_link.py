@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ...actors.broker import Handlers, Interaction
@@ -164,6 +164,9 @@ class ClientLink(RSocketConnection):
         self.responder = self._receiver = Responder(self, handlers)
         self._package = PackageClient(self, metadata, options)
         self._answered = asyncio.Event()
+
+    def redial_by(self, dial: Callable[[], Awaitable[object]]) -> None:
+        """Ignore how to connect again; see `ResumableClientLink`."""
 
     # --- opening ------------------------------------------------------------------------------
 

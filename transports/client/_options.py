@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeAlias
 
 from ...protocol.broker import MIME_BROKER_FRAME, MIME_FORWARDING, Dialect
 from ...protocol.options import Count, Range, Seconds, Size, check_options
-from ...protocol.rsocket import MAX_FRAME, MAX_REQUEST_N, ConnectionLimits, FrameSize
+from ...protocol.rsocket import MAX_FRAME, MAX_REQUEST_N, ConnectionLimits, FrameSize, ResumeLimits
 from ..rsocket._options import LeaseOptions
 from ..streams._options import Backoff
 from ..streams._tls import TlsOptions
@@ -162,6 +162,9 @@ class ClientOptions:
         stream_window: Elements of a stream that are requested ahead of their consumer.
         lease: The requests granted to the broker; more are REJECTED. With it, requests to the
             broker wait for its leases. `None`: without leases.
+        resume: The session that is resumed after the loss of a connection, so that requests in
+            flight go on. The broker has to offer it, or refuses the SETUP. `None`: requests in
+            flight fail with `LinkLost`, and a new connection is made.
         drain_timeout: Time in which requests in flight and running handlers have to end when the
             client is closed.
         tls: The encryption: `TlsOptions`, or an `ssl.SSLContext` for clients; `None`: none, unless
@@ -184,6 +187,7 @@ class ClientOptions:
     payload: PayloadOptions = _PAYLOAD
     stream_window: Credit = 32
     lease: LeaseOptions | None = None
+    resume: ResumeLimits | None = None
     drain_timeout: Seconds = 5.0
     tls: TlsOptions | ssl.SSLContext | None = None
 

@@ -175,6 +175,7 @@ class Reconnector:
         try:
             async with asyncio.timeout(timeout):
                 await link.prepare()
+                link.redial_by(lambda: place.dialler.open(lambda: link))
                 await place.dialler.open(lambda: link)
                 await link.open()
         except TimeoutError:

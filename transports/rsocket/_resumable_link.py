@@ -19,7 +19,14 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.rsocket import RejectedResume, ResumableConnection, Resume, ResumeRefusal, Role
+from ...protocol.rsocket import (
+    ConnectionState,
+    RejectedResume,
+    ResumableConnection,
+    Resume,
+    ResumeRefusal,
+    Role,
+)
 from .._log import SeldomLogger
 from ._exchange import StreamExchange
 from ._held_back import MOST_REQUESTS
@@ -28,7 +35,7 @@ from ._options import LinkOptions
 from ._resumable_sessions import DROPPED, ResumableSessions
 from ._shared import Shared
 from ._suspended_transport import SuspendedTransport
-from ._ws_socket import FrameSocket
+from ._ws_socket import FrameSocket, give_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +155,7 @@ class ResumableLink(Link):
             self.key is not None
             and not self.suspended
             and not self.closed_reason
-            and not self.core.close_expected()
+            and self.core.state is ConnectionState.OPEN
             and self._sessions.accepting
         )
 
@@ -198,7 +205,7 @@ class ResumableLink(Link):
             super()._on_timer()
             return
         self._timer = None
-        _give_up(transport)
+        give_up(transport)
         self._suspend()
 
     # --- while it is suspended ------------------------------------------------------------------
@@ -275,7 +282,7 @@ class ResumableLink(Link):
         """
         old = self._transport
         if old is not None and self._can_suspend:
-            _give_up(old)
+            give_up(old)
             self._suspend()
         if not self._machine.suspended:  # it is ending
             raise RejectedResume(ResumeRefusal.UNKNOWN.value)
@@ -313,12 +320,3 @@ class ResumableLink(Link):
         """Forget the session as well."""
         super()._end()
         self._sessions.discard(self)
-
-
-def _give_up(transport: asyncio.Transport) -> None:
-    """Cut a socket, so that its connection hears no more of it."""
-    if isinstance(transport, FrameSocket):
-        transport.detach()
-    else:
-        transport.set_protocol(asyncio.Protocol())
-        transport.abort()

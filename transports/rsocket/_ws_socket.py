@@ -21,7 +21,7 @@ from ._flow import BULK
 if TYPE_CHECKING:
     from ._connection import RSocketConnection
 
-__all__ = ["FrameSocket"]
+__all__ = ["FrameSocket", "give_up"]
 
 
 class FrameSocket(WebSocketStream):
@@ -151,3 +151,12 @@ class FrameSocket(WebSocketStream):
         """Close the socket at once."""
         self._forget()
         super().abort()
+
+
+def give_up(transport: asyncio.Transport) -> None:
+    """Cut a socket, so that its connection is not notified of anything on it any more."""
+    if isinstance(transport, FrameSocket):
+        transport.detach()
+    else:
+        transport.set_protocol(asyncio.Protocol())
+        transport.abort()

@@ -272,6 +272,12 @@ def test_another_version(major: int, minor: int) -> None:
     assert refusal_of(asking, 0, kept()) is ResumeRefusal.VERSION
 
 
+def test_a_version_in_reverse() -> None:
+    """As rsocket-js 1.0.0-alpha.3 writes it."""
+    asking = Resume(token=b"", last_received=0, first_available=0, major=0, minor=1)
+    assert refusal_of(asking, 0, kept()) is None
+
+
 @given(lists(integers(0, 40), max_size=5), integers(0, 100), integers(0, 80), integers(0, 80))
 def test_an_accepted_resume_leaves_no_gap(
     sizes: list[int], received: int, last_received: int, first_available: int

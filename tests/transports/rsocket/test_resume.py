@@ -378,6 +378,18 @@ async def test_an_error_of_the_peer_ends_the_session(w: World, code: int) -> Non
     assert errors(await w.connect().ask(resume()))[0][2] == "no such session"
 
 
+@in_world(options=ON)
+async def test_a_peer_that_closes_with_open_streams(w: World) -> None:
+    """After its ERROR[CONNECTION_CLOSE] the loss of the socket is the end."""
+    back = await w.destination()
+    peer = await requester(w)
+    await peer.ask(request(RR, 1, asked_for("a")), error(0, 0x102))
+    await back.received()
+    await lost(peer)
+    assert await back.received() == [cancel(2)]
+    assert w.listener.statistics().sessions == 0
+
+
 @in_world(options=ON, settles=False)
 async def test_a_broken_frame_ends_the_session(w: World) -> None:
     peer = await requester(w)
