@@ -1,10 +1,10 @@
 """Send random and mutated bytes to the decoders of authentication.
 
-Each target is one decoder: the authentication entry, the parts and the claims of JSON Web Tokens,
-sets of keys, the file of principals, hashes of passwords, and the question and the answer of a
-callout. The invariant: a value, or the decoder's documented error with a short printable text that
-has no secret in it; no other error is raised. What has one form only is written as it was read. The
-process does not grow.
+Each target is one decoder: the authentication entry, the header in front of the wire, the parts
+and the claims of JSON Web Tokens, sets of keys, the file of principals, hashes of passwords, and
+the question and the answer of a callout. The invariant: a value, or the decoder's documented error
+with a short printable text that has no secret in it; no other error is raised. What has one form
+only is written as it was read. The process does not grow.
 
     python fuzz/security.py --count 1000000 --seed 1 --target jwt
 """
@@ -22,6 +22,7 @@ from typing import Any, Final
 from _fuzzing import MAX_ERROR_TEXT, arguments_of, mutated, noise, run
 
 from onward.protocol.broker import make_tags, tag_set
+from onward.protocol.ockam import BadHeader, read_header, write_header
 from onward.protocol.payloads import PayloadError
 from onward.protocol.security import (
     BadCredentials,
@@ -51,7 +52,13 @@ from onward.protocol.toml import FileError
 SECRET: Final = "S3cret"
 """A part of each secret, which no text of an error may have."""
 
-POLICY: Final = JwtPolicy("https://issuer.example", "onward", ("ES256", "Ed25519"))
+POLICY: Final = JwtPolicy(
+    "https://issuer.example",
+    "onward",
+    ("ES256", "Ed25519"),
+    role_tags={"orders": tag_set(make_tags({"tenant": "a"}))},
+    claim_tags={"sub": "owner"},
+)
 NOW: Final = 1_000_000.0
 LIMITS: Final = PrincipalsLimits(problems=10)
 
@@ -92,6 +99,14 @@ def check_entry(data: bytes) -> None:
     found = parse_credentials(data)
     if format_credentials(found) != data:
         raise AssertionError("it is written in another way")
+
+
+def check_header(data: bytes) -> None:
+    """Read a header, and write it as it was read."""
+    found = read_header(data)
+    if found is not None:
+        content, size = found
+        assert write_header(content) == data[:size]
 
 
 def check_jwt(data: bytes) -> None:
@@ -229,6 +244,12 @@ TARGETS: Final[dict[str, Target]] = {
         BYTES,
         check_entry,
         BadCredentials,
+    ),
+    "header": Target(
+        [write_header(b""), write_header(b"\x81" + SECRET.encode())],
+        [b"\xc0", b"\x00", b"\xff\xff", b"\x21\x00", b"\x01"],
+        check_header,
+        BadHeader,
     ),
     "jwt": Target([JWT], [b".", b"=", b"e30", b"_-", b"\n"], check_jwt, NotAuthenticated),
     "claims": Target([json.dumps(CLAIMS).encode()], JSON_PIECES, check_claims, NotAuthenticated),

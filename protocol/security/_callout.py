@@ -145,7 +145,8 @@ def parse_callout_answer(payload: bytes) -> Principal | None:
     # A key with a spelling mistake would lose a tag that is forced, or a refusal.
     unknown = next((key for key in answer if key not in _ANSWER), None)
     if unknown is not None:
-        raise PayloadError("it is not known", unknown[:64])
+        shown = unknown if unknown.isprintable() else ascii(unknown)
+        raise PayloadError("it is not known", shown[:64])
     refused = answer.get("refused", False)
     if not isinstance(refused, bool):
         raise PayloadError("not bool", "refused")

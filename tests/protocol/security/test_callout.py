@@ -100,6 +100,7 @@ def test_an_answer_may_leave_out_all_but_the_name() -> None:
         ({"name": "ann", "expires": "soon"}, "expires"),
         ({"name": "ann", "expires": True}, "expires"),
         ({"name": "ann", "expires": -1}, "expires"),
+        ({"name": "ann", "refu\x10ed": True}, "'refu\\x10ed'"),
     ],
 )
 def test_a_wrong_answer(answer: object, field: str) -> None:
