@@ -1,12 +1,12 @@
 """What a scrape of the metrics does to the loop of a broker: how long it is held, and the CPU.
 
 A broker with the admin interface runs in this process, with 10,000 series of its own: the labels of
-a gauge, and histograms. A client in a process of its own scrapes it, again and again. A timer that
-is due every 10 ms shows how long the loop is held, by the wall clock and by the CPU time of its
-thread: the latter is what the scrape holds it for, as other programs count in the former.
+a gauge, and histograms. A client in a process of its own scrapes it, again and again. A callback in
+each turn of the loop takes the CPU time of it: so long a slice of the text holds the loop, and
+requests wait. A timer that is due every 10 ms is late by the time of other programs as well.
 
-Target: the loop is held for at most 5 ms of its own CPU time in 99 of 100 looks. The figures repeat
-to within 20 % on a quiet machine.
+Target: no turn takes more than 5 ms of CPU time, by the median of the windows' worst. The figures
+repeat to within 20 % on a quiet machine.
 """
 
 from __future__ import annotations
@@ -45,6 +45,41 @@ GAUGE = MetricFamily("onward_bench", "gauge", "A figure.", ("kind", "number"))
 TIMES = MetricFamily("onward_bench_seconds", "histogram", "Times.", ("number",))
 
 
+class Turns:
+    """The CPU time of each turn of the loop that took some.
+
+    A callback that schedules itself is called once in each turn. A timer would say how late it is,
+    with the time that other processes had the machine for.
+
+    Args:
+        loop: The loop; it runs on the calling thread.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._turns: list[float] = []
+        self._last = 0.0
+        self._on = False
+
+    def begin(self) -> None:
+        """Start to measure."""
+        self._turns.clear()
+        self._on, self._last = True, time.thread_time()
+        self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        now = time.thread_time()
+        self._turns.append(1000 * (now - self._last))
+        self._last = now
+        if self._on:
+            self._loop.call_soon(self._look)
+
+    def taken(self) -> list[float]:
+        """Return the turns of more than 0.1 ms, the shortest first, and stop measuring."""
+        self._on = False
+        return sorted(turn for turn in self._turns if turn > 0.1)
+
+
 def series() -> Iterator[Metric]:
     """Yield the series of the benchmark."""
     buckets = HISTOGRAMS * 24
@@ -67,6 +102,7 @@ async def scraped(port: int, scrapes: int) -> int:
 async def measure(windows: int, scrapes: int) -> Report:
     """Measure some windows of scrapes, and the loop without any between them."""
     held: list[float] = []
+    late: list[float] = []
     worst: list[float] = []
     idle: list[float] = []
     cost: list[float] = []
@@ -80,7 +116,7 @@ async def measure(windows: int, scrapes: int) -> Report:
         await node.start(lambda: server)
         port = int(server.uri.rpartition(":")[2])
         await scraped(port, 1)
-        lag = LoopLag(node.loop)
+        lag, turns = LoopLag(node.loop), Turns(node.loop)
         for _ in range(windows):
             lag.begin()
             await asyncio.sleep(0.2)
@@ -90,15 +126,20 @@ async def measure(windows: int, scrapes: int) -> Report:
             lines = await scraped(port, scrapes)
             cost.append(1000 * (time.thread_time() - before) / scrapes)
             taken = lag.taken()
-            held.append(taken["lag, 99%, own"])
-            worst.append(taken["lag, worst, own"])
+            late.append(taken["lag, 99%, own"])
+            turns.begin()
+            await scraped(port, scrapes)
+            ends = turns.taken()
+            held.append(ends[len(ends) * 99 // 100])
+            worst.append(ends[-1])
     noise = (max(cost) - min(cost)) / 2 / median(cost)
     report = Report("admin", noise=noise)
     report.figure("lines of the text", lines, "")
     report.figure("CPU of a scrape", median(cost), "ms")
-    report.figure("loop held, worst, own", median(worst), "ms")
-    report.figure("loop held without scrapes, 99%, own", median(idle), "ms")
-    report.target("loop held, 99%, own", median(held), "ms", at_most=TARGET)
+    report.figure("timers late, 99%, own", median(late), "ms")
+    report.figure("timers late without scrapes, 99%, own", median(idle), "ms")
+    report.figure("loop held by a slice, 99%", median(held), "ms")
+    report.target("loop held by a slice, worst", median(worst), "ms", at_most=TARGET)
     return report
 
 

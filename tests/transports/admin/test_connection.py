@@ -218,6 +218,10 @@ BROKEN = [
     (HEAD + b"Content-Length: 0x1\r\n\r\na", 400),
     (HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n", 501),
     (HEAD + b"Transfer-Encoding: xchunked\r\n\r\n", 501),
+    (HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501),
+    (HEAD + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),
+    (HEAD + b"Content-Length: 1_0\r\n\r\n", 400),
+    (HEAD + b"X: a\rContent-Length: 1\r\n\r\n", 400),  # a bare CR is no end of a line
     (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
     (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n", 400),
     (HEAD + b"Content-Length: 70000\r\n\r\n", 413),
