@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -27,10 +28,13 @@ def add_overview(paths: AdminPaths, monitor: Monitor) -> None:
 
     async def overview(_: HttpRequest) -> HttpResponse:
         points = monitor.window.points()
+        found_problems = _problems(monitor)
+        # Both look at each connection: requests are relayed in between.
+        await asyncio.sleep(0)
         figures = node.statistics(workers=False)
         found: dict[str, Any] = {
             "at": time.time(),
-            "problems": _problems(monitor),
+            "problems": found_problems,
             "interval": INTERVAL,
             # By column: half the size of a row for each point.
             "points": {name: [getattr(each, name) for each in points] for name in _POINT},

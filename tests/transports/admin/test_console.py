@@ -16,7 +16,7 @@ import pytest
 from onward.protocol.broker import SnapshotRoute, format_route
 from tests.support.browser import NEEDS_CHROMIUM, Browser, Page, chromium
 from tests.support.busy_broker import HOSTILE, BusyBroker, busy_broker, listening
-from tests.support.commands import TIMEOUT
+from tests.support.commands import TIMEOUT, onward
 from tests.support.counts import exhaustive
 
 pytestmark = [pytest.mark.slow, NEEDS_CHROMIUM]
@@ -517,6 +517,19 @@ def test_what_there_is_none_of(page: Page) -> None:
         page.see("Nothing is wrong")
 
 
+def test_a_node_without_a_broker(page: Page) -> None:
+    with onward("node", "--admin", "http://127.0.0.1:0", "--log", "error") as process:
+        assert process.stdout is not None
+        line = next(each for each in process.stdout if each.startswith("console "))
+        page.open(line.removeprefix("console ").strip())
+        page.until(f"document.querySelectorAll('.spark').length == 1 && {READY}")
+        page.see("Nothing is wrong")
+        shown: list[str] = page.run(
+            "[...document.querySelectorAll('nav a')].map(each => each.innerText)"
+        )
+        assert shown == ["Overview", "Workers", "Topology", "Trace"]
+
+
 def test_a_long_table_is_cut_and_says_so(page: Page, tmp_path: Path) -> None:
     index = tmp_path / "index.jsonl"
     routes = (SnapshotRoute(n.to_bytes(16), f"s{n:04}") for n in range(1, 1201))
@@ -591,6 +604,8 @@ def test_a_page_can_be_read(
     assert page.run("document.documentElement.scrollWidth") <= width
     if width < 500:
         assert page.run("!document.querySelector('thead')?.checkVisibility()")
+        wide = "each => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > 90"
+        assert page.run(f"[...document.querySelectorAll('main td')].filter({wide}).length") == 0
         small = (
             "[...document.querySelectorAll('main button, nav a')].filter(each => "
             "each.checkVisibility() && each.getBoundingClientRect().height < 24).length"
@@ -614,7 +629,7 @@ def test_the_colours_are_chosen_and_kept(page: Page, busy: BusyBroker) -> None:
     page.until("!document.documentElement.dataset.scheme")
 
 
-def test_nothing_moves_for_those_who_do_not_want_it(page: Page, busy: BusyBroker) -> None:
+def test_nothing_moves_if_less_motion_is_wanted(page: Page, busy: BusyBroker) -> None:
     page.media(prefers_reduced_motion="reduce")
     show(page, busy, "limits")
     page.run("document.querySelector('main').innerHTML = '<div class=loading><span></span></div>'")
@@ -663,7 +678,7 @@ CASES: list[tuple[str, str, Any]] = [
      {"events": [{"id": "a-1", "data": {"at": 1}}], "rest": "id: a"}),
     ("workers", TREE, ["a0", "c1", "b0"]),
     ("services", BETWEEN, [[10, 0.75]]),
-    ("limits", "['max_routes', 'waiting.max_bytes'].map(isOfBytes)", [False, True]),
+    ("limits", "['waiting.max_bytes', 'node.pending'].map(isOfBytes)", [True, False]),
 ]  # fmt: skip
 
 

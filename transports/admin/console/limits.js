@@ -11,7 +11,7 @@ import { Bar, Card, Failure, Loading, MOST, Table } from "./parts.js";
  * @param {string} name
  */
 export function isOfBytes(name) {
-  return /bytes|pending|gathered|held|unfinished/.test(name);
+  return /bytes$|pending_total|gathered|held|unfinished/.test(name);
 }
 
 export function Limits() {
