@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from ..actors.broker import (
@@ -35,7 +36,17 @@ from ._reach import tls_of
 from ._rules import authorization_of
 from ._status import CommandError, Status
 
-__all__ = ["DEFAULT_URI", "Listening", "Plan", "listening_of", "options_of", "plan_of"]
+__all__ = [
+    "DEFAULT_URI",
+    "Faults",
+    "Listening",
+    "Outline",
+    "Plan",
+    "limits_of",
+    "listening_of",
+    "options_of",
+    "plan_of",
+]
 
 T = TypeVar("T")
 
@@ -209,41 +220,90 @@ def plan_of(
         CommandError: They are not valid; the error names all faults.
     """
     faults = Faults()
-    faults.made(lambda: check_event_log(arguments))
-    options = faults.made(lambda: options_of(arguments))
-    each = listener_arguments(arguments) or [(DEFAULT_URI, arguments, None)]
-    uris = [uri for uri, _, _ in each]
-    faults.made(lambda: _check_use(arguments, [*uris, arguments.admin or ""]))
+    limits = _limits(arguments, faults)
     methods = faults.made(lambda: Methods(arguments, newest))
     authorization = faults.made(lambda: authorization_of(arguments))
+    by_listener: list[Authentication | None] = []
+    shared = None
+    if methods is not None:
+        shared = faults.made(lambda: methods.of(arguments))
+        by_listener = [
+            faults.made(partial(methods.of, own), _place(table))
+            for _, own, table in _listeners(arguments)
+        ]
+    tls = None if limits is None else limits.shared.tls
+    admin = faults.made(lambda: admin_of(arguments, tls, shared, authorization))
+    faults.check()
+    if limits is None or methods is None:
+        raise AssertionError("faults raise")
+    listening = replace(limits.shared, authentication=shared, authorization=authorization)
+    listeners = tuple(
+        (uri, replace(made, authentication=own, authorization=authorization))
+        for (uri, made), own in zip(limits.listeners, by_listener, strict=True)
+    )
+    return Plan(limits.options, listening, listeners, admin, methods)
 
-    def listening(own: argparse.Namespace) -> Listening:
-        authentication = None if methods is None else methods.of(own)
-        return replace(
-            listening_of(own), authentication=authentication, authorization=authorization
-        )
 
-    shared = faults.made(lambda: listening(arguments))
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The limits of a broker, without authentication and authorization.
+
+    Attributes:
+        options: The limits of the broker.
+        shared: The options that all listeners share.
+        listeners: The URI of each listener, and its options.
+    """
+
+    options: BrokerOptions
+    shared: Listening
+    listeners: tuple[tuple[str, Listening], ...]
+
+
+def limits_of(arguments: argparse.Namespace) -> Outline:
+    """Return the limits of the broker that the options ask for.
+
+    Raises:
+        CommandError: They are not valid; the error names all faults.
+    """
+    faults = Faults()
+    limits = _limits(arguments, faults)
+    faults.check()
+    if limits is None:
+        raise AssertionError("faults raise")
+    return limits
+
+
+def _limits(arguments: argparse.Namespace, faults: Faults) -> Outline | None:
+    """Return the limits; `None` if there are faults, which are kept."""
+    faults.made(lambda: check_event_log(arguments))
+    options = faults.made(lambda: options_of(arguments))
+    each = _listeners(arguments)
+    uris = [uri for uri, _, _ in each]
+    faults.made(lambda: _check_use(arguments, [*uris, arguments.admin or ""]))
+    shared = faults.made(lambda: listening_of(arguments))
     listeners: list[tuple[str, Listening]] = []
     for uri, own, table in each:
-        made = shared
+        made = faults.made(partial(listening_of, own), _place(table))
         if table is not None:
-            made = faults.made(lambda own=own: listening(own), table.origin)  # type: ignore[misc]
-            faults.made(lambda table=table: _check_own(table, arguments), table.origin)  # type: ignore[misc]
+            faults.made(partial(_check_own, table), table.origin)
         if made is not None:
             listeners.append((uri, made))
-    admin = None
-    if shared is not None:
-        admin = faults.made(
-            lambda: admin_of(arguments, shared.tls, shared.authentication, authorization)
-        )
-    faults.check()
-    if options is None or shared is None or methods is None:
-        raise AssertionError("faults raise")
-    return Plan(options, shared, tuple(listeners), admin, methods)
+    if options is None or shared is None or len(listeners) < len(each):
+        return None
+    return Outline(options, shared, tuple(listeners))
 
 
-def _check_own(table: ListenerSettings, defaults: argparse.Namespace) -> None:
+def _listeners(
+    arguments: argparse.Namespace,
+) -> list[tuple[str, argparse.Namespace, ListenerSettings | None]]:
+    return listener_arguments(arguments) or [(DEFAULT_URI, arguments, None)]
+
+
+def _place(table: ListenerSettings | None) -> str:
+    return "" if table is None else table.origin
+
+
+def _check_own(table: ListenerSettings) -> None:
     """Check that what a listener has of its own is for its kind.
 
     Raises:

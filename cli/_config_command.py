@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 from ..protocol import counted
+from ..transports.streams._tls import server_context
 from ._admin import admin_of
 from ._arguments import Commands
 from ._authentication import authentication_of_peers
-from ._broker_plan import Faults, plan_of
+from ._broker_plan import SECURE, Faults, plan_of
 from ._config import Configuration, configured
 from ._config_file import ListenerSettings, Setting
 from ._config_options import ConfigOption, OwnSection
@@ -85,13 +87,20 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.node:
         faults = Faults()
         faults.made(lambda: check_event_log(found))
-        faults.made(lambda: tls_of(found, listens=True))
+        tls = faults.made(lambda: tls_of(found, listens=True))
+        if tls is not None:
+            faults.made(lambda: server_context(tls))
         faults.made(lambda: authentication_of_peers(found))
         faults.made(lambda: admin_of(found))
         faults.check()
         print(f"{arguments.file}: no fault")
         return
     plan = plan_of(found)
+    faults = Faults()
+    for uri, own in plan.listeners:
+        if own.tls is not None and uri.startswith(SECURE):
+            faults.made(partial(server_context, own.tls), uri)
+    faults.check()
     listeners = counted(len(plan.listeners), "listener")
     authorization = plan.listening.authorization
     rules = "no rules" if authorization is None else counted(len(authorization.rules), "rule")

@@ -13,7 +13,7 @@ from ..actors.broker import Broker
 from ..transports import TlsOptions
 from ..transports.rsocket import RSocketListener
 from ._authentication import principals_of
-from ._broker_plan import DEFAULT_URI, listening_of, options_of
+from ._broker_plan import DEFAULT_URI, limits_of
 from ._config import Configuration, Configure, listener_arguments
 from ._config_options import ConfigOption
 from ._reach import tls_of
@@ -210,13 +210,13 @@ class Reconfiguration:
         """Return the function that gives the broker and its listeners their new limits."""
         broker, listeners = self._broker, self._listeners
         if broker is None:
+            tls_of(new, listens=True)
             return lambda: None  # a node
-        options = options_of(new)
-        own = [listening_of(each) for _, each in _own(new)]
+        limits = limits_of(new)
 
         def adjust() -> None:
-            broker.adjust(options.waiting, options.drain)
-            for listener, each in zip(listeners, own, strict=True):
-                listener.adjust(each.links, each.websocket)
+            broker.adjust(limits.options.waiting, limits.options.drain)
+            for listener, (_, own) in zip(listeners, limits.listeners, strict=True):
+                listener.adjust(own.links, own.websocket)
 
         return adjust

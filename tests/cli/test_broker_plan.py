@@ -166,3 +166,11 @@ uri = "rsocket+tcp://127.0.0.1:2"
     assert other.authentication is plan.listening.authentication
     methods = [each.method for each in plan.listening.authentication._methods]  # type: ignore[union-attr]
     assert methods == ["certificate", "unix", "token", "password"]
+
+
+def test_the_order_of_methods_is_an_option_too(tmp_path: Path) -> None:
+    words = ("--authenticate", "password", "--authenticate", "token", "--anonymous")
+    plan = planned(tmp_path, PRINCIPALS, *words)
+    assert plan.listening.authentication is not None
+    methods = [each.method for each in plan.listening.authentication._methods]
+    assert methods == ["password", "token", "anonymous"]

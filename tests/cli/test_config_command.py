@@ -77,14 +77,35 @@ uri = "tcp://127.0.0.1:1"
     assert (status, out) == (Status.USAGE, "")
     assert err.replace(str(tmp_path), "F").splitlines() == [
         "onward config: --event-log-sample goes with --event-log DIR",
-        "--principals: F/none.toml: No such file or directory",
-        "F/rules.toml:2: rule[0].names: 3 is not a list of texts",
-        'F/rules.toml:3: rule[1]: roles or names are missing; names = ["*"] is all',
         "F/onward.toml:9: proxy_protocol needs proxies, the networks of which it is accepted",
         'F/onward.toml:9: certificate goes with uri = "rsocket+tls://..."',
         "F/onward.toml:13: 'tcp://127.0.0.1:1' does not start with rsocket+",
+        "--principals: F/none.toml: No such file or directory",
+        "F/rules.toml:2: rule[0].names: 3 is not a list of texts",
+        'F/rules.toml:3: rule[1]: roles or names are missing; names = ["*"] is all',
         "--admin-host and --admin-open-metrics go with --admin",
     ]
+
+
+def test_certificates_are_tried(tmp_path: Path, capsys: Capsys) -> None:
+    certificates = Certificates.make(tmp_path)
+    other = certificates.stranger  # its key is that of no certificate but its own
+    path = tmp_path / "onward.toml"
+    listener = '[[listener]]\nuri = "rsocket+tls://127.0.0.1:{}"\n'
+    path.write_text(
+        listener.format(1)
+        + 'tls = { certificate = "none.pem" }\n'
+        + listener.format(2)
+        + f'tls = {{ certificate = "server.pem", key = "{other}" }}\n'
+        + listener.format(3)
+        + f'tls = {{ certificate = "{certificates.server}" }}\n'
+    )
+    status, _, err = run(capsys, "check", str(path))
+    assert status == Status.USAGE
+    first, second = err.splitlines()
+    assert first.startswith("onward config: rsocket+tls://127.0.0.1:1: ")
+    assert "none.pem" in first
+    assert second.startswith("rsocket+tls://127.0.0.1:2: no usable certificate or key")
 
 
 def test_each_method_that_a_listener_names_has_to_be_there(file: Path, capsys: Capsys) -> None:

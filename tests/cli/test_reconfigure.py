@@ -161,6 +161,23 @@ async def test_a_half_written_file_changes_nothing(file: Path, cut: int) -> None
         await broker.reload(text)
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ('[connections]\norigins = ["https://a.example"]\n', "--origin goes with --listen"),
+        ("[connections]\nlease_time = 0\n", "LeaseOptions.interval must be"),
+        ("[drain]\ntimeout = 1\n[event_log]\nsample = 1\n", "goes with --event-log DIR"),
+        ('[tls]\nauthority = "/a"\nclient = "optional"\n', "certificates go with --listen"),
+    ],
+)
+async def test_what_a_start_refuses_a_reload_refuses_too(file: Path, more: str, told: str) -> None:
+    async with broker_of(file, LISTENER) as broker:
+        with pytest.raises(ReloadFailed) as caught:
+            await broker.reload(LISTENER.replace("[[", more + "[[", 1))
+        assert told in str(caught.value) or "event_log.sample: 0.01 -> 1" in str(caught.value)
+        assert broker.running.current.drain_timeout == 60
+
+
 async def test_levels_and_times_change(file: Path, caplog: Caplog) -> None:
     async with broker_of(file, LISTENER) as broker:
         with caplog.at_level(logging.INFO):
