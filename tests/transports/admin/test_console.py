@@ -212,7 +212,9 @@ def test_a_page_shows_what_the_api_says(page: Page, busy: BusyBroker, name: str)
     assert hosts == {busy.admin.removeprefix("http://")}
 
 
-@pytest.mark.parametrize("name", ["services", "connections", "routes", "topology", "events"])
+@pytest.mark.parametrize(
+    "name", ["routes", "topology", *exhaustive("services", "connections", "events")]
+)
 def test_what_peers_have_named_stays_text(page: Page, busy: BusyBroker, name: str) -> None:
     show(page, busy, name)
     page.until("document.querySelector('main').textContent.includes('<script>')")
