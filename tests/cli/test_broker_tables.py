@@ -10,22 +10,20 @@ from onward.cli import main
 from onward.cli._broker_tables import CLOSED, CONNECTIONS, SERVICES
 from onward.cli._status import Status
 from onward.cli._tables import show
-from tests.support.commands import TIMEOUT, onward
+from tests.support.commands import broker_process
 from tests.support.fixtures import Capsys
 
 
 def test_connections_open_and_closed_of_a_process(capsys: Capsys) -> None:
-    with onward("broker", "--listen", "rsocket+tcp://127.0.0.1:0") as process:
-        assert process.stdout is not None
-        uri = process.stdout.readline().removeprefix("listening ").strip()
+    with broker_process() as uri:
         by = ("--broker", uri)
         assert main(["connections", *by]) == Status.OK
         headings, own = capsys.readouterr().out.splitlines()
         assert headings.split()[:3] == ["ID", "PEER", "SERVICE"]
-        assert own.split()[0] == "1"
+        number = int(own.split()[0])
         assert main(["connections", "--closed", *by, "--json"]) == Status.OK
-        (closed,) = json.loads(capsys.readouterr().out)["rows"]
-        assert (closed["id"], closed["reason"]) == (1, "by the peer")
+        closed = json.loads(capsys.readouterr().out)["rows"][0]
+        assert (closed["id"], closed["reason"]) == (number, "by the peer")
         assert main(["connections", "--closed", "--sort", "closed", "--top", "1", *by]) == Status.OK
         assert "by the peer" in capsys.readouterr().out
         assert main(["waiting", *by]) == Status.OK
@@ -38,8 +36,6 @@ def test_connections_open_and_closed_of_a_process(capsys: Capsys) -> None:
         assert capsys.readouterr().out == "no peers\n"
         assert main(["connections", *by, "--filter", "x=1"]) == Status.FAILED
         assert "unknown field 'x'" in capsys.readouterr().err
-        process.terminate()
-        assert process.wait(TIMEOUT) == 0
 
 
 def test_a_broker_in_a_program_has_no_admin_interface(broker: str, capsys: Capsys) -> None:
