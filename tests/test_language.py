@@ -58,6 +58,7 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text("A page.\n")
     (tmp_path / "CONTRIBUTING.md").write_text("A page.\n")
+    (tmp_path / "SECURITY.md").write_text("A page.\n")
     (tmp_path / "actors" / "_a.py").write_text("# for whom\n")
     (tmp_path / "docs" / "a.md").write_text("A page.\n")
     return tmp_path

@@ -40,7 +40,7 @@ EXTRAS: Final = ("admin", "jwt", "otel", "passwords", "typed")
 """Extras that a broker or a node may run with. The pipeline's run elsewhere, with Spark."""
 
 SERIAL: Final = re.compile(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-SITE: Final = "import sysconfig; print(sysconfig.get_path('purelib'))"
+PATH: Final = "import json, sys; print(json.dumps(sys.path))"
 
 Json = dict[str, Any]
 
@@ -70,9 +70,13 @@ def requirements(root: Path) -> list[str]:
 
 def installed(python: str | Path) -> dict[str, importlib.metadata.Distribution]:
     """Return the distributions of an environment, by their names in one form."""
-    done = subprocess.run([python, "-c", SITE], check=True, capture_output=True, text=True)
-    found = importlib.metadata.distributions(path=[done.stdout.strip()])
-    return {canonicalize_name(each.metadata["Name"]): each for each in found}
+    command = [python, "-I", "-c", PATH]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, importlib.metadata.Distribution] = {}
+    for each in importlib.metadata.distributions(path=json.loads(done.stdout)):
+        # The first on the path is the one that is imported.
+        found.setdefault(canonicalize_name(each.metadata["Name"]), each)
+    return found
 
 
 def make_bill(root: Path, found: Mapping[str, importlib.metadata.Distribution], at: int) -> Json:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from .._closed import close_class
 from ._connection import Connection
 from ._constants import HEADER_SIZE, LENGTH_SIZE, FrameType
 from ._errors import LocalProtocolError, PeerError, RejectedResume, ResumeTimeout, RSocketError
@@ -258,3 +259,6 @@ class ResumableConnection(Connection):
             return []
         text = f"the session was not resumed within {self._resume.time:g} s"
         return [self._end(ResumeTimeout(text))]
+
+
+close_class(ResumableConnection)

@@ -6,9 +6,9 @@ install, and without Java.
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import zipfile
 from importlib import import_module
@@ -62,7 +62,10 @@ def zip_of_packages(path: Path) -> None:
 def test_spark_finds_it_in_a_zip(tmp_path: Path) -> None:
     zip_of_packages(tmp_path / "onward.zip")
     truth = write_log(tmp_path / "log")
-    packages = sysconfig.get_paths()["purelib"]
+    # Where Spark is, which need not be where Onward is.
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    packages = Path(str(spec.origin)).parent.parent
 
     # -S: without the editable install, whose finder answers for the checkout.
     ran = subprocess.run(
