@@ -57,7 +57,12 @@ CONNECTIONS: Final = Look(
     "Print the connections of a running broker, oldest first: their peers and principals, what\n"
     "they have asked for and sent, and the bytes that wait for their sockets.\n"
     "With --closed, the last 1,000 of each listener that have ended, and why.\n",
-    (*_CONNECTIONS, span("IDLE", "idle"), when("OPENED", "opened")),
+    (
+        *_CONNECTIONS,
+        span("IDLE", "idle"),
+        span("SUSPENDED", "suspended"),
+        when("OPENED", "opened"),
+    ),
     "no connections",
 )
 

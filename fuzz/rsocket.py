@@ -1,6 +1,6 @@
 """Send random and mutated bytes to the RSocket decoders and to a connection.
 
-Three targets, each with `--count` inputs:
+Four targets, each with `--count` inputs:
 
 - *frames*: one input is the bytes of a frame. Each field can be read, or the decoder raises
   `MalformedFrame`. A SETUP is a `Setup` that is written as it was read, or `InvalidSetup`.
@@ -10,6 +10,10 @@ Three targets, each with `--count` inputs:
   and relayed to another connection as a broker does. Only documented events are emitted. A
   relayed frame differs in its id and in the bits that strict peers refuse, closed streams are
   forgotten, and all frames sent are well-formed. The destination's frames are relayed back.
+
+- *resume*: one input is a RESUME or an answer to it, whole or mutated, with random positions. A
+  server accepts exactly the positions of frames that it keeps, and
+  sends the frames from there on; a client goes on exactly after a RESUME_OK with such a position.
 
 No other error is raised, and the process does not grow.
 
@@ -30,6 +34,7 @@ from onward.protocol.rsocket import (
     COMPLETE,
     FOLLOWS,
     IGNORE,
+    LENGTH_SIZE,
     METADATA,
     NEXT,
     Closed,
@@ -43,7 +48,11 @@ from onward.protocol.rsocket import (
     LocalProtocolError,
     MalformedComposite,
     MalformedFrame,
+    RejectedResume,
+    ResumableConnection,
+    Resume,
     Resumed,
+    ResumeLimits,
     Role,
     Setup,
     build_composite,
@@ -60,6 +69,7 @@ from onward.protocol.rsocket import (
     payload_frames,
     request_frames,
     request_n_frame,
+    resume_ok_frame,
     split_frames,
 )
 
@@ -393,12 +403,93 @@ def try_connection(random: Random, count: int) -> int:
     return accepted
 
 
+TOKEN = bytes(16)
+
+
+def try_resume(random: Random, count: int) -> int:
+    """Resume `count` sessions of servers and clients; return how many were resumed."""
+    resumed = 0
+    for number in range(count):
+        frames = [
+            next(payload_frames(1, random.randbytes(random.randrange(40))))
+            for _ in range(random.randrange(5))
+        ]
+        borders = [0]
+        for each in frames:
+            borders.append(borders[-1] + len(each) - LENGTH_SIZE)
+        role = Role.SERVER if number % 2 else Role.CLIENT
+        limits = ResumeLimits(max_kept=random.choice((300, 100_000)))
+        side = ResumableConnection(role, LIMITS, limits, now=0.0)
+        if role is Role.SERVER:
+            side.receive_data(Setup(token=TOKEN).serialize(), 0.0)
+        else:
+            side.send_setup(Setup(token=TOKEN))
+        kept = side.kept
+        if kept is None:
+            raise AssertionError("a token begins a session")
+        for each in frames:
+            kept.add(each)
+        side.suspend(0.0)
+        position = random.choice((*borders, random.randrange(200), random.randrange(2**63)))
+        fits = position in borders and position >= kept.first
+        rest = b"".join(frames)[position + LENGTH_SIZE * borders.index(position) :] if fits else b""
+        resume = resume_as_server if role is Role.SERVER else resume_as_client
+        resumed += resume(random, side, position, rest if fits else None)
+    return resumed
+
+
+def resume_as_server(
+    random: Random, side: ResumableConnection, position: int, rest: bytes | None
+) -> bool:
+    """Send a RESUME to a new connection, and with what it reads to that of the session."""
+    first = random.choice((0, 0, 1))
+    data = Resume(token=TOKEN, last_received=position, first_available=first).serialize()
+    if random.random() < 0.3:
+        data = with_length(b"\0\0\0" + mutated(random, [data])[3:].ljust(6, b"\0"))
+    entrance = ResumableConnection(Role.SERVER, LIMITS, ResumeLimits(), now=0.0)
+    events = entrance.receive_data(data, 0.0)
+    if not events or not isinstance(events[0], Frame) or events[0].type != FrameType.RESUME:
+        return False
+    asked = Resume.parse(events[0])
+    if asked.serialize()[9:] != data[9:]:
+        raise AssertionError(f"{data.hex()} was read as {asked}")
+    whole = (asked.major, asked.minor) == (1, 0) and asked.last_received == position
+    whole = whole and asked.first_available == 0
+    try:
+        written = side.accept_resume(asked, 0.0)
+    except RejectedResume:
+        if whole and rest is not None:
+            raise AssertionError(f"{asked} was refused") from None
+        return False
+    if whole and b"".join(written[1:]) != (b"-" if rest is None else rest):
+        raise AssertionError(f"{asked} got {written}")
+    return True
+
+
+def resume_as_client(
+    random: Random, side: ResumableConnection, position: int, rest: bytes | None
+) -> bool:
+    """Send an answer to the RESUME of a client."""
+    side.send_resume()
+    data = resume_ok_frame(position)
+    if changed := random.random() < 0.3:
+        data = with_length(b"\0\0\0" + mutated(random, [data])[3:].ljust(6, b"\0"))
+    events = side.receive_data(data, 0.0)
+    resumed = bool(events) and isinstance(events[0], Resumed)
+    if not changed and resumed != (rest is not None):
+        raise AssertionError(f"after {data.hex()}: {events}")
+    if not changed and isinstance(events[0], Resumed) and b"".join(events[0].again) != rest:
+        raise AssertionError(f"after {data.hex()}: {events}")
+    return resumed
+
+
 # --- the command --------------------------------------------------------------------------
 
 TARGETS: dict[str, Callable[[Random, int], int]] = {
     "frames": try_frames,
     "composite": try_composite,
     "connection": try_connection,
+    "resume": try_resume,
 }
 
 

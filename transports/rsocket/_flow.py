@@ -75,7 +75,7 @@ class Flow(RSocketConnection):
         self._read = 0  # bytes that the peer has read since writing was paused
         self._read_before = 0  # of them, those before the current stall timer
         self._noted = False  # whether its backlog is counted in `shared.waiting`
-        self.identity = _UNKNOWN
+        self.identity: PeerIdentity = _UNKNOWN
         self.source = ""
         self._stall: asyncio.TimerHandle | None = None
         # Connections with full sockets to which this one sends; it is not read meanwhile.

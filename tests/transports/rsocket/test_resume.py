@@ -10,7 +10,9 @@ from uuid import UUID
 import pytest
 
 from onward.actors.broker import BrokerOptions, DrainOptions, WaitingOptions
+from onward.protocol.rsocket import Connection
 from onward.transports.rsocket import FlowOptions, LeaseOptions, LinkOptions
+from onward.transports.rsocket._link import Link
 from onward.transports.rsocket._resumable_link import ResumableLink
 from tests.support.rsocket_peer import *
 from tests.support.rsocket_sessions import *
@@ -59,6 +61,14 @@ async def test_without_sessions_resume_is_refused(w: World) -> None:
     answer = await peer.ask(resume())
     assert errors(answer) == [(0, REJECTED_RESUME, "sessions cannot be resumed here")]
     assert peer.closed
+
+
+@in_world()
+async def test_without_sessions_connections_are_what_they_were(w: World) -> None:
+    """Positions and kept frames are in subclasses, so that others do not pay for them."""
+    peer = await w.requester()
+    assert type(peer.link) is Link
+    assert type(peer.link.core) is Connection
 
 
 @in_world(options=ON)
