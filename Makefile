@@ -92,8 +92,8 @@ compiled: $(VENV)/.check
 # The tests of `make test`, in an environment in which `onward` is the installed wheel: it is on the
 # path, and the folders of this checkout are no package `onward`. Those that start Spark are left out
 # unless asked for: Spark reads files, and nothing of that is compiled. On two cores it takes
-# two minutes to compile and three and a half for the tests; with Spark, as long again. So `.ci/run`
-# takes 25 minutes of its 40: check 1, test-all 17, this 6.
+# two and a half minutes to compile and six for the tests. So `.ci/run` takes 26 minutes of its 40:
+# check 1, test-all 17, this 8.
 COMPILED := build/compiled/venv/bin
 CHOSEN_COMPILED := $(if $(SPARK),$(CHOSEN),-m "not exhaustive and not spark")
 test-compiled: compiled
