@@ -16,7 +16,7 @@ from onward.protocol.rsocket import ResumeLimits
 from onward.transports import Backoff
 from onward.transports.client import Client, ClientOptions, KeepaliveOptions, connect
 from onward.transports.client._resumable_link import ResumableClientLink
-from onward.transports.rsocket import LinkOptions, ResumeOptions, RSocketListener
+from onward.transports.rsocket import LeaseOptions, LinkOptions, ResumeOptions, RSocketListener
 from tests.support.counts import times
 from tests.support.proxy import CuttingProxy
 from tests.support.transports import eventually
@@ -202,6 +202,17 @@ async def test_the_time_of_a_session_is_over() -> None:
             with pytest.raises(NotDelivered):
                 await later
             assert s.asked == [b"hold"]
+
+
+async def test_leases_start_anew() -> None:
+    """A client with leases asks again once the broker has sent it one over the new socket."""
+    async with served(ResumeOptions()) as s:
+        uri = f"rsocket+tcp://127.0.0.1:{s.port}"
+        async with connect(uri, options=options(lease=LeaseOptions())) as client:
+            assert await story(client) == WHOLE
+            cut(client)
+            await eventually(lambda: s.listener.statistics().resumes == {"resumed": 1})
+            assert await story(client) == WHOLE
 
 
 async def test_a_broker_without_sessions_refuses_the_client() -> None:

@@ -432,6 +432,22 @@ async def test_a_suspended_requester_is_one_that_does_not_read(w: World) -> None
     await back.received()
 
 
+@in_world(options=resumable(LinkOptions(flow=FlowOptions(high_water=4096)), max_kept=1 << 16))
+async def test_a_destination_that_answers_a_suspended_peer_only_is_not_read(w: World) -> None:
+    """Answers have no credit; it is read again once the peer is back."""
+    back = await w.destination()
+    peer = await requester(w)
+    await peer.ask(*(request(RR, at, asked_for("a")) for at in (1, 3)))
+    await back.received()
+    await lost(peer)
+    await back.ask(payload(2, bytes(8000), N | C))
+    assert not back.transport.reading
+    back.send(payload(4, b"", N | C))
+    again = w.connect()
+    assert elements(await again.ask(resume())) == [bytes(8000), b""]
+    assert back.transport.reading
+
+
 @in_world(options=resumable(max_kept=2000), settles=False)
 async def test_too_much_for_a_suspended_peer(w: World) -> None:
     """What it cannot have received is dropped, so nothing can resume the session: it ends."""
