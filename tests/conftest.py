@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tomllib
+from collections.abc import Generator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -35,6 +36,25 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Return the tests to the cycle collector: extensions in C look at the end for what is left."""
     gc.unfreeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write half surrogate pairs in a report as escapes: names of files on Unix may have them.
+
+    A report that has one cannot be sent from a worker of a parallel run, which ends the run.
+    """
+    report = yield
+    report.sections = [(title, _printable(text)) for title, text in report.sections]
+    if report.longrepr is not None and not report.skipped:
+        text = str(report.longrepr)
+        if _printable(text) != text:
+            report.longrepr = _printable(text)
+    return report
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def pytest_sessionstart() -> None:
