@@ -27,7 +27,8 @@ def answer_paths(broker: Broker, paths: AdminPaths) -> None:
     """Offer paths to the clients of a broker, as questions to its management service.
 
     A path that needs `read` or `operate` asks the authorization of the broker. Without one, each
-    client may read, as it may ask the other questions, and none may operate.
+    client may read, as it may ask the other questions, and none may operate. Where authentication
+    lets clients in as anonymous, they may not read either, as by HTTP.
 
     Args:
         broker: The broker.
@@ -60,7 +61,8 @@ def _check(broker: Broker, needs: Needs, principal: Principal | None) -> None:
     authorization = broker.authorization
     action = Action(needs)
     if authorization is None:
-        if action is not Action.READ:
+        unknown = principal is not None and principal.method == ANONYMOUS.method
+        if action is not Action.READ or unknown:
             raise ApplicationError(ErrorCode.INVALID, str(NotAllowed(needs)))
     elif not authorization.allows(principal or ANONYMOUS, action):
         raise ApplicationError(ErrorCode.INVALID, str(authorization.denial(action)))

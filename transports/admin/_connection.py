@@ -24,7 +24,7 @@ from .._log import SeldomLogger, shown
 from ._guard import RequestGuard
 from ._messages import HttpError, HttpRequest, HttpResponse, text_response
 from ._options import AdminOptions
-from ._paths import AdminPaths
+from ._paths import METRICS, AdminPaths, Needs
 
 __all__ = ["AdminHost", "HttpConnection"]
 
@@ -321,9 +321,11 @@ class HttpConnection(asyncio.Protocol):
         found = self._host.paths.find(method, path)
         if method == "POST":
             guard.check_post(request, host, secure=self._secure)
-        principal = await guard.principal(request, found.needs, self.identity)
-        permitted = partial(guard.permits, principal, found.needs)
-        admitted = partial(guard.admits, request, found.needs, self.identity)
+        is_open = path == METRICS and self._options.open_metrics
+        needs: Needs = "nothing" if is_open else found.needs
+        principal = await guard.principal(request, needs, self.identity)
+        permitted = partial(guard.permits, principal, needs)
+        admitted = partial(guard.admits, request, needs, self.identity)
         return await found.handle(
             replace(
                 request,

@@ -10,8 +10,7 @@ from itertools import chain
 from ...actors.monitoring import Monitor, Stage
 from ...protocol.metrics import Metric, metrics_text, text_format
 from ._messages import HttpError, HttpRequest, HttpResponse, json_response, text_response
-from ._options import AdminOptions
-from ._paths import AdminPaths, Handler
+from ._paths import METRICS, AdminPaths, Handler
 
 __all__ = ["add_health", "add_metrics"]
 
@@ -44,7 +43,7 @@ def _checked(monitor: Monitor, stage: Stage) -> Handler:
     return handle
 
 
-def add_metrics(paths: AdminPaths, monitor: Monitor, options: AdminOptions) -> None:
+def add_metrics(paths: AdminPaths, monitor: Monitor) -> None:
     """Add the path of the metrics."""
     known = frozenset((*monitor.metrics.families, *monitor.services.families))
 
@@ -58,7 +57,7 @@ def add_metrics(paths: AdminPaths, monitor: Monitor, options: AdminOptions) -> N
             metrics = (_of_service(metric, service) for metric in metrics)
         return HttpResponse(_slices(metrics_text(metrics, wanted)), wanted.value)
 
-    paths.add("/metrics", handle, needs="nothing" if options.open_metrics else "read")
+    paths.add(METRICS, handle)
 
 
 def _wanted(

@@ -32,7 +32,7 @@ def admin_paths(monitor: Monitor, options: AdminOptions = _OPTIONS) -> AdminPath
     """
     paths = AdminPaths()
     add_health(paths, monitor)
-    add_metrics(paths, monitor, options)
+    add_metrics(paths, monitor)
     add_api(paths, monitor)
     add_overview(paths, monitor)
     add_topology(paths, monitor)

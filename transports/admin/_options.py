@@ -34,7 +34,8 @@ class AdminOptions:
         hosts: The names, besides those of the loopback interface and the address of the socket, by
             which the interface is reached, without a port. A request with another name in `Host` is
             answered with status 421, so that a page of another site cannot read the answer.
-        open_metrics: Whether `/metrics` needs no authentication.
+        open_metrics: Whether `/metrics` needs no authentication. Through the management service of
+            a broker they need it all the same.
         mode: The permissions of the file of a Unix socket.
 
     Raises:

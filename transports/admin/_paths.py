@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ._messages import HttpError, HttpRequest, HttpResponse
 
-__all__ = ["AdminPaths", "Handler", "Needs"]
+__all__ = ["METRICS", "AdminPaths", "Handler", "Needs"]
+
+METRICS: Final = "/metrics"
+"""The path of the metrics, which a server may give to all that can connect to it."""
 
 Handler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """A function that answers requests. It runs on the node's loop."""

@@ -14,8 +14,14 @@ from onward.actors.broker import MANAGEMENT_SERVICE, Broker
 from onward.actors.monitoring import Monitor
 from onward.actors.security import Authentication, Authorization
 from onward.protocol.rsocket import ErrorCode
-from onward.protocol.security import BearerToken, Principal, read_rules
-from onward.transports.admin import HttpRequest, HttpResponse, admin_paths, answer_paths
+from onward.protocol.security import BearerToken, Credentials, Principal, read_rules
+from onward.transports.admin import (
+    AdminOptions,
+    HttpRequest,
+    HttpResponse,
+    admin_paths,
+    answer_paths,
+)
 from onward.transports.admin._asked import MAX_ANSWER
 from onward.transports.admin._messages import TEXT
 from onward.transports.client import Client, RequestRejected, connect
@@ -49,7 +55,7 @@ async def world(
         more: dict[str, Any] = {} if authentication is None else {"authentication": authentication}
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker, **more)
         monitor = Monitor(node, broker)
-        paths = admin_paths(monitor)
+        paths = admin_paths(monitor, AdminOptions(open_metrics=True))
         paths.add("/long", long)
         paths.add("/long-parts", long_parts)
         answer_paths(broker, paths)
@@ -93,6 +99,23 @@ async def test_without_rules_no_client_operates() -> None:
             assert refused.value.code == ErrorCode.INVALID
 
 
+async def test_without_rules_anonymous_clients_read_no_paths_where_others_are_known() -> None:
+    token = BearerToken(b"ann")
+    known: dict[Credentials | None, Principal] = {
+        token: Principal("ann", "test"),
+        None: Principal("anonymous", "anonymous"),
+    }
+    _, authentication = gated(known)
+    async with world(authentication=authentication) as (uri, _):
+        async with connect(uri, credentials=token) as client:
+            assert (await ask(client, "/api/v1/connections"))["total"] == 1
+        async with connect(uri) as client:
+            assert await ask(client, "/livez") == "ok\n"
+            for question in ("/api/v1/connections", "/api/v1/config", "/metrics"):
+                with pytest.raises(DestinationError, match="not allowed: read"):
+                    await ask(client, question)
+
+
 async def test_a_path_needs_the_rule_that_it_needs_by_http() -> None:
     names = ("reader", "operator", "tenant")
     _, authentication = gated(
@@ -108,6 +131,8 @@ async def test_a_path_needs_the_rule_that_it_needs_by_http() -> None:
                     return error.text
 
         assert await told("tenant", "/api/v1/connections") == "not allowed: read"
+        # Open are the metrics for those that reach the admin interface, and not for all tenants.
+        assert await told("tenant", "/metrics") == "not allowed: read"
         assert await told("tenant", "/livez") == "ok\n"
         assert (await told("reader", "/api/v1/connections"))["total"] == 1
         assert await told("reader", "/debug/stacks") == "not allowed: operate"
