@@ -88,7 +88,9 @@ def read_archive(path: Path) -> dict[str, Any]:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for number, member in enumerate(archive):
                 folder, _, name = member.name.partition("/")
-                found = archive.extractfile(member) if member.isfile() else None
+                # A sparse file may have any size in a few bytes.
+                is_plain = member.isfile() and not member.issparse()
+                found = archive.extractfile(member) if is_plain else None
                 if number >= MAX_MEMBERS or found is None or folder != _FOLDER:
                     raise CommandError(f"{path} is no report")
                 stem, _, suffix = name.rpartition(".")

@@ -21,17 +21,18 @@ _SECRET_KEY: Final = re.compile(
     r"private[_-]?key|api[_-]?key)$"
 )
 
+# What comes before the mark of a secret is bounded: else a long word takes its length squared.
 _PATTERNS: Final = tuple(
     (re.compile(pattern, re.DOTALL), put)
     for pattern, put in (
         # Tokens of ours, JSON Web Tokens, and what follows an authentication scheme.
         (r"onw_[A-Za-z0-9_-]{16,}", HIDDEN),
-        (r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?", HIDDEN),
+        (r"eyJ[A-Za-z0-9_-]{8,4096}+\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?", HIDDEN),
         (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}", rf"\1 {HIDDEN}"),
         # The user and password of a URL, and the fields of its query.
-        (r"(?i)([a-z][a-z0-9+.-]*://)[^/\s\"'@]*@", rf"\1{HIDDEN}@"),
+        (r"(?i)([a-z][a-z0-9+.-]{0,30}://)[^/\s\"'@]*@", rf"\1{HIDDEN}@"),
         (
-            r"(?i)([?&](?:[a-z_-]*(?:token|password|secret|key|signature)|sig)=)[^&\s\"']+",
+            r"(?i)([?&](?:[a-z_-]{0,64}(?:token|password|secret|key|signature)|sig)=)[^&\s\"']+",
             rf"\1{HIDDEN}",
         ),
         (

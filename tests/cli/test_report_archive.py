@@ -37,6 +37,26 @@ def archive(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes
 REPORT = ("onward-report/report.json", b"{}")
 
 
+def sparse(size: int) -> bytes:
+    """Return a report with a file of some size that takes no bytes of the archive."""
+    found = io.BytesIO()
+    with tarfile.open(fileobj=found, mode="w:gz", format=tarfile.PAX_FORMAT) as made:
+        member = tarfile.TarInfo(REPORT[0])
+        member.size = len(REPORT[1])
+        made.addfile(member, io.BytesIO(REPORT[1]))
+        member = tarfile.TarInfo("onward-report/x.txt")
+        member.pax_headers = {
+            "GNU.sparse.major": "0",
+            "GNU.sparse.minor": "1",
+            "GNU.sparse.name": member.name,
+            "GNU.sparse.size": str(size),
+            "GNU.sparse.map": f"{size},0",
+            "GNU.sparse.numblocks": "1",
+        }
+        made.addfile(member)
+    return found.getvalue()
+
+
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "r.tar.gz"
     write_archive(path, PARTS, 1e9)
@@ -66,6 +86,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
         archive(REPORT)[:-20],
         archive(*[(f"onward-report/{at}.json", b"{}") for at in range(MAX_MEMBERS + 1)]),
         archive(("onward-report/report.json", b"[" * 100_000)),
+        sparse(1000),
     ],
     # An archive has the time at which it is made in it, and names have to be alike in all workers.
     ids=count(),

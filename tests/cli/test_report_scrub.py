@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -78,3 +79,12 @@ def test_depth_is_bounded() -> None:
     for _ in range(10_000):
         value = [value]
     assert "deep" not in str(scrubbed(value))
+
+
+@pytest.mark.parametrize("word", ["a", "eyJ", "?", "?a", "?token", "onw_", "$argon2", "password "])
+def test_a_long_text_takes_time_by_its_length(word: str) -> None:
+    text = word * (200_000 // len(word))
+    began = time.process_time()
+    scrubbed_text(text)
+    # By its length squared it would take some minutes.
+    assert time.process_time() - began < 20
