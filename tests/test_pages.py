@@ -41,6 +41,23 @@ def test_no_page_has_a_line_that_only_a_build_fills_in() -> None:
     assert "\n| `max_wait` | 300 |" in limits
 
 
+def test_the_help_of_a_command_is_on_its_page_once() -> None:
+    text = (pages.PAGES / "reference" / "cli.md").read_text()
+    commands = re.findall(r"^usage: (onward[a-z -]*)", text, re.MULTILINE)
+    assert len(commands) > 40
+    assert sorted(commands) == sorted(set(commands))
+
+
+def test_no_heading_of_the_page_of_commands_is_within_code() -> None:
+    code, headings = False, 0
+    for line in (pages.PAGES / "reference" / "cli.md").read_text().splitlines():
+        code ^= line.startswith("```")
+        headings += line.startswith("## onward ")
+        assert not (code and line.startswith("## ")), line
+    assert headings > 30
+    assert not code
+
+
 def test_a_section_is_taken_without_its_marks(tmp_path: Path) -> None:
     file = tmp_path / "code.py"
     file.write_text(
