@@ -25,7 +25,9 @@ CONCEPTS = {
         "eventlog/storage/test_failing_disk": "_dictionary _segments",
         "eventlog/storage/test_writer": "_files _output",
         "eventlog/test_node": "",
-        "monitoring/test_monitor": "_broker_metrics _metrics _node_metrics _process",
+        "monitoring/test_monitor": (
+            "_broker_metrics _metrics _node_metrics _process _service_metrics"
+        ),
         "pipes/test_channel": "_channel_peer",
         "pipes/test_lost_and_found": "_receiving _sending",
         "pipes/test_receiver": "_receiving _sending _service",

@@ -1,119 +1,95 @@
-"""The metrics of a broker and of its listeners, and those of each service."""
+"""The metrics of a broker and of its listeners."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from heapq import nlargest
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...protocol.metrics import Metric, MetricFamily, Series
 from ...protocol.rsocket import FrameType
 from ..broker import Broker
 from ..broker._tally import OUTCOMES, RequestTally
-from ..broker.table._services import OTHER, ServiceStatistics, together
-from ._limits import limit_uses
+from ._metrics import counter, gauge
 
-if TYPE_CHECKING:
-    from .._node import Node
-
-__all__ = [
-    "BROKER_FAMILIES",
-    "LIMIT_FAMILIES",
-    "SERVICE_FAMILIES",
-    "broker_metrics",
-    "limit_metrics",
-    "service_metrics",
-]
+__all__ = ["BROKER_FAMILIES", "broker_metrics"]
 
 SLICE: Final = 1000
 """Open requests that are looked at before the loop does other things."""
 
-MAX_SERVICES: Final = 200
-"""The maximum number of services with series of their own: the busiest; the rest are `other`."""
-
-
-def _gauge(name: str, text: str, *labels: str) -> MetricFamily:
-    return MetricFamily(f"onward_{name}", "gauge", text, labels)
-
-
-def _counter(name: str, text: str, *labels: str) -> MetricFamily:
-    return MetricFamily(f"onward_{name}_total", "counter", text, labels)
-
-
-_ROUTES = _gauge("routes", "Destinations in the table, by their state: live, expected.", "state")
-_DRAINING = _gauge("draining", "Whether the broker drains: 1, or 0.")
+_ROUTES = gauge("routes", "Destinations in the table, by their state: live, expected.", "state")
+_DRAINING = gauge("draining", "Whether the broker drains: 1, or 0.")
 _OF_BROKER: Final = {
-    "waiting": _gauge("waiting_requests", "Requests that wait for a destination."),
-    "waiting_bytes": _gauge("waiting_bytes", "Bytes of the requests that wait."),
-    "oldest_wait": _gauge("oldest_wait_seconds", "How long the oldest of them has waited."),
-    "waited": _counter("requests_waited", "Requests that have waited for a destination."),
-    "rejected": _counter("requests_rejected", "Requests that no destination could take."),
-    "lost": _counter(
+    "waiting": gauge("waiting_requests", "Requests that wait for a destination."),
+    "waiting_bytes": gauge("waiting_bytes", "Bytes of the requests that wait."),
+    "oldest_wait": gauge("oldest_wait_seconds", "How long the oldest of them has waited."),
+    "waited": counter("requests_waited", "Requests that have waited for a destination."),
+    "rejected": counter("requests_rejected", "Requests that no destination could take."),
+    "lost": counter(
         "requests_lost",
         "Requests on their way to a destination, or with a worker, when it left or failed.",
     ),
-    "multicast_skipped": _counter(
+    "multicast_skipped": counter(
         "multicast_skipped", "Destinations that could not take a multicast."
     ),
-    "multicast_left": _counter(
+    "multicast_left": counter(
         "multicast_left", "Destinations that left before they had answered a multicast in full."
     ),
-    "multicast_overflowed": _counter(
+    "multicast_overflowed": counter(
         "multicast_overflowed", "Multicasts ended because they would have held too much."
     ),
-    "sticky_forgotten": _counter("sticky_forgotten", "Sticky keys forgotten because of a limit."),
-    "failed_methods": _counter("method_failures", "Requests on which a method failed."),
-    "unknown_methods": _counter(
+    "sticky_forgotten": counter("sticky_forgotten", "Sticky keys forgotten because of a limit."),
+    "failed_methods": counter("method_failures", "Requests on which a method failed."),
+    "unknown_methods": counter(
         "unknown_methods", "Requests for an unknown method, which got the default."
     ),
-    "watchers": _gauge("event_watchers", "Subscriptions to the broker's events."),
+    "watchers": gauge("event_watchers", "Subscriptions to the broker's events."),
 }
 """The families by the name of the figure in `BrokerStatistics`."""
 
 _OF_LISTENER: Final = {
-    "connections": _gauge("connections", "Connections now.", "listener"),
-    "handshakes": _gauge("handshakes", "TLS and WebSocket handshakes in progress.", "listener"),
-    "streams": _gauge("streams", "Open streams, those of all interactions.", "listener"),
-    "pending_bytes": _gauge("pending_bytes", "Bytes that wait for the sockets.", "listener"),
-    "above_high_water": _gauge(
+    "connections": gauge("connections", "Connections now.", "listener"),
+    "handshakes": gauge("handshakes", "TLS and WebSocket handshakes in progress.", "listener"),
+    "streams": gauge("streams", "Open streams, those of all interactions.", "listener"),
+    "pending_bytes": gauge("pending_bytes", "Bytes that wait for the sockets.", "listener"),
+    "above_high_water": gauge(
         "peers_above_high_water", "Connections with more than high_water bytes waiting.", "listener"
     ),
-    "sessions": _gauge("sessions", "Sessions that can be resumed now.", "listener"),
-    "suspended": _gauge("sessions_suspended", "Those of them without a connection.", "listener"),
-    "kept_bytes": _gauge("resume_bytes", "Bytes of sent frames kept for sessions.", "listener"),
-    "accepted": _counter("connections_opened", "Connections accepted.", "listener"),
-    "requests": _counter("listener_requests", "Requests read and routed.", "listener"),
-    "refused": _counter(
+    "sessions": gauge("sessions", "Sessions that can be resumed now.", "listener"),
+    "suspended": gauge("sessions_suspended", "Those of them without a connection.", "listener"),
+    "kept_bytes": gauge("resume_bytes", "Bytes of sent frames kept for sessions.", "listener"),
+    "accepted": counter("connections_opened", "Connections accepted.", "listener"),
+    "requests": counter("listener_requests", "Requests read and routed.", "listener"),
+    "refused": counter(
         "requests_refused", "Requests that could not be parsed or routed at once.", "listener"
     ),
-    "received_bytes": _counter(
+    "received_bytes": counter(
         "received_bytes", "Bytes of frames read, without TLS and WebSockets.", "listener"
     ),
-    "sent_bytes": _counter(
+    "sent_bytes": counter(
         "sent_bytes", "Bytes of frames written, without TLS and WebSockets.", "listener"
     ),
-    "received_frames": _counter(
+    "received_frames": counter(
         "received_frames", "Frames read and accepted, without KEEPALIVE.", "listener"
     ),
-    "sent_frames": _counter(
+    "sent_frames": counter(
         "sent_frames", "Frames of requests and pushes written, without KEEPALIVE.", "listener"
     ),
 }
 """The families by the name of the figure of a listener."""
 
-_READ = _counter(
+_READ = counter(
     "requests",
     "Requests of connections that were read and may be routed. Routing is unicast, multicast or "
     "shard, by tags, or route, by the name of one.",
     "interaction",
     "routing",
 )
-_RUNNING = _gauge(
+_RUNNING = gauge(
     "requests_in_progress", "Requests of connections that have not ended.", "interaction"
 )
-_LONG = _gauge(
+_LONG = gauge(
     "requests_slow",
     "Those of them that have run for longer than a time. Streams and channels may be meant to.",
     "interaction",
@@ -124,7 +100,7 @@ _WAITED = MetricFamily(
     "histogram",
     "How long requests have waited until there was a destination, or until they were refused.",
 )
-_ENDED = _counter(
+_ENDED = counter(
     "requests_ended",
     "Requests of connections that have ended. Of fire-and-forget and of streams, `answered` are "
     "those that have ended without an error.",
@@ -147,36 +123,32 @@ _INTERACTIONS: Final = {
     int(FrameType.REQUEST_STREAM): "request_stream",
     int(FrameType.REQUEST_CHANNEL): "request_channel",
 }
-_CLOSED = _counter("connections_closed", "Connections that have ended.", "listener", "reason")
-_TURNED_AWAY = _counter(
+_CLOSED = counter("connections_closed", "Connections that have ended.", "listener", "reason")
+_TURNED_AWAY = counter(
     "connections_refused",
     "Connections refused: at a limit, or because of a failed handshake.",
     "listener",
     "reason",
 )
-_SLOW = _counter("slow_peers_closed", "Connections closed because the peer was slow.", "listener")
-_IGNORED = _counter(
+_SLOW = counter("slow_peers_closed", "Connections closed because the peer was slow.", "listener")
+_IGNORED = counter(
     "frames_dropped", "Frames ignored by the state machine of a connection.", "listener", "reason"
 )
-_AUTH = _counter(
+_AUTH = counter(
     "auth",
     "Decisions on peers: accepted, by the method, or refused for a cause.",
     "listener",
     "method",
     "result",
 )
-_DENIED = _counter("denied", "Actions that rules have denied.", "action")
-_TLS = _counter("tls_handshakes", "TLS handshakes: completed, or failed.", "listener", "result")
-_NOT_AFTER = _gauge(
+_DENIED = counter("denied", "Actions that rules have denied.", "action")
+_TLS = counter("tls_handshakes", "TLS handshakes: completed, or failed.", "listener", "result")
+_NOT_AFTER = gauge(
     "tls_certificate_not_after_timestamp_seconds",
     "The time at which the certificate of a listener expires, in seconds since 1970.",
     "listener",
 )
-_LIMIT = _gauge("limit", "A limit; see the page of limits.", "name", "listener")
-_USED = _gauge("limit_used", "How much of the limit is used.", "name", "listener")
-_REACHED = _counter("limit_reached", "Refusals because of the limit.", "name", "listener")
-
-_RESUMES = _counter(
+_RESUMES = counter(
     "resume",
     "RESUME frames by their result, and sessions that dropped frames (dropped).",
     "listener",
@@ -204,7 +176,6 @@ BROKER_FAMILIES: Final = (
     _NOT_AFTER,
     _RESUMES,
 )
-LIMIT_FAMILIES: Final = (_LIMIT, _USED, _REACHED)
 
 
 _SHORTEST: Final = min(_TIMES.values())
@@ -320,89 +291,3 @@ def _by_reason(reports: list[tuple[str, dict[str, Any]]], name: str) -> Iterator
     for uri, found in reports:
         for reason, count in sorted(found.get(name, {}).items()):
             yield (uri, reason), count
-
-
-def limit_metrics(node: Node, broker: Broker | None) -> Iterator[Metric]:
-    """Yield the metrics of the limits of a node, of its broker, and of the listeners."""
-    uses = tuple(limit_uses(node, broker))
-    yield Metric(_LIMIT, tuple(((use.name, uri), use.limit) for uri, use in uses))
-    yield Metric(_USED, tuple(((use.name, uri), use.used) for uri, use in uses))
-    reached = [(uri, use.name, use.reached) for uri, use in uses]
-    yield Metric(
-        _REACHED, tuple(((name, uri), count) for uri, name, count in reached if count is not None)
-    )
-
-
-# --- services -------------------------------------------------------------------------------
-
-_DESTINATIONS = _gauge("service_destinations", "Destinations of a service.", "service")
-_SERVING = _gauge(
-    "service_requests_in_progress", "Requests with destinations of a service.", "service"
-)
-_LATENCY = _gauge(
-    "service_latency_seconds",
-    "The latency of the slowest destination of a service: a moving average of its answers.",
-    "service",
-)
-_BUSY = _gauge("service_destinations_busy", "Overloaded destinations of a service.", "service")
-_SENT = _counter(
-    "service_requests",
-    "Requests sent to destinations of a service, each copy of a multicast.",
-    "service",
-)
-_SERVED = _counter(
-    "service_requests_ended",
-    "Requests to a service that have ended, with those for which it had no destination.",
-    "service",
-    "outcome",
-)
-_ANSWERS = MetricFamily(
-    "onward_service_request_duration_seconds",
-    "histogram",
-    "From the first frame of a request for one response to the last one of its answer. Of answers "
-    "within 16 ms one in 16 is measured, and counts as 16.",
-    ("service",),
-)
-
-SERVICE_FAMILIES: Final = (_DESTINATIONS, _BUSY, _SERVING, _LATENCY, _SENT, _SERVED, _ANSWERS)
-
-
-def service_metrics(broker: Broker) -> Iterator[Metric | None]:
-    """Yield the metrics of the services: of the `MAX_SERVICES` busiest, and of all others together.
-
-    They are apart from the others, as the name of a service is a tag value: there may be many.
-    """
-    found: list[ServiceStatistics] = []
-    for each in broker.index.services.statistics(broker.index.table):
-        if each is None:
-            yield None
-        else:
-            found.append(each)
-    named = [each for each in found if each.service != OTHER]
-    busiest = nlargest(MAX_SERVICES, named, key=lambda each: each.requests)
-    chosen = {each.service for each in busiest}
-    shown = sorted(busiest, key=lambda each: each.service)
-    if rest := [each for each in found if each.service not in chosen]:
-        shown.append(together(rest))
-    yield Metric(_DESTINATIONS, _each(shown, lambda it: it.destinations))
-    yield Metric(_BUSY, _each(shown, lambda it: it.busy))
-    yield Metric(_SERVING, _each(shown, lambda it: it.in_progress))
-    yield Metric(_LATENCY, _each(shown, lambda it: it.latency))
-    yield Metric(_SENT, _each(shown, lambda it: it.requests))
-    yield Metric(
-        _SERVED,
-        tuple(
-            ((it.service, name), (it.ended or {}).get(outcome, 0))
-            for it in shown
-            for outcome, name in OUTCOMES.items()
-        ),
-    )
-    yield Metric(
-        _ANSWERS, tuple(((it.service,), it.durations) for it in shown if it.durations is not None)
-    )
-
-
-def _each(
-    shown: list[ServiceStatistics], value: Callable[[ServiceStatistics], float]
-) -> tuple[Series, ...]:
-    return tuple(((it.service,), value(it)) for it in shown)

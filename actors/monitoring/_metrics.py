@@ -1,4 +1,4 @@
-"""The metrics of a program: the functions that read them, in order."""
+"""The metrics of a program: their families, and the functions that read them, in order."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from typing import TypeAlias
 
 from ...protocol.metrics import Metric, MetricFamily
 
-__all__ = ["Collector", "Metrics"]
+__all__ = ["Collector", "Metrics", "counter", "gauge"]
 
 _logger = logging.getLogger("onward.actors.monitoring")
 
 Collector: TypeAlias = Callable[[], Iterator[Metric | None]]
 """A function that reads figures on the node's loop, and yields them. It may yield `None` after each
 part of a long work: then the loop does other things."""
+
+
+def gauge(name: str, text: str, *labels: str) -> MetricFamily:
+    """Return the family of a figure that rises and falls; `onward_` comes before its name."""
+    return MetricFamily(f"onward_{name}", "gauge", text, labels)
+
+
+def counter(name: str, text: str, *labels: str) -> MetricFamily:
+    """Return the family of a count; `onward_` comes before its name and `_total` behind it."""
+    return MetricFamily(f"onward_{name}_total", "counter", text, labels)
 
 
 class Metrics:

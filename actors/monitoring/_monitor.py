@@ -12,17 +12,11 @@ from .._reloads import Reloads
 from ..broker import Broker
 from ..runtime._clock import clock_of
 from ..runtime._turn_times import TurnTimes
-from ._broker_metrics import (
-    BROKER_FAMILIES,
-    LIMIT_FAMILIES,
-    SERVICE_FAMILIES,
-    broker_metrics,
-    limit_metrics,
-    service_metrics,
-)
+from ._broker_metrics import BROKER_FAMILIES, broker_metrics
 from ._event_ring import EventRing
 from ._health import HealthChecks, Stage
 from ._lag import LoopLag
+from ._limits import LIMIT_FAMILIES, limit_metrics
 from ._metrics import Metrics
 from ._node_metrics import NODE_FAMILIES, node_metrics
 from ._process import (
@@ -33,6 +27,7 @@ from ._process import (
     process_metrics,
     reload_metrics,
 )
+from ._service_metrics import SERVICE_FAMILIES, service_metrics
 from ._window import Window
 
 if TYPE_CHECKING:
