@@ -12,6 +12,7 @@ import pytest
 
 from onward.actors import Node
 from onward.cli import main
+from onward.cli._main import parser_of
 from onward.cli._node import KINDS, serve
 from onward.cli._run import StopRequest
 from onward.cli._status import Status
@@ -22,30 +23,13 @@ from tests.support.commands import TIMEOUT, Output, printed
 def arguments(
     *expose: str, verbose: bool = False, quiet: bool = False, **workers: str
 ) -> argparse.Namespace:
-    return argparse.Namespace(
-        admin=None,
-        admin_host=[],
-        listen="tcp://127.0.0.1:0",
-        worker=[(address(name), kind) for name, kind in workers.items()],
-        expose=[address(name) for name in expose],
-        allow=[address("*")],
-        verbose=verbose,
-        quiet=quiet,
-        trace=False,
-        management=None,
-        event_log=None,
-        certificate=None,
-        key=None,
-        authority=None,
-        principals=None,
-        jwt_keys=None,
-        jwt_issuer=None,
-        jwt_audience=None,
-        jwt_algorithm=[],
-        jwt_role_tags=[],
-        jwt_claim_tag=[],
-        anonymous=False,
-    )
+    given = parser_of("node").parse_args([])
+    given.listen = "tcp://127.0.0.1:0"
+    given.worker = [(address(name), kind) for name, kind in workers.items()]
+    given.expose = [address(name) for name in expose]
+    given.allow = [address("*")]
+    given.verbose, given.quiet = verbose, quiet
+    return given
 
 
 @asynccontextmanager

@@ -11,10 +11,11 @@ import pytest
 
 from onward.actors import Node
 from onward.cli import main
+from onward.cli._main import parser_of
 from onward.cli._node import serve
 from onward.cli._run import StopRequest
 from onward.cli._status import Status
-from onward.protocol import LinkDown, OnwardError, address
+from onward.protocol import LinkDown, OnwardError
 from onward.transports import TlsOptions
 from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, Far, printed
@@ -89,30 +90,10 @@ def test_a_peer_that_is_not_there(capsys: Capsys) -> None:
 
 @asynccontextmanager
 async def served(**given: object) -> AsyncGenerator[str]:
-    from argparse import Namespace
-
-    common: dict[str, object] = {
-        "certificate": None,
-        "key": None,
-        "authority": None,
-        "principals": None,
-        "admin": None,
-        "admin_host": [],
-        "trace": False,
-        "management": None,
-        "event_log": None,
-    }
-    arguments = Namespace(
-        **{
-            **common,
-            "worker": [(address("echo"), "echo")],
-            "expose": [address("echo")],
-            "allow": [],
-            "verbose": False,
-            "quiet": True,
-            **given,
-        }
-    )
+    arguments = parser_of("node").parse_args(["--worker", "echo=echo", "--expose", "echo"])
+    for name, value in {"quiet": True, **given}.items():
+        assert hasattr(arguments, name)
+        setattr(arguments, name, value)
     stop = StopRequest()
     with printed() as output:
         serving = asyncio.create_task(serve(stop, arguments))
