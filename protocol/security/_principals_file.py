@@ -221,7 +221,7 @@ class _Reader:
                 self.top.add(key, f"more than {self._limits.entries} entries")
                 break
             name = entry.need("name", _name)
-            identity: Any = name if by == "name" else entry.need(by, read)
+            identity = cast("K | None", name) if by == "name" else entry.need(by, read)
             password = entry.need("password", self._password) if key == "users" else None
             digest = identity if isinstance(identity, bytes) else b""
             account = _account(entry, name or "", method, password, digest)
