@@ -141,6 +141,13 @@ _AUTH = counter(
     "method",
     "result",
 )
+_CHECKED = counter(
+    "request_credentials",
+    "Requests with credentials of their own, by result: checked and accepted (checked), accepted "
+    "as those of a request before (remembered), or refused for a cause.",
+    "listener",
+    "result",
+)
 _DENIED = counter("denied", "Actions that rules have denied.", "action")
 _TLS = counter("tls_handshakes", "TLS handshakes: completed, or failed.", "listener", "result")
 _NOT_AFTER = gauge(
@@ -171,6 +178,7 @@ BROKER_FAMILIES: Final = (
     _SLOW,
     _IGNORED,
     _AUTH,
+    _CHECKED,
     _DENIED,
     _TLS,
     _NOT_AFTER,
@@ -261,6 +269,7 @@ def _requests(tally: RequestTally) -> Iterator[Metric]:
 def _admission(reports: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
     """Yield the metrics of TLS and of authentication, for the listeners that have them."""
     auth: list[Series] = []
+    requests: list[Series] = []
     tls: list[Series] = []
     expiry: list[Series] = []
     for uri, found in reports:
@@ -269,6 +278,10 @@ def _admission(reports: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
             accepted, refused = decisions["accepted"], decisions["refused"]
             auth += [((uri, method, "accepted"), count) for method, count in accepted.items()]
             auth += [((uri, "", cause), count) for cause, count in refused.items()]
+            requests.append(((uri, "checked"), decisions["requests_checked"]))
+            requests.append(((uri, "remembered"), decisions["requests_remembered"]))
+            refused = decisions["requests_refused"]
+            requests += [((uri, cause), count) for cause, count in refused.items()]
         secure: Mapping[str, Any] | None = found.get("tls")
         if secure is not None:
             handshakes: Mapping[str, int] = secure["handshakes"]
@@ -278,6 +291,7 @@ def _admission(reports: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
             if secure["not_after"] is not None:
                 expiry.append(((uri,), secure["not_after"]))
     yield Metric(_AUTH, auth)
+    yield Metric(_CHECKED, requests)
     yield Metric(_TLS, tls)
     yield Metric(_NOT_AFTER, expiry)
 

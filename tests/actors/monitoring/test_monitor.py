@@ -56,7 +56,13 @@ FIGURES = {
     "refused_handshakes": {"TLS: a text of the peer": 4, "path": 1},
     "closed": {"too slow": 1, "by the peer": 1},
     "dropped": {"unknown_stream": 2},
-    "authentication": {"accepted": {"token": 4}, "refused": {"unknown": 2}},
+    "authentication": {
+        "accepted": {"token": 4},
+        "refused": {"unknown": 2},
+        "requests_checked": 5,
+        "requests_remembered": 40,
+        "requests_refused": {"expired": 3},
+    },
     "tls": {"handshakes": {"completed": 5, "TLS: no shared cipher": 1}, "not_after": 1.5e9},
 }
 
@@ -118,6 +124,11 @@ async def test_the_metrics_of_a_broker_and_its_listeners(node: Node, broker: Bro
     assert found["onward_frames_dropped_total"] == {(URI, "unknown_stream"): 2}
     auth = found["onward_auth_total"]
     assert auth == {(URI, "token", "accepted"): 4, (URI, "", "unknown"): 2}
+    assert found["onward_request_credentials_total"] == {
+        (URI, "checked"): 5,
+        (URI, "remembered"): 40,
+        (URI, "expired"): 3,
+    }
     assert found["onward_tls_handshakes_total"] == {(URI, "completed"): 5, (URI, "failed"): 1}
     assert found["onward_tls_certificate_not_after_timestamp_seconds"] == {(URI,): 1.5e9}
     assert found["onward_limit"][("max_connections", URI)] == 10
