@@ -246,7 +246,8 @@ def _readiness(answer: Any) -> Result:
     """Return the result for what a broker says of its readiness."""
     try:
         problems = [
-            (str(each["name"]), str(each["problem"]))
+            # The problem is told only to clients that may read the broker's state.
+            (str(each["name"]), f": {each['problem']}" if "problem" in each else "")
             for each in answer["checks"]
             if not each["passed"]
         ]
@@ -256,7 +257,7 @@ def _readiness(answer: Any) -> Result:
     if ready:
         return Result("ready", Health.OK, "ready")
     drains = [name for name, _ in problems] == ["draining"]
-    text = "; ".join(f"{name}: {problem}" for name, problem in problems)[:MAX_TEXT]
+    text = "; ".join(name + problem for name, problem in problems)[:MAX_TEXT]
     health = Health.WARNING if drains else Health.CRITICAL
     return Result("ready", health, f"not ready: {text}")
 

@@ -156,6 +156,8 @@ def checks(*problems: tuple[str, str]) -> dict[str, Any]:
             {"passed": True, "checks": [{"name": "x", "passed": False, "problem": 5}]},
             Health.CRITICAL,
         ),
+        # To a client that may not read the texts of checks.
+        ({"passed": False, "checks": [{"name": "x", "passed": False}]}, Health.CRITICAL),
         ({"error": "?"}, Health.UNKNOWN),
         ([], Health.UNKNOWN),
         ({"passed": True, "checks": 5}, Health.UNKNOWN),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 from ...actors.broker import ApplicationError, Broker
@@ -42,7 +43,8 @@ def answer_paths(broker: Broker, paths: AdminPaths) -> None:
             found = paths.find(method, path)
             _check(broker, found.needs, principal)
             body = arguments.encode()
-            request = HttpRequest(method, path, query, body=body, principal=principal)
+            reads = partial(_may_read, broker, principal)
+            request = HttpRequest(method, path, query, body=body, principal=principal, reads=reads)
             return await _written(await found.handle(request))
         except HttpError as error:
             return json_text({"error": error.text}).encode()
@@ -66,6 +68,15 @@ def _check(broker: Broker, needs: Needs, principal: Principal | None) -> None:
             raise ApplicationError(ErrorCode.INVALID, str(NotAllowed(needs)))
     elif not authorization.allows(principal or ANONYMOUS, action):
         raise ApplicationError(ErrorCode.INVALID, str(authorization.denial(action)))
+
+
+async def _may_read(broker: Broker, principal: Principal | None) -> bool:
+    """Whether a principal may read the state of the broker."""
+    try:
+        _check(broker, "read", principal)
+    except ApplicationError:
+        return False
+    return True
 
 
 async def _written(response: HttpResponse) -> bytes:

@@ -333,6 +333,7 @@ class HttpConnection(asyncio.Protocol):
                 permitted=permitted,
                 admitted=admitted,
                 operates=guard.permits(principal, "operate"),
+                reads=partial(guard.admits, request, "read", self.identity),
             )
         )
 

@@ -75,6 +75,7 @@ class HttpRequest:
         permitted: Whether the rules still permit the request, for answers that go on.
         admitted: Whether its credentials are still accepted, too; they are verified anew.
         operates: Whether the peer may operate the program, too.
+        reads: Whether the peer may read, too; its credentials are verified for that.
     """
 
     method: str
@@ -86,6 +87,7 @@ class HttpRequest:
     permitted: Callable[[], bool] = field(default=_true, repr=False, compare=False)
     admitted: Callable[[], Awaitable[bool]] = field(default=_accepted, repr=False, compare=False)
     operates: bool = True
+    reads: Callable[[], Awaitable[bool]] = field(default=_accepted, repr=False, compare=False)
 
     def fields(self) -> list[tuple[str, str]]:
         """Return the fields of the query in order.

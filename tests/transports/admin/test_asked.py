@@ -134,6 +134,12 @@ async def test_a_path_needs_the_rule_that_it_needs_by_http() -> None:
         # Open are the metrics for those that reach the admin interface, and not for all tenants.
         assert await told("tenant", "/metrics") == "not allowed: read"
         assert await told("tenant", "/livez") == "ok\n"
+        for name, keys in (
+            ("tenant", {"name", "passed"}),
+            ("reader", {"name", "passed", "problem"}),
+        ):
+            (started, *_) = (await told(name, "/readyz?verbose"))["checks"]
+            assert started.keys() == keys
         assert (await told("reader", "/api/v1/connections"))["total"] == 1
         assert await told("reader", "/debug/stacks") == "not allowed: operate"
         assert "thread MainThread" in await told("operator", "/debug/stacks")

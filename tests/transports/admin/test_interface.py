@@ -21,7 +21,7 @@ from onward.actors import Node, Worker
 from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
 from onward.actors.monitoring import Monitor, Stage
 from onward.actors.security import Authentication, Authenticator
-from onward.protocol.security import Principal
+from onward.protocol.security import BearerToken, Principal
 from onward.transports.admin import (
     AdminOptions,
     AdminPaths,
@@ -32,8 +32,9 @@ from onward.transports.admin import (
 from onward.transports.admin._api import plain
 from onward.transports.client import connect
 from tests.support.fixtures import Patch
-from tests.support.http_peer import Answer, HttpPeer, Served
+from tests.support.http_peer import Answer, HttpPeer, Served, serving
 from tests.support.pages import ROOT, cells, missing, section
+from tests.support.security import gated
 from tests.support.transports import eventually
 from tests.support.workers import Echo
 
@@ -110,6 +111,29 @@ async def test_health_in_stages() -> None:
             "passed": False,
             "problem": "out of paper",
         }
+
+
+async def test_the_texts_of_checks_need_credentials() -> None:
+    text = "the password of the store is wrong"
+    users = "reader", "other"
+    _, authentication = gated({BearerToken(it.encode()): Principal(it, "test") for it in users})
+    async with world() as w:
+        w.monitor.started = True
+        w.monitor.checks.add(Stage.READY, "own", lambda: text)
+
+        def permits(principal: Principal, needs: str) -> bool:
+            return (principal.name, needs) == ("reader", "read")
+
+        async with serving(
+            admin_paths(w.monitor), authentication=authentication, permits=permits
+        ) as served:
+            for token in (None, "reader", "other", "unknown"):
+                fields = [] if token is None else [f"Authorization: Bearer {token}"]
+                answer = await (await served.connect()).get("/readyz?verbose", *fields)
+                own = {"name": "own", "passed": False}
+                shown = {"problem": text} if token == "reader" else {}
+                assert answer.status == 503
+                assert json.loads(answer.body)["checks"][-1] == {**own, **shown}
 
 
 async def test_readiness_does_not_depend_on_destinations() -> None:
