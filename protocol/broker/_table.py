@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, Generic, TypeVar
 
 from ._index import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, TagIndex, TagIndexStatistics
@@ -167,6 +167,8 @@ class RoutingTable(Generic[Target]):
         self._entries: list[Entry[Target] | None] = []
         # Indexed, and hidden; in the order they were expected.
         self._expected: dict[bytes, Expected] = {}
+        # The same of routes that `forget_expected` keeps.
+        self._lasting: dict[bytes, Expected] = {}
         # Route id to (timestamp of the removal, when to forget it), oldest removal first.
         self._tombstones: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         self._applied = 0
@@ -239,7 +241,7 @@ class RoutingTable(Generic[Target]):
 
     def _place(self, route_id: bytes, tags: TagList) -> int:
         """Return the number of a new route, which is in the index from then on."""
-        expected = self._expected.pop(route_id, None) if self._expected else None
+        expected = self._pop_expected(route_id) if self._expected or self._lasting else None
         if expected is None:
             return self._add_to_index(tags)
         number = expected.number
@@ -293,23 +295,24 @@ class RoutingTable(Generic[Target]):
 
     # --- routes that are expected -------------------------------------------------------------
 
-    def expect(self, route: SnapshotRoute) -> bool:
+    def expect(self, route: SnapshotRoute, *, lasting: bool = False) -> bool:
         """Index a route before it is registered, to save the work at registration.
 
         Queries do not find it until then, whatever its tags; `expects` does.
 
         Args:
             route: The route. A registration with an older timestamp is accepted all the same.
+            lasting: Whether only `forget` removes it, and not `forget_expected`.
 
         Returns:
             False if the route is registered or expected already; nothing is changed then.
         """
         route_id = route.route_id
-        if route_id in self._routes or route_id in self._expected:
+        if route_id in self._routes or self.is_expected(route_id):
             return False
         number = self._add_to_index(with_default_tags(route.tags, route.service, route_id))
         self._index.hide(number)
-        self._expected[route_id] = Expected(
+        (self._lasting if lasting else self._expected)[route_id] = Expected(
             route_id,
             route.broker_id,
             route.service,
@@ -325,20 +328,20 @@ class RoutingTable(Generic[Target]):
         return self._index.hides(query)
 
     def expected(self) -> Iterator[Expected]:
-        """Iterate over the expected routes, the longest expected first."""
-        return iter(self._expected.values())
+        """Iterate over the expected routes, the longest expected first, then the lasting ones."""
+        return chain(self._expected.values(), self._lasting.values())
 
     @property
     def expecting(self) -> int:
         """Number of routes that are expected."""
-        return len(self._expected)
+        return len(self._expected) + len(self._lasting)
 
     def is_expected(self, route_id: bytes) -> bool:
         """Whether a route is expected."""
-        return route_id in self._expected
+        return route_id in self._expected or route_id in self._lasting
 
     def forget_expected(self, limit: int) -> int:
-        """Remove expected routes, the longest expected first.
+        """Remove expected routes that are not lasting, the longest expected first.
 
         Args:
             limit: Most that are forgotten now; each takes as long as the removal of a route.
@@ -354,11 +357,14 @@ class RoutingTable(Generic[Target]):
 
     def forget(self, route_id: bytes) -> bool:
         """Remove one expected route; return False if it is not expected."""
-        expected = self._expected.pop(route_id, None)
+        expected = self._pop_expected(route_id)
         if expected is None:
             return False
         self._index.remove(expected.number)
         return True
+
+    def _pop_expected(self, route_id: bytes) -> Expected | None:
+        return self._expected.pop(route_id, None) or self._lasting.pop(route_id, None)
 
     def expire(self, now: int) -> int:
         """Remove expired tombstones, and return their number.
@@ -451,5 +457,5 @@ class RoutingTable(Generic[Target]):
             tombstones_expired=self._expired,
             tombstones_evicted=self._evicted,
             index=self._index.statistics(),
-            expected=len(self._expected),
+            expected=self.expecting,
         )

@@ -102,17 +102,18 @@ class Expectations:
         self.joined += 1
 
     def _give_up(self) -> None:
-        """Forget all expected destinations, a slice at a time."""
+        """Forget all expected destinations, a slice at a time.
+
+        Those with a suspended session stay: the session has a time of its own.
+        """
         self._timer = None
-        left = self._table.expecting
-        if not left:
-            return
-        if left > SLICE:
-            self._timer = self._later(0.0, self._give_up)
         forgotten = self._table.forget_expected(SLICE)
         self.forgotten += forgotten
         self._late += forgotten
-        if left <= SLICE:
+        if forgotten == SLICE:
+            self._timer = self._later(0.0, self._give_up)
+            return
+        if self._late:
             text = "%d expected destinations have not registered in time and are forgotten"
             _logger.warning(text, self._late, extra={"event": "route.expected_forgotten"})
             self._late = 0

@@ -596,7 +596,8 @@ class TagIndexWorker(Worker):
                 entry.broker_id,
                 entry.timestamp,
                 route.weight,
-            )
+            ),
+            lasting=True,
         )
         instrument = part_of(self.node)
         if instrument is not None:

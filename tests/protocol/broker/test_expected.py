@@ -93,6 +93,22 @@ def test_who_was_expected_longest_is_forgotten_first() -> None:
     assert found(table, "eu") == {"r1"}
 
 
+def test_a_lasting_one_is_not_forgotten_with_the_others() -> None:
+    table = RoutingTable[str]()
+    for number in (1, 2, 3):
+        assert table.expect(expected(number), lasting=number < 3)
+    assert not table.expect(expected(1))
+    assert table.forget_expected(5) == 1
+    assert [each.route_id for each in table.expected()] == [rid(1), rid(2)]
+    assert table.expecting == table.statistics().expected == 2
+    assert table.forget(rid(1))
+    assert not table.forget(rid(1))
+    assert not table.is_expected(rid(1))
+    add(table, 2)
+    assert found(table, "eu") == {"r2"}
+    assert not table.expecting
+
+
 def test_there_is_no_hiding_what_is_not_there() -> None:
     index = TagIndex()
     for change in (index.hide, index.reveal):

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from onward.actors.broker import BrokerOptions, DrainOptions, WaitingOptions
+from onward.protocol.broker import SnapshotRoute
 from onward.protocol.rsocket import Connection
 from onward.transports.rsocket import FlowOptions, LeaseOptions, LinkOptions
 from onward.transports.rsocket._link import Link
@@ -270,6 +271,28 @@ async def test_a_hidden_route(w: World) -> None:
     assert await front.ask() == []
     await again.ask(payload(2, b"answer", N | C))
     assert await front.received() == [payload(1, b"answer", N | C)]
+
+
+@in_world(replace(WAITING, expected_seconds=5.0, max_routes=4), ON)
+async def test_a_hidden_route_outlasts_those_that_are_expected(w: World) -> None:
+    """Neither the end of their time nor the lack of room ends it."""
+    back = await destination(w)
+    front = await w.requester()
+    await lost(back)
+    w.broker.expect([SnapshotRoute(UUID(int=900).bytes, "b", ())])
+    await w.destination("c")
+    await w.destination("d")
+    assert [each.service for each in w.broker.expected()] == ["a"]
+    await asyncio.sleep(6)
+    assert [each.service for each in w.broker.expected()] == ["a"]
+    await front.ask(request(RR, 1, asked_for("a"), b"first"))
+    assert w.broker.statistics().waiting == 1
+    again = w.connect()
+    received = await again.ask(resume(token=OTHER))  # with the KEEPALIVE of these seconds
+    assert [raw[-5:] for raw in received if kind_of(raw) == RR] == [b"first"]
+    assert w.broker.expected() == ()
+    await again.ask(payload(2, b"answer", N | C))
+    assert (await front.received())[-1] == payload(1, b"answer", N | C)
 
 
 @in_world(WAITING, ON)
