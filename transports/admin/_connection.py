@@ -321,6 +321,7 @@ class HttpConnection(asyncio.Protocol):
         found = self._host.paths.find(method, path)
         if method == "POST":
             guard.check_post(request, host, secure=self._secure)
+        guard.check_site(request, found.needs)
         is_open = path == METRICS and self._options.open_metrics
         needs: Needs = "nothing" if is_open else found.needs
         principal = await guard.principal(request, needs, self.identity)

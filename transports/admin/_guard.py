@@ -91,6 +91,23 @@ class RequestGuard:
             text = f"the content type must be {JSON}"
             raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
 
+    def check_site(self, request: HttpRequest, needs: Needs) -> None:
+        """Refuse a request that a page of another site has had a browser send.
+
+        The browser adds the credentials that it has, and such a page cannot read the answer: it
+        could have work done, such as a profile. A person may follow a link to what only reads.
+
+        Raises:
+            HttpError: The request is of another site.
+        """
+        # Fetch Metadata section 2.3: another port of one host is "same-site", and "none" is what
+        # the user has asked for without a page.
+        site = request.headers.get("sec-fetch-site", "none")
+        if needs == "nothing" or site in ("none", "same-origin"):
+            return
+        if needs == "operate" or request.headers.get("sec-fetch-mode") != "navigate":
+            raise HttpError(HTTPStatus.FORBIDDEN, "the request is of another site")
+
     async def principal(
         self, request: HttpRequest, needs: Needs, peer: PeerIdentity
     ) -> Principal | None:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import hashlib
 import re
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -22,7 +21,7 @@ from ._paths import AdminPaths
 __all__ = ["add_topology"]
 
 SLICE: Final = 256
-"""Connections that are looked at before the loop does other things."""
+"""Connections, or workers, that are looked at before the loop does other things."""
 
 RESERVED: Final = "onward."
 """The prefix of the broker's own services, which are not drawn."""
@@ -30,29 +29,37 @@ RESERVED: Final = "onward."
 
 def add_topology(paths: AdminPaths, monitor: Monitor) -> None:
     """Add the path of the picture, which is SVG. One picture is made at a time."""
-    paths.add("/api/v1/topology", partial(_picture, monitor, asyncio.Lock()))
+    turn = asyncio.Lock()
+
+    async def picture(_: HttpRequest) -> HttpResponse:
+        async with turn:
+            found = await _surroundings(monitor)
+            # The layout takes some time when there are many boxes. Without the turn, requests for
+            # it would take all threads, and reloads and look-ups of names wait for one.
+            text = await asyncio.to_thread(lambda: draw(picture_of(found)))
+        return _svg(text)
+
+    paths.add("/api/v1/topology", picture)
 
 
-async def _picture(monitor: Monitor, turn: asyncio.Lock, _: HttpRequest) -> HttpResponse:
+async def _surroundings(monitor: Monitor) -> Surroundings:
     node, broker = monitor.node, monitor.broker
-    peers = [
-        (str(figures["peer"]), type(cell.worker).__name__)
-        for cell in node.parts.table.cells()
-        if (figures := link_figures(cell.worker)) is not None and "peer" in figures
-    ]
+    peers: list[tuple[str, str]] = []
+    for number, cell in enumerate(node.parts.table.cells(), 1):
+        figures = link_figures(cell.worker)
+        if figures is not None and "peer" in figures:
+            peers.append((str(figures["peer"]), type(cell.worker).__name__))
+        if number % SLICE == 0:
+            await asyncio.sleep(0)
     listeners: dict[str, int] = {}
     requesters: dict[str, Traffic] = {}
     services: dict[str, Traffic] = {}
     if broker is not None:
-        async with turn:
-            await _look_at_connections(broker, listeners, requesters)
-        for each in await service_statistics(broker, turn):
+        await _look_at_connections(broker, listeners, requesters)
+        for each in await service_statistics(broker, asyncio.Lock()):  # it has its turn already
             if not each.service.startswith(RESERVED):
                 services[each.service] = Traffic(each.destinations, each.requests)
-    found = Surroundings(node.name, listeners, requesters, services, peers)
-    # The layout takes some time when there are many boxes.
-    text = await asyncio.to_thread(lambda: draw(picture_of(found)))
-    return _svg(text)
+    return Surroundings(node.name, listeners, requesters, services, peers)
 
 
 async def _look_at_connections(

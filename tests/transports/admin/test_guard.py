@@ -19,6 +19,7 @@ from onward.protocol.security import (
 )
 from onward.transports.admin import HttpError, HttpRequest
 from onward.transports.admin._guard import RequestGuard, credentials_of, without_port
+from onward.transports.admin._paths import Needs
 
 PEER = PeerIdentity("http://127.0.0.1:1", "127.0.0.1")
 
@@ -95,6 +96,34 @@ def test_a_socket_without_an_address_has_no_host_of_its_own() -> None:
 )
 def test_a_host_without_its_port(host: str, name: str) -> None:
     assert without_port(host) == name
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "refused"),
+    [
+        ("", "", ""),
+        ("same-origin", "cors", ""),
+        ("none", "navigate", ""),
+        ("cross-site", "navigate", "operate"),
+        ("same-site", "navigate", "operate"),
+        ("cross-site", "no-cors", "read operate"),
+        ("same-site", "no-cors", "read operate"),
+        ("cross-site", "cors", "read operate"),
+        ("cross-site", "", "read operate"),
+        ("cross-site, same-origin", "cors", "read operate"),
+    ],
+)
+def test_a_page_of_another_site_has_no_work_done(site: str, mode: str, refused: str) -> None:
+    headers = {"sec_fetch_site": site, "sec_fetch_mode": mode}
+    asked = request("GET", **{name: value for name, value in headers.items() if value})
+    guard = RequestGuard((), None, None)
+    levels: tuple[Needs, ...] = ("nothing", "read", "operate")
+    for needs in levels:
+        if needs in refused.split():
+            with pytest.raises(HttpError, match="403 Forbidden: the request is of another site"):
+                guard.check_site(asked, needs)
+        else:
+            guard.check_site(asked, needs)
 
 
 @pytest.mark.parametrize(

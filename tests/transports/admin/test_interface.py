@@ -578,3 +578,12 @@ def test_the_page_of_the_admin_interface_names_tests_that_there_are() -> None:
     rows = list(cells(section(page, "What it answers")))
     assert len(rows) >= 20
     assert [each for row in rows for each in missing(row[2].rstrip(" |"), ROOT)] == []
+
+
+async def test_a_page_of_another_site_has_no_work_done() -> None:
+    async with world() as w:
+        of_another = ("Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors")
+        for path in ("/debug/profile?seconds=1", "/api/v1/topology", "/metrics"):
+            answer = await w.get(path, *of_another)
+            assert (answer.status, answer.body) == (403, b"the request is of another site\n")
+        assert (await w.get("/livez", *of_another)).status == 200

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
+import threading
 import xml.etree.ElementTree as ET
 
+from onward.protocol.drawing import Picture
+from onward.transports.admin import _topology_paths
 from onward.transports.client import connect
+from tests.support.fixtures import Patch
+from tests.support.transports import eventually
 from tests.transports.admin.test_interface import world
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -38,3 +44,28 @@ async def test_the_picture_may_use_its_own_style_alone() -> None:
         assert answer.headers["content-security-policy"] == (
             f"default-src 'none'; style-src 'sha256-{digest}'; frame-ancestors 'none'"
         )
+
+
+async def test_one_picture_is_made_at_a_time(monkeypatch: Patch) -> None:
+    begun, drawing = list[int](), list[int]()
+    go_on = threading.Event()
+
+    def slow(_: Picture) -> str:
+        drawing.append(1)
+        begun.append(len(drawing))
+        assert go_on.wait(60)
+        drawing.pop()
+        return "<svg/>"
+
+    monkeypatch.setattr(_topology_paths, "draw", slow)
+    async with world() as w:
+        pictures = [asyncio.create_task(w.get("/api/v1/topology")) for _ in range(4)]
+        try:
+            await eventually(lambda: len(begun) > 0)
+            # The others have been read by now, and wait.
+            await eventually(lambda: w.served.server.statistics().connections == len(pictures))
+            assert (await w.get("/livez")).status == 200
+        finally:
+            go_on.set()
+        assert [(await each).status for each in pictures] == [200] * 4
+    assert begun == [1] * 4
