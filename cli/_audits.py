@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -11,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from ..protocol import counted
-from ._tables import duration
+from ._columns import duration
 
 __all__ = ["Finding", "Level", "audit"]
 
@@ -213,16 +212,11 @@ def _letters(parts: Parts) -> Iterator[Finding]:
 
 
 def _certificates(parts: Parts) -> Iterator[Finding]:
-    made = float(parts["report"].get("made", time.time()))
     for each in _of(parts, "statistics", "listeners"):
         tls: Any = each.get("tls") or {}
         if tls.get("failed_reloads"):
             text = f"{each['uri']}: {tls['failed_reloads']} reloads of its certificate failed"
             yield Finding(Level.WARNING, "certificates", text, "see the log, and `onward reload`")
-        end = tls.get("not_after")
-        if end is not None and float(end) < made:
-            text = f"{each['uri']}: its certificate has expired"
-            yield Finding(Level.CRITICAL, "certificates", text, "replace it; `onward reload`")
 
 
 _AUDITS: Final[dict[str, Callable[[Parts], Iterator[Finding]]]] = {

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ._arguments import Commands
 from ._broker import add_broker
-from ._tables import (
-    Column,
-    Look,
-    add_selection,
-    number,
-    pages,
-    print_answers,
-    select,
-    selection_of,
-    show,
-    span,
-    text,
-    when,
-)
+from ._columns import Column, count, number, share, span, text, when
+from ._tables import Look, add_selection, pages, print_answers, select, selection_of, show
 
 if TYPE_CHECKING:
     from ._client import Ask
@@ -32,11 +20,6 @@ __all__ = ["CLOSED", "CONNECTIONS", "SERVICES", "add_commands", "print_table"]
 def _peer(row: Any) -> str:
     principal = row.get("principal")
     return f"{row['peer']} as {principal}" if principal else str(row["peer"])
-
-
-def _success(row: Any) -> str:
-    share = row.get("success")
-    return "-" if share is None else f"{share * 100:.2f} %"
 
 
 _CONNECTIONS: Final = (
@@ -81,7 +64,7 @@ SERVICES: Final = Look(
         number("BUSY", "busy"),
         number("IN PROGRESS", "in_progress"),
         number("REQUESTS", "requests"),
-        Column("SUCCESS", "success", _success),
+        share("SUCCESS", "success"),
         span("P50", "p50"),
         span("P99", "p99"),
         number("REJECTED", "rejected"),
@@ -115,7 +98,7 @@ LIMITS: Final = Look(
         text("LISTENER", "listener"),
         number("USED", "used"),
         number("LIMIT", "limit"),
-        text("REACHED", "reached")._replace(falls=True),
+        count("REACHED", "reached"),
     ),
     "no limits",
 )

@@ -12,24 +12,21 @@ from ..protocol import RequestTimeout
 from ._access import add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, seconds
 from ._broker_tables import print_table
+from ._columns import Column, count, number, text
 from ._context import add_context
 from ._message import request
 from ._node import DEFAULT_URI, MANAGEMENT
 from ._reach import Via, add_tls, schemes, tls_of
 from ._status import CommandError, Status
 from ._tables import (
-    Column,
     Look,
     add_selection,
-    count,
     interval_of,
-    number,
     repeated,
     run_table,
     select,
     selection_of,
     show,
-    text,
 )
 
 __all__ = ["add_commands"]

@@ -6,12 +6,12 @@ import argparse
 import json
 from asyncio import Lock, sleep
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from ._access import access_of
 from ._arguments import positive, seconds
+from ._columns import Column
 from ._run import Interrupted, StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status
@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLEAR",
-    "Column",
     "Look",
     "Selection",
     "add_selection",
     "add_watch",
-    "count",
-    "duration",
     "interval_of",
-    "number",
     "pages",
     "print_answers",
     "repeated",
@@ -37,9 +33,6 @@ __all__ = [
     "select",
     "selection_of",
     "show",
-    "span",
-    "text",
-    "when",
 ]
 
 CLEAR: Final = "\x1b[H\x1b[2J"
@@ -50,22 +43,6 @@ MAX_ROWS: Final = 4096
 
 PAGE: Final = 1024
 """The maximum number of rows in a page."""
-
-
-class Column(NamedTuple):
-    """A column of a table.
-
-    Attributes:
-        heading: Its heading.
-        field: The field of a row that it is sorted by.
-        cell: The function that makes the cell of a row.
-        falls: Whether the largest value comes first when rows are sorted by it.
-    """
-
-    heading: str
-    field: str
-    cell: Callable[[Any], str | int]
-    falls: bool = False
 
 
 class Look(NamedTuple):
@@ -86,57 +63,6 @@ class Look(NamedTuple):
     columns: Sequence[Column]
     nothing: str
     has: str = ""
-
-
-def text(heading: str, field: str) -> Column:
-    """Return a column of texts; without one there is a dash."""
-
-    def cell(row: Any) -> str:
-        value = row.get(field)
-        return "-" if value is None or value == "" else str(value)
-
-    return Column(heading, field, cell)
-
-
-def count(heading: str, field: str) -> Column:
-    """Return a column of numbers that not all rows have."""
-    return text(heading, field)._replace(falls=True)
-
-
-def number(heading: str, field: str) -> Column:
-    """Return a column of whole numbers."""
-
-    def cell(row: Any) -> int:
-        return int(row.get(field) or 0)
-
-    return Column(heading, field, cell, falls=True)
-
-
-def span(heading: str, field: str) -> Column:
-    """Return a column of durations, given in seconds."""
-
-    def cell(row: Any) -> str:
-        value = row.get(field)
-        return "-" if value is None else duration(float(value))
-
-    return Column(heading, field, cell, falls=True)
-
-
-def duration(length: float) -> str:
-    """Return a duration, given in seconds, as text."""
-    return f"{length * 1000:.1f} ms" if 0 < length < 1 else f"{length:.1f} s"
-
-
-def when(heading: str, field: str) -> Column:
-    """Return a column of times, given in seconds since 1970."""
-
-    def cell(row: Any) -> str:
-        value = row.get(field)
-        if value is None:
-            return "-"
-        return f"{datetime.fromtimestamp(value).astimezone():%Y-%m-%d %H:%M:%S%z}"
-
-    return Column(heading, field, cell, falls=True)
 
 
 # --- which rows -----------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ..protocol import counted
+from ._columns import Column, count, duration, number, share, span, text
 from ._show import printable, table
 from ._status import CommandError
-from ._tables import Column, count, duration, number, span, text
 
 __all__ = ["VIEWS", "Rates", "Sample", "TopState", "View", "frame"]
 
@@ -59,11 +59,6 @@ def _size(heading: str, counter: str) -> Column:
     return Column(heading, counter, cell, falls=True)
 
 
-def _success(row: Any) -> str:
-    share = row.get("success")
-    return "-" if share is None else f"{share * 100:.2f} %"
-
-
 def _state(row: Any) -> str:
     return "expected" if row.get("expected") else "busy" if row.get("busy") else "-"
 
@@ -80,7 +75,7 @@ VIEWS: Final = (
             number("BUSY", "busy"),
             number("IN PROGRESS", "in_progress"),
             _rate("REQUESTS/S", "requests"),
-            Column("SUCCESS", "success", _success),
+            share("SUCCESS", "success"),
             span("P50", "p50"),
             span("P99", "p99"),
             number("REJECTED", "rejected"),

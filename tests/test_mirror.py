@@ -48,6 +48,7 @@ CONCEPTS = {
         "test_reload_under_load": "_reconfigure",
         "test_routes": "_client",
         "test_samples": "",
+        "test_tables": "_columns",
         "test_trace": "_trace_picture",
         "test_usage": "_main",
     },

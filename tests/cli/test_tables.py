@@ -7,23 +7,18 @@ from typing import Any
 
 import pytest
 
+from onward.cli._columns import Column, count, number, span, text, when
 from onward.cli._status import CommandError, Status
 from onward.cli._tables import (
     MAX_ROWS,
     PAGE,
-    Column,
     Look,
     Selection,
     add_selection,
-    count,
-    number,
     pages,
     select,
     selection_of,
     show,
-    span,
-    text,
-    when,
 )
 
 COLUMNS = (
