@@ -54,7 +54,7 @@ class Principal:
         expires: The time at which the credentials expire, in seconds since 1970; `None`: never.
         issuer: The issuer of a JWT, or empty.
         entry: The digest of the token in a file of principals, by which its entry is found again
-            after the file has changed; empty for other methods.
+            after the file has changed, or that of the hash of a password; empty for other methods.
     """
 
     name: str

@@ -170,9 +170,11 @@ class PasswordAuthenticator(Authenticator):
             self._right.put(digest, True, self._clock() + self._options.remember_time)
 
     def readmit(self, principal: Principal, peer: PeerIdentity) -> Principal | None:
-        """Return the principal of its user, if there is one and not disabled."""
+        """Return the principal of its user, if that has the same password and is not disabled."""
         account = self._file.content.users.get(principal.name)
-        return None if account is None or account.disabled else account.principal
+        if account is None or account.disabled or account.principal.entry != principal.entry:
+            return None
+        return account.principal
 
     async def prepare_reload(self) -> Callable[[], object]:
         """Read the file again."""

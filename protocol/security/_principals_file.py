@@ -32,6 +32,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
@@ -224,6 +225,8 @@ class _Reader:
             identity = cast("K | None", name) if by == "name" else entry.need(by, read)
             password = entry.need("password", self._password) if key == "users" else None
             digest = identity if isinstance(identity, bytes) else b""
+            if password is not None:
+                digest = sha256(password.text.encode()).digest()
             account = _account(entry, name or "", method, password, digest)
             entry.finish()
             if identity in found:

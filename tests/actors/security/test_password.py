@@ -241,6 +241,20 @@ async def test_a_reload_during_a_verification_counts(
             assert caught.value.cause == found
 
 
+async def test_a_reload_refuses_the_peers_of_a_user_with_another_password(
+    path: Path, verifications: Verifications
+) -> None:
+    method = PasswordAuthenticator(path)
+    ann = await method.authenticate(UserPassword("ann", RIGHT), PEER)
+    assert ann is not None
+    assert method.readmit(ann, PEER) == ann
+    for text, stays in ((stored(RIGHT) + '"\nroles = ["x"]\n# "', True), (stored(WRONG), False)):
+        write(path, ann=text)
+        (await method.prepare_reload())()
+        assert (method.readmit(ann, PEER) is not None) == stays
+    await method.close()
+
+
 async def test_scrypt_itself(tmp_path: Path) -> None:
     write(path := tmp_path / "users.toml", ann=hash_password("pässwörd", SALT).text)
     async with passwords(path) as method:
