@@ -192,7 +192,11 @@ class Faults:
         try:
             return make()
         except (CommandError, OnwardError, OSError, ValueError) as error:
-            text = f"{place}: {error}" if place else str(error)
+            text = str(error)
+            if isinstance(error, OSError) and error.strerror and error.filename:
+                text = f"{error.strerror}: {error.filename}"
+            if place:
+                text = f"{place}: {text}"
             if text not in self._found:
                 self._found.append(text)
             return None

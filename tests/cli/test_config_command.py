@@ -53,6 +53,18 @@ def test_a_file_without_a_fault(file: Path, capsys: Capsys) -> None:
     assert run(capsys, "check", str(file)) == (Status.OK, told, "")
 
 
+def test_a_missing_certificate_is_named_without_a_number(file: Path, capsys: Capsys) -> None:
+    file.write_text(
+        '[[listener]]\nuri = "rsocket+tls://127.0.0.1:0"\ntls = { certificate = "server.pem" }\n'
+    )
+    status, _, told = run(capsys, "check", str(file))
+    assert status == Status.USAGE
+    assert told == (
+        "onward config: rsocket+tls://127.0.0.1:0: the file of the certificate cannot be read: "
+        f"No such file or directory: {file.parent / 'server.pem'}\n"
+    )
+
+
 def test_all_faults_of_what_the_file_names_are_told(
     file: Path, capsys: Capsys, tmp_path: Path
 ) -> None:
