@@ -10,7 +10,13 @@ from typing import Any, cast
 from onward.actors import Node
 from onward.protocol import Message
 from onward.protocol.ockam import PREAMBLE, WireConnection
-from onward.transports import Backoff, LinkStatistics, TcpListener, TcpTransport
+from onward.transports import (
+    Backoff,
+    LinkStatistics,
+    StreamListener,
+    TcpListener,
+    TcpTransport,
+)
 from onward.transports.streams._options import parse_uri
 
 FAST = Backoff(first=0.001, longest=0.001)
@@ -32,6 +38,28 @@ def tcp_of(node: Node) -> TcpTransport:
 def link_of(node: Node) -> LinkStatistics:
     (link,) = tcp_of(node).statistics()
     return link
+
+
+@contextlib.asynccontextmanager
+async def raw(
+    listener: StreamListener, *sent: bytes
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connect to a listener for TCP, and send some bytes."""
+    reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tcp"))
+    for data in sent:
+        writer.write(data)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """Return what comes until the end of a connection."""
+    async with asyncio.timeout(20):
+        with contextlib.suppress(ConnectionError):
+            return await reader.read()
+    return b""
 
 
 def reasons(node: Node) -> dict[str, int]:

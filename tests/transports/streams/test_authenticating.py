@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,11 +24,12 @@ from onward.actors.security import (
 from onward.protocol import LinkDown, Message, route
 from onward.protocol.ockam import WireConnection
 from onward.protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
-from onward.transports import StreamListener, TlsOptions, from_principal, parse_uri
+from onward.transports import StreamListener, TlsOptions, from_principal
 from onward.transports.node import _stream_link
 from onward.transports.streams._authenticating import AuthenticatedPeer
 from tests.support.certificates import Certificates
 from tests.support.loops import on_both_loops
+from tests.support.tcp import ended, raw
 from tests.support.transports import Recorder, eventually
 
 ANN = Principal("ann", "test", frozenset({"staff"}))
@@ -66,24 +66,11 @@ async def listening(
     return cast(StreamListener, listener)
 
 
-@contextlib.asynccontextmanager
-async def raw(listener: StreamListener) -> AsyncGenerator[tuple[asyncio.StreamReader, Any]]:
-    """A peer that sends a message to `c1` with its greeting."""
-    reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tcp"))
+def first_bytes() -> bytes:
+    """Return what a peer sends that greets, and has a message to `c1`."""
     wire = WireConnection()
     wire.send(Message(route("c1"), route("x"), b"at once"))
-    writer.write(wire.data_to_send())
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-
-
-async def ended(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(20):
-        with contextlib.suppress(ConnectionError):
-            return await reader.read()
-    return b""
+    return wire.data_to_send()
 
 
 # --- who it is ----------------------------------------------------------------------------
@@ -178,7 +165,7 @@ async def test_nothing_is_read_before_the_decision(accepted: bool) -> None:
         recorder = await Recorder.on(c, "c1")
         method = Deciding()
         listener = await listening(c, method, expose=["c1"])
-        async with raw(listener) as (reader, _):
+        async with raw(listener, first_bytes()) as (reader, _):
             await eventually(lambda: method.peers)
             assert listener.statistics().handshakes == 1
             (peer,) = method.peers
@@ -206,7 +193,7 @@ async def test_a_peer_that_goes_and_a_listener_that_stops_meanwhile() -> None:
     async with Node("c") as c:
         method = Deciding()
         listener = await listening(c, method)
-        async with raw(listener) as (_, writer):
+        async with raw(listener, first_bytes()) as (_, writer):
             await eventually(lambda: method.peers)
             writer.transport.abort()
         # It is not read, so its end is seen when the decision is made.
@@ -214,7 +201,7 @@ async def test_a_peer_that_goes_and_a_listener_that_stops_meanwhile() -> None:
         await eventually(lambda: listener.statistics().handshakes == 0)
         await eventually(lambda: not listener.statistics().links)
         method.decision = asyncio.get_running_loop().create_future()
-        async with raw(listener) as (reader, _):
+        async with raw(listener, first_bytes()) as (reader, _):
             await eventually(lambda: len(method.peers) == 2)
             acceptor = listener._worker.acceptor
             await listener.close()
@@ -226,7 +213,7 @@ async def test_a_peer_that_goes_and_a_listener_that_stops_meanwhile() -> None:
 async def test_a_decision_that_is_late(c: Node) -> None:
     limits = AuthenticationOptions(timeout=0.05)
     listener = await listening(c, Deciding(), limits=limits)
-    async with raw(listener) as (reader, _):
+    async with raw(listener, first_bytes()) as (reader, _):
         assert await ended(reader) == b""
     figures = listener.statistics().authentication
     assert figures is not None
@@ -237,7 +224,7 @@ async def test_a_source_that_fails_too_often_is_closed_at_once(c: Node) -> None:
     limits = AuthenticationOptions(max_failures=2)
     listener = await listening(c, UnixAuthenticator(), limits=limits)
     for _ in range(3):
-        async with raw(listener) as (reader, _):
+        async with raw(listener, first_bytes()) as (reader, _):
             assert await ended(reader) == b""
     await eventually(lambda: listener.statistics().refused == {"not authenticated": 2, "banned": 1})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -29,11 +28,12 @@ from onward.protocol.security import (
     UserPassword,
     format_credentials,
 )
-from onward.transports import LinkState, StreamListener, TcpTransport, from_principal, parse_uri
+from onward.transports import LinkState, StreamListener, TcpTransport, from_principal
 from onward.transports.node import _stream_link
 from tests.support.certificates import Certificates
 from tests.support.loops import on_both_loops
 from tests.support.security import Gate
+from tests.support.tcp import ended, raw
 from tests.support.transports import Recorder, eventually
 
 SHOP = Principal("shop-1", "test", frozenset({"shop"}))
@@ -64,26 +64,6 @@ def wire(*payloads: bytes) -> bytes:
     for payload in payloads:
         connection.send(Message(route("c1"), route("x"), payload))
     return connection.data_to_send()
-
-
-@contextlib.asynccontextmanager
-async def raw(
-    listener: StreamListener, *sent: bytes
-) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tcp"))
-    for data in sent:
-        writer.write(data)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-
-
-async def ended(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(20):
-        with contextlib.suppress(ConnectionError):
-            return await reader.read()
-    return b""
 
 
 # --- links ----------------------------------------------------------------------------------

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +14,7 @@ from onward.actors.broker import Broker
 from onward.protocol import LinkDown
 from onward.protocol.ockam import PREAMBLE
 from onward.protocol.security import PeerIdentity
-from onward.transports import LinkState, StreamListener, StreamOptions, parse_uri
+from onward.transports import LinkState, StreamListener, StreamOptions
 from onward.transports.client import ClientOptions, connect
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from onward.transports.streams import _proxy_entrance
@@ -25,6 +23,7 @@ from onward.transports.streams._proxy_protocol import SIGNATURE, ProxyHeader
 from tests.support.certificates import Certificates
 from tests.support.loops import on_both_loops
 from tests.support.proxy import LOCAL, UNKNOWN, header, header_of, proxy_to
+from tests.support.tcp import ended, raw
 from tests.support.transports import Echo, eventually
 
 HERE = ("127.0.0.1",)
@@ -44,23 +43,6 @@ async def listening(node: Node, uri: str = "tcp://127.0.0.1:0", **options: Any) 
 
 def port_of(listener: StreamListener | RSocketListener) -> int:
     return int(listener.uri.rpartition(":")[2])
-
-
-@contextlib.asynccontextmanager
-async def raw(listener: StreamListener) -> AsyncGenerator[tuple[asyncio.StreamReader, Any]]:
-    reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tcp"))
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-
-
-async def ended(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the end of a connection."""
-    async with asyncio.timeout(20):
-        with contextlib.suppress(ConnectionError):
-            return await reader.read()
-    return b""
 
 
 # --- the peer -----------------------------------------------------------------------------
