@@ -34,6 +34,7 @@ CONCEPTS = {
         "pykka/test_pykka": "_actor _future _inbox",
         "routing/test_router": "_undeliverable",
         "runtime/test_stopping": "_cell _lifecycle",
+        "security/test_clock_jumps": "",
         "services/test_discovery": "_discovery_client",
         "sessions/test_client": "_end _liveness",
         "sessions/test_service": "_end",
