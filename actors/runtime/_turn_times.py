@@ -39,6 +39,8 @@ class TurnTimes:
 
     Args:
         clock: Returns a monotonic time in seconds.
+        every: Passes of the run queue for each one with a measured turn; a power of two.
+        kinds: The maximum number of classes of workers with figures of their own.
 
     Attributes:
         waits: How long probes have waited in mailboxes.
@@ -46,10 +48,14 @@ class TurnTimes:
             each of its messages. Of a handler that awaits it is the time until it first does so.
     """
 
-    __slots__ = ("_clock", "_passes", "handling", "waits")
+    __slots__ = ("_clock", "_kinds", "_mask", "_passes", "handling", "waits")
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], every: int = EVERY, kinds: int = MAX_KINDS
+    ) -> None:
         self._clock = clock
+        self._mask = every - 1
+        self._kinds = kinds
         self._passes = 0
         self.waits: dict[str, DurationHistogram] = {}
         self.handling: dict[str, DurationHistogram] = {}
@@ -57,7 +63,7 @@ class TurnTimes:
     def due(self) -> bool:
         """Count a pass of the run queue; return whether a turn of it is to be measured."""
         self._passes += 1
-        return not self._passes & (EVERY - 1)
+        return not self._passes & self._mask
 
     def take(self, ready: deque[Target]) -> int:
         """Measure the turn of the first target; return its cost in messages.
@@ -82,7 +88,7 @@ class TurnTimes:
             return 1
         if cell is not None and cell.handled > before:
             count = cell.handled - before
-            _of(self.handling, cell).add((self._clock() - began) / count, count)
+            self._of(self.handling, cell).add((self._clock() - began) / count, count)
         return cost
 
     def _probe(self, cell: Cell) -> None:
@@ -92,7 +98,16 @@ class TurnTimes:
 
     def waited(self, cell: Cell, since: float) -> None:
         """Count the wait of a probe."""
-        _of(self.waits, cell).add(self._clock() - since)
+        self._of(self.waits, cell).add(self._clock() - since)
+
+    def _of(self, histograms: dict[str, DurationHistogram], cell: Cell) -> DurationHistogram:
+        kind = type(cell.worker).__name__
+        if kind not in histograms and len(histograms) >= self._kinds:
+            kind = OTHER_KIND
+        found = histograms.get(kind)
+        if found is None:
+            found = histograms[kind] = DurationHistogram()
+        return found
 
 
 class _Probe(Turn):
@@ -107,13 +122,3 @@ class _Probe(Turn):
     def perform(self, cell: Cell) -> None:
         """Count the wait."""
         self._times.waited(cell, self._since)
-
-
-def _of(histograms: dict[str, DurationHistogram], cell: Cell) -> DurationHistogram:
-    kind = type(cell.worker).__name__
-    if kind not in histograms and len(histograms) >= MAX_KINDS:
-        kind = OTHER_KIND
-    found = histograms.get(kind)
-    if found is None:
-        found = histograms[kind] = DurationHistogram()
-    return found

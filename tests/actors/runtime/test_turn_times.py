@@ -14,6 +14,7 @@ from onward.actors.runtime import _turn_times as turn_times
 from onward.actors.runtime._cell import Cell
 from onward.actors.runtime._turn_times import TurnTimes
 from onward.protocol import Message
+from tests.support.compiled import interpreted
 from tests.support.workers import Echo, Recorder
 
 
@@ -32,10 +33,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def times(node: Node, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Generator[TurnTimes]:
+def times(node: Node, clock: Clock) -> Generator[TurnTimes]:
     """Times of which each pass is measured."""
-    monkeypatch.setattr(turn_times, "EVERY", 1)
-    made = TurnTimes(clock)
+    made = TurnTimes(clock, every=1)
     node.parts.run_queue.times = made
     yield made
     node.parts.run_queue.times = None
@@ -99,6 +99,7 @@ async def test_a_failure_is_that_of_the_worker(
     assert read(times.handling)["Broken"] == (1, 0.0)
 
 
+@interpreted
 async def test_a_fault_of_a_turn_does_not_stop_the_queue(
     node: Node, times: TurnTimes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -119,10 +120,8 @@ async def test_a_fault_of_a_turn_does_not_stop_the_queue(
     assert not broken
 
 
-async def test_classes_are_bounded(
-    node: Node, times: TurnTimes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turn_times, "MAX_KINDS", 2)
+async def test_classes_are_bounded(node: Node, clock: Clock) -> None:
+    node.parts.run_queue.times = times = TurnTimes(clock, every=1, kinds=2)
     for number in range(4):
         await node.start(type(f"Kind{number}", (Echo,), {}), address=str(number))
         await node.request(str(number), b"")
