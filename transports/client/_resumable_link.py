@@ -151,9 +151,8 @@ class ResumableClientLink(ClientLink):
             self._finish()
 
     def _finish(self) -> None:
-        """End everything that used this connection: its session is not resumed."""
-        if not self.gone.is_set():
-            super().connection_lost(None)
+        """End everything that used this connection: its session is not resumed. Idempotent."""
+        super().connection_lost(None)
 
     async def _try_once(self, timeout: float) -> None:
         """Connect once, and wait for the answer to RESUME."""
@@ -192,17 +191,16 @@ class ResumableClientLink(ClientLink):
             super()._on_event(event)
             return
         transport, self._next = self._next, None
-        if transport is None:
-            raise AssertionError("RESUME was sent over a socket")
+        setup = self.core.setup
+        if transport is None or setup is None:
+            raise AssertionError("RESUME was sent over a socket, after SETUP over another")
         self._transport = transport
         transport.set_write_buffer_limits(*self._marks)
         for each in event.again:
             transport.write(each)
         self._decided.set()
         _logger.info("%s: resumed", self.name, extra={"event": "client.session_resumed"})
-        setup = self.core.setup
-        if setup is not None:
-            self.set_up(setup, self._grants)
+        self.set_up(setup, self._grants)
         self.flush_soon()
         self._on_room()
 

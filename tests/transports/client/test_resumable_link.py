@@ -1,4 +1,4 @@
-"""A client with a session: what goes on after a loss, and what is told when nothing does."""
+"""A client with a session on sockets; `test_resumable_link_in_time` has the waits and faults."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.broker import Broker, Handlers, Request
-from onward.protocol import InDoubt, LinkDown, LinkLost, NotDelivered
+from onward.protocol import InDoubt, LinkDown, LinkLost
 from onward.protocol.rsocket import ResumeLimits
 from onward.transports import Backoff
 from onward.transports.client import Client, ClientOptions, KeepaliveOptions, connect
 from onward.transports.client._resumable_link import ResumableClientLink
-from onward.transports.rsocket import LeaseOptions, LinkOptions, ResumeOptions, RSocketListener
+from onward.transports.rsocket import LinkOptions, ResumeOptions, RSocketListener
 from tests.support.counts import times
 from tests.support.proxy import CuttingProxy
 from tests.support.transports import eventually
@@ -186,51 +186,8 @@ async def test_the_broker_has_lost_the_session() -> None:
             assert link_of(client) is not before
 
 
-async def test_the_time_of_a_session_is_over() -> None:
-    """Requests in flight are in doubt; one that waits for the connection is not delivered."""
-    async with served(ResumeOptions()) as s, CuttingProxy(s.port).running() as proxy:
-        uri = f"rsocket+tcp://127.0.0.1:{proxy.port}"
-        once = options(ResumeLimits(time=0.3), reconnect=False)
-        async with connect(uri, options=once) as client:
-            waiting = asyncio.create_task(client.request("service=echo", b"hold"))
-            await eventually(lambda: s.asked == [b"hold"])
-            proxy.refuses = True
-            cut(client)
-            await eventually(lambda: not link_of(client).alive)
-            later = asyncio.create_task(client.request("service=echo", b"later"))
-            with pytest.raises(LinkLost, match=r"not resumed within 0\.3 s"):
-                await waiting
-            with pytest.raises(NotDelivered):
-                await later
-            assert s.asked == [b"hold"]
-
-
-async def test_leases_start_anew() -> None:
-    """A client with leases asks again once the broker has sent it one over the new socket."""
-    async with served(ResumeOptions()) as s:
-        uri = f"rsocket+tcp://127.0.0.1:{s.port}"
-        async with connect(uri, options=options(lease=LeaseOptions())) as client:
-            assert await story(client) == WHOLE
-            cut(client)
-            await eventually(lambda: s.listener.statistics().resumes == {"resumed": 1})
-            assert await story(client) == WHOLE
-
-
 async def test_a_broker_without_sessions_refuses_the_client() -> None:
     async with served() as s:
         with pytest.raises(LinkDown, match="sessions cannot be resumed here"):
             async with connect(f"rsocket+tcp://127.0.0.1:{s.port}", options=options()):
                 pass
-
-
-async def test_a_client_is_closed_while_its_session_is_suspended() -> None:
-    async with served(ResumeOptions()) as s, CuttingProxy(s.port).running() as proxy:
-        uri = f"rsocket+tcp://127.0.0.1:{proxy.port}"
-        async with connect(uri, options=options()) as client:
-            waiting = asyncio.create_task(client.request("service=echo", b"hold"))
-            await eventually(lambda: s.asked == [b"hold"])
-            proxy.refuses = True
-            cut(client)
-            await eventually(lambda: not link_of(client).alive)
-        with pytest.raises(LinkLost):
-            await waiting
