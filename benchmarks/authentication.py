@@ -198,7 +198,7 @@ def measure_clients(pair: tuple[Broker, Broker], size: Size, report: Report) -> 
     for _ in range(min(3, size.windows)):
         for name, broker, entry in cases:
             before = cpu_seconds(broker.pid)
-            if (answered := finished(comers(broker, size.clients, entry))) != size.clients:
+            if (answered := finished(comers(broker, size.clients, entry, SOURCES))) != size.clients:
                 raise RuntimeError(f"{name}: {answered} of {size.clients} were accepted")
             kept[name].append(1e6 * (cpu_seconds(broker.pid) - before) / size.clients)
     none, *others = kept
