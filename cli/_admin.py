@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ..actors import Node
+from ..actors import Listener, Node
 from ..actors.broker import Broker
 from ..actors.security import Authentication, Authorization
 from ..protocol.security import Action, Principal
@@ -22,9 +22,12 @@ from ._status import CommandError, Status
 if TYPE_CHECKING:
     from ..transports.admin import AdminOptions, AdminPaths
 
-__all__ = ["Admin", "add_admin", "admin_of", "administered"]
+__all__ = ["Admin", "Started", "add_admin", "admin_of", "administered"]
 
 SECURE = "https://"
+
+Started: TypeAlias = Callable[[Sequence[Listener]], None]
+"""Ends the start of a server, which has opened these listeners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +127,11 @@ async def administered(
     admin: Admin | None,
     service: Service,
     **configuration: object,
-) -> AsyncGenerator[None]:
-    """Serve the admin interface of a node, if it is asked for.
+) -> AsyncGenerator[Started]:
+    """Watch a node, and serve its admin interface if it is asked for.
 
-    It prints `admin` with the URI, and `console` with the address for a browser.
-
-    The management service of a broker answers its paths in any case.
+    Enter it before the first listener opens: then the events of its first connection are kept, and
+    the management service of a broker answers the admin paths to the first client.
 
     Args:
         node: The node.
@@ -138,11 +140,16 @@ async def administered(
         service: The ties to the system, with the parts that a reload reads anew.
         **configuration: Options in effect, for operators to see.
 
+    Yields:
+        The function that ends the start: the node counts as started from then on. It prints
+        `listening` with the URI of each listener, `admin` with that of the admin interface, and
+        `console` with the address for a browser.
+
     Raises:
         CommandError: It cannot be served.
     """
     if admin is None and (broker is None or not broker.options.management):
-        yield
+        yield _print_listening
         return
     from ..actors.monitoring import Monitor
     from ..transports.admin import AdminOptions, admin_paths, answer_paths
@@ -156,20 +163,32 @@ async def administered(
     paths = admin_paths(monitor, options)
     if broker is not None:
         answer_paths(broker, paths)
-    if admin is not None:
-        await _serve(node, admin, paths, options, service)
     monitor.start()
-    monitor.started = True
     try:
-        yield
+        uri = None if admin is None else await _serve(node, admin, paths, options, service)
+
+        def started(listeners: Sequence[Listener]) -> None:
+            monitor.started = True
+            _print_listening(listeners)
+            if uri is not None:
+                print("admin", uri, flush=True)
+                if not uri.startswith("unix:"):  # a browser opens no Unix socket
+                    print("console", f"{uri}/", flush=True)
+
+        yield started
     finally:
         await monitor.stop()
 
 
+def _print_listening(listeners: Sequence[Listener]) -> None:
+    for listener in listeners:
+        print("listening", listener.uri, flush=True)
+
+
 async def _serve(
     node: Node, admin: Admin, paths: AdminPaths, options: AdminOptions, service: Service
-) -> None:
-    """Start the HTTP server of an admin interface.
+) -> str:
+    """Start the HTTP server of an admin interface, and return its URI.
 
     Raises:
         CommandError: It cannot be served.
@@ -202,9 +221,7 @@ async def _serve(
             return await asyncio.to_thread(server.prepare_reload, tls)
 
         service.reloads.add(f"certificates of {server.uri}", prepare)
-    print("admin", server.uri, flush=True)
-    if not server.uri.startswith("unix:"):  # a browser opens no Unix socket
-        print("console", f"{server.uri}/", flush=True)
+    return server.uri
 
 
 def permits_of(authorization: Authorization | None) -> Callable[[Principal, str], bool]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -66,7 +67,7 @@ _LISTENING: Final = Listening()
 _DESCRIPTION: Final = """\
 Run a broker: RSocket clients connect to it and register as destinations with tags. The broker
 routes their requests to destinations that carry the requested tags. Prints `listening URI` for
-each listener once it accepts connections, and a line of totals at the end. SIGTERM lets the
+each listener once all of them accept connections, and a line of totals at the end. SIGTERM lets the
 connections end for up to 25 seconds, Ctrl-C for 2, SIGUSR2 for --drain-timeout; a second SIGTERM or
 Ctrl-C stops at once. SIGHUP reads certificates and the like anew.
 """
@@ -428,41 +429,34 @@ async def serve(
             destinations, or an address to expose does not exist; or an error of `opened`.
         UnknownScheme: There is no transport for one of the URIs.
     """
+    service, own = service or Service(), own or [listening] * len(uris)
+    listeners: list[RSocketListener] = []
+
+    def options_now() -> dict[str, object]:
+        return {listener.uri: listener.options for listener in listeners}
+
     async with Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0)) as node:
         try:
             if opened is not None:
                 await stop.unless(_called(opened, node))
-            own = own or [listening] * len(uris)
-            broker, listeners = await stop.unless(
-                _open(node, uris, options, own, listening, expected)
-            )
+            broker = await stop.unless(_start(node, options, own, listening, expected))
+            broker.operations.update(operations_of(stop, broker, service))
+            with _frozen():
+                async with administered(
+                    node, broker, admin, service, listeners=options_now
+                ) as started:
+                    # The last step of the start: a client may come the moment one is open.
+                    await stop.unless(_listen(node, broker, uris, own, listeners))
+                    _reloads(service, running, broker, listeners)
+                    for part, authentication in _authentications(uris, [listening, *own]).items():
+                        service.reloads.add(part, authentication.prepare_reload)
+                    started(listeners)
+                    with service.serving(", ".join(listener.uri for listener in listeners)):
+                        await stop.wait()
+                        while not await drain(stop, broker, service):
+                            await stop.wait()
         except Interrupted:
             return
-        # The objects made so far stay until the end. To look through them all takes the cycle
-        # collector about 10 ms, in which no frame is relayed.
-        gc.collect()
-        service = service or Service()
-        for number, listener in enumerate(listeners):
-            newest = None if running is None else partial(running.tls, number)
-            service.reloads_certificates(listener, newest)
-        if running is not None:
-            running.serves(broker, listeners)
-        for name, authentication in _authentications(uris, [listening, *own]).items():
-            service.reloads.add(name, authentication.prepare_reload)
-        broker.operations.update(operations_of(stop, broker, service))
-
-        def options_now() -> dict[str, object]:
-            return {listener.uri: listener.options for listener in listeners}
-
-        gc.freeze()
-        try:
-            async with administered(node, broker, admin, service, listeners=options_now):
-                with service.serving(", ".join(listener.uri for listener in listeners)):
-                    await stop.wait()
-                    while not await drain(stop, broker, service):
-                        await stop.wait()
-        finally:
-            gc.unfreeze()
         totals = _totals(broker, listeners)
     if not quiet:
         # After the log's own end: its totals include the last records.
@@ -473,14 +467,28 @@ async def _called(opened: Callable[[Node], Awaitable[None]], node: Node) -> None
     await opened(node)
 
 
-async def _open(
+@contextmanager
+def _frozen() -> Generator[None]:
+    """Keep the objects made so far out of the cycle collector's view.
+
+    They stay until the end. To look through them all takes it about 10 ms, in which no frame is
+    relayed.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+async def _start(
     node: Node,
-    uris: list[str],
     options: BrokerOptions,
     own: Sequence[Listening],
     listening: Listening,
     expected: Sequence[SnapshotRoute],
-) -> tuple[Broker, list[RSocketListener]]:
+) -> Broker:
     broker = await Broker.attach(node, options, authorization=listening.authorization)
     for exposed in chain.from_iterable(each.expose for each in own):
         if exposed.type == LOCAL and not node.has(exposed):
@@ -492,12 +500,34 @@ async def _open(
             await asyncio.sleep(0)
     except LimitReached as error:
         raise CommandError(f"--index: {error}") from error
-    listeners = [
-        await listen(node, uri, "rsocket+", broker=broker, **each.options(uri))
-        for uri, each in zip(uris, own, strict=True)
-    ]
-    # The meaning of the scheme, which Node.listen does not know.
-    return broker, cast("list[RSocketListener]", listeners)
+    return broker
+
+
+async def _listen(
+    node: Node,
+    broker: Broker,
+    uris: list[str],
+    own: Sequence[Listening],
+    listeners: list[RSocketListener],
+) -> None:
+    for uri, each in zip(uris, own, strict=True):
+        listener = await listen(node, uri, "rsocket+", broker=broker, **each.options(uri))
+        # The meaning of the scheme, which Node.listen does not know.
+        listeners.append(cast("RSocketListener", listener))
+
+
+def _reloads(
+    service: Service,
+    running: Reconfiguration | None,
+    broker: Broker,
+    listeners: Sequence[RSocketListener],
+) -> None:
+    """Read the certificates and the limits of the listeners anew at each reload."""
+    for number, listener in enumerate(listeners):
+        newest = None if running is None else partial(running.tls, number)
+        service.reloads_certificates(listener, newest)
+    if running is not None:
+        running.serves(broker, listeners)
 
 
 def _authentications(

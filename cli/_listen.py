@@ -12,7 +12,7 @@ __all__ = ["listen", "reason_of"]
 
 
 async def listen(node: Node, uri: str, scheme: str | tuple[str, ...], **options: Any) -> Listener:
-    """Listen, and print `listening` with the URI for peers.
+    """Listen.
 
     Args:
         node: The node.
@@ -27,15 +27,13 @@ async def listen(node: Node, uri: str, scheme: str | tuple[str, ...], **options:
         starts = scheme if isinstance(scheme, str) else ", ".join(scheme)
         raise CommandError(f"{uri!r} does not start with {starts}", Status.USAGE)
     try:
-        listener = await node.listen(uri, **options)
+        return await node.listen(uri, **options)
     except OSError as error:
         raise CommandError(f"cannot listen at {uri}: {reason_of(error)}") from error
     except UnknownScheme:
         raise
     except ValueError as error:
         raise CommandError(f"cannot listen at {uri}: {error}", Status.USAGE) from error
-    print("listening", listener.uri, flush=True)
-    return listener
 
 
 def reason_of(error: OSError) -> str:

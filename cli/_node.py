@@ -228,43 +228,47 @@ async def serve(
     authentication = authentication_of_peers(arguments, newest)
     if authentication is not None:
         service.reloads.add("authentication", authentication.prepare_reload)
+    admin = admin_of(arguments)
     async with Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0)) as node:
         if arguments.trace:
             node.add_instrument(HopTracer(node))
         node.dead_letters.subscribe(tell_dead)
         try:
-            for listener in await stop.unless(_open(node, arguments, authentication, tell)):
-                service.reloads_certificates(
-                    listener, None if running is None else running.shared_tls
-                )
+            await stop.unless(_start(node, arguments, tell))
+            async with administered(node, None, admin, service) as started:
+                listeners = await stop.unless(_listen(node, arguments, authentication))
+                shared_tls = None if running is None else running.shared_tls
+                for listener in listeners:
+                    service.reloads_certificates(listener, shared_tls)
+                started(listeners)
+                with service.serving("listening"):
+                    await stop.wait()
         except Interrupted:
             return
-        async with administered(node, None, admin_of(arguments), service):
-            with service.serving("listening"):
-                await stop.wait()
         service.notifier.stopping(0.0, "stopping")
     if not arguments.quiet:
         print(_totals(node) + total(node), flush=True)
 
 
-async def _open(
-    node: Node, arguments: argparse.Namespace, authentication: Authentication | None, tell: Tell
-) -> list[Listener]:
+async def _start(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
     await attach(node, arguments)
     for own, kind in arguments.worker:
         await node.start(partial(KINDS[kind], tell), address=own)
     for exposed in arguments.expose:
         if exposed.type == LOCAL and not node.has(exposed):
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
+    if arguments.management is not None:
+        await node.start(ManagementService, address=MANAGEMENT)
+
+
+async def _listen(
+    node: Node, arguments: argparse.Namespace, authentication: Authentication | None
+) -> list[Listener]:
     tls = tls_of(arguments, listens=True)
     options = certificates_for(node, arguments.listen, tls)
     options |= authentication_for(node, arguments.listen, authentication)
-    expose = [*arguments.expose]
     management: str | None = arguments.management
-    if management is not None:
-        await node.start(ManagementService, address=MANAGEMENT)
-        if not management:
-            expose.append(MANAGEMENT)
+    expose = [*arguments.expose, *([MANAGEMENT] if management == "" else [])]
     places = {"expose": expose, "allow": arguments.allow}
     listeners = [await listen(node, arguments.listen, schemes(), **places, **options)]
     if management:

@@ -43,6 +43,7 @@ class Service:
         self.notifier = notifier or Notifier.of(os.environ)
         self.reloads = Reloads()
         self._status = ""
+        self._started = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def signals(self) -> dict[str, Callable[[], object]]:
@@ -53,6 +54,7 @@ class Service:
     def serving(self, status: str) -> Generator[None]:
         """Report that the server is ready, and that its loop is alive, until the end."""
         self._status = status
+        self._started.set()
         self.notifier.ready(status)
         with self.notifier.watched(asyncio.get_running_loop()):
             yield
@@ -89,9 +91,12 @@ class Service:
     async def reload(self) -> tuple[str, ...]:
         """Read anew all that can be, and report it; return the names of the parts.
 
+        One that is asked for during the start waits for its end.
+
         Raises:
             ReloadFailed: Some cannot be used; nothing has changed.
         """
+        await self._started.wait()  # a listener opens with the values that were read before
         self.notifier.reloading()
         try:
             return await self.reloads.reload()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import ssl
@@ -30,7 +29,7 @@ from onward.cli._check import (
 from onward.cli._run import Interrupted
 from onward.transports.client import Client
 from tests.support.certificates import Certificates
-from tests.support.commands import TIMEOUT, broker_process, onward, ready
+from tests.support.commands import TIMEOUT, broker_process, onward
 from tests.support.fixtures import Capsys, Patch
 
 EVIL = "bad | rtt=0\x1b[2J\nOK"
@@ -58,7 +57,6 @@ def test_a_broker_that_is_well_and_one_that_drains(capsys: Capsys) -> None:
     ) as process:
         assert process.stdout is not None
         uri = process.stdout.readline().removeprefix("listening ").strip()
-        asyncio.run(ready(uri))
         status, out = told(capsys, "--broker", uri, "--format", "json")
         assert (status, json.loads(out)["status"]) == (0, "ok")
         assert [each["check"] for each in json.loads(out)["checks"]] == ["connect", "rtt", "ready"]

@@ -10,15 +10,12 @@ import pytest
 from onward.actors import Node, UnknownScheme
 from onward.cli._listen import listen, reason_of
 from onward.cli._status import CommandError, Status
-from tests.support.commands import printed
 
 
-async def test_it_says_where_with_the_real_port() -> None:
-    with printed() as output:
-        async with Node() as node:
-            listener = await listen(node, "tcp://127.0.0.1:0", "tcp:")
-    assert output.getvalue() == f"listening {listener.uri}\n"
-    assert not listener.uri.endswith(":0")
+async def test_it_listens_at_a_free_port() -> None:
+    async with Node() as node:
+        listener = await listen(node, "tcp://127.0.0.1:0", "tcp:")
+        assert not listener.uri.endswith(":0")
 
 
 @pytest.mark.parametrize(

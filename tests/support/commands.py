@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from subprocess import PIPE, Popen
 
 from onward.actors import BackgroundNode, Worker
-from onward.cli._client import ask_broker
 from onward.protocol import Message
 
-__all__ = ["TIMEOUT", "Far", "Output", "Silent", "broker_process", "onward", "printed", "ready"]
+__all__ = ["TIMEOUT", "Far", "Output", "Silent", "broker_process", "onward", "printed"]
 
 TIMEOUT = 30.0
 """Seconds to wait for something that should come soon; only a failing test waits so long."""
@@ -97,14 +96,4 @@ def broker_process(*words: str) -> Generator[str]:
     listen = () if "--listen" in words else ("--listen", "rsocket+tcp://127.0.0.1:0")
     with onward("broker", *listen, *words) as process:
         assert process.stdout is not None
-        uri = process.stdout.readline().removeprefix("listening ").strip()
-        if not {"--principals", "--certificate"}.intersection(words):
-            asyncio.run(ready(uri))
-        yield uri
-
-
-async def ready(uri: str) -> None:
-    """Wait until the start of a broker is over; it prints where it listens a moment before."""
-    async with asyncio.timeout(TIMEOUT):
-        while not (await ask_broker(uri, "/readyz?verbose", TIMEOUT)).get("passed"):
-            pass
+        yield process.stdout.readline().removeprefix("listening ").strip()
