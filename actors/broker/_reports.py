@@ -79,14 +79,14 @@ class LimitUse:
         name: Its name, as in the options.
         used: What is used of it now.
         limit: The limit.
-        reached: How often something was refused because of it, since the start; `None`: it is not
-            counted.
+        reached: How often there was no room for something because of it, since the start: it was
+            refused, or something else was given up for it.
     """
 
     name: str
     used: float
     limit: float
-    reached: int | None = None
+    reached: int
 
 
 class ReportedListener(ABC):

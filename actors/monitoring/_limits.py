@@ -16,7 +16,13 @@ __all__ = ["LIMIT_FAMILIES", "limit_metrics", "limit_uses"]
 
 _LIMIT = gauge("limit", "A limit; see the page of limits.", "name", "listener")
 _USED = gauge("limit_used", "How much of the limit is used.", "name", "listener")
-_REACHED = counter("limit_reached", "Refusals because of the limit.", "name", "listener")
+_REACHED = counter(
+    "limit_reached",
+    "How often there was no room for something because of the limit: it was refused, or something "
+    "else was given up for it. That the mailbox of a worker is full counts as a refused message.",
+    "name",
+    "listener",
+)
 
 LIMIT_FAMILIES: Final = (_LIMIT, _USED, _REACHED)
 
@@ -28,13 +34,8 @@ def limit_uses(node: Node, broker: Broker | None = None) -> Iterator[tuple[str, 
         node: The node.
         broker: Its broker, if it has one.
     """
-    limits, parts = node.limits, node.parts
-    pending = parts.router.pending
-    yield "", LimitUse("node.addresses", len(parts.table.targets), limits.addresses)
-    yield "", LimitUse("node.requests", parts.requests.count, limits.requests)
-    yield "", LimitUse("node.pending", len(pending), limits.pending)
-    yield "", LimitUse("node.pending_bytes", pending.size, limits.pending_bytes)
-    yield "", LimitUse("node.waiting_bytes", parts.run_queue.waiting_bytes, limits.waiting_bytes)
+    for use in _node_uses(node):
+        yield "", use
     if broker is not None:
         for use in broker.limits():
             yield "", use
@@ -43,12 +44,22 @@ def limit_uses(node: Node, broker: Broker | None = None) -> Iterator[tuple[str, 
                 yield uri, use
 
 
+def _node_uses(node: Node) -> Iterator[LimitUse]:
+    limits, parts = node.limits, node.parts
+    table, requests, queue = parts.table, parts.requests, parts.run_queue
+    pending = parts.router.pending
+    waiting, most = pending.size, limits.pending_bytes
+    yield LimitUse("node.addresses", len(table.targets), limits.addresses, table.refused)
+    yield LimitUse("node.requests", requests.count, limits.requests, requests.refused)
+    yield LimitUse("node.pending", len(pending), limits.pending, pending.refused)
+    yield LimitUse("node.pending_bytes", waiting, most, pending.refused_bytes)
+    heavy = queue.waiting_bytes
+    yield LimitUse("node.waiting_bytes", heavy, limits.waiting_bytes, queue.out_of_bytes)
+
+
 def limit_metrics(node: Node, broker: Broker | None) -> Iterator[Metric]:
     """Yield the metrics of the limits of a node, of its broker, and of the listeners."""
     uses = tuple(limit_uses(node, broker))
     yield Metric(_LIMIT, tuple(((use.name, uri), use.limit) for uri, use in uses))
     yield Metric(_USED, tuple(((use.name, uri), use.used) for uri, use in uses))
-    reached = [(uri, use.name, use.reached) for uri, use in uses]
-    yield Metric(
-        _REACHED, tuple(((name, uri), count) for uri, name, count in reached if count is not None)
-    )
+    yield Metric(_REACHED, tuple(((use.name, uri), use.reached) for uri, use in uses))

@@ -110,6 +110,10 @@ class PendingTable:
         table: The address table of the node.
         undeliverable: For the messages that are refused.
         again: Function that has a message resolved again, with the time until which it may wait.
+
+    Attributes:
+        refused: How often there was no place for a message.
+        refused_bytes: How often there was a place, but not for its bytes.
     """
 
     __slots__ = (
@@ -124,6 +128,8 @@ class PendingTable:
         "_table",
         "_timer",
         "_undeliverable",
+        "refused",
+        "refused_bytes",
     )
 
     def __init__(
@@ -146,6 +152,8 @@ class PendingTable:
         self._deadlines: list[tuple[float, int, _PendingMessage]] = []
         self._last = 0
         self._timer: TimerHandle | None = None
+        self.refused = 0
+        self.refused_bytes = 0
 
     @property
     def size(self) -> int:
@@ -197,8 +205,13 @@ class PendingTable:
         limits = self._run_queue.limits
         free, free_bytes = limits.pending - len(self._all), limits.pending_bytes - self._bytes
         number, held = (0, 0) if peer is None else self._peers.get(peer, (0, 0))
-        if free < 1 or number >= free or size > free_bytes or held + size > free_bytes:
-            raise Unresolved(message.to, f"{counted(len(self._all), 'message')} wait for rules")
+        if free < 1 or number >= free:
+            self.refused += 1
+        elif held + size > free_bytes:
+            self.refused_bytes += 1
+        else:
+            return
+        raise Unresolved(message.to, f"{counted(len(self._all), 'message')} wait for rules")
 
     def _count(self, kept: _PendingMessage, sign: int) -> None:
         self._bytes += sign * kept.size

@@ -96,6 +96,7 @@ class Requests:
 
     Attributes:
         count: The number of waiting requests.
+        refused: How often there was no place for one more.
     """
 
     __slots__ = (
@@ -106,6 +107,7 @@ class Requests:
         "_run_queue",
         "_table",
         "count",
+        "refused",
     )
 
     def __init__(self, router: Router) -> None:
@@ -114,6 +116,7 @@ class Requests:
         self._table: Final = router.addresses
         self._lose: Final[Callable[[Message, str], object]] = router.undeliverable.dead_letter
         self.count = 0
+        self.refused = 0
         self._at_once = 0
         self._patience: dict[float, _Patience] = {}
 
@@ -172,6 +175,7 @@ class Requests:
             sent = _new(Message, (onward, (), payload, source, context))
             context = router.passage.pass_on(sent)[4]
         if self.count >= limits.requests:
+            self.refused += 1
             raise TooManyRequests(format_route(onward), f"{limits.requests} wait")
         future: asyncio.Future[Message] = loop.create_future()
         run_queue.now = now = loop.time()
@@ -268,6 +272,7 @@ async def _put_in_time(room: Room, future: asyncio.Future[Message]) -> None:
     """
     line = join(room)
     if line is None:
+        room.intake.refused -= 1  # there was room by then
         return
     try:
         await asyncio.wait((line.future, future), return_when=asyncio.FIRST_COMPLETED)
@@ -276,6 +281,7 @@ async def _put_in_time(room: Room, future: asyncio.Future[Message]) -> None:
         line.leave()
     if not waited:
         line.future.result()
+        room.intake.refused -= 1  # it has waited instead
     elif isinstance(future.exception(), RequestTimeout):
         raise MailboxFull(room.intake.address, "no room in time")
     # Else the node has stopped, and the request raises that error.

@@ -72,15 +72,17 @@ class AddressTable:
         targets: The target of each address.
         lock: The lock for changes.
         random_address: Function that makes an address that has never been used.
+        refused: How often there was no place for addresses.
     """
 
-    __slots__ = ("_given_up", "_limits", "lock", "random_address", "targets")
+    __slots__ = ("_given_up", "_limits", "lock", "random_address", "refused", "targets")
 
     def __init__(self, limits: NodeLimits) -> None:
         self._limits: Final = limits
         self.targets: Final[dict[Address, Target]] = {}
         self.lock = threading.RLock()
         self.random_address: Callable[[], Address] = RandomAddresses().take
+        self.refused = 0
         self._given_up: dict[Address, None] = {}  # a dict, for its order
 
     # --- changes; with the lock -------------------------------------------------------
@@ -96,6 +98,7 @@ class AddressTable:
             if each in self.targets:
                 raise AddressInUse(each)
         if len(self.targets) + len(addresses) > self._limits.addresses:
+            self.refused += 1
             raise LimitReached("addresses", self._limits.addresses)
 
     def forked(self) -> list[Cell]:

@@ -177,6 +177,19 @@ class Mailbox(Target):
         if self._has_room_for(message):
             self.load(message)
 
+    def put_if_room(self, message: Message) -> bool:
+        """Accept a message if there is room; return whether there was. A refusal is not counted.
+
+        Raises:
+            UnknownAddress: The worker has stopped.
+        """
+        if self.state == STOPPED:
+            raise UnknownAddress(message[0][0])
+        if self.queue is not None and (self.lines or not self.has_room(message)):
+            return False
+        self.load(message)
+        return True
+
     def load(self, message: Message) -> None:
         """Put a message into the queue, even beyond the limit."""
         if len(message[2]) <= self.heavy:
@@ -263,15 +276,25 @@ class Mailbox(Target):
             or run_queue.waiting_bytes + size > run_queue.limits.waiting_bytes
         )
 
+    def _fills_all(self, item: Message | Envelope[Any], waiting: int) -> bool:
+        """Whether only the bytes in all mailboxes together leave no room for a message here."""
+        if self.lines or waiting >= self.most or type(item) is not Message:
+            return False
+        return self.bytes + len(item[2]) <= self.most_bytes
+
     def _has_room_for(self, item: Message | Envelope[Any]) -> bool:
         if not self.lines and self.has_room(item):
             return True
         queue = self.queue
         if queue is None:
             return True
-        instruments = self.run_queue.instruments
+        run_queue = self.run_queue
+        instruments = run_queue.instruments
         if instruments is not None:
             self.found_full(instruments, len(queue))
+        if self._fills_all(item, len(queue)):
+            with run_queue.lock:
+                run_queue.out_of_bytes += 1
         if self.overflow is Overflow.DROP_NEWEST:
             self._drop(item)
             return False

@@ -206,13 +206,13 @@ async def put_when_room(room: Room) -> None:
         MailboxFull: Too many senders wait already.
     """
     line = join(room)
-    if line is None:
-        return
-    try:
-        await line.future
-    except asyncio.CancelledError:
-        line.leave()
-        raise
+    if line is not None:
+        try:
+            await line.future
+        except asyncio.CancelledError:
+            line.leave()
+            raise
+    room.intake.refused -= 1  # it has waited instead
 
 
 def wait_on_thread(room: Room, thread: OwnThread, came: Message) -> None:
@@ -266,14 +266,13 @@ async def _put_in_time(room: Room, limit: float, thread: OwnThread, came: Messag
 def _put_or_keep(room: Room, link: HostedActor) -> bool:
     """Put a message into a mailbox, or let a link keep it; return false if neither is possible."""
     intake = room.intake
-    try:
-        intake.put(room.message)  # there may be room by now, and no turn that serves a line
-    except MailboxFull as full:
-        if full.room is not None and link._wait_for_room(full.room):
-            return True
-        intake.refused -= 1  # the thread waits instead
-        return False
-    return True
+    if intake.put_if_room(room.message):  # by now, and no turn serves a line
+        return True
+    intake.refused += 1  # which the link takes back if it keeps the message
+    if link._wait_for_room(room):
+        return True
+    intake.refused -= 1  # the thread waits instead
+    return False
 
 
 async def _wait_with_link(room: Room, link: HostedActor, limit: float, thread: OwnThread) -> None:
@@ -338,14 +337,8 @@ def join(room: Room) -> SenderLine | None:
         MailboxFull: Too many senders wait already.
     """
     intake = room.intake
-    try:
-        intake.put(room.message)
-    except MailboxFull as full:
-        if full.room is None:
-            raise
-    else:
+    if intake.put_if_room(room.message):
         return None
-    intake.refused -= 1  # the message waits instead
     limit = intake.run_queue.limits.waiting_senders
     if len(intake.lines or ()) >= limit:
         raise MailboxFull(intake.address, waiting_text(limit, "sender"))

@@ -66,6 +66,7 @@ class RunQueue:
         awake: Whether the loop will look at them.
         lock: The lock for the counted bytes of mailboxes.
         waiting_bytes: Bytes of the counted payloads that wait in all mailboxes.
+        out_of_bytes: How often a mailbox had no room for a message because of these.
         instruments: The instruments of the node as one, if there are any.
         sampler: The same, if one of them samples the messages that enter the node.
         times: The times of messages that are measured, if they are.
@@ -82,6 +83,7 @@ class RunQueue:
         "name",
         "now",
         "on_loop_closed",
+        "out_of_bytes",
         "phase",
         "ready",
         "sampler",
@@ -102,6 +104,7 @@ class RunQueue:
         self.now = 0.0
         self.lock = threading.RLock()
         self.waiting_bytes = 0
+        self.out_of_bytes = 0
         self.on_loop_closed: Callable[[], object] | None = None
         self.instruments: Instruments | None = None
         # Apart, as each send asks for it, and `Instruments` is not compiled.

@@ -56,6 +56,7 @@ class ByteShares:
 
     Attributes:
         total: Bytes counted.
+        reached: How often a source found no room for what it had to hold.
         clock: The clock.
     """
 
@@ -69,6 +70,7 @@ class ByteShares:
         self._noted: dict[Flow, int] = {}
         self._by_source: dict[str, int] = {}
         self.total = 0
+        self.reached = 0
 
     def note(self, link: Flow, size: int) -> None:
         """Set the bytes of a connection; 0 after its end."""

@@ -113,6 +113,7 @@ class Flow(RSocketConnection):
             # It is over its own limit: the others need not be measured.
             self._give_up_requests()
         elif shares.measure():
+            shares.reached += shares.exceeds(source)
             while shares.exceeds(source) and (most := shares.overdrawn(source)) is not None:
                 if not most.give_up_share():
                     break

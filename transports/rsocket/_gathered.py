@@ -108,22 +108,26 @@ class Gathered:
         room = self._size <= self.limit
         shares.note(link, self._size)
         if shares.exceeds(link.source):
-            self._claim(link.source, size)
-            room = self._size <= self.limit and not shares.exceeds(link.source)
+            given_up = self._claim(link.source, size)
+            still = shares.exceeds(link.source)
+            room = self._size <= self.limit and not still
+            shares.reached += given_up or still
         if not room:
             # The caller releases at least that.
             self._size -= size
             shares.note(link, self._size)
         return room
 
-    def _claim(self, source: str, size: int) -> None:
-        """Make room for a source at the expense of a source that exceeds its share."""
+    def _claim(self, source: str, size: int) -> bool:
+        """Make room for a source at the expense of one over its share; return whether it did."""
         shares = self._shares
         if not shares.measure() or not shares.exceeds(source):
-            return
+            return False
         most = shares.overdrawn(source)
-        if most is not None and most.source != source:
-            cast("Link", most).session.gathered.give_up(size)
+        if most is None or most.source == source:
+            return False
+        cast("Link", most).session.gathered.give_up(size)
+        return True
 
     def give_up(self, size: int) -> None:
         """Refuse the largest fragmented requests, to make room for others.

@@ -501,17 +501,18 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         turned_away = self._acceptor.turned_away
         yield LimitUse("max_connections", places.taken, options.max_connections, turned_away)
         waiting, gathered = shared.waiting.total, shared.gathered.total
-        yield LimitUse("flow.max_pending_total", waiting, options.flow.max_pending_total)
-        yield LimitUse(
-            "gathering.max_gathered_total", gathered, options.gathering.max_gathered_total
-        )
+        most, reached = options.flow.max_pending_total, shared.waiting.reached
+        yield LimitUse("flow.max_pending_total", waiting, most, reached)
+        most, reached = options.gathering.max_gathered_total, shared.gathered.reached
+        yield LimitUse("gathering.max_gathered_total", gathered, most, reached)
         unfinished, cut = shared.unfinished.total, self._closed["unfinished frames"]
         yield LimitUse("max_unfinished", unfinished, options.max_unfinished, cut)
         sessions = self._sessions
         if sessions is not None:
-            limits = sessions.options
-            yield LimitUse("resume.max_sessions", len(sessions), limits.max_sessions)
-            yield LimitUse("resume.max_kept_total", sessions.kept.total, limits.max_kept_total)
+            limits, kept = sessions.options, sessions.kept
+            refused = sessions.refused
+            yield LimitUse("resume.max_sessions", len(sessions), limits.max_sessions, refused)
+            yield LimitUse("resume.max_kept_total", kept.total, limits.max_kept_total, kept.reached)
 
     def _row(self, link: Link, pending: int) -> dict[str, Any]:
         """Return the row of a connection, with the bytes that wait for its socket."""

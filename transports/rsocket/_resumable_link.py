@@ -222,6 +222,7 @@ class ResumableLink(Link):
         shares = self._sessions.kept
         shares.note(self, kept.size)
         if shares.exceeds(self.source):
+            shares.reached += 1
             kept.drop_to(0)
             shares.note(self, 0)
         if kept.drops != self._drops:

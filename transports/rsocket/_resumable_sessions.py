@@ -54,6 +54,7 @@ class ResumableSessions:
         options: The limits.
         owner: The listener.
         kept: The bytes of frames kept for all sessions.
+        refused: Sessions refused because there were too many.
         results: Each RESUME by its result, and sessions that dropped frames.
         accepting: Whether the listener accepts connections; if not, no session can be resumed.
 
@@ -70,6 +71,7 @@ class ResumableSessions:
         self.owner = owner
         self.kept = ByteShares(options.max_kept_total, _kept, clock)
         self.results: Counter[str] = Counter()
+        self.refused = 0
         self.accepting = True
         self._places = Places(options.max_sessions, None)
         self._links: dict[tuple[bytes | int | None, bytes], ResumableLink] = {}
@@ -101,6 +103,7 @@ class ResumableSessions:
                 raise RejectedSetup("the resume token is in use")
             before.close("replaced", "another connection has begun a session with its token")
         elif self._places.refusal(link.source):
+            self.refused += 1
             raise RejectedSetup("there are too many sessions")
         self._places.take(link.source)
         self._links[bound, token] = link

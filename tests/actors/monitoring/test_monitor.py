@@ -43,7 +43,7 @@ class Listening(ReportedListener):
 
     def limits(self) -> Iterator[LimitUse]:
         yield LimitUse("max_connections", 1, 10, 2)
-        yield LimitUse("max_unfinished", 5, 100)
+        yield LimitUse("max_unfinished", 5, 100, 0)
 
     def close_connection(self, number: int, text: str) -> bool:
         return number == 1

@@ -26,7 +26,7 @@ def test_a_broker_that_is_well_has_no_problem() -> None:
     busy = replace(
         WELL,
         certificates={"a": NOW + 60 * DAY},
-        limits=(("", LimitUse("max_routes", 80, 100)),),
+        limits=(("", LimitUse("max_routes", 80, 100, 0)),),
         ended=1000,
         rejected=10,
         oldest_wait=10.0,
@@ -65,14 +65,14 @@ def test_a_certificate_that_ends_soon(days: float, severity: Severity, text: str
 
 
 def test_limits_that_are_nearly_or_wholly_used() -> None:
-    uses = (("", LimitUse("max_routes", 81, 100)), ("b", LimitUse("max_connections", 5, 5)))
+    uses = (("", LimitUse("max_routes", 81, 100, 0)), ("b", LimitUse("max_connections", 5, 5, 0)))
     full, nearly = find_problems(replace(WELL, limits=uses))
     assert (full.severity, full.subject) == (Severity.CRITICAL, "max_connections of b")
     assert full.text == "100 % of max_connections are used: 5 of 5."
     assert full.advice.startswith("More is refused. ")
     assert (nearly.severity, nearly.subject) == (Severity.WARNING, "max_routes")
     assert not nearly.advice.startswith("More")
-    assert find_problems(replace(WELL, limits=(("", LimitUse("none", 0, 0)),))) == ()
+    assert find_problems(replace(WELL, limits=(("", LimitUse("none", 0, 0, 0)),))) == ()
 
 
 def test_requests_without_a_destination_count_within_the_time() -> None:
@@ -128,7 +128,7 @@ def test_critical_problems_come_first_and_each_says_what_to_do() -> None:
         failed_checks={"live: loop": "held"},
         reload_error="bad",
         certificates={"a": NOW, "b": NOW + 10 * DAY},
-        limits=(("", LimitUse("x", 9, 10)), ("", LimitUse("y", 10, 10))),
+        limits=(("", LimitUse("x", 9, 10, 0)), ("", LimitUse("y", 10, 10, 0))),
         lags=(0,) * len(BUCKETS) + (1,),
         ended=10,
         failed=1,

@@ -25,6 +25,12 @@ async def unread(w: World, destination: Peer, size: int, host: str = HOG) -> Pee
     return peer
 
 
+def reached(w: World, name: str) -> int:
+    """Return how often a limit of the listener was reached."""
+    (found,) = (use.reached for use in w.listener.limits() if use.name == name)
+    return found
+
+
 async def answered(peer: Peer, destination: Peer, size: int) -> None:
     await peer.ask(request(RR, 1, ASKED))
     (asked,) = await destination.received()
@@ -46,6 +52,7 @@ async def test_peers_of_one_source_that_do_not_read_leave_half_of_the_bytes(w: W
     await unread(w, destination, MIB, "10.0.0.8")
     late = await unread(w, destination, MIB)
     assert [peer.closed for peer in (*peers, late)] == [True, False, False]
+    assert reached(w, "flow.max_pending_total") == 2
     for peer in w.peers:
         peer.read_on()
 
@@ -89,6 +96,7 @@ async def test_what_has_been_read_does_not_count(w: World) -> None:
         await unread(w, destination, 2 * MIB, HONEST)
     assert not any(peer.closed for peer in w.peers)
     shares = w.listener._shared.waiting
+    assert reached(w, "flow.max_pending_total") == 0
     assert shares.total == sum(len(peer.transport.waiting) for peer in w.peers)
     for peer in w.peers:
         peer.read_on()
@@ -123,6 +131,7 @@ async def test_requests_in_fragments_of_one_source_leave_half_of_the_bytes(w: Wo
     assert await second.ask(payload(1, b"", F, metadata=bytes(15_000))) == []
     got = errors(await second.ask(payload(1, b"", F, metadata=bytes(10_000))))
     assert [(stream, code) for stream, code, _ in got] == [(1, REJECTED)]
+    assert reached(w, "gathering.max_gathered_total") == 1
     other = await w.requester(HONEST)
     assert await other.ask(request(RR, 1, metadata, flags=F)) == []
     assert await other.ask(payload(1, b"", F, metadata=bytes(15_000))) == []
@@ -167,6 +176,7 @@ async def test_fragments_of_the_source_that_holds_the_most_make_room_for_another
         [],
     ]
     assert w.listener.statistics().refused == 1
+    assert reached(w, "gathering.max_gathered_total") == 1
     for peer in w.peers:
         peer.die()
     await w.settled()

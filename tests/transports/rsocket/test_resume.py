@@ -245,8 +245,8 @@ async def test_too_many_sessions(w: World) -> None:
     peers[0].send(error(0, CONNECTION_ERROR))
     await w.loop.idle()
     assert await w.connect("10.8.8.8").ask(begun(token=bytes([7]) * 16)) == []
-    limits = {each.name: (each.used, each.limit) for each in w.listener.limits()}
-    assert limits["resume.max_sessions"] == (3, 3)
+    limits = {each.name: (each.used, each.limit, each.reached) for each in w.listener.limits()}
+    assert limits["resume.max_sessions"] == (3, 3, 2)
 
 
 # --- suspended ----------------------------------------------------------------------------------
@@ -512,6 +512,8 @@ async def test_too_much_for_the_listener(w: World) -> None:
     await back.ask(payload(2, bytes(3000), N | C))
     assert link_of(peer).kept_bytes == 0
     assert w.listener.statistics().kept_bytes == 0
+    limits = {each.name: each.reached for each in w.listener.limits()}
+    assert limits["resume.max_kept_total"] == 1
     await lost(peer)
     answer = await w.connect().ask(resume())
     text = "the server has dropped frames that were not received"

@@ -27,7 +27,7 @@ export function Limits() {
     { key: "used", label: "Now", number: true, show: (/** @type {any} */ row) => size(row, row.used) },
     { key: "limit", label: "At most", number: true, show: (/** @type {any} */ row) => size(row, row.limit) },
     { key: "reached", label: "Refused", number: true, title: "How often something was refused because of it, since the start",
-      show: (/** @type {any} */ row) => (row.reached == null ? html`<span class="none" title="not counted">–</span>` : html`<span class=${row.reached > 0 ? "isbad" : ""}>${count(row.reached)}</span>`) },
+      show: (/** @type {any} */ row) => html`<span class=${row.reached > 0 ? "isbad" : ""}>${count(row.reached)}</span>` },
   ];
   return html`<${Failure} error=${error} next=${next} known />
     <${Card} title="Used against limit" about="Limits of a single connection or worker are not here; the pages of connections and workers have what each of them holds.">
