@@ -84,6 +84,12 @@ from ._keys import (
     format_key,
     parse_key,
 )
+from ._pinning import (
+    VIA_KEY,
+    brokers_passed,
+    pin_address,
+    route_id_tag,
+)
 from ._query import (
     Query,
     format_query,
@@ -193,6 +199,7 @@ __all__ = [
     "SNAPSHOT_HEADER_SIZE",
     "SNAPSHOT_VERSION",
     "TOMBSTONE_LIFETIME",
+    "VIA_KEY",
     "AddressFrame",
     "AddressQuery",
     "AddressSpans",
@@ -254,6 +261,7 @@ __all__ = [
     "Update",
     "Weighted",
     "WellKnownKey",
+    "brokers_passed",
     "canonical_id",
     "check_default_tags",
     "encode_route",
@@ -282,12 +290,14 @@ __all__ = [
     "parse_tag",
     "parse_tags",
     "peak_ewma",
+    "pin_address",
     "portable_bitmap",
     "posting_order",
     "query_from_tags",
     "query_of_address",
     "read_address",
     "read_snapshot",
+    "route_id_tag",
     "serialize_metadata",
     "serialize_tags",
     "shard",

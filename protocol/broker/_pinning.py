@@ -1,0 +1,116 @@
+"""An ADDRESS that one broker forwards to another: with more tags, and the brokers it has passed.
+
+The first broker chooses the destination, and *pins* it: it adds the tag RouteId with the value that
+the route announced, so that the other broker finds exactly that route. What it adds stands in front
+of the lists. No byte behind it changes: not the order and the flags of the requester's own tags,
+and not what the ADDRESS wraps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ._address_frame import locate_address
+from ._dialect import Dialect
+from ._errors import BrokerFrameError
+from ._fields import lacks_more_flag
+from ._ids import ID_SIZE, format_id
+from ._keys import WellKnownKey
+from ._tags import (
+    EMPTY_LIST,
+    Metadata,
+    Tag,
+    TagList,
+    normal_form,
+    parse_metadata,
+    parse_tags,
+    serialize_metadata,
+    serialize_tags,
+)
+
+__all__ = ["VIA_KEY", "brokers_passed", "pin_address", "route_id_tag"]
+
+VIA_KEY: Final = "onward.via"
+"""The key, in the metadata of an ADDRESS, of the ids of the brokers that it has passed."""
+
+_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_LAST: Final = (int(WellKnownKey.NO_TAG), "")
+
+
+def route_id_tag(route_id: bytes, tags: TagList) -> tuple[int, str]:
+    """Return the tag RouteId of a route, with the value that the route announced.
+
+    The reference writes `Id{…}`, and finds no other spelling.
+
+    Args:
+        route_id: 16 bytes.
+        tags: The tags of its ROUTE_ADD.
+    """
+    announced = (value for key, value in tags if key == _ROUTE_ID and value)
+    return _ROUTE_ID, next(announced, None) or format_id(route_id)
+
+
+def pin_address(frame: bytes, dialect: Dialect, tags: Iterable[Tag], broker_id: bytes) -> bytes:
+    """Return an ADDRESS with more tags, and the broker that has passed it on.
+
+    Args:
+        frame: The whole frame.
+        dialect: Its dialect. The reference dialect has no place for the broker's id.
+        tags: The tags to add, none of them null; those that it has already are not added again.
+        broker_id: The id of the broker that forwards it, 16 bytes.
+
+    Raises:
+        BrokerFrameError: The frame is broken, or would have too many tags; or a tag cannot be
+            written in the dialect.
+    """
+    spans = locate_address(frame, dialect)
+    own, _ = parse_tags(frame, spans.tags, dialect, to_end=lacks_more_flag(frame, dialect))
+    present = frozenset(normal_form(own))
+    # Forwarding the Request: "A broker forwarding a message MAY add additional metadata, and tags
+    # to the envelope but it MUST not mutate the wrapped metadata, or data of the request."
+    added = tuple(tag for tag in tags if present.isdisjoint(normal_form((tag,))))
+    # Written with an empty tag behind them, which is left out: so each says that more follow.
+    front = serialize_tags((*added, _LAST), dialect)[: -len(EMPTY_LIST)]
+    passed = b""
+    start = spans.metadata
+    if dialect is Dialect.SPECIFICATION:
+        entry = ((VIA_KEY, broker_id),)
+        if frame[start : spans.tags] == EMPTY_LIST:
+            passed, start = serialize_metadata(entry, dialect), spans.tags
+        else:
+            last = serialize_metadata((*entry, (_LAST[0], b"")), dialect)
+            passed = last[: -len(EMPTY_LIST)]
+    made = b"".join(
+        (
+            frame[: spans.metadata],
+            passed,
+            frame[start : spans.tags],
+            front,
+            frame[spans.tags :],
+        )
+    )
+    locate_address(made, dialect)  # it may have too many entries now
+    return made
+
+
+def brokers_passed(frame: bytes, dialect: Dialect) -> tuple[bytes, ...]:
+    """Return the ids of the brokers that an ADDRESS has passed, as far as it says so.
+
+    Raises:
+        BrokerFrameError: The frame is broken, or the ids are.
+    """
+    if dialect is Dialect.REFERENCE:
+        return ()
+    spans = locate_address(frame, dialect)
+    metadata: Metadata = ()
+    if frame[spans.metadata : spans.tags] != EMPTY_LIST:
+        metadata, _ = parse_metadata(frame, spans.metadata, dialect)
+    passed: list[bytes] = []
+    for key, value in metadata:
+        if key != VIA_KEY:
+            continue
+        if not value or len(value) % ID_SIZE:
+            raise BrokerFrameError(VIA_KEY, f"not ids of {ID_SIZE} bytes")
+        passed += [value[at : at + ID_SIZE] for at in range(0, len(value), ID_SIZE)]
+    return tuple(passed)
