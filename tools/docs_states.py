@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
+from onward.protocol.cluster import SUBSCRIPTION, SubscriptionInput, SubscriptionState
 from onward.protocol.pipes import (
     RECEIVER,
     SENDER,
@@ -143,6 +144,15 @@ def _pipe_receiver_inputs() -> str:
     return table(("input", "is"), [(f"`{each.name}`", each.value) for each in ReceiverInput])
 
 
+def _subscription() -> str:
+    first = SubscriptionState.IDLE
+    return diagram(SUBSCRIPTION, lambda given: given.name, first, first)
+
+
+def _subscription_inputs() -> str:
+    return table(("input", "is"), [(f"`{each.name}`", each.value) for each in SubscriptionInput])
+
+
 def _name(frame: Enum) -> str:
     return f"`{frame.name}`"
 
@@ -164,4 +174,6 @@ DRAWINGS: Mapping[str, Callable[[], str]] = {
     "request-start": _request_start,
     "session": _session,
     "session-inputs": _session_inputs,
+    "subscription": _subscription,
+    "subscription-inputs": _subscription_inputs,
 }

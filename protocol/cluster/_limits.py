@@ -1,0 +1,74 @@
+"""Limits of the state machines of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..options import Count, Probability, Seconds, Size, check_options
+from ._elements import BatchSize
+
+__all__ = ["ClusterLimits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLimits:
+    """Limits of what a broker keeps for its cluster, and its times.
+
+    Attributes:
+        max_batch: Bytes that are gathered for one element of a route stream, before compression. A
+            single longer frame has an element of its own.
+        log_changes: Changes of this broker's routes that are kept for peer brokers that are behind.
+            A peer broker that is further behind gets all routes.
+        log_bytes: Bytes of these changes. Beyond: as with `log_changes`.
+        gather: Time for which changes are gathered before they are sent, in seconds.
+        mark: Time between two marks of a route stream, in seconds.
+        max_ahead: Time by which the timestamp of a route may be ahead of this broker's clock, in
+            seconds. Beyond: the route is refused and counted. It has to be more than the clocks of
+            two honest brokers differ: their routes would be missing here.
+        max_peers: Peer brokers that this broker has links with. Beyond: no other is dialled, and a
+            link from one is refused.
+        max_known: Brokers that are remembered. Beyond: others are ignored and counted.
+        retry: Time after which a peer broker is dialled again for the first time, in seconds; it
+            doubles with each attempt.
+        longest_retry: Longest such time, in seconds.
+        jitter: Random part of that time, from 0 (none) to 1 (up to twice or down to nothing).
+        compare: Time after which two peer brokers compare the lists of brokers that they know, in
+            seconds.
+        forget_after: Time after which a broker that this one has no link with, and that no peer
+            broker has named, is forgotten, in seconds.
+        peer_hold: Time for which the routes of a peer broker are kept, hidden, when its link is
+            lost, in seconds. Then they are removed.
+        flap_losses: Losses of a link within `flap_window` after which its routes stay hidden for a
+            while when it is back.
+        flap_window: Time within which losses are counted together, in seconds.
+        flap_hold: How long the routes stay hidden at first, in seconds; it doubles with each loss.
+        longest_flap_hold: Longest such time, in seconds.
+        pause: Time for which there is no link to a peer broker that has sent a bad frame, in
+            seconds.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    max_batch: BatchSize = 64 * 1024
+    log_changes: Size = 100_000
+    log_bytes: Size = 64 * 1024 * 1024
+    gather: Seconds = 0.02
+    mark: Seconds = 10.0
+    max_ahead: Seconds = 3600.0
+    max_peers: Count = 64
+    max_known: Count = 1024
+    retry: Seconds = 1.0
+    longest_retry: Seconds = 30.0
+    jitter: Probability = 0.5
+    compare: Seconds = 60.0
+    forget_after: Seconds = 86_400.0
+    peer_hold: Seconds = 30.0
+    flap_losses: Count = 3
+    flap_window: Seconds = 60.0
+    flap_hold: Seconds = 10.0
+    longest_flap_hold: Seconds = 120.0
+    pause: Seconds = 60.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
