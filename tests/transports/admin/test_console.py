@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from onward.protocol.broker import SnapshotRoute, format_route
+from onward.transports.client import connect
 from tests.support.browser import NEEDS_CHROMIUM, Browser, Page, chromium
 from tests.support.busy_broker import HOSTILE, BusyBroker, busy_broker, listening
 from tests.support.commands import TIMEOUT, onward
@@ -488,6 +491,107 @@ def test_a_broker_is_operated(page: Page) -> None:
         page.see("The broker is gone")
         page.open("about:blank")
         page.faults.clear()
+
+
+STATE = "[...document.querySelectorAll('.facts div')].map(each => each.innerText).join()"
+
+
+def served(broker: BusyBroker) -> bytes:
+    """Return the answer to a request of a client that has just come."""
+
+    async def ask() -> bytes:
+        async with connect(broker.uri) as client:
+            return (await client.request("service=orders region=eu", b"new here")).data
+
+    return asyncio.run(ask())
+
+
+def test_a_drain_is_undone(page: Page) -> None:
+    """While it lasts it is seen to, and can be undone; then the broker serves as before."""
+    with busy_broker("--drain-grace", "600") as broker:
+        show(page, broker, "overview")
+        page.until("document.querySelector('.operations button')")
+        connections = len(broker.get("/api/v1/connections")["rows"])
+        press_in_dialog(page, "Drain", "Cancel")
+        page.until("!document.querySelector('dialog')")
+        assert broker.get("/api/v1/status")["draining"] is False
+        press_in_dialog(page, "Drain", "Drain and stop")
+        page.see("The broker drains, and stops then.")
+        page.until(f"{STATE}.includes('drains, {connections} connections left')")
+        page.see("it drains")  # a problem: it is not ready
+        assert broker.get("/api/v1/status")["draining"] is True
+        press_in_dialog(page, "Undo the drain", "Undo the drain")
+        page.see("The broker serves again.")
+        page.until(f"{STATE}.includes('serves')")
+        page.until("!document.body.innerText.includes('it drains')")
+        said = broker.get("/api/v1/status")
+        assert (said["draining"], said["lost"]) == (False, 0)
+        assert len(broker.get("/api/v1/connections")["rows"]) == connections
+        assert served(broker) == b"new here"
+        # It is the whole way back: the broker can be drained again.
+        press_in_dialog(page, "Drain", "Drain and stop")
+        page.until(f"{STATE}.includes('drains')")
+
+
+def test_a_drain_is_undone_by_keyboard(page: Page) -> None:
+    """The focus is where the next key belongs, though the button has changed under it."""
+    with busy_broker("--drain-grace", "600") as broker:
+        show(page, broker, "overview")
+        page.until("document.querySelector('.operations button')")
+        page.tab_to("it.textContent == 'Drain'")
+        page.press("Enter")
+        page.until("document.querySelector('dialog[open]')")
+        page.tab_to("it.textContent == 'Drain and stop'")
+        page.press("Enter")
+        page.until("!document.querySelector('dialog')")
+        page.until("document.activeElement.textContent == 'Undo the drain'")
+        assert broker.get("/api/v1/status")["draining"] is True
+        page.press("Space")
+        page.until("document.querySelector('dialog[open]')")
+        page.press("Escape")
+        page.until("!document.querySelector('dialog')")
+        assert broker.get("/api/v1/status")["draining"] is True
+        page.until("document.activeElement.textContent == 'Undo the drain'")
+        page.press("Enter")
+        page.until("document.querySelector('dialog[open]')")
+        page.tab_to("it.closest('dialog') && it.textContent == 'Undo the drain'")
+        page.press("Enter")
+        page.see("The broker serves again.")
+        page.until("document.activeElement.textContent == 'Drain'")
+        assert broker.get("/api/v1/status")["draining"] is False
+
+
+def test_a_drain_that_cannot_be_undone_says_so(page: Page) -> None:
+    """Its sockets are closed, and a request holds the broker: the dialog has the reason."""
+    with busy_broker("--drain-grace", "0.1", "--drain-spread", "600") as broker:
+        show(page, broker, "overview")
+        page.until("document.querySelector('.operations button')")
+        press_in_dialog(page, "Drain", "Drain and stop")
+        page.until(f"{STATE}.includes('drains')")
+        page.until(
+            "[...document.querySelectorAll('main button')]"
+            ".some(each => each.innerText == 'Undo the drain')"
+        )
+        assert closes_its_socket(broker)
+        press_in_dialog(page, "Undo the drain", "Undo the drain")
+        page.until("document.querySelector('dialog [role=alert]')")
+        assert "the sockets are closed" in page.run("document.querySelector('dialog').innerText")
+        broker.process.terminate()
+        page.open("about:blank")
+        page.faults.clear()  # the browser tells of each answer above 399
+
+
+def closes_its_socket(broker: BusyBroker) -> bool:
+    """Wait until the broker has closed its socket; return whether it has."""
+    host, _, port = broker.uri.removeprefix("rsocket+tcp://").rpartition(":")
+    until = time.monotonic() + TIMEOUT
+    while time.monotonic() < until:
+        try:
+            socket.create_connection((host, int(port))).close()
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def test_what_fails_is_said_in_the_dialog(page: Page) -> None:

@@ -74,7 +74,7 @@ function Operations({ draining, again }) {
     <div class="operations">
       ${draining
         ? html`<${Operation} name="undo-drain" label="Undo the drain" title="Undo the drain?" confirm="Undo the drain" onConfirm=${asked("undo-drain", "The broker serves again.")}>
-            <p>The broker listens again and takes new clients. Clients that have left come back when they like.</p><//>`
+            <p>The broker goes on as if it had not drained. That is possible until it has closed its sockets, at the end of the grace.</p><//>`
         : html`<${Operation} name="drain" label="Drain" danger title=${`Drain ${visible(self.node)}?`} confirm="Drain and stop" onConfirm=${asked("drain", "The broker drains, and stops then.")}>
             <p>The broker stops listening, lets the requests in progress end, closes its connections one by one, and <b>stops</b>. This page ends with it.</p><//>`}
       <${Operation} name="reload" label="Reload" title="Reload the files?" confirm="Reload" onConfirm=${asked("reload", "Reloaded.")}>

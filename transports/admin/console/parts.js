@@ -207,18 +207,15 @@ export function Dialog({ title, confirm, danger, onConfirm, onClose, children })
   const element = useRef(/** @type {any} */ (null));
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
-  useEffect(() => {
-    const before = /** @type {HTMLElement | null} */ (document.activeElement);
-    element.current.showModal();
-    return () => before?.focus();
-  }, []);
+  useEffect(() => element.current.showModal(), []);
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setBusy(true);
     setError("");
     try {
       await onConfirm();
-      onClose();
+      // Not `onClose`: while it is open, no element outside of it can have the focus.
+      element.current?.close();
     } catch (failed) {
       setError(visible(/** @type {Error} */ (failed).message));
       setBusy(false);
