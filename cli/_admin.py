@@ -57,7 +57,7 @@ def add_admin(parser: argparse.ArgumentParser, *, broker: bool) -> None:
     """Add the options of the admin interface of a broker, or of a node without one."""
     where = (
         "http://127.0.0.1:8601, https://host:port, or unix:///path; beyond the loopback interface "
-        "it needs https, and one of --principals, --jwt-keys and --authenticator"
+        "it needs https, and one of --principals, --jwt-keys, --callout and --authenticator"
         if broker
         else "http://127.0.0.1:8601, or unix:///path; only for the loopback interface"
     )

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from ..protocol import counted
 from ._columns import duration
 
-__all__ = ["Finding", "Level", "audit"]
+__all__ = ["Finding", "Level", "audit", "is_local"]
 
 FEW: Final = 100
 """Requests or connections below which a share says nothing."""
@@ -117,18 +117,19 @@ def _problems(parts: Parts) -> Iterator[Finding]:
 def _open_listeners(parts: Parts) -> Iterator[Finding]:
     for each in _of(parts, "statistics", "listeners"):
         uri = str(each["uri"])
-        if _is_local(uri):
+        if is_local(uri):
             continue
         if uri.startswith(("rsocket+tcp:", "rsocket+ws:")):
             text = f"{uri} is reached from other machines, without TLS"
             yield Finding(Level.WARNING, "tls", text, "listen by rsocket+tls or rsocket+wss")
         if each.get("authentication") is None:
             text = f"{uri} admits each client that can connect"
-            advice = "give the broker --principals, --jwt-keys or --authenticator, and --rules"
+            advice = "give the broker --principals, --jwt-keys or --callout, and --rules"
             yield Finding(Level.WARNING, "authentication", text, advice)
 
 
-def _is_local(uri: str) -> bool:
+def is_local(uri: str) -> bool:
+    """Whether a URI is of a Unix socket or of the loopback interface."""
     if uri.startswith("rsocket+unix:"):
         return True
     host = urlsplit(uri).hostname or ""

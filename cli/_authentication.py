@@ -1,4 +1,4 @@
-"""The authentication of peers: by a file of principals, an issuer, or plug-ins."""
+"""The authentication of peers: by a file of principals, an issuer, a worker, or plug-ins."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from ..actors import Node
 from ..actors.security import (
     AnonymousAuthenticator,
     Authentication,
@@ -29,6 +30,7 @@ from ..protocol.security import (
     join_principals,
 )
 from ..protocol.toml import suggestion
+from ._callout import NodeOf, add_callout, callout_of
 from ._show import printable_lines
 from ._status import CommandError, Status
 
@@ -44,6 +46,8 @@ __all__ = [
 
 _NO_PRINCIPALS: Final = Principals()
 
+_NEEDS: Final = "{} goes with --principals, --jwt-keys or --callout"
+
 
 def add_authentication(parser: argparse.ArgumentParser) -> None:
     """Add the options of the authentication of clients."""
@@ -56,6 +60,7 @@ def add_authentication(parser: argparse.ArgumentParser) -> None:
         "make entries (default: admit all clients)",
     )
     add_jwt(parser)
+    add_callout(parser, broker=True)
     parser.add_argument(
         "--authenticator",
         metavar="NAME",
@@ -141,8 +146,9 @@ class Methods:
         arguments: argparse.Namespace,
         newest: Callable[[], argparse.Namespace] | None = None,
     ) -> None:
+        self._node: Node | None = None
         try:
-            found = list(_methods(arguments, newest or (lambda: arguments)))
+            found = list(_methods(arguments, newest or (lambda: arguments), self._running_node))
         except (OnwardError, TypeError, ValueError) as error:
             raise CommandError(printable_lines(str(error)), Status.USAGE) from error
         self._found = {each.method: each for each in found}
@@ -170,10 +176,9 @@ class Methods:
             names = (*names, "anonymous")
         if set(names) <= {"anonymous"} and not wanted:
             if arguments.anonymous:
-                raise CommandError("--anonymous goes with --principals or --jwt-keys", Status.USAGE)
+                raise CommandError(_NEEDS.format("--anonymous"), Status.USAGE)
             if arguments.per_request == "check":
-                text = "--per-request check goes with --principals or --jwt-keys"
-                raise CommandError(text, Status.USAGE)
+                raise CommandError(_NEEDS.format("--per-request check"), Status.USAGE)
             return None
         options = AuthenticationOptions(per_request=arguments.per_request)
         key = names, arguments.per_request
@@ -182,6 +187,15 @@ class Methods:
             methods = {"anonymous": AnonymousAuthenticator(), **self._found}
             self._made[key] = Authentication([methods[name] for name in names], options)
         return self._made[key]
+
+    def runs_on(self, node: Node) -> None:
+        """Keep the node that asks for the method `callout`. Call it before the first peer."""
+        self._node = node
+
+    def _running_node(self) -> Node:
+        if self._node is None:
+            raise AssertionError("peers come before the node")
+        return self._node
 
     def all(self) -> tuple[Authentication, ...]:
         """Return the authentications made."""
@@ -203,6 +217,7 @@ def add_peers(parser: argparse.ArgumentParser) -> None:
         "the user of a Unix socket, a token or a password (default: accept all peers)",
     )
     add_jwt(parser)
+    add_callout(parser, broker=False)
     parser.add_argument(
         "--anonymous",
         action="store_true",
@@ -211,24 +226,27 @@ def add_peers(parser: argparse.ArgumentParser) -> None:
 
 
 def authentication_of_peers(
-    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace] | None = None
+    arguments: argparse.Namespace,
+    node_of: NodeOf,
+    newest: Callable[[], argparse.Namespace] | None = None,
 ) -> Authentication | None:
     """Return the authentication of nodes; `None` if all are accepted.
 
     Args:
         arguments: The options of the node.
+        node_of: Returns the node.
         newest: As for `Methods`.
 
     Raises:
         CommandError: A file cannot be read, or the options do not go together.
     """
     try:
-        methods = list(_of_files(arguments, newest or (lambda: arguments)))
+        methods = list(_of_all(arguments, newest or (lambda: arguments), node_of))
     except (OnwardError, ValueError) as error:
         raise CommandError(printable_lines(str(error)), Status.USAGE) from error
     if arguments.anonymous:
         if not methods:
-            raise CommandError("--anonymous goes with --principals or --jwt-keys", Status.USAGE)
+            raise CommandError(_NEEDS.format("--anonymous"), Status.USAGE)
         methods.append(AnonymousAuthenticator())
     return Authentication(methods) if methods else None
 
@@ -261,24 +279,23 @@ def _file_of(
 
 
 def _methods(
-    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace]
+    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace], node_of: NodeOf
 ) -> Iterator[Authenticator]:
-    yield from _of_files(arguments, newest)
+    yield from _of_all(arguments, newest, node_of)
     yield from map(load_authenticator, arguments.authenticator)
 
 
-def _of_files(
-    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace]
+def _of_all(
+    arguments: argparse.Namespace, newest: Callable[[], argparse.Namespace], node_of: NodeOf
 ) -> Iterator[Authenticator]:
+    """Yield the methods that brokers and nodes have, in the order of trying."""
     file = _file_of(arguments, newest)
     if file is not None:
         yield CertificateAuthenticator(file)
         yield UnixAuthenticator(file)
         yield TokenAuthenticator(file)
         yield PasswordAuthenticator(file)
-    jwt = jwt_of(arguments)
-    if jwt is not None:
-        yield jwt
+    yield from filter(None, (jwt_of(arguments), callout_of(arguments, node_of)))
 
 
 def jwt_of(arguments: argparse.Namespace) -> JwtAuthenticator | None:

@@ -365,6 +365,10 @@ def work_of(running: Reconfiguration, service: Service) -> Callable[[StopRequest
     if admin is not None:
         admin = replace(admin, newest=running.shared_tls)
 
+    async def opened(node: Node) -> None:
+        plan.methods.runs_on(node)
+        await _opened(node, arguments)
+
     async def work(stop: StopRequest) -> None:
         try:
             await serve(
@@ -376,7 +380,7 @@ def work_of(running: Reconfiguration, service: Service) -> Callable[[StopRequest
                 name=node_name(arguments, "broker"),
                 quiet=arguments.quiet,
                 expected=expected,
-                opened=lambda node: _opened(node, arguments),
+                opened=opened,
                 service=service,
                 admin=admin,
                 running=running,

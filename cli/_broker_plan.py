@@ -29,6 +29,7 @@ from ..transports.rsocket import (
 )
 from ._admin import Admin, admin_of
 from ._authentication import Methods
+from ._callout import check_rules
 from ._config import listener_arguments
 from ._config_file import ListenerSettings
 from ._event_log import check_event_log
@@ -226,7 +227,7 @@ def plan_of(
     faults = Faults()
     limits = _limits(arguments, faults)
     methods = faults.made(lambda: Methods(arguments, newest))
-    authorization = faults.made(lambda: authorization_of(arguments))
+    authorization = faults.made(lambda: _authorization(arguments))
     by_listener: list[Authentication | None] = []
     shared = None
     if methods is not None:
@@ -246,6 +247,12 @@ def plan_of(
         for (uri, made), own in zip(limits.listeners, by_listener, strict=True)
     )
     return Plan(limits.options, listening, listeners, admin, methods)
+
+
+def _authorization(arguments: argparse.Namespace) -> Authorization | None:
+    made = authorization_of(arguments)
+    check_rules(arguments, made)
+    return made
 
 
 @dataclass(frozen=True, slots=True)

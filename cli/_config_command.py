@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ..actors import Node
 from ..protocol import counted
 from ..transports.streams._tls import server_context
 from ._admin import admin_of
@@ -90,7 +91,7 @@ def _check(arguments: argparse.Namespace) -> None:
         tls = faults.made(lambda: tls_of(found, listens=True))
         if tls is not None:
             faults.made(lambda: server_context(tls))
-        faults.made(lambda: authentication_of_peers(found))
+        faults.made(lambda: authentication_of_peers(found, Node))
         faults.made(lambda: admin_of(found))
         faults.check()
         print(f"{arguments.file}: no fault")

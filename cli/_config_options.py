@@ -40,6 +40,7 @@ PLACES: Final = {
     "authenticator": ("authentication", "plugins"),
     "authority": ("tls", "authority"),
     "authorizer": ("authorization", "plugins"),
+    "callout": ("authentication", "callout"),
     "certificate": ("tls", "certificate"),
     "client_certificates": ("tls", "client"),
     "event_log": ("event_log", "folder"),

@@ -16,6 +16,7 @@ from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError, counted
 from ._admin import add_admin, admin_of, administered
 from ._arguments import Commands, address
 from ._authentication import add_peers, authentication_of_peers
+from ._callout import check_callout
 from ._config import Configure, add_config
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
@@ -225,11 +226,12 @@ async def serve(
 
     service = service or Service()
     name, newest = node_name(arguments, "node"), None if running is None else running.newest
-    authentication = authentication_of_peers(arguments, newest)
+    node = Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0))
+    authentication = authentication_of_peers(arguments, lambda: node, newest)
     if authentication is not None:
         service.reloads.add("authentication", authentication.prepare_reload)
     admin = admin_of(arguments)
-    async with Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0)) as node:
+    async with node:
         if arguments.trace:
             node.add_instrument(HopTracer(node))
         node.dead_letters.subscribe(tell_dead)
@@ -257,6 +259,7 @@ async def _start(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
     for exposed in arguments.expose:
         if exposed.type == LOCAL and not node.has(exposed):
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
+    check_callout(node, arguments)
     if arguments.management is not None:
         await node.start(ManagementService, address=MANAGEMENT)
 

@@ -33,6 +33,7 @@ __all__ = [
     "certificates_for",
     "credentials_for",
     "reach",
+    "scheme_of",
     "schemes",
     "tls_of",
     "via_of",
@@ -232,7 +233,7 @@ async def reach(
     first = route[0]
     if first.type == LOCAL:
         raise UnknownAddress(first, _begin_with(first))
-    scheme = _scheme_of(first.type)
+    scheme = scheme_of(first.type)
     if scheme is None:
         return None, route
     try:
@@ -250,7 +251,7 @@ def _begin_with(first: Address) -> str:
     return "begin with a node, as in 1#127.0.0.1:4000, or name one by --connect"
 
 
-def _scheme_of(address_type: int) -> str | None:
+def scheme_of(address_type: int) -> str | None:
     """Return the scheme of the transport of an address type, which is registered for both."""
     for entry in entry_points(group="onward.address_types", name=str(address_type)):
         with contextlib.suppress(Exception):  # a broken plug-in is logged when it is used

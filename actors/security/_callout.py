@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...protocol import RouteLike
 from ...protocol.options import check_timeout
 from ...protocol.security import (
@@ -28,14 +30,17 @@ class CalloutAuthenticator(Authenticator):
     refused.
 
     Args:
-        node: The node that asks.
+        node: The node that asks, or a function that returns it: then the method may be made before
+            the node.
         route: The route of the worker.
         timeout: Seconds for an answer.
     """
 
     method = "callout"
 
-    def __init__(self, node: Node, route: RouteLike, timeout: float = 2.0) -> None:
+    def __init__(
+        self, node: Node | Callable[[], Node], route: RouteLike, timeout: float = 2.0
+    ) -> None:
         self._node = node
         self._route = route
         self._timeout = check_timeout(timeout)
@@ -53,7 +58,8 @@ class CalloutAuthenticator(Authenticator):
         if credentials is None and not peer.names and peer.user_id is None:
             return None
         question = format_callout(credentials, peer)
-        answer = await self._node.request(self._route, question, timeout=self._timeout)
+        node = self._node if isinstance(self._node, Node) else self._node()
+        answer = await node.request(self._route, question, timeout=self._timeout)
         principal = parse_callout_answer(answer.payload)
         if principal is None:
             raise NotAuthenticated("refused")

@@ -136,7 +136,7 @@ principals_file = "principals.toml"
         ),
         (
             "[authentication]\nanonymous = true",
-            "--anonymous goes with --principals or --jwt-keys",
+            "--anonymous goes with --principals, --jwt-keys or --callout",
         ),
     ],
 )

@@ -60,6 +60,10 @@ def folder(tmp_path: Path) -> Folder:
 # --- each option has its place ---
 
 
+EXAMPLES = {"allow": "1#a:1", "callout": "5#/run/a => a", "expose": "1#a:1"}
+"""The words of options that take no other text."""
+
+
 def example(option: ConfigOption) -> tuple[str, list[str]]:
     """Return a value of an option, as TOML, and as words of the command line."""
     if option.kind == "true or false":
@@ -70,7 +74,7 @@ def example(option: ConfigOption) -> tuple[str, list[str]]:
         word = option.choices[-1]
     else:
         word = {
-            "text": "1#a:1" if option.dest in ("expose", "allow") else "text",
+            "text": EXAMPLES.get(option.dest, "text"),
             "number": "1",
             "seconds": "7s",
             "bytes": "7 MiB",

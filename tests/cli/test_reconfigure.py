@@ -117,6 +117,7 @@ max_connections = 6
         (LISTENER, '[event_log]\nfolder = "/a"\n' + LISTENER, "event_log.folder: none -> /a"),
         ("", '[admin]\nuri = "unix:///a"\n', "admin.uri: none -> unix:///a"),
         ("", '[tls]\ncertificate = "/a"\n', "tls.certificate: none -> /a"),
+        ("", '[authentication]\ncallout = "32#a=b"\n', "authentication.callout: none -> 32#a=b"),
         ('[jwt]\nkeys = "/a"\n', '[jwt]\nkeys = "/b"\n', "jwt.keys: /a -> /b"),
     ],
 )

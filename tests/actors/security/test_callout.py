@@ -53,7 +53,7 @@ async def test_the_worker_decides(
     node: Node, credentials: Credentials | None, peer: PeerIdentity, found: Principal | None
 ) -> None:
     await node.start(Register, address="register")
-    method = CalloutAuthenticator(node, "register")
+    method = CalloutAuthenticator(lambda: node, "register")
     assert await method.authenticate(credentials, peer) == found
 
 
