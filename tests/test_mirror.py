@@ -135,6 +135,8 @@ CONCEPTS = {
         "rsocket/test_tenants": "",
         "rsocket/test_tls": "_listener",
         "rsocket/test_turns": "_flow",
+        "rsocket/test_undecided": "_admission _flow",
+        "rsocket/test_undecided_sockets": "_admission _flow",
         "rsocket/test_unix": "../streams/_unix_file",
         "rsocket/test_ws": "_listener",
         "rsocket/test_ws_handshake": "../streams/_ws_handshake",

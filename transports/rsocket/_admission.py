@@ -76,6 +76,9 @@ def find_credentials(metadata: bytes) -> tuple[int, int] | None:
 class Admission:
     """The decision on one peer. Meanwhile the peer is not read.
 
+    A peer that leaves meanwhile is decided on all the same, and what has come of it before is
+    handled then; see `Flow`.
+
     Args:
         link: The connection.
         authentication: The methods.
@@ -98,7 +101,7 @@ class Admission:
         self._task.add_done_callback(self._decided)
 
     def cancel(self) -> None:
-        """Give up: the connection has ended."""
+        """Give up: this side has ended the connection."""
         self._link = None
         self._task.cancel()
 

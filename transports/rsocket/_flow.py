@@ -10,9 +10,10 @@ import asyncio
 import logging
 from typing import Final
 
-from ...protocol.rsocket import CLOSED, Role, Stream
+from ...protocol.rsocket import CLOSED, ConnectionState, Role, Stream
 from ...protocol.security import PeerIdentity
 from .._log import SeldomLogger
+from ..streams._lost_transport import LostTransport
 from ._connection import RSocketConnection
 from ._options import LinkOptions
 from ._shared import Shared
@@ -23,6 +24,8 @@ BULK: Final = 64 * 1024
 """Bytes above which a write is cheaper without a copy, and above which the backlog of one
 connection counts for all connections together."""
 
+_AWAIT_SETUP: Final = ConnectionState.AWAIT_SETUP
+_HELD: Final = ConnectionState.HELD
 _UNKNOWN: Final = PeerIdentity()
 
 
@@ -34,6 +37,7 @@ class Flow(RSocketConnection):
         flow: Those of backlogs and credit, at hand for each frame.
         gathering: Those of what is held, likewise.
         shared: What all connections of the listener hold.
+        left: Whether the peer has left while some of what it has sent is still to be handled.
         identity: The peer, as its transport has verified it.
         source: The source in its identity, at hand for the limits that are counted by source;
             empty if it is unknown.
@@ -75,6 +79,7 @@ class Flow(RSocketConnection):
         self._read = 0  # bytes that the peer has read since writing was paused
         self._read_before = 0  # of them, those before the current stall timer
         self._noted = False  # whether its backlog is counted in `shared.waiting`
+        self.left = False
         self.identity: PeerIdentity = _UNKNOWN
         self.source = ""
         self._stall: asyncio.TimerHandle | None = None
@@ -244,6 +249,52 @@ class Flow(RSocketConnection):
     def note_kept(self, kept: int, since: float) -> None:
         """Count the bytes of an unfinished frame or WebSocket message, since the first of them."""
         self._unfinished.note(self, kept, since)
+
+    # --- the end of the input -----------------------------------------------------------------
+
+    def _waits(self) -> bool:
+        """Whether the end of the input waits for what has come before it.
+
+        That is the case until the peer is admitted, which has its limit of time, and then until the
+        last turn of its input. A connection that this side ends waits for nothing.
+        """
+        if self.closed_reason:
+            return False
+        state = self.core.state
+        return state is _HELD or (bool(self._later) and (self.left or state is _AWAIT_SETUP))
+
+    def eof_received(self) -> bool:
+        """End the connection, once what has come is handled; return False to close the socket."""
+        if self._waits():
+            self.left = True
+            return False
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End everything that used this connection, once what has come is handled."""
+        transport = self._transport
+        if transport is not None and self._waits():
+            self.left = True
+            extra = {"cipher": transport.get_extra_info("cipher")}
+            self._transport = LostTransport(self, self._loop, exc, extra)
+            return
+        super().connection_lost(exc)
+
+    def _read_on(self) -> None:
+        """Read on, or end the connection of a peer that has left."""
+        if self.left and not self._waits():
+            self._loop.call_soon(self._end_input)
+        else:
+            super()._read_on()
+
+    def _end_input(self) -> None:
+        """Handle the end of the input, which has waited."""
+        transport = self._transport
+        if transport is None or not self.left or self._waits():
+            return
+        self.left = False
+        self.eof_received()
+        transport.close()  # as the loop does after the end of the input
 
     # --- the end ------------------------------------------------------------------------------
 

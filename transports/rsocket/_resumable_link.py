@@ -143,7 +143,7 @@ class ResumableLink(Link):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Suspend the session, or end everything that used this connection."""
-        if self._can_suspend:
+        if self._can_suspend and not self._waits():
             self._suspend()
         else:
             super().connection_lost(exc)
@@ -169,6 +169,7 @@ class ResumableLink(Link):
         if not self._machine.suspend(now):
             raise AssertionError(f"{self.core.state.name} is not suspended")
         self.suspended, self.suspended_at = True, now
+        self.left = False
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None

@@ -218,9 +218,9 @@ class Session(FrameReceiver):
             extra={"event": "connection.authenticated", "peer": link.name},
         )
         link.core.admit()
-        link.unblock(link)
         self._join(setup)
         link.data_received(b"")
+        link.unblock(link)  # last, as the connection of a peer that has left ends then
 
     def reject(self, cause: str) -> None:
         """Close the connection of a peer that is not authenticated."""
@@ -290,6 +290,8 @@ class Session(FrameReceiver):
         if setup.route_id == bytes(ID_SIZE):
             # As the origin of a request, zeros stand for no route.
             raise BrokerFrameError("route id", "all zeros, which stand for none")
+        if link.left and (self.setup is None or self.setup.token is None):
+            return  # it would replace a route that the peer may have registered meanwhile
         # Cleared first, so that a peer that repeats its ROUTE_SETUP does not evict itself.
         before, self.registration = self.registration, None
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..streams._lost_transport import LostTransport
 
 if TYPE_CHECKING:
     from ._resumable_link import ResumableLink
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["SuspendedTransport"]
 
 
-class SuspendedTransport(asyncio.Transport):
+class SuspendedTransport(LostTransport):
     """A transport that only counts what is written: the state machine keeps the frames.
 
     To the flow control it is a socket that is full above a mark.
@@ -23,12 +24,11 @@ class SuspendedTransport(asyncio.Transport):
     """
 
     def __init__(self, link: ResumableLink, mark: int, *, full: bool) -> None:
-        super().__init__()
+        super().__init__(link, link.node.loop)
         self._link = link
         self._mark = mark
         self._step = max(1, mark // 4)
         self._written = 0
-        self._closing = False
         link.write_paused = full
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -41,27 +41,3 @@ class SuspendedTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         """Return the bytes written."""
         return self._written
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the default: there is no socket."""
-        return default
-
-    def pause_reading(self) -> None:
-        """Ignore it: nothing is read."""
-
-    def resume_reading(self) -> None:
-        """Ignore it: nothing is read."""
-
-    def is_closing(self) -> bool:
-        """Whether it is closed or closing."""
-        return self._closing
-
-    def close(self) -> None:
-        """Call `connection_lost` of the connection soon, as a socket would."""
-        if not self._closing:
-            self._closing = True
-            self._link.node.loop.call_soon(self._link.connection_lost, None)
-
-    def abort(self) -> None:
-        """Close it."""
-        self.close()

@@ -78,7 +78,7 @@ class FrameSocket(WebSocketStream):
     def _note(self) -> None:
         """Record the bytes kept of unfinished frames and messages, and their time."""
         kept = self._reader.kept
-        if not kept:
+        if not kept or self._transport.is_closing():
             self._forget()
             return
         if self._reader.fresh or not self._kept:
@@ -104,9 +104,10 @@ class FrameSocket(WebSocketStream):
         self._connection.close("broken frame", text)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass the loss of the socket to the connection."""
+        """Pass the loss of the socket to the connection, for which messages may still be parsed."""
         self._forget()
-        super().connection_lost(exc)
+        self._paused = True  # no Ping is answered
+        self._inner.connection_lost(exc)
 
     # --- from the connection --------------------------------------------------------------
 

@@ -157,7 +157,8 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
     def _say_close(self, code: int, text: str = "") -> None:
         if not self._closing:
             self._closing = True
-            self._transport.write(close_frame(code, text, self._mask()))
+            if not self._transport.is_closing():  # it may be lost
+                self._transport.write(close_frame(code, text, self._mask()))
 
     def _mask(self) -> bytes:
         # RFC 6455, section 5.3: "The masking key needs to be unpredictable; thus, the masking key

@@ -261,6 +261,28 @@ def test_nothing_after_a_held_setup_is_read_until_the_peer_is_admitted(cut: int)
         connection.admit()
 
 
+@pytest.mark.parametrize("cut", range(1, 80))
+def test_what_has_come_after_a_held_setup_is_read_before_the_end(cut: int) -> None:
+    setup = Setup().serialize()
+    data = setup + raw(1, FrameType.REQUEST_FNF) + raw(3, FrameType.REQUEST_RESPONSE)
+    data = data[: len(setup) + cut]
+    held, other = holding(), Connection(Role.SERVER, now=0.0)
+    assert len(held.receive_data(data[:cut], 0.0) + held.receive_data(data[cut:], 0.0)) == 1
+    held.admit()
+    read = [(each.type, each.stream_id) for each in frames_of(held.receive_data(b"", 0.0))]
+    _, *wanted = frames_of(other.receive_data(data, 0.0))
+    assert read == [(each.type, each.stream_id) for each in wanted]
+    ends = [(type(each.error), len(each.streams)) for each in closed_by(held)]
+    assert ends == [(type(each.error), len(each.streams)) for each in closed_by(other)]
+    assert len(ends) == 1
+    assert held.unfinished == other.unfinished == 0
+
+
+def closed_by(connection: Connection) -> list[Closed]:
+    """Return what the end of the transport is to a connection."""
+    return [each for each in connection.receive_eof() if isinstance(each, Closed)]
+
+
 def test_a_held_setup_and_nothing_after_it() -> None:
     connection = holding()
     assert len(connection.receive_data(Setup().serialize(), 0.0)) == 1
