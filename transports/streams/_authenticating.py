@@ -2,7 +2,8 @@
 
 Only a header with credentials is read before the decision; see `protocol/ockam/_credentials.py`.
 A peer without one is decided on by what the transport has verified. The peer is not read meanwhile,
-so nothing of it reaches the node before the decision.
+so nothing of it reaches the node before the decision. What a peer that has left has sent is handled
+after it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol._principal import PeerIdentity, Principal
 from ...protocol.ockam import CREDENTIALS, BadHeader, read_header, write_header
+from ._lost_transport import LostTransport
 from ._pending import PendingConnection
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ LINGER: Final = 2.0
 """Seconds for which the refusal of credentials may wait to be written."""
 
 _REFUSED: Final = "not authenticated"
+
+_ENDS: Final = ("sockname", "peername")
 
 CHECK: Final = 600.0
 """The longest time in seconds until the clock is read again: it may have been set meanwhile."""
@@ -128,20 +132,26 @@ class AuthenticatingConnection(PendingConnection):
 
     def _decided(self, task: asyncio.Task[Principal]) -> None:
         error = None if task.cancelled() else task.exception()
-        if self._over or self._outcome or task.cancelled():
+        if self._over or self._outcome:
             return  # it is closed already
+        if task.cancelled():
+            self._refuse("cancelled")
+            return
         if error is not None:
             # Of NotAuthenticated, which a node loads with its first authentication.
             cause = getattr(error, "cause", type(error).__name__)
             self._refuse(cause)
             return
         self._done("")
-        if self._shown:
+        if self._shown and not self.transport.is_closing():
             self.transport.write(write_header(b""))
         successor = self._make(AuthenticatedPeer.of(self._identity, task.result()))
-        if not self.transport.is_closing():
-            self.transport.resume_reading()  # first: the successor may pause it
+        transport = self.transport
+        if not transport.is_closing():
+            transport.resume_reading()  # first: the successor may pause it
         self.hand_over(successor)
+        if isinstance(transport, LostTransport):
+            transport.close()
 
     def _refuse(self, cause: str) -> None:
         """Close the connection; the text is the same for each cause."""
@@ -163,7 +173,13 @@ class AuthenticatingConnection(PendingConnection):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify the listener, or the successor if there is one."""
+        """Wait for the decision, if this side has not ended it; or notify the listener."""
+        if self._task is not None and not self._over and not self._outcome:
+            # The decision has its limit of time; the connection counts for its source until then.
+            extra = {name: self.transport.get_extra_info(name) for name in _ENDS}
+            loop = asyncio.get_running_loop()
+            self._transport = LostTransport(self, loop, exc, extra)
+            return
         super().connection_lost(exc)
         if self._task is not None:
             self._task.cancel()
