@@ -126,7 +126,7 @@ def count_all(table: RoutingTable[None], asked: Iterable[Query]) -> None:
 
 def remove_all(table: RoutingTable[None], frames: Iterable[RouteSetup], timestamp: int) -> None:
     for frame in frames:
-        table.remove(frame.route_id, timestamp, now=NOW)
+        table.remove(frame.route_id, timestamp, broker_id=BROKER, now=NOW)
 
 
 def resident() -> int:

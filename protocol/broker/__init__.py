@@ -28,6 +28,7 @@ from ._dialect import (
     Dialect,
 )
 from ._entries import MAX_ROUTE_TEXT, MIME_HOP_REPORT, MIME_ROUTE, MIME_TRACING
+from ._entry import Entry, Expected, RouteKind, Update
 from ._errors import (
     BadRoutingFlags,
     BadText,
@@ -131,11 +132,8 @@ from ._sticky import MAX_STICKY, Sticky
 from ._table import (
     MAX_TOMBSTONES,
     TOMBSTONE_LIFETIME,
-    Entry,
-    Expected,
     RoutingTable,
     RoutingTableStatistics,
-    Update,
 )
 from ._tags import (
     EMPTY_LIST,
@@ -235,6 +233,7 @@ __all__ = [
     "Rendezvous",
     "RoundRobin",
     "RouteAdd",
+    "RouteKind",
     "RouteRemove",
     "RouteSetup",
     "RoutingTable",

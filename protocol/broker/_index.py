@@ -19,7 +19,11 @@ the route matches: exactly the ones that are no longer valid. Routes that share 
 with a query never touch its answer, and there is no version to compare on a look-up.
 
 A route may be indexed before it is there (*hidden*): it has its number and its place in the
-postings, and answers leave it out. To reveal it is to take one number out of one bitmap.
+postings, and answers leave it out. To reveal it is to take one number out of one bitmap. All routes
+of a tag are hidden, or revealed, by one operation on two bitmaps.
+
+A RouteId that is the route's own needs no posting: it leads to the number by a dictionary of ids.
+In a list of tags `OWN_ID` stands for it, so that routes with equal tags share one list.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyroaring import BitMap
 
+from .._errors import AddressError
+from ._ids import format_id, parse_id
 from ._keys import WellKnownKey
 from ._tags import Tag, TagList, normal_form
 
@@ -39,10 +45,12 @@ if TYPE_CHECKING:
     from ._query import Query
 
 __all__ = [
+    "HOME_KEY",
     "MAX_CACHED_MATCHES",
     "MAX_CACHED_QUERIES",
     "MAX_CACHED_TAGS",
     "MAX_ISOLATING",
+    "OWN_ID",
     "CachedAnswer",
     "Matches",
     "TagIndex",
@@ -68,7 +76,15 @@ Matches: TypeAlias = BitMap
 MAX_ISOLATING: Final = 10_000
 """Most tags by which queries are isolated; then the oldest isolates none, until it is asked for."""
 
+HOME_KEY: Final = -1
+"""The key of the tag that says to which broker a route is connected. No wire has it, and `tags`
+leaves it out."""
+
+OWN_ID: Final[Tag] = (-2, None)
+"""Stands for the RouteId of the route itself among its tags."""
+
 _SIZE: Final = attrgetter("size")
+_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
 _NEVER: Final[Tag] = (int(WellKnownKey.NO_TAG), None)
 # No route carries it in normal form: what is filed under it stays right for ever.
@@ -102,16 +118,20 @@ class CachedAnswer:
         weight: How many there are.
         candidates: What the index's owner makes of `matches`, and keeps as long; `None`
             until it has.
+        near: Those of them that it prefers, likewise: all if it prefers none.
+        several: Whether there are several.
     """
 
-    __slots__ = ("candidates", "matches", "query", "watch", "weight")
+    __slots__ = ("candidates", "matches", "near", "query", "several", "watch", "weight")
 
     def __init__(self, query: Query, matches: Matches, watch: Tag) -> None:
         self.query: Final = query
         self.matches: Final = matches
         self.weight: Final = len(matches)
+        self.several: Final = self.weight > 1
         self.watch: Final = watch
         self.candidates: tuple[Any, ...] | None = None
+        self.near: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +140,8 @@ class TagIndexStatistics:
 
     Attributes:
         routes: Number of routes in the index, hidden ones included.
-        tags: Number of different tags they carry.
+        tags: Number of different tags they carry. A RouteId that another route carries as well
+            counts twice.
         numbers: Number of dense numbers, those without a route included: at most twice the peak of
             `routes`.
         cached_queries: Number of answers that are kept.
@@ -149,6 +170,7 @@ class TagIndex:
 
     Attributes:
         answers: The kept answers, for reading only.
+        ids: The numbers of the routes that were added with an id, for reading only.
 
     Args:
         max_cached_queries: See `MAX_CACHED_QUERIES`; 0 keeps no answers.
@@ -164,7 +186,11 @@ class TagIndex:
         self._max_queries = max_cached_queries
         self._max_matches = max_cached_matches
         self._postings: dict[Tag, int | _Posting] = {}
+        self.ids: Final[dict[bytes, int]] = {}
         self._tags: list[TagList | None] = []
+        self._names: list[bytes] = []  # by number; empty without an id
+        self._named = 0  # routes with `OWN_ID`
+        self._homes = 0  # postings of home brokers
         self._free: list[int] = []  # of no service
         self._routes = 0
         self._hidden: BitMap = BitMap()
@@ -184,11 +210,42 @@ class TagIndex:
         Args:
             tags: Any tags; their normal form is indexed.
         """
-        indexed = normal_form(tags)
-        number = self._take_number(indexed)
-        self._link(number, indexed)
+        return self.add_known(self.known(normal_form(tags)))
+
+    def add_known(self, tags: TagList, route_id: bytes = b"") -> int:
+        """Index a route and return its number.
+
+        Args:
+            tags: Tags as `known` returns them, which are kept as they are.
+            route_id: What `OWN_ID` stands for, 16 bytes; no other route has it. Empty: the route
+                has no id, and `OWN_ID` is not among the tags.
+        """
+        number = self._take_number(tags)
+        self._names[number] = route_id
+        if route_id:
+            self.ids[route_id] = number
+        self._link(number, tags)
         self._routes += 1
         return number
+
+    def known(self, tags: TagList) -> TagList:
+        """Return equal tags, made of the objects that the index has already.
+
+        A tag object is kept once then, however many routes carry an equal one.
+
+        Args:
+            tags: Tags in normal form; `OWN_ID` may be among them, and one of a home broker.
+        """
+        found: list[Tag] = []
+        for tag in tags:
+            posting = self._postings.get(tag)
+            if isinstance(posting, _Posting):
+                found.append(posting.tag)
+            elif posting is None:
+                found.append(tag)
+            else:
+                found.append(next(each for each in self._indexed(posting) if each == tag))
+        return tuple(found)
 
     def replace(self, number: int, tags: Iterable[Tag]) -> None:
         """Give a route other tags, and none of those it had.
@@ -196,8 +253,19 @@ class TagIndex:
         Raises:
             KeyError: There is no such route.
         """
+        self.replace_known(number, self.known(normal_form(tags)))
+
+    def replace_known(self, number: int, tags: TagList) -> None:
+        """Give a route other tags, as `known` returns them; its id stays.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        if self._indexed(number) is tags:
+            self._changed(self._carried(number))
+            return
         self._unlink(number)
-        self._link(number, normal_form(tags))
+        self._link(number, tags)
 
     def remove(self, number: int) -> None:
         """Remove a route; its number will be used again.
@@ -205,10 +273,12 @@ class TagIndex:
         Raises:
             KeyError: There is no such route.
         """
-        tags = self.tags(number)
+        tags = self._indexed(number)
         self._unlink(number)
         self._hidden.discard(number)
-        self._tags[number] = None
+        if self._names[number]:
+            del self.ids[self._names[number]]
+        self._tags[number], self._names[number] = None, b""
         self._routes -= 1
         service = self._service_of(tags)
         if service is None or len(service.free or ()) >= service.size:
@@ -218,15 +288,21 @@ class TagIndex:
         else:
             service.free.append(number)
 
+    def came(self, number: int) -> None:
+        """Make a route the last one of `ids`."""
+        route_id = self._names[number]
+        del self.ids[route_id]
+        self.ids[route_id] = number
+
     def hide(self, number: int) -> None:
         """Leave a route out of all answers, until it is revealed.
 
         Raises:
             KeyError: There is no such route.
         """
-        tags = self.tags(number)
+        carried = self._carried(number)
         self._hidden.add(number)
-        self._changed(tags)
+        self._changed(carried)
 
     def reveal(self, number: int) -> None:
         """Include a hidden route in answers; its place in the postings stays.
@@ -234,9 +310,31 @@ class TagIndex:
         Raises:
             KeyError: There is no such route.
         """
-        tags = self.tags(number)
+        carried = self._carried(number)
         self._hidden.discard(number)
-        self._changed(tags)
+        self._changed(carried)
+
+    def hide_all(self, tag: Tag) -> None:
+        """Leave the routes that carry a tag out of all answers, until they are revealed."""
+        numbers = self.numbers_of(tag)
+        self._hidden |= numbers
+        self._changed_all(numbers)
+
+    def reveal_all(self, tag: Tag) -> None:
+        """Include the routes that carry a tag in answers."""
+        numbers = self.numbers_of(tag)
+        self._hidden -= numbers
+        self._changed_all(numbers)
+
+    def numbers_of(self, tag: Tag) -> Matches:
+        """Return the numbers of the routes that carry a tag, hidden ones too.
+
+        It is no copy: it has the changes to come as well.
+        """
+        posting = self._posting_of(tag)
+        if posting is None:
+            return BitMap()
+        return BitMap((posting,)) if isinstance(posting, int) else posting.numbers
 
     def hides(self, query: Query) -> bool:
         """Whether a hidden route carries all tags of a query. The answer is not cached."""
@@ -248,10 +346,30 @@ class TagIndex:
         Raises:
             KeyError: There is no such route.
         """
+        return tuple([tag for tag in self._carried(number) if tag[0] != HOME_KEY])
+
+    def _indexed(self, number: int) -> TagList:
+        """Return a route's tags as they were added.
+
+        Raises:
+            KeyError: There is no such route.
+        """
         tags = self._tags[number] if 0 <= number < len(self._tags) else None
         if tags is None:
             raise KeyError(number)
         return tags
+
+    def _carried(self, number: int) -> TagList:
+        """Return all tags by which a route is found.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        tags, route_id = self._indexed(number), self._names[number]
+        if not route_id:
+            return tags
+        own = (_ROUTE_ID, format_id(route_id))
+        return tuple([own if tag is OWN_ID else tag for tag in tags])
 
     def _service_of(self, tags: TagList) -> _Posting | None:
         """Return the posting of the service that tags name, if it has had two routes at once."""
@@ -269,37 +387,41 @@ class TagIndex:
         if self._free:
             return self._free.pop()
         first = len(self._tags)
-        if service is None:
-            self._tags.append(None)
-        else:
+        end = first + 1
+        if service is not None:
             end = first + min(service.size, _MAX_BLOCK)
-            self._tags.extend([None] * (end - first))
             service.free = list(range(end - 1, first, -1))
+        self._tags.extend([None] * (end - first))
+        self._names.extend([b""] * (end - first))
         return first
 
     def _link(self, number: int, tags: TagList) -> None:
         postings = self._postings
-        # A tag object is kept once however many routes carry an equal one.
-        kept: list[Tag] = []
         for tag in tags:
             posting = postings.get(tag)
-            if posting is None:
-                postings[tag] = number
-            elif isinstance(posting, int):
-                tag = next(each for each in self.tags(posting) if each == tag)
-                postings[tag] = _Posting(tag, posting, number)
-            else:
+            if isinstance(posting, _Posting):
                 posting.numbers.add(number)
                 posting.size += 1
-                tag = posting.tag
-            kept.append(tag)
-        self._tags[number] = tuple(kept)
-        self._changed(tags)
+            elif tag is OWN_ID:
+                self._named += 1
+            elif posting is None:
+                postings[tag] = number
+                self._homes += tag[0] == HOME_KEY
+            else:
+                postings[tag] = _Posting(tag, posting, number)
+        self._tags[number] = tags
+        if self._watched:
+            self._changed(self._carried(number))
 
     def _unlink(self, number: int) -> None:
         postings = self._postings
-        tags = self.tags(number)
+        tags = self._indexed(number)
+        if self._watched:
+            self._changed(self._carried(number))
         for tag in tags:
+            if tag is OWN_ID:
+                self._named -= 1
+                continue
             posting = postings[tag]
             if not isinstance(posting, int):
                 posting.numbers.discard(number)
@@ -310,7 +432,26 @@ class TagIndex:
                 if posting.size:
                     continue
             del postings[tag]
-        self._changed(tags)
+            self._homes -= tag[0] == HOME_KEY
+
+    def _posting_of(self, tag: Tag) -> int | _Posting | None:
+        """Return the posting of a tag; for a RouteId one that has the route of that id as well."""
+        posting = self._postings.get(tag)
+        if tag[0] != _ROUTE_ID or tag[1] is None:
+            return posting
+        try:
+            number = self.ids.get(parse_id(tag[1]))
+        except AddressError:
+            return posting
+        if number is None or tag not in self._carried(number):
+            return posting
+        if posting is None or posting == number:
+            return number
+        # Others claim the id of that route.
+        found = _Posting(tag, number, number)
+        found.numbers.update((posting,) if isinstance(posting, int) else posting.numbers)
+        found.size = len(found.numbers)
+        return found
 
     # --- queries ----------------------------------------------------------------------------
 
@@ -362,7 +503,7 @@ class TagIndex:
         found: list[_Posting] = []
         single: tuple[int, Tag] | None = None
         for tag in query:
-            posting = postings.get(tag)
+            posting = self._posting_of(tag) if tag[0] == _ROUTE_ID else postings.get(tag)
             if posting is None:
                 # Creating list of Routable Destinations: "All tags must have a valid index. If a
                 # tag does not contain an index, then there are no routable destinations available
@@ -394,14 +535,13 @@ class TagIndex:
 
     def _isolated(self, query: Query, by: Tag) -> tuple[Matches, Tag]:
         """Return the routes of a query, in the same steps for each tag that others may have."""
-        postings = self._postings
-        own = postings.get(by)
+        own = self._posting_of(by)
         if isinstance(own, _Posting):
             matches = own.numbers.copy()
         else:
             matches = BitMap() if own is None else BitMap((own,))
         for tag in query:
-            posting = postings.get(tag)
+            posting = self._posting_of(tag)
             # Made also where it is not needed, as that is a step too.
             numbers = BitMap((posting,) if isinstance(posting, int) else ())
             if isinstance(posting, _Posting):
@@ -412,7 +552,7 @@ class TagIndex:
     def _single(self, query: Query, number: int, watch: Tag) -> tuple[Matches, Tag]:
         # Creating list of Routable Destinations: "Only tags provided in the ADDRESS are
         # considered."
-        matches = BitMap((number,)) if query.issubset(self.tags(number)) else BitMap()
+        matches = BitMap((number,)) if query.issubset(self._carried(number)) else BitMap()
         return matches, watch
 
     def _keep(self, answer: CachedAnswer) -> None:
@@ -446,18 +586,28 @@ class TagIndex:
         if not watching:
             del self._watched[answer.watch]
 
-    def _changed(self, tags: TagList) -> None:
+    def _changed(self, carried: TagList) -> None:
         """Drop the answers to every query that a route with these tags matches."""
         watched = self._watched
-        watching = [each for tag in tags if tag in watched for each in watched[tag]]
+        watching = [each for tag in carried if tag in watched for each in watched[tag]]
         if not watching:
             return
-        carried = frozenset(tags)
+        found = frozenset(carried)
         for answer in watching:
-            if answer.query <= carried:
-                del self.answers[answer.query]
-                self._forget(answer)
-                self._invalidated += 1
+            if answer.query <= found:
+                self._drop(answer)
+
+    def _changed_all(self, numbers: Matches) -> None:
+        """Drop the answers to every query that one of these routes may match."""
+        for tag in tuple(self._watched):
+            if self.numbers_of(tag).intersect(numbers):
+                for answer in tuple(self._watched[tag]):
+                    self._drop(answer)
+
+    def _drop(self, answer: CachedAnswer) -> None:
+        del self.answers[answer.query]
+        self._forget(answer)
+        self._invalidated += 1
 
     # --- the whole --------------------------------------------------------------------------
 
@@ -468,7 +618,7 @@ class TagIndex:
         """Return the index's figures at this moment."""
         return TagIndexStatistics(
             routes=len(self),
-            tags=len(self._postings),
+            tags=len(self._postings) - self._homes + self._named,
             numbers=len(self._tags),
             cached_queries=len(self.answers),
             cached_matches=self._cached_matches,

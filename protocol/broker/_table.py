@@ -6,6 +6,8 @@ that a late ROUTE_ADD cannot bring a route back. Tombstones are bounded in time 
 
 Routes that are *expected* are in the index and in no answer, until they are added.
 
+An update concerns the entry of its home broker and no other; see `_homes.py`.
+
 The table reads no clock: `now` is an argument, in milliseconds since the Unix epoch like
 the timestamps.
 """
@@ -16,22 +18,26 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
-from ._index import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, TagIndex, TagIndexStatistics
+from ._entry import Entry, Expected, RouteKind, RouteKinds, Update
+from ._homes import HomeEntries
+from ._index import (
+    MAX_CACHED_MATCHES,
+    MAX_CACHED_QUERIES,
+    CachedAnswer,
+    TagIndexStatistics,
+)
 from ._query import Query
 from ._reader import QueryReader
 from ._snapshot_format import SnapshotRoute
-from ._tags import Tag, TagList, normal_form, with_default_tags
+from ._tags import Tag, TagList
 
 __all__ = [
     "MAX_TOMBSTONES",
     "TOMBSTONE_LIFETIME",
-    "Entry",
-    "Expected",
     "RoutingTable",
     "RoutingTableStatistics",
-    "Update",
 ]
 
 TOMBSTONE_LIFETIME: Final = 600_000
@@ -42,68 +48,6 @@ MAX_TOMBSTONES: Final = 100_000
 """Most removals that are remembered, by default; at the limit the oldest is forgotten."""
 
 Target = TypeVar("Target")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry(Generic[Target]):
-    """One registration of a route. Two registrations are never equal.
-
-    Attributes:
-        route_id: 16 bytes.
-        broker_id: 16 bytes: the broker the destination is connected to.
-        service_name: The route's name.
-        tags: Its tags in normal form, the default tags included.
-        timestamp: Time of the registration, in milliseconds since the Unix epoch.
-        target: Whatever the table's owner reaches the destination by.
-        number: Its dense number, which another route may get once this one is gone.
-    """
-
-    route_id: bytes
-    broker_id: bytes
-    service_name: str
-    tags: TagList
-    timestamp: int
-    target: Target
-    number: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Expected:
-    """A route that is known of and not there yet: nothing is routed to it.
-
-    Attributes:
-        route_id: 16 bytes.
-        broker_id: 16 bytes: the broker it was connected to.
-        service_name: The route's name.
-        tags: Its tags in normal form, the default tags included.
-        timestamp: Time of the registration, in milliseconds since the Unix epoch.
-        weight: Its share of the requests where a method goes by weight.
-        number: Its dense number, which it keeps when it comes.
-    """
-
-    route_id: bytes
-    broker_id: bytes
-    service_name: str
-    tags: TagList
-    timestamp: int
-    weight: float
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Update(Generic[Target]):
-    """The result of an update.
-
-    Attributes:
-        applied: Whether it changed the table; if not, it was not newer than what the
-            table knows.
-        entry: The route's entry now; `None` if it has none.
-        previous: The entry that an applied update replaced or removed, if there was one.
-    """
-
-    applied: bool
-    entry: Entry[Target] | None
-    previous: Entry[Target] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +63,7 @@ class RoutingTableStatistics:
         tombstones_evicted: Number of removals forgotten because of their number.
         index: The tag index.
         expected: Number of routes that are expected and not registered.
+        hidden: Number of entries that another home broker's entry hides.
     """
 
     routes: int
@@ -129,23 +74,25 @@ class RoutingTableStatistics:
     tombstones_evicted: int
     index: TagIndexStatistics
     expected: int = 0
+    hidden: int = 0
 
 
-class RoutingTable(Generic[Target]):
+class RoutingTable(HomeEntries[Target]):
     """Routes by id and by tags.
 
     Not safe for use by several threads at once.
 
     Attributes:
         queries: Reads and remembers raw queries, for `candidates` and `pick`.
-        answers: The kept answers by query, for reading only. Their `candidates`, once made, are
-            those of `candidates`.
+        answers: The kept answers by query, for reading only. Their `candidates` and `near`, once
+            made, are those of `answer`.
 
     Args:
         tombstone_lifetime: See `TOMBSTONE_LIFETIME`, in milliseconds.
         max_tombstones: See `MAX_TOMBSTONES`.
         max_cached_queries: See `MAX_CACHED_QUERIES`.
         max_cached_matches: See `MAX_CACHED_MATCHES`.
+        near: The home broker with the routes that `answer` prefers; `None` prefers none.
     """
 
     def __init__(
@@ -155,22 +102,21 @@ class RoutingTable(Generic[Target]):
         max_tombstones: int = MAX_TOMBSTONES,
         max_cached_queries: int = MAX_CACHED_QUERIES,
         max_cached_matches: int = MAX_CACHED_MATCHES,
+        near: bytes | None = None,
     ) -> None:
+        super().__init__(max_cached_queries, max_cached_matches)
         self.queries: Final = QueryReader(max_cached_queries)
-        self._index = TagIndex(
-            max_cached_queries=max_cached_queries, max_cached_matches=max_cached_matches
-        )
         self.answers: Final = self._index.answers
+        self._kinds = RouteKinds(self._index)
         self._lifetime = tombstone_lifetime
         self._max_tombstones = max_tombstones
-        self._routes: dict[bytes, Entry[Target]] = {}
-        self._entries: list[Entry[Target] | None] = []
+        self._near = near
         # Indexed, and hidden; in the order they were expected.
         self._expected: dict[bytes, Expected] = {}
         # The same of routes that `forget_expected` keeps.
         self._lasting: dict[bytes, Expected] = {}
-        # Route id to (timestamp of the removal, when to forget it), oldest removal first.
-        self._tombstones: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        # Route id to (timestamp of the removal, when to forget it, home broker), oldest first.
+        self._tombstones: OrderedDict[bytes, tuple[int, int, bytes]] = OrderedDict()
         self._applied = 0
         self._stale = 0
         self._expired = 0
@@ -184,7 +130,19 @@ class RoutingTable(Generic[Target]):
         For the updates a broker itself makes. A client that connects again within the
         same millisecond, or after the clock was set back, must still replace its route.
         """
-        return max(now, self._known_timestamp(route_id) + 1)
+        entry, tombstone = self.get(route_id), self._tombstones.get(route_id)
+        known = -1 if entry is None else entry.timestamp
+        if tombstone is not None:
+            known = max(known, tombstone[0])
+        for each in self._hidden.get(route_id, ()):
+            known = max(known, each.timestamp)
+        return max(now, known + 1)
+
+    def kind_of(
+        self, broker_id: bytes, service_name: str, tags: TagList, route_id: bytes
+    ) -> RouteKind:
+        """Return what a route has in common with others; see `RouteKinds.of`."""
+        return self._kinds.of(broker_id, service_name, tags, route_id)
 
     def add(
         self,
@@ -201,84 +159,112 @@ class RoutingTable(Generic[Target]):
 
         Args:
             route_id: 16 bytes.
-            broker_id: 16 bytes.
+            broker_id: 16 bytes: its home broker.
             service_name: The route's name.
             tags: The tags it came with; ServiceName and RouteId are added if absent.
             timestamp: Of the update, in milliseconds since the Unix epoch.
             target: Whatever the destination is reached by.
             now: The time, in milliseconds since the Unix epoch.
         """
+        kind = self._kinds.of(broker_id, service_name, tags, route_id)
+        return self.put(route_id, kind, timestamp, target, now=now)
+
+    def put(
+        self, route_id: bytes, kind: RouteKind, timestamp: int, target: Target, *, now: int
+    ) -> Update[Target]:
+        """Add a route of a kind, or replace it; see `add`.
+
+        The first time that its home broker tells a route in a round, its timestamp may be older:
+        what was told before does not count any more.
+        """
         self.expire(now)
-        previous = self._routes.get(route_id)
-        if timestamp <= self._known_timestamp(route_id):
+        broker_id = kind.broker_id
+        home = self._homes.get(broker_id) or self._new_home(broker_id)
+        there = self.get(route_id)
+        mine = there
+        if there is not None and there.kind.broker_id != broker_id:
+            mine = self._hidden_of(route_id, broker_id)
+        known = -1
+        if mine is not None:
+            known = mine.timestamp
+            if home.tell(route_id, mine.number) and (timestamp != known or mine.kind is not kind):
+                known = -1
+        else:
+            known = self._removed_at(route_id, broker_id)
+        if timestamp <= known:
             # Emitting ROUTE_ADD Frames: "Frames will be ignored if the information in the routing
             # table has a newer timestamp than the ROUTE_ADD frame."
             self._stale += 1
-            return Update(applied=False, entry=previous, previous=None)
-        # Default Tags: "These tags will be automatically added so that each tag can be routed to
-        # via ServiceName or RouteId."
-        tags = with_default_tags(tags, service_name, route_id)
-        if previous is None:
-            number = self._place(route_id, tags)
-        else:
-            # Routing Table: "The route table MUST not allow duplicate Route Id entries."
-            number = previous.number
-            self._index.replace(number, tags)
-        entry = Entry(
-            route_id,
-            broker_id,
-            service_name,
-            self._index.tags(number),
-            timestamp,
-            target,
-            number,
-        )
-        self._routes[route_id] = entry
-        self._entries[number] = entry
-        self._tombstones.pop(route_id, None)
+            return Update(applied=False, entry=there, previous=None)
+        entry = Entry(route_id, kind, timestamp, target)
         self._applied += 1
-        return Update(applied=True, entry=entry, previous=previous)
+        if known >= 0 and mine is None:
+            del self._tombstones[route_id]
+        if there is None:
+            self._place(entry, self._number_for(entry))
+            return Update(True, entry, None)
+        # Routing Table: "The route table MUST not allow duplicate Route Id entries."
+        if mine is there:
+            self._replace(there, entry)
+        elif mine is None:
+            self._hide(entry)
+        else:
+            self._hidden[route_id].remove(mine)
+            self._hidden[route_id].append(entry)
+        other = self._elect(route_id)
+        return Update(True, self.get(route_id), mine, other)
 
-    def _place(self, route_id: bytes, tags: TagList) -> int:
+    def _number_for(self, entry: Entry[Target]) -> int:
         """Return the number of a new route, which is in the index from then on."""
+        index, route_id, tags = self._index, entry.route_id, entry.kind.indexed
         expected = self._pop_expected(route_id) if self._expected or self._lasting else None
         if expected is None:
-            return self._add_to_index(tags)
+            return self._add_to_index(tags, route_id)
         number = expected.number
-        if frozenset(normal_form(tags)) != frozenset(expected.tags):
-            self._index.replace(number, tags)
-        self._index.reveal(number)
+        if tags != expected.kind.indexed:
+            index.replace_known(number, tags)
+        index.reveal(number)
+        index.came(number)
         return number
 
-    def _add_to_index(self, tags: TagList) -> int:
-        """Index a new route, and return its number, for which there is a place then."""
-        number = self._index.add(tags)
-        missing = number + 1 - len(self._entries)
-        if missing > 0:
-            self._entries.extend([None] * missing)
-        return number
+    # --- removals -------------------------------------------------------------------------------
 
-    def remove(self, route_id: bytes, timestamp: int, *, now: int) -> Update[Target]:
-        """Remove a route if the timestamp is newer than what the table knows of it.
+    def remove(
+        self,
+        route_id: bytes,
+        timestamp: int,
+        *,
+        broker_id: bytes,
+        now: int,
+        remember: bool = True,
+    ) -> Update[Target]:
+        """Remove the entry of a home broker if the timestamp is newer than what the table knows.
 
-        The removal of a route the table does not have is remembered just as well: its
+        The removal of an entry that the table does not have is remembered just as well: its
         ROUTE_ADD may come later.
+
+        Args:
+            route_id: 16 bytes.
+            timestamp: Of the update, in milliseconds since the Unix epoch.
+            broker_id: 16 bytes: the home broker.
+            now: The time, in milliseconds since the Unix epoch.
+            remember: Whether a tombstone is needed. Updates that come in order need none.
         """
         self.expire(now)
-        previous = self._routes.get(route_id)
-        if timestamp <= self._known_timestamp(route_id):
+        mine = self.entry_of(route_id, broker_id)
+        known = self._removed_at(route_id, broker_id) if mine is None else mine.timestamp
+        if timestamp <= known:
             # Emitting ROUTE_REMOVE Frames: "Brokers that receive this frame MUST remove the
             # indicated front from their Route table if ROUTE_REMOVE frame's timestamp is newer than
             # the route table's timestamp."
             self._stale += 1
-            return Update(applied=False, entry=previous, previous=None)
-        if previous is not None:
-            self._index.remove(previous.number)
-            self._entries[previous.number] = None
-            del self._routes[route_id]
-        self._bury(route_id, timestamp, now)
+            return Update(applied=False, entry=self.get(route_id), previous=None)
         self._applied += 1
-        return Update(applied=True, entry=None, previous=previous)
+        if remember:
+            self._bury(route_id, timestamp, now, broker_id)
+        if mine is None:
+            return Update(True, self.get(route_id), None)
+        return self._take_out(mine)
 
     def discard(self, entry: Entry[Target], *, now: int) -> bool:
         """Remove this registration and no other, as when its connection has closed.
@@ -287,39 +273,38 @@ class RoutingTable(Generic[Target]):
             Whether it was still in the table. One that was replaced is not, and what
             replaced it stays.
         """
-        if self._routes.get(entry.route_id) is not entry:
+        route_id, broker_id = entry.route_id, entry.kind.broker_id
+        if self.entry_of(route_id, broker_id) is not entry:
             return False
         return self.remove(
-            entry.route_id, self.next_timestamp(entry.route_id, now), now=now
+            route_id, self.next_timestamp(route_id, now), broker_id=broker_id, now=now
         ).applied
 
     # --- routes that are expected -------------------------------------------------------------
 
-    def expect(self, route: SnapshotRoute, *, lasting: bool = False) -> bool:
+    def expect(
+        self, route: SnapshotRoute, *, home: bytes | None = None, lasting: bool = False
+    ) -> bool:
         """Index a route before it is registered, to save the work at registration.
 
         Queries do not find it until then, whatever its tags; `expects` does.
 
         Args:
             route: The route. A registration with an older timestamp is accepted all the same.
+            home: The broker it is expected at; by default the one it was connected to.
             lasting: Whether only `forget` removes it, and not `forget_expected`.
 
         Returns:
             False if the route is registered or expected already; nothing is changed then.
         """
         route_id = route.route_id
-        if route_id in self._routes or self.is_expected(route_id):
+        if route_id in self.ids:
             return False
-        number = self._add_to_index(with_default_tags(route.tags, route.service, route_id))
+        kind = self._kinds.of(home or route.broker_id, route.service, route.tags, route_id)
+        number = self._add_to_index(kind.indexed, route_id)
         self._index.hide(number)
         (self._lasting if lasting else self._expected)[route_id] = Expected(
-            route_id,
-            route.broker_id,
-            route.service,
-            self._index.tags(number),
-            route.timestamp,
-            route.weight,
-            number,
+            route_id, route.broker_id, kind, route.timestamp, route.weight, number
         )
         return True
 
@@ -372,26 +357,25 @@ class RoutingTable(Generic[Target]):
         Every update does this; call it now and then where updates are rare.
         """
         tombstones = self._tombstones
+        if not tombstones:
+            return 0
         before = len(tombstones)
         while tombstones:
-            _, until = next(iter(tombstones.values()))
+            _, until, _ = next(iter(tombstones.values()))
             if until > now:
                 break
             tombstones.popitem(last=False)
         self._expired += before - len(tombstones)
         return before - len(tombstones)
 
-    def _known_timestamp(self, route_id: bytes) -> int:
-        """Return the newest timestamp known of a route, living or dead; -1 if none is."""
-        entry = self._routes.get(route_id)
-        if entry is not None:
-            return entry.timestamp
+    def _removed_at(self, route_id: bytes, broker_id: bytes) -> int:
+        """Return the timestamp of a home broker's removal of a route; -1 if none is remembered."""
         tombstone = self._tombstones.get(route_id)
-        return -1 if tombstone is None else tombstone[0]
+        return tombstone[0] if tombstone is not None and tombstone[2] == broker_id else -1
 
-    def _bury(self, route_id: bytes, timestamp: int, now: int) -> None:
+    def _bury(self, route_id: bytes, timestamp: int, now: int, broker_id: bytes) -> None:
         tombstones = self._tombstones
-        tombstones[route_id] = (timestamp, now + self._lifetime)
+        tombstones[route_id] = (timestamp, now + self._lifetime, broker_id)
         tombstones.move_to_end(route_id)
         if len(tombstones) > self._max_tombstones:
             tombstones.popitem(last=False)
@@ -411,13 +395,32 @@ class RoutingTable(Generic[Target]):
         of routes match and come and go all the time, `pick` is the better choice.
         """
         answer = self.answers.get(query)
-        if answer is not None and answer.candidates is not None:
-            return answer.candidates
+        if answer is None or answer.candidates is None:
+            answer = self.answer(query)
+        found: tuple[Entry[Target], ...] | None = answer.candidates
+        if found is None:
+            raise AssertionError("an answer without its candidates")
+        return found
+
+    def answer(self, query: Query) -> CachedAnswer:
+        """Return the answer to a query, with its candidates, and with those to prefer.
+
+        The candidates of the home broker that is preferred are the first of all, and `near` has no
+        others; without any, or with no others besides, it is the same tuple as `candidates`.
+        """
         answer = self._index.answer(query)
-        entries = self._entries
-        made: tuple[Any, ...] = tuple([entries[number] for number in answer.matches])
-        answer.candidates = made
-        return made
+        if answer.candidates is None:
+            entries = self._entries
+            made: tuple[Any, ...] = tuple([entries[number] for number in answer.matches])
+            near = made
+            if self._near is not None and len(self._homes) > 1:
+                own = [each for each in made if each.kind.broker_id == self._near]
+                if own and len(own) < len(made):
+                    near = tuple(own)
+                    others = [each for each in made if each.kind.broker_id != self._near]
+                    made = (*near, *others)
+            answer.candidates, answer.near = made, near
+        return answer
 
     def count(self, query: Query) -> int:
         """Return how many routes carry all tags of a query."""
@@ -434,23 +437,20 @@ class RoutingTable(Generic[Target]):
         matches = self._index.resolve(query)
         return self._entries[matches[turn % len(matches)]] if matches else None
 
-    def get(self, route_id: bytes) -> Entry[Target] | None:
-        """Return a route's entry; `None` if the table has none."""
-        return self._routes.get(route_id)
-
     def __contains__(self, route_id: bytes) -> bool:
-        return route_id in self._routes
+        return self.get(route_id) is not None
 
     def __iter__(self) -> Iterator[Entry[Target]]:
-        return iter(self._routes.values())
+        found = map(self._entries.__getitem__, self.ids.values())
+        return (entry for entry in found if entry is not None)
 
     def __len__(self) -> int:
-        return len(self._routes)
+        return self._routes
 
     def statistics(self) -> RoutingTableStatistics:
         """Return the table's figures at this moment."""
         return RoutingTableStatistics(
-            routes=len(self._routes),
+            routes=self._routes,
             tombstones=len(self._tombstones),
             applied=self._applied,
             stale=self._stale,
@@ -458,4 +458,5 @@ class RoutingTable(Generic[Target]):
             tombstones_evicted=self._evicted,
             index=self._index.statistics(),
             expected=self.expecting,
+            hidden=sum(map(len, self._hidden.values())),
         )

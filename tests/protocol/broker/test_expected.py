@@ -146,7 +146,7 @@ def test_a_table_that_expects_answers_as_one_that_does_not(
                     rid(number), BROKER, "echo", ((REGION, region),), at, f"r{number}", now=NOW
                 )
             elif step == "remove":
-                each.remove(rid(number), at, now=NOW)
+                each.remove(rid(number), at, broker_id=BROKER, now=NOW)
     for region in ("eu", "us"):
         assert found(table, region) == found(plain, region)
     assert not {each.route_id for each in table.expected()} & {e.route_id for e in table}

@@ -14,10 +14,12 @@ from onward.protocol.broker import (
     TagIndexStatistics,
     TagList,
     _index,
+    format_id,
     make_tags,
     parse_query,
     tag_set,
 )
+from onward.protocol.broker._index import HOME_KEY, OWN_ID
 from tests.support.counts import times
 
 EMPTY: Query = frozenset()
@@ -167,6 +169,37 @@ def test_equal_tags_are_kept_once() -> None:
     numbers = [index.add(((1, f"orders-{len(name)}"), (3, name))) for name in "abc"]
     first, second, third = (index.tags(number)[0] for number in numbers)
     assert first is second is third
+
+
+def test_all_routes_of_a_tag_are_hidden_at_once() -> None:
+    index = TagIndex()
+    for region in ("eu", "us", "eu"):
+        index.add(tags(f"service=orders region={region}"))
+    assert found(index, "service=orders") == [0, 1, 2]
+    assert found(index, "service=stock") == found(index, "service=orders region=sa") == []
+    index.hide_all((6, "eu"))
+    assert found(index, "service=orders") == [1]
+    assert index.statistics().hidden == 2
+    index.hide_all((6, "sa"))
+    index.remove(0)
+    index.reveal_all((6, "eu"))
+    assert found(index, "service=orders") == [1, 2]
+    index.hide_all((6, "us"))
+    assert found(index, "service=orders") == [2]
+    assert found(index, "region=us") == []
+
+
+def test_the_own_id_of_a_route_is_one_of_its_tags() -> None:
+    index = TagIndex()
+    route_id = bytes(16)
+    number = index.add_known((OWN_ID, (6, "eu"), (HOME_KEY, "x")), route_id)
+    assert index.ids == {route_id: number}
+    assert index.tags(number) == ((2, format_id(route_id)), (6, "eu"))
+    assert found(index, f"route={format_id(route_id)}") == [number]
+    assert index.statistics().tags == 2
+    index.remove(number)
+    assert index.ids == {}
+    assert index.statistics().tags == 0
 
 
 # --- kept answers ---------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from onward.protocol.broker import (
     Placement,
     QueryReader,
     Rendezvous,
+    RouteKind,
     Sharding,
 )
 
@@ -80,7 +81,7 @@ def entry(number: int) -> Entry[BrokerRoute]:
     identity = UUID(int=number)
     destination = Destination(identity, "a", (), address("to"), link=True, peer="p")
     route = BrokerRoute(destination, 0.0)
-    return Entry(identity.bytes, bytes(16), "a", (), 1, route, number)
+    return Entry(identity.bytes, RouteKind(bytes(16), "a", ()), 1, route, number)
 
 
 def some(count: int) -> Candidates:

@@ -1,0 +1,220 @@
+"""What a routing table keeps of a route, and what it says of an update.
+
+A table of a cluster has hundreds of thousands of routes, of a few hundred kinds: those of one
+service with equal tags, connected to one broker, differ in their ids and times only. So what they
+have in common is kept once, as a `RouteKind`, and a route's own RouteId tag is written when it is
+asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from ._ids import format_id
+from ._index import HOME_KEY, OWN_ID, TagIndex
+from ._keys import WellKnownKey
+from ._tags import Tag, TagList, normal_form
+
+__all__ = ["MAX_KINDS", "Entry", "Expected", "RouteKind", "RouteKinds", "Update", "home_tag"]
+
+MAX_KINDS: Final = 4096
+"""Most kinds of routes that are remembered, to be shared by further routes; then all are forgotten.
+Kinds in use stay with their routes."""
+
+_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_SERVICE_NAME: Final = int(WellKnownKey.SERVICE_NAME)
+
+Target = TypeVar("Target")
+
+
+def home_tag(broker_id: bytes) -> Tag:
+    """Return the tag by which the index finds the routes of a home broker.
+
+    Neither a wire nor a text can name its key, and no route shows it.
+    """
+    return HOME_KEY, broker_id.hex()
+
+
+class RouteKind:
+    """The properties that routes have in common.
+
+    Attributes:
+        broker_id: 16 bytes: the home broker, to which their destinations are connected.
+        service_name: Their name.
+        indexed: Their tags in normal form, as the index has them: `OWN_ID` stands for the RouteId
+            of each, and the last one is that of the home broker.
+    """
+
+    __slots__ = ("broker_id", "indexed", "service_name")
+
+    def __init__(self, broker_id: bytes, service_name: str, indexed: TagList) -> None:
+        self.broker_id: Final = broker_id
+        self.service_name: Final = service_name
+        self.indexed: Final = indexed
+
+    def tags_of(self, route_id: bytes) -> TagList:
+        """Return the tags of one of them, the default tags included."""
+        return tuple(
+            [
+                (_ROUTE_ID, format_id(route_id)) if tag is OWN_ID else tag
+                for tag in self.indexed[:-1]
+            ]
+        )
+
+
+class RouteKinds:
+    """The kinds of the routes of a table.
+
+    Args:
+        index: The index of the table, for the tags that it has already.
+    """
+
+    def __init__(self, index: TagIndex) -> None:
+        self._index = index
+        self._kinds: dict[tuple[bytes, str, TagList], RouteKind] = {}
+
+    def of(self, broker_id: bytes, service_name: str, tags: TagList, route_id: bytes) -> RouteKind:
+        """Return the kind of a route.
+
+        Args:
+            broker_id: Its home broker.
+            service_name: Its name.
+            tags: The tags it came with; ServiceName and RouteId are added if absent.
+            route_id: Its id.
+        """
+        own = (_ROUTE_ID, format_id(route_id))
+        # A broker adds the RouteId behind all others.
+        if tags and tags[-1] == own:
+            tags = (*tags[:-1], OWN_ID)
+        elif not any(tag[0] == _ROUTE_ID for tag in tags):
+            # Default Tags: "Each routable destination MUST have two tags automatically added its
+            # ROUTE_ADD frame by the Broker if they are not already present."
+            tags = (*tags, OWN_ID)
+        key = broker_id, service_name, tags
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = RouteKind(broker_id, service_name, self._indexed(key, own))
+            # What names ids in its own way is not of a kind with others.
+            if all(tag[0] != _ROUTE_ID for tag in tags):
+                if len(self._kinds) >= MAX_KINDS:
+                    self._kinds.clear()
+                self._kinds[key] = kind
+        return kind
+
+    def _indexed(self, key: tuple[bytes, str, TagList], own: Tag) -> TagList:
+        broker_id, service_name, given = key
+        tags = dict.fromkeys(OWN_ID if tag == own else tag for tag in normal_form(given))
+        if all(tag[0] != _SERVICE_NAME for tag in tags):
+            # Default Tags: "These tags will be automatically added so that each tag can be routed
+            # to via ServiceName or RouteId."
+            last = tags.popitem()[0] if tags and next(reversed(tags)) is OWN_ID else None
+            tags[_SERVICE_NAME, service_name] = None
+            if last is not None:
+                tags[last] = None
+        return self._index.known((*tags, home_tag(broker_id)))
+
+
+class Entry(Generic[Target]):
+    """One registration of a route. Two registrations are never equal.
+
+    Attributes:
+        route_id: 16 bytes.
+        kind: What it has in common with others: home broker, name and tags.
+        timestamp: Time of the registration, in milliseconds since the Unix epoch.
+        target: Whatever the table's owner reaches the destination by.
+        number: Its dense number, which another route may get once this one is gone; -1 while it
+            is hidden by the entry that another home broker has for the route id.
+    """
+
+    __slots__ = ("kind", "number", "route_id", "target", "timestamp")
+
+    def __init__(
+        self, route_id: bytes, kind: RouteKind, timestamp: int, target: Target, number: int = -1
+    ) -> None:
+        self.route_id: Final = route_id
+        self.kind: Final = kind
+        self.timestamp: Final = timestamp
+        self.target: Final = target
+        self.number = number
+
+    @property
+    def broker_id(self) -> bytes:
+        """16 bytes: the home broker, to which the destination is connected."""
+        return self.kind.broker_id
+
+    @property
+    def service_name(self) -> str:
+        """The route's name."""
+        return self.kind.service_name
+
+    @property
+    def tags(self) -> TagList:
+        """Its tags in normal form, the default tags included."""
+        return self.kind.tags_of(self.route_id)
+
+    @property
+    def rank(self) -> tuple[int, bytes]:
+        """Its place among the entries of other home brokers for its route id: the largest wins."""
+        return self.timestamp, self.kind.broker_id
+
+
+class Expected:
+    """A route that is known of and not there yet: nothing is routed to it.
+
+    Attributes:
+        route_id: 16 bytes.
+        broker_id: 16 bytes: the broker it was connected to.
+        kind: What it has in common with others.
+        timestamp: Time of the registration, in milliseconds since the Unix epoch.
+        weight: Its share of the requests where a method goes by weight.
+        number: Its dense number, which it keeps when it comes.
+    """
+
+    __slots__ = ("broker_id", "kind", "number", "route_id", "timestamp", "weight")
+
+    def __init__(
+        self,
+        route_id: bytes,
+        broker_id: bytes,
+        kind: RouteKind,
+        timestamp: int,
+        weight: float,
+        number: int,
+    ) -> None:
+        self.route_id: Final = route_id
+        self.broker_id: Final = broker_id
+        self.kind: Final = kind
+        self.timestamp: Final = timestamp
+        self.weight: Final = weight
+        self.number: Final = number
+
+    @property
+    def service_name(self) -> str:
+        """The route's name."""
+        return self.kind.service_name
+
+    @property
+    def tags(self) -> TagList:
+        """Its tags in normal form, the default tags included."""
+        return self.kind.tags_of(self.route_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Generic[Target]):
+    """The result of an update.
+
+    Attributes:
+        applied: Whether it changed the table; if not, it was not newer than what the
+            table knows.
+        entry: The route's entry now; `None` if it has none.
+        previous: The entry of the same home broker that an applied update replaced or removed, if
+            there was one.
+        other: The entry of another home broker that an applied update hid, or, if it removed the
+            one that had hidden it, showed.
+    """
+
+    applied: bool
+    entry: Entry[Target] | None
+    previous: Entry[Target] | None
+    other: Entry[Target] | None = None

@@ -1,0 +1,142 @@
+"""What routes have in common, and what is each one's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.protocol.broker import (
+    RoutingTable,
+    TagList,
+    _entry,
+    format_id,
+    parse_query,
+    tag_set,
+    with_default_tags,
+)
+
+HOME = bytes(15) + b"\x01"
+NOW = 1000
+
+
+def rid(number: int) -> bytes:
+    return number.to_bytes(16)
+
+
+def add(table: RoutingTable[int], number: int, tags: TagList = (), service: str = "a") -> None:
+    assert table.add(rid(number), HOME, service, tags, NOW, number, now=NOW).applied
+
+
+def found(table: RoutingTable[int], text: str) -> list[int]:
+    return [entry.target for entry in table.candidates(parse_query(text))]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_routes_with_equal_tags_share_them(told: bool) -> None:
+    table = RoutingTable[int]()
+    for number in range(3):
+        tags: TagList = ((6, "eu"), ("k", "v"))
+        add(table, number, with_default_tags(tags, "a", rid(number)) if told else tags)
+    kinds = {entry.kind for entry in table}
+    assert len(kinds) == 1
+    for number in range(3):
+        entry = table.get(rid(number))
+        assert entry is not None
+        assert entry.tags == ((6, "eu"), ("k", "v"), (1, "a"), (2, format_id(rid(number))))
+        assert found(table, f"route={format_id(rid(number))} region=eu") == [number]
+        assert found(table, f"route={format_id(rid(number))} region=us") == []
+
+
+def test_the_kind_of_a_route_can_be_asked_for() -> None:
+    table = RoutingTable[int]()
+    kind = table.kind_of(HOME, "a", (), rid(1))
+    update = table.put(rid(1), kind, NOW, 1, now=NOW)
+    assert update.entry is not None
+    assert update.entry.kind is kind is table.kind_of(HOME, "a", (), rid(2))
+
+
+def test_another_broker_name_or_tag_is_another_kind() -> None:
+    table = RoutingTable[int]()
+    add(table, 0)
+    add(table, 1, service="b")
+    add(table, 2, ((6, "eu"),))
+    table.add(rid(3), rid(9), "a", (), NOW, 3, now=NOW)
+    assert len({entry.kind for entry in table}) == 4
+
+
+def test_equal_tags_of_different_kinds_are_kept_once() -> None:
+    table = RoutingTable[int]()
+    for number in range(3):
+        add(table, number, ((6, f"eu-{len('abc')}"), ("n", str(number))))
+    regions = {id(entry.kind.indexed[0]) for entry in table}
+    assert len(regions) == 1
+
+
+def test_the_number_of_remembered_kinds_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_entry, "MAX_KINDS", 2)
+    table = RoutingTable[int]()
+    for number, region in enumerate("aabbcca"):
+        add(table, number, ((6, region),))
+    kinds = [entry.kind for entry in table]
+    same = [kinds[0] is kinds[1], kinds[2] is kinds[3], kinds[4] is kinds[5], kinds[0] is kinds[6]]
+    assert same == [True, True, True, False]
+    assert found(table, "region=a") == [0, 1, 6]
+
+
+@pytest.mark.parametrize("spelling", ["Id{%s}", "{%s}"])
+def test_the_own_id_is_one_tag_however_it_is_written(spelling: str) -> None:
+    table = RoutingTable[int]()
+    own = format_id(rid(1))
+    add(table, 1, ((2, spelling % own.upper()), (2, own)))
+    entry = table.get(rid(1))
+    assert entry is not None
+    assert tag_set(entry.tags) == {(1, "a"), (2, own)}
+    assert len(entry.tags) == 2
+    assert found(table, f"route={own}") == [1]
+
+
+def test_a_route_that_claims_the_id_of_another() -> None:
+    table = RoutingTable[int]()
+    other, third = format_id(rid(2)), format_id(rid(3))
+    add(table, 1, ((2, other),))
+    assert found(table, f"route={other}") == [1]
+    assert found(table, f"route={format_id(rid(1))}") == []
+    add(table, 2)
+    add(table, 3, ((2, other), (2, third)))
+    add(table, 4, ((2, other), (2, third)))
+    assert found(table, f"route={other}") == [1, 2, 3, 4]
+    assert found(table, f"route={third}") == [3, 4]
+    assert found(table, f"route={other} route={third}") == [3, 4]
+    assert found(table, f"route={format_id(rid(4))}") == []
+    table.remove(rid(2), 2000, broker_id=HOME, now=NOW)
+    assert found(table, f"route={other}") == [1, 3, 4]
+
+
+def test_a_route_id_that_is_no_id() -> None:
+    table = RoutingTable[int]()
+    add(table, 1, ((2, "mine"), (2, None)))
+    assert found(table, "route=mine") == found(table, "route") == [1]
+    assert found(table, "route=yours") == []
+
+
+def test_an_isolated_query_by_id() -> None:
+    table = RoutingTable[int]()
+    add(table, 1, (("tenant", "x"),))
+    add(table, 2, (("tenant", "y"),))
+    table.isolate(parse_query("tenant=x"))
+    table.isolate(parse_query(f"route={format_id(rid(2))}"))
+    assert found(table, f"tenant=x route={format_id(rid(1))}") == [1]
+    assert found(table, f"tenant=x route={format_id(rid(2))}") == []
+    assert found(table, f"tenant=y route={format_id(rid(2))}") == [2]
+
+
+def test_an_answer_by_id_is_dropped_when_the_route_changes() -> None:
+    table = RoutingTable[int]()
+    query = parse_query(f"route={format_id(rid(1))}")
+    assert table.candidates(query) == ()
+    add(table, 1)
+    kept = table.candidates(query)
+    assert [entry.target for entry in kept] == [1]
+    add(table, 2)
+    assert table.candidates(query) is kept
+    table.remove(rid(1), 2000, broker_id=HOME, now=NOW)
+    assert table.candidates(query) == ()
