@@ -12,7 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
-from onward.protocol.cluster import SUBSCRIPTION, SubscriptionInput, SubscriptionState
+from onward.protocol.cluster import (
+    PRESENCE,
+    SUBSCRIPTION,
+    PresenceInput,
+    PresenceState,
+    SubscriptionInput,
+    SubscriptionState,
+)
 from onward.protocol.pipes import (
     RECEIVER,
     SENDER,
@@ -144,6 +151,14 @@ def _pipe_receiver_inputs() -> str:
     return table(("input", "is"), [(f"`{each.name}`", each.value) for each in ReceiverInput])
 
 
+def _presence() -> str:
+    return diagram(PRESENCE, lambda given: given.name, PresenceState.CONNECTING, PresenceState.GONE)
+
+
+def _presence_inputs() -> str:
+    return table(("input", "is"), [(f"`{each.name}`", each.value) for each in PresenceInput])
+
+
 def _subscription() -> str:
     first = SubscriptionState.IDLE
     return diagram(SUBSCRIPTION, lambda given: given.name, first, first)
@@ -171,6 +186,8 @@ DRAWINGS: Mapping[str, Callable[[], str]] = {
     "pipe-receiver-inputs": _pipe_receiver_inputs,
     "pipe-sender": _pipe_sender,
     "pipe-sender-inputs": _pipe_sender_inputs,
+    "presence": _presence,
+    "presence-inputs": _presence_inputs,
     "request-start": _request_start,
     "session": _session,
     "session-inputs": _session_inputs,

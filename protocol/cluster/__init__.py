@@ -12,6 +12,7 @@ from ._elements import (
     ELEMENT_HEADER_SIZE,
     LENGTH_SIZE,
     MAX_ELEMENT,
+    MIN_BATCH,
     BatchSize,
     Element,
     ElementKind,
@@ -19,7 +20,32 @@ from ._elements import (
 )
 from ._errors import ClusterFrameError, ElementTooBig
 from ._feed import RouteFeed, RouteFeedStatistics
+from ._info import (
+    BROKER_INFO_ROUTE,
+    BROKERS_ROUTE,
+    CLUSTER_VERSION,
+    DRAINING,
+    REMOTE_BROKER_INFO_ROUTE,
+    ROUTES_ROUTE,
+    UP,
+    PeerInfo,
+    parse_infos,
+    serialize_infos,
+)
 from ._limits import ClusterLimits
+from ._links import LinkRefusal, LinkRefused
+from ._membership import (
+    Compare,
+    Dial,
+    KnownBroker,
+    Linked,
+    Membership,
+    MembershipStatistics,
+    MembershipTask,
+    Tell,
+)
+from ._presence import Presence, PresenceAction, PresenceActions
+from ._presence_states import PRESENCE, PresenceInput, PresenceState
 from ._route_log import RouteLog, RouteLogStatistics
 from ._subscription import (
     CaughtUp,
@@ -36,18 +62,42 @@ from ._subscription import (
 from ._subscription_states import SUBSCRIPTION, SubscriptionInput, SubscriptionState
 
 __all__ = [
+    "BROKERS_ROUTE",
+    "BROKER_INFO_ROUTE",
+    "CLUSTER_VERSION",
+    "DRAINING",
     "ELEMENT_HEADER_SIZE",
     "LENGTH_SIZE",
     "MAX_ELEMENT",
+    "MIN_BATCH",
+    "PRESENCE",
+    "REMOTE_BROKER_INFO_ROUTE",
+    "ROUTES_ROUTE",
     "SUBSCRIPTION",
+    "UP",
     "BatchSize",
     "CaughtUp",
     "ClusterFrameError",
     "ClusterLimits",
+    "Compare",
+    "Dial",
     "Element",
     "ElementKind",
     "ElementTooBig",
+    "KnownBroker",
+    "LinkRefusal",
+    "LinkRefused",
+    "Linked",
+    "Membership",
+    "MembershipStatistics",
+    "MembershipTask",
+    "PeerInfo",
     "Position",
+    "Presence",
+    "PresenceAction",
+    "PresenceActions",
+    "PresenceInput",
+    "PresenceState",
     "RoundBegan",
     "RoundEnded",
     "RouteAdded",
@@ -63,4 +113,7 @@ __all__ = [
     "SubscriptionEvent",
     "SubscriptionInput",
     "SubscriptionState",
+    "Tell",
+    "parse_infos",
+    "serialize_infos",
 ]

@@ -33,6 +33,7 @@ __all__ = [
     "ELEMENT_HEADER_SIZE",
     "LENGTH_SIZE",
     "MAX_ELEMENT",
+    "MIN_BATCH",
     "BatchSize",
     "Element",
     "ElementKind",
@@ -42,7 +43,10 @@ __all__ = [
 MAX_ELEMENT: Final = 128 * 1024
 """Most bytes of an element, compressed or inflated. The longest ROUTE_ADD is half of it."""
 
-BatchSize: TypeAlias = Annotated[int, Range(least=1024, most=MAX_ELEMENT, unit="bytes")]
+MIN_BATCH: Final = 1024
+"""Least size to which frames are gathered for one element, in bytes."""
+
+BatchSize: TypeAlias = Annotated[int, Range(least=MIN_BATCH, most=MAX_ELEMENT, unit="bytes")]
 """The size to which frames are gathered for one element, in bytes."""
 
 _HEADER: Final = Struct(">BB16sQQ")

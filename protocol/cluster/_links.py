@@ -1,0 +1,77 @@
+"""Links between two brokers: why one is refused, and which of two stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ..broker import format_id
+from ._info import PeerInfo
+
+__all__ = ["LinkRefusal", "LinkRefused"]
+
+
+class LinkRefusal(Enum):
+    """The reason for which a link is refused. As a value, the text for the other broker."""
+
+    SELF = "this is a link of a broker to itself"
+    OWN_ID = "both brokers have the same id"
+    TWIN = "another broker with the same id has a link"
+    DUPLICATE = "there is another link between the two brokers"
+    VERSION = "the protocol between brokers has another version here"
+    ZONE = "the brokers are of different zones"
+    PAUSED = "a bad frame came before, and the pause is not over"
+    FULL = "this broker has as many links as it may"
+
+    @property
+    def is_mistake(self) -> bool:
+        """Whether an operator has to change something."""
+        return self in (self.OWN_ID, self.TWIN, self.VERSION, self.ZONE)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRefused:
+    """A link that is refused.
+
+    Attributes:
+        reason: Why.
+        info: The facts of the other broker.
+    """
+
+    reason: LinkRefusal
+    info: PeerInfo
+
+    def __str__(self) -> str:
+        return f"broker {format_id(self.info.broker_id)}: {self.reason.value}"
+
+
+@dataclass(slots=True)
+class PeerLink:
+    """A link as the membership keeps it.
+
+    Attributes:
+        link: Whatever the caller knows it by.
+        info: The facts of the other broker.
+        dialled: The address that this broker has dialled; `None` if the other one has.
+        compare_at: When the lists of brokers are compared next.
+        told: The timestamp up to which the other broker knows of each broker.
+    """
+
+    link: Any
+    info: PeerInfo
+    dialled: str | None
+    compare_at: float
+    told: dict[bytes, int] = field(default_factory=dict[bytes, int])
+
+
+def preferred(new: PeerLink, old: PeerLink, own_id: bytes) -> bool:
+    """Whether a new link to the same broker replaces the old one.
+
+    Both brokers decide alike: the link stays that the smaller id has dialled, and of two that one
+    broker has dialled the newer, since it only dials if it takes the old one for lost.
+    """
+    if (new.dialled is None) is (old.dialled is None):
+        return True
+    this_is_smaller = own_id < new.info.broker_id
+    return this_is_smaller is (new.dialled is not None)
