@@ -391,7 +391,7 @@ async def start_destination(
     Args:
         language: `java`, `python` or `onward`.
         java: The JVM, for Java.
-        uri: Where the broker is.
+        uri: Where the broker is; for a requester, or several of them, separated by commas.
         service: The service name.
         stack: What stops it.
     """
@@ -412,6 +412,8 @@ async def start_asking(
     language: str, java: Java | None, uri: str, service: str, stack: AsyncExitStack
 ) -> Ask:
     """Connect a requester, and return what asks the service with it. See `start_destination`."""
+    if language == "python" and "," in uri:
+        return to_others(service, rsocket_client.Wandering(uri, "python-requester", stack).ask)
     if language == "python":
         rsocket = await stack.enter_async_context(rsocket_client.connect(uri, "python-requester"))
         return to_others(service, partial(rsocket_client.ask, rsocket))

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Generator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 from reactivestreams.publisher import Publisher
@@ -43,7 +43,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.peers.access import Access
 
-__all__ = ["Destination", "Outcome", "Received", "ask", "connect"]
+__all__ = ["Destination", "Outcome", "Received", "Wandering", "ask", "connect"]
 
 BROKER_FRAME = b"message/x.rsocket.broker.frame.v0"
 ROUTE_SETUP_HEADER = bytes.fromhex("000000010400")
@@ -90,7 +90,7 @@ class Outcome(NamedTuple):
 
 @asynccontextmanager
 async def connect(
-    where: str | int, service: str, destination: Destination | None = None
+    where: str | int, service: str, destination: BaseRequestHandler | None = None
 ) -> AsyncGenerator[RSocketClient]:
     """Connect to the broker as `service`; close the connection at the end.
 
@@ -131,6 +131,57 @@ async def ask(rsocket: RSocketClient, service: str, interaction: str, argument: 
     except RuntimeError as error:  # what the package makes of APPLICATION_ERROR
         return Outcome([], ErrorCode.APPLICATION_ERROR, str(error))
     return Outcome([_text_of(payload) for payload in payloads])
+
+
+class Wandering:
+    """A requester that connects to the next broker when its own closes the connection.
+
+    It makes a client of the package for each connection. The `reconnect` of the package loses what
+    is asked between the end of a connection and its own start: that is never answered.
+
+    Args:
+        uris: The brokers, separated by commas.
+        service: The service name.
+        stack: What closes its connections.
+    """
+
+    def __init__(self, uris: str, service: str, stack: AsyncExitStack) -> None:
+        self._uris = itertools.cycle(uris.split(","))
+        self._service = service
+        self._stack = stack
+        self._connection: tuple[RSocketClient, _Leaving] | None = None
+
+    async def ask(self, service: str, interaction: str, argument: str) -> Outcome:
+        """Send one request, as `ask`, to the broker of the connection or to the next one."""
+        try:
+            rsocket = await self._connected()
+        except OSError as error:
+            return Outcome([], None, f"connection refused: {error}")
+        return await ask(rsocket, service, interaction, argument)
+
+    async def _connected(self) -> RSocketClient:
+        if self._connection is None or self._connection[1].left:
+            # The last one ends by itself: what is in progress there is answered.
+            leaving = _Leaving()
+            connecting = connect(next(self._uris), self._service, leaving)
+            self._connection = await self._stack.enter_async_context(connecting), leaving
+        return self._connection[0]
+
+
+class _Leaving(BaseRequestHandler):  # type: ignore[misc]
+    """Notes that the broker has closed a connection, or is about to."""
+
+    def __init__(self) -> None:
+        self.left = False
+
+    async def on_error(self, error_code: ErrorCode, payload: Payload) -> None:
+        # After CONNECTION_CLOSE, "New requests MAY not be accepted."
+        del error_code, payload
+        self.left = True
+
+    async def on_close(self, rsocket: Any, exception: Exception | None = None) -> None:
+        del rsocket, exception
+        self.left = True
 
 
 async def _answers(

@@ -33,9 +33,8 @@ pytestmark = [
 
 on_the_module = pytest_asyncio.fixture(scope="module", loop_scope="module")
 
-RECONNECT = ("java", "js-0.0.27", "js-alpha")
+MAKES = ("java", "js-0.0.27", "js-alpha", "python")
 """Makes with programs that connect to the next broker when a connection ends."""
-MAKES = (*RECONNECT, "python")
 CLIENTS = 3
 """Clients of each make: each has one request at a time."""
 WORK = 0.02
@@ -275,7 +274,7 @@ async def test_a_client_with_leases_gets_none_while_the_broker_drains(
     check(loads, shop, "java with leases, a drain")
 
 
-@each_make(*RECONNECT)
+@each_make(*MAKES)
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM], ids=lambda each: each.name)
 async def test_a_rolling_restart_of_two_brokers(
     makes: Makes, make: str, number: signal.Signals, service: str, stack: AsyncExitStack
