@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ..protocol import (
@@ -24,6 +25,7 @@ from .runtime._cell import Cell, Factory
 from .runtime._host import Host, HostedActor
 from .runtime._policy import MailboxOptions, OnFailure, Supervision
 from .runtime._run_queue import Phase
+from .runtime._slices import Slices, whole
 from .runtime._state import NEW, RUNNING, STOPPED
 from .runtime._turn_times import MAX_KINDS, OTHER_KIND
 
@@ -358,12 +360,20 @@ class Workers(Host):
 
     def statistics(self, *, workers: bool = True) -> NodeStatistics:
         """Return the counters of the node; see `Node.statistics`."""
+        found = whole(self.figures())
+        if not workers:
+            return found
+        return replace(found, workers=tuple(cell.statistics() for cell in self._table.cells()))
+
+    def figures(self) -> Slices[NodeStatistics]:
+        """Return the counters of the node, without those of each worker, in slices."""
+        totals = self._retired[:-1]
+        for number, part in enumerate(self._table.cells_in_slices()):
+            if number:
+                yield
+            totals = [sum(column) for column in zip(totals, *map(_counts, part), strict=True)]
         dead_letters = self._undeliverable.dead_letters
         error_replies = self._undeliverable.error_replies
-        cells = self._table.cells()
-        totals = [
-            sum(column) for column in zip(self._retired[:-1], *map(_counts, cells), strict=True)
-        ]
         by_reason = dead_letters.by_reason
         return NodeStatistics(
             name=self._run_queue.name,
@@ -382,7 +392,7 @@ class Workers(Host):
             error_replies=error_replies.sent,
             error_replies_dropped=error_replies.dropped,
             routes_cut=dead_letters.routes_cut,
-            workers=tuple(cell.statistics() for cell in cells) if workers else (),
+            workers=(),
         )
 
 

@@ -41,6 +41,7 @@ from ...protocol.security import ANONYMOUS, Action, NotAllowed, Principal
 from .._errors import LimitReached
 from .._worker import Worker
 from ..runtime._policy import MailboxOptions
+from ..runtime._slices import Slices, whole
 from ..security import Authorization
 from ._drain import Drain, DrainPart, DrainSteps
 from ._exchange import Exchange, requester_of
@@ -657,7 +658,8 @@ class Broker(Worker):
         Args:
             name: Its name; a listener's URI.
             figures: Returns its figures by name, as values that JSON can represent. Called on the
-                node's loop for each query of the reports.
+                node's loop for each query of the reports. It may be a generator that yields after
+                each slice of long work: the loop does other things then.
             listener: The listener, if it is one.
 
         Returns:
@@ -669,7 +671,14 @@ class Broker(Worker):
         return self._reports.add(name, figures, listener)
 
     def reports(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Return name and figures of each report, in the order they were added."""
+        """Return name and figures of each report, in the order they were added.
+
+        It looks at each connection, in one turn of the loop.
+        """
+        return whole(self._reports.read())
+
+    def reports_in_slices(self) -> Slices[tuple[tuple[str, dict[str, Any]], ...]]:
+        """Return the same as `reports`, in slices."""
         return self._reports.read()
 
     def listeners(self) -> tuple[tuple[str, ReportedListener], ...]:

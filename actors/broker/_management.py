@@ -17,6 +17,7 @@ from ...protocol.rsocket import ErrorCode
 from ...protocol.security import ANONYMOUS, Action, NotAllowed, Principal
 from .._errors import LimitReached
 from .._node_report import LETTERS, WORKERS, node_report
+from ..runtime._slices import Slices, in_slices
 from .local._handlers import ApplicationError, Handlers, Request
 from .table._events import BrokerEvent
 from .table._services import ServiceStatistics, service_row
@@ -110,7 +111,7 @@ def management(broker: Broker) -> Handlers:
         _check_read(broker, what, request.principal)
         async with one_at_a_time:
             report = node_report(broker.node, what) if what in (WORKERS, LETTERS) else None
-            written = report or _written(_answer(broker, what, rest, request.principal))
+            written = report or _written(await _answer(broker, what, rest, request.principal))
             await asyncio.sleep(0)
         return written
 
@@ -264,9 +265,9 @@ async def _next(chunks: Iterator[bytes], one_at_a_time: asyncio.Lock) -> bytes |
     return chunk
 
 
-def _answer(broker: Broker, what: str, rest: str, principal: Principal | None) -> Any:
+async def _answer(broker: Broker, what: str, rest: str, principal: Principal | None) -> Any:
     if what == "statistics":
-        return broker_figures(broker)
+        return await in_slices(broker_figures(broker))
     if what == "resolve":
         try:
             return explained(broker, rest, principal or ANONYMOUS)
@@ -317,9 +318,9 @@ def _chunks(broker: Broker, view: Callable[[TagSet], bool] | None) -> Iterator[b
         yield "".join(lines).encode()
 
 
-def broker_figures(broker: Broker) -> dict[str, Any]:
+def broker_figures(broker: Broker) -> Slices[dict[str, Any]]:
     """Return the figures of a broker, of its listeners, and of its event log if there is one."""
-    reports = broker.reports()
+    reports = yield from broker.reports_in_slices()
     streams = sum(figures.get("streams", 0) for _, figures in reports)
     listeners = [{"uri": name, **figures} for name, figures in reports]
     figures = {**asdict(broker.statistics()), "streams": streams, "listeners": listeners}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from .._errors import LimitReached
+from ..runtime._slices import Slices
 
 __all__ = ["BrokerStatistics", "Figures", "LimitUse", "ReportedListener", "Reports"]
 
 _logger = logging.getLogger("onward.actors.broker")
 
-Figures = Callable[[], Mapping[str, Any]]
+Figures: TypeAlias = Callable[[], Mapping[str, Any] | Slices[Mapping[str, Any]]]
 """A function that returns current figures by name, as values that JSON can represent."""
 
 
@@ -160,18 +161,24 @@ class Reports:
 
         return withdraw
 
-    def read(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+    def read(self) -> Slices[tuple[tuple[str, dict[str, Any]], ...]]:
         """Return the name and figures of each report. A failure is logged and gives no figures."""
-        return tuple((name, _read(name, figures)) for name, figures in self._figures.values())
+        found: list[tuple[str, dict[str, Any]]] = []
+        for name, figures in tuple(self._figures.values()):
+            if found:
+                yield
+            found.append((name, (yield from _read(name, figures))))
+        return tuple(found)
 
     def listeners(self) -> tuple[tuple[str, ReportedListener], ...]:
         """Return the name of each listener, and the listener."""
         return tuple(self._listeners.values())
 
 
-def _read(name: str, figures: Figures) -> dict[str, Any]:
+def _read(name: str, figures: Figures) -> Slices[dict[str, Any]]:
     try:
-        return dict(figures())
+        found = figures()
+        return dict((yield from found) if isinstance(found, Generator) else found)
     except Exception:
         _logger.exception("%s cannot report its figures", name, extra={"event": "report.failed"})
         return {}

@@ -202,7 +202,8 @@ def broker_metrics(broker: Broker) -> Iterator[Metric | None]:
     yield from _open_requests(broker)
     yield from _requests(broker.tally)
     yield None
-    reports = [(name, found) for name, found in broker.reports() if found]
+    read = yield from broker.reports_in_slices()
+    reports = [(name, found) for name, found in read if found]
     yield None
     for name, family in _OF_LISTENER.items():
         yield Metric(family, tuple(((uri,), found.get(name, 0)) for uri, found in reports))

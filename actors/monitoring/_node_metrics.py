@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...protocol.metrics import Metric, MetricFamily
-from ..runtime._cell import Cell
 from ..runtime._turn_times import MAX_KINDS, OTHER_KIND, TurnTimes
 
 if TYPE_CHECKING:
     from .._node import Node
 
 __all__ = ["NODE_FAMILIES", "node_metrics"]
-
-SLICE: Final = 1000
-"""Workers that are looked at before the loop does other things."""
 
 _WORKERS = MetricFamily("onward_workers", "gauge", "Workers now, by their class.", ("kind",))
 _LONGEST = MetricFamily(
@@ -112,7 +107,7 @@ def node_metrics(node: Node, times: TurnTimes) -> Iterator[Metric | None]:
         node: The node.
         times: The times of its workers.
     """
-    figures = node.statistics(workers=False)
+    figures = yield from node.parts.workers.figures()
     yield None
     for family, value in (
         (_REFUSED, figures.refused),
@@ -142,8 +137,7 @@ def _by_kind(node: Node) -> Iterator[Metric | None]:
     handled = Counter({kind: counts[0] for kind, counts in retired})
     failed = Counter({kind: counts[1] for kind, counts in retired})
     restarts = Counter({kind: counts[4] for kind, counts in retired})
-    cells: Iterator[Cell] = iter(node.parts.table.cells())
-    while part := list(islice(cells, SLICE)):
+    for part in node.parts.table.cells_in_slices():
         for cell in part:
             kind = type(cell.worker).__name__
             if kind not in handled and len(handled) >= MAX_KINDS:

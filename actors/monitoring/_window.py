@@ -1,7 +1,7 @@
 """The last five minutes of a node and its broker: rates, latency, and the problems of the time.
 
 A timer takes a few counters every two seconds, and all that problems are found in every thirty:
-that looks at each connection.
+that looks at each connection, in slices.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ...protocol.metrics import Durations, quantile
 from ...protocol.rsocket import FrameType
 from .._reloads import Reloads
 from ..broker import Broker
+from ..runtime._slices import Slices, in_slices
 from ._event_ring import EventRing
 from ._health import HealthChecks, Stage
 from ._lag import LoopLag
@@ -126,6 +127,7 @@ class Window:
         self._observations: deque[Observation] = deque(maxlen=MAX_POINTS // OBSERVED)
         self._taken = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._slice: asyncio.Handle | None = None
 
     def start(self) -> None:
         """Begin to collect figures."""
@@ -136,13 +138,26 @@ class Window:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._slice is not None:
+            self._slice.cancel()
+            self._slice = None
 
     def _take(self) -> None:
         self._samples.append(self._sample())
-        if self._taken % OBSERVED == 0:
-            self._observations.append(self.observe())
+        if self._taken % OBSERVED == 0 and self._slice is None:
+            self._go_on(self.observe())
         self._taken += 1
         self._timer = self._node.loop.call_later(INTERVAL, self._take)
+
+    def _go_on(self, observation: Slices[Observation]) -> None:
+        """Run one more slice of an observation."""
+        self._slice = None
+        try:
+            next(observation)
+        except StopIteration as end:
+            self._observations.append(end.value)
+        else:
+            self._slice = self._node.loop.call_soon(self._go_on, observation)
 
     # --- what is asked for --------------------------------------------------------------------
 
@@ -153,13 +168,13 @@ class Window:
         pairs = ((samples[max(0, at - SPAN)], samples[at]) for at in range(1, len(samples)))
         return tuple(_point(before, now) for before, now in pairs)[-MAX_POINTS:]
 
-    def problems(self) -> tuple[Problem, ...]:
+    async def problems(self) -> tuple[Problem, ...]:
         """Return what is wrong now, or was within the last five minutes."""
-        before = self._observations[0] if self._observations else None
-        return find_problems(self.observe(), before)
+        now = await in_slices(self.observe())
+        return find_problems(now, self._observations[0] if self._observations else None)
 
-    def observe(self) -> Observation:
-        """Return the figures that problems are found in. It looks at each connection."""
+    def observe(self) -> Slices[Observation]:
+        """Return the figures that problems are found in. It looks at each connection, in slices."""
         broker, reloads = self._broker, self._reloads
         failed = {
             f"{stage.value}: {each.name}": each.problem
@@ -168,11 +183,12 @@ class Window:
             if not each.passed
         }
         at, error = time.time(), "" if reloads is None else reloads.statistics().error
-        counts = dict(_node_counts(self._node))
+        figures = yield from self._node.parts.workers.figures()
+        counts = dict(_node_counts(self._node, figures.failed))
         lags = self._lag.histogram.read().counts
         if broker is None:
             return Observation(at, failed, error, lags=lags, counts=counts)
-        reports = broker.reports()
+        reports = yield from broker.reports_in_slices()
         counts.update(_broker_counts(broker, reports))
         if self._events is not None:
             counts["events", ""] = self._events.lost
@@ -258,8 +274,8 @@ def _broker_counts(
             yield ("bans", uri), decisions["banned"]
 
 
-def _node_counts(node: Node) -> Iterator[tuple[tuple[str, str], int]]:
-    yield ("failures", ""), node.statistics(workers=False).failed
+def _node_counts(node: Node, failures: int) -> Iterator[tuple[tuple[str, str], int]]:
+    yield ("failures", ""), failures
     instruments = node.instruments
     found = None if instruments is None else instruments.figures().get("event_log")
     if isinstance(found, Mapping):

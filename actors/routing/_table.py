@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final
 
 from ...protocol import (
@@ -27,6 +27,9 @@ from ..runtime._state import RUNNING
 from ._reply import Reply
 
 __all__ = ["AddressTable", "RandomAddresses"]
+
+SLICE: Final = 1000
+"""Addresses that are looked at before the loop does other things."""
 
 _BYTES: Final = 16
 _CHUNK: Final = 256
@@ -128,11 +131,13 @@ class AddressTable:
 
     def cells(self) -> list[Cell]:
         """Return the cells of all workers, in the order of spawning."""
-        return [
-            cell
-            for address, target in list(self.targets.items())
-            if (cell := target.cell_of()) is not None and cell.addresses[0] == address
-        ]
+        return _cells_of(list(self.targets.items()))
+
+    def cells_in_slices(self) -> Iterator[list[Cell]]:
+        """Yield the same in slices of `SLICE` addresses; those that there were at the first one."""
+        targets = list(self.targets.items())
+        for at in range(0, len(targets), SLICE):
+            yield _cells_of(targets[at : at + SLICE])
 
     def worker_at(self, address: Address) -> Any:
         """Return the worker at an address, or `None` if there is none."""
@@ -221,3 +226,11 @@ class AddressTable:
         if cell is not None and cell.worker.leaves_node:
             return cell
         return self.link_of(message)
+
+
+def _cells_of(targets: Iterable[tuple[Address, Target]]) -> list[Cell]:
+    return [
+        cell
+        for address, target in targets
+        if (cell := target.cell_of()) is not None and cell.addresses[0] == address
+    ]

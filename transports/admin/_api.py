@@ -19,6 +19,7 @@ from ...actors.broker.table._table_text import row_of
 from ...actors.broker.table._waiting import WaitingQuery
 from ...actors.monitoring import Monitor, limit_uses
 from ...actors.runtime._cell import Cell
+from ...actors.runtime._slices import in_slices
 from ...protocol import ProtocolError
 from ...protocol.options import spelling
 from ...protocol.security import NotAllowed
@@ -104,7 +105,7 @@ _LIMITS: Final = ("name", "listener", "used", "limit", "reached")
 def add_api(paths: AdminPaths, monitor: Monitor) -> None:
     """Add the paths below `/api/v1/` that only read."""
     node, broker = monitor.node, monitor.broker
-    turn = asyncio.Lock()
+    turn = paths.turn
 
     async def workers(request: HttpRequest) -> HttpResponse:
         cells: list[Cell] = node.parts.table.cells()
@@ -148,7 +149,8 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
 
 def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
     async def status(_: HttpRequest) -> HttpResponse:
-        return json_response(broker_figures(broker))
+        async with turn:
+            return json_response(await in_slices(broker_figures(broker)))
 
     async def connections(request: HttpRequest) -> HttpResponse:
         state = dict(request.fields()).get("state", "open")

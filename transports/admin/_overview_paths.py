@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -11,6 +10,7 @@ from typing import Any
 from ...actors.broker._management import broker_figures
 from ...actors.monitoring import Monitor, Problem, Stage, WindowPoint
 from ...actors.monitoring._window import INTERVAL
+from ...actors.runtime._slices import in_slices
 from ._messages import HttpRequest, HttpResponse, json_response
 from ._paths import AdminPaths
 
@@ -24,14 +24,17 @@ def add_overview(paths: AdminPaths, monitor: Monitor) -> None:
     node, broker = monitor.node, monitor.broker
 
     async def problems(_: HttpRequest) -> HttpResponse:
-        return json_response({"at": time.time(), "problems": _problems(monitor)})
+        async with paths.turn:
+            found = await _problems(monitor)
+        return json_response({"at": time.time(), "problems": found})
 
     async def overview(_: HttpRequest) -> HttpResponse:
+        # Each looks at all connections: requests are relayed in between.
+        async with paths.turn:
+            found_problems = await _problems(monitor)
+            figures = await in_slices(node.parts.workers.figures())
+            listed = None if broker is None else await in_slices(broker_figures(broker))
         points = monitor.window.points()
-        found_problems = _problems(monitor)
-        # Both look at each connection: requests are relayed in between.
-        await asyncio.sleep(0)
-        figures = node.statistics(workers=False)
         found: dict[str, Any] = {
             "at": time.time(),
             "problems": found_problems,
@@ -39,7 +42,7 @@ def add_overview(paths: AdminPaths, monitor: Monitor) -> None:
             # By column: half the size of a row for each point.
             "points": {name: [getattr(each, name) for each in points] for name in _POINT},
             "node": {"workers": figures.worker_count, "messages": figures.handled},
-            "broker": None if broker is None else broker_figures(broker),
+            "broker": listed,
         }
         return json_response(found)
 
@@ -61,8 +64,8 @@ def add_overview(paths: AdminPaths, monitor: Monitor) -> None:
         paths.add(f"/api/v1/{handler.__name__}", handler)
 
 
-def _problems(monitor: Monitor) -> list[Mapping[str, str]]:
-    return [_row(each) for each in monitor.window.problems()]
+async def _problems(monitor: Monitor) -> list[Mapping[str, str]]:
+    return [_row(each) for each in await monitor.window.problems()]
 
 
 def _row(problem: Problem) -> Mapping[str, str]:

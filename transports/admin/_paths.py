@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -30,9 +31,15 @@ class AdminPath:
 
 
 class AdminPaths:
-    """The handlers by path and method. A `HEAD` request is handled as `GET`, without the body."""
+    """The handlers by path and method. A `HEAD` request is handled as `GET`, without the body.
+
+    Attributes:
+        turn: The lock of a handler that looks through a table, so that many requests at a time hold
+            the loop no longer than one.
+    """
 
     def __init__(self) -> None:
+        self.turn: Final = asyncio.Lock()
         self._paths: dict[str, dict[str, AdminPath]] = {}
 
     def add(

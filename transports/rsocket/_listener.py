@@ -15,6 +15,7 @@ from ...actors import MailboxOptions, Node, Worker
 from ...actors.access._exposed import Exposed
 from ...actors.broker import Broker, DrainPart, LimitUse, ReportedListener
 from ...actors.broker.table._leaving import BROKER_DRAINS
+from ...actors.runtime._slices import Slices, whole
 from ...actors.security import Authentication, AuthenticationStatistics
 from ...protocol import Address, NodeStopped, counted
 from ...protocol.security import NOT_AUTHENTICATED, PeerIdentity
@@ -43,6 +44,9 @@ _MAILBOX: Final = MailboxOptions(limit=20_000)
 
 MAX_CLOSED: Final = 1000
 """The maximum number of ended connections that a listener remembers; the oldest is forgotten."""
+
+SLICE: Final = 500
+"""Connections that are looked at before the loop does other things."""
 
 _numbers: Final = count(1)
 """The numbers of connections, unique in the process."""
@@ -183,9 +187,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             await self._acceptor.bind()
             if not self._node.has(self._address):
                 raise NodeStopped(self._node.name)
-            self._withdraw.append(
-                self._broker.report(self.uri, lambda: asdict(self.statistics()), self)
-            )
+            self._withdraw.append(self._broker.report(self.uri, self._report, self))
             self._withdraw.append(self._broker.add_part(self))
             if self._authentication is not None:
                 self._withdraw.append(self._authentication.on_reload(self._readmit))
@@ -416,7 +418,12 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             await self._stop_worker()
 
     def statistics(self) -> RSocketListenerStatistics:
-        """Return the listener's figures at this moment."""
+        """Return the listener's figures at this moment. It looks at each connection."""
+        return whole(self._figures())
+
+    def _figures(self) -> Slices[RSocketListenerStatistics]:
+        """Return the figures in slices, of the connections that there are at the first one."""
+        links = tuple(self._links)
         acceptor, dropped = self._acceptor, self._dropped.copy()
         authentication = self._authentication
         requests, refused = self._requests, self._refused
@@ -424,7 +431,9 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         read, written = self._received_frames, self._sent_frames
         streams = pending = above = suspended = 0
         sessions = self._sessions
-        for link in self._links:  # once, as there may be ten thousand
+        for number, link in enumerate(links, 1):  # once, as there may be ten thousand
+            if number % SLICE == 0:
+                yield
             session, core, waiting = link.session, link.core, link.waiting
             requests += session.requests
             refused += session.refused
@@ -439,7 +448,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             if core.counters:
                 dropped.update(core.counters)
         return RSocketListenerStatistics(
-            connections=len(self._links),
+            connections=len(links),
             accepted=acceptor.accepted,
             turned_away=acceptor.turned_away,
             requests=requests,
@@ -462,6 +471,9 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             kept_bytes=0 if sessions is None else sessions.kept.total,
             resumes={} if sessions is None else dict(sessions.results),
         )
+
+    def _report(self) -> Slices[Mapping[str, Any]]:
+        return asdict((yield from self._figures()))
 
     # --- for operators ------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ async def broker(node: Node) -> Broker:
     return await Broker.attach(node, BrokerOptions(management=False))
 
 
-def kinds(monitor: Monitor) -> list[str]:
-    return [each.kind for each in monitor.window.problems()]
+async def kinds(monitor: Monitor) -> list[str]:
+    return [each.kind for each in await monitor.window.problems()]
 
 
 async def test_points_have_rates_and_latency(node: Node, broker: Broker) -> None:
@@ -74,14 +74,14 @@ async def test_problems_of_counts_pass_with_their_time(node: Node, broker: Broke
     monitor = Monitor(node, broker)
     monitor.started = True
     monitor.start()
-    assert kinds(monitor) == ["certificate"]
+    assert await kinds(monitor) == ["certificate"]
     figures["closed"] = {"too slow": 2, "by the peer": 1}
     figures["authentication"] = {"refused": {"unknown": 1}, "banned": 1}
-    assert kinds(monitor) == ["certificate", "slow-peers", "authentication", "bans"]
+    assert await kinds(monitor) == ["certificate", "slow-peers", "authentication", "bans"]
     await asyncio.sleep(MAX_POINTS * INTERVAL - 2)
-    assert "bans" in kinds(monitor)
+    assert "bans" in await kinds(monitor)
     await asyncio.sleep(60)
-    assert kinds(monitor) == ["certificate"]
+    assert await kinds(monitor) == ["certificate"]
     await monitor.stop()
 
 
@@ -96,7 +96,7 @@ async def test_problems_of_the_state(node: Node, broker: Broker) -> None:
     monitor.checks.add(Stage.LIVE, "own", lambda: "out of paper")
     with pytest.raises(ReloadFailed):
         await reloads.reload()
-    found = {(each.kind, each.subject): each.text for each in monitor.window.problems()}
+    found = {(each.kind, each.subject): each.text for each in await monitor.window.problems()}
     assert set(found) == {
         ("not-ready", "live: own"),
         ("not-ready", "started: started"),
@@ -114,5 +114,5 @@ async def test_a_node_without_a_broker(node: Node) -> None:
     await asyncio.sleep(INTERVAL)
     (point,) = monitor.window.points()
     assert (point.rate, point.success, point.p50) == (0.0, None, None)
-    assert kinds(monitor) == []
+    assert await kinds(monitor) == []
     await monitor.stop()

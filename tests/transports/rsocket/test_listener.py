@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from onward.actors import Node, NodeLimits
-from onward.actors.broker import Broker
+from onward.actors.broker import Broker, BrokerOptions, WaitingOptions
+from onward.actors.runtime._slices import whole
 from onward.protocol import RSOCKET, Address, LinkDown, UnknownAddressType
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import (
@@ -320,3 +321,29 @@ def test_whether_leases_are_taken_is_one_option() -> None:
     options = LinkOptions(ConnectionLimits(max_streams=5), lease=None)
     assert options.connection == ConnectionLimits(max_streams=5, lease=False)
     assert LinkOptions(ConnectionLimits(lease=False)) == LinkOptions()
+
+
+@in_world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0)))
+async def test_figures_in_slices_count_each_connection_once(
+    w: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it ends or comes before its slice, or after it: no count ever falls."""
+    monkeypatch.setattr("onward.transports.rsocket._listener.SLICE", 4)
+    peers = [await w.requester() for _ in range(10)]
+    for peer in peers:
+        await peer.ask(request(FNF, 1, asked_for("none")))
+    before = w.listener.statistics()
+    assert (before.connections, before.requests) == (10, 10)
+    slices = w.broker.reports_in_slices()
+    next(slices)
+    peers[0].die()  # it was counted
+    peers[9].die()  # it will be
+    await w.loop.idle()
+    other = await w.requester()
+    await other.ask(request(FNF, 1, asked_for("none")))
+    ((uri, found),) = whole(slices)
+    assert (uri, found["connections"], found["requests"]) == (w.listener.uri, 10, 10)
+    assert found["received_bytes"] == before.received_bytes
+    after = w.listener.statistics()
+    assert (after.connections, after.requests) == (9, 11)
+    assert after.received_bytes > before.received_bytes
