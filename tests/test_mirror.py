@@ -122,6 +122,7 @@ CONCEPTS = {
         "rsocket/test_model": "_leg _response_merge",
         "rsocket/test_opened": "_link",
         "rsocket/test_overdraft": "_flow",
+        "rsocket/test_peer_session": "_peer_link",
         "rsocket/test_resume": "_resumable_link _resumable_sessions _suspended_transport",
         "rsocket/test_resume_cuts": "",
         "rsocket/test_resume_security": "",

@@ -153,6 +153,8 @@ class Broker(Worker):
         broker_id: The identity of this broker.
         index: The worker that holds the routing table.
         tally: The counts of the requests of its connections.
+        forwarded: The counts of the requests that other brokers have forwarded to this one, which
+            are in the `tally` of the other.
         events: The broker's events: `events.subscribe()` yields destinations that join and
             leave, and requests that are rejected or lost.
         authorization: The decisions on what the peers of connections may register and request;
@@ -176,6 +178,7 @@ class Broker(Worker):
         self.index = TagIndexWorker(options, self.broker_id.bytes)
         self.events = self.index.events
         self.tally = RequestTally()
+        self.forwarded = RequestTally()
         self._lost = 0
         self._reports = Reports(options.max_reports)
         self._unsubscribe: Callable[[], None] | None = None

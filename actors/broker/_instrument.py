@@ -78,6 +78,13 @@ class OriginInstrument:
         """
         raise NotImplementedError
 
+    def relayed(self, exchange: Exchange, kind: int) -> None:
+        """Count a request that a peer broker has forwarded, and set its account.
+
+        The first broker counts it with its query. Here it counts without one.
+        """
+        raise NotImplementedError
+
     def unread(self, exchange: Exchange, kind: int) -> None:
         """Set the account of a request until its query is known."""
         raise NotImplementedError

@@ -80,10 +80,12 @@ class Control(Outbound):
         setup: The SETUP of the client, once it was accepted or sent.
         error: The error that closed the connection; `None` before that, and after an orderly
             close.
+        round_trip: Seconds from a KEEPALIVE of the client's timer to its answer; 0 if unknown.
         holds: Whether a server, once it has SETUP, reads no further frame until `admit`.
     """
 
     __slots__ = (
+        "_asked_at",
         "_connected_at",
         "_established",
         "_keepalive_at",
@@ -93,6 +95,7 @@ class Control(Outbound):
         "_unfinished_since",
         "error",
         "holds",
+        "round_trip",
         "setup",
     )
 
@@ -101,6 +104,8 @@ class Control(Outbound):
         self.setup: Setup | None = None
         self.error: RSocketError | None = None
         self.holds = False
+        self.round_trip = 0.0
+        self._asked_at = 0.0
         self._tail: bytearray = bytearray()
         self._unfinished_since = now
         self._connected_at = now
@@ -281,6 +286,7 @@ class Control(Outbound):
         # KEEPALIVE Frame: "KEEPALIVE frames MUST be initiated by the client and sent periodically
         # with the (R)espond flag set."
         self.send_keepalive()
+        self._asked_at = now
         self._keepalive_at = now + self.setup.keepalive / 1000
         return []
 
@@ -436,6 +442,9 @@ class Control(Outbound):
             data = frame.buffer[frame.data_offset : frame.end]
             position = self._position_before(frame)
             self._out += keepalive_frame(data, respond=False, position=position)
+        elif self._asked_at:
+            self.round_trip = self._last_received - self._asked_at
+            self._asked_at = 0.0
 
     def _receive_error(self, frame: Frame, events: list[Event]) -> None:
         """Receive an ERROR on stream 0."""

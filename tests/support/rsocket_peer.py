@@ -20,6 +20,7 @@ from uuid import UUID
 
 from onward.actors import Node, NodeLimits
 from onward.actors.broker import Broker, BrokerOptions, RouteStatistics
+from onward.actors.cluster import PeerHandlers
 from onward.actors.security import Authentication, Authorization
 from onward.protocol.rsocket import Setup
 from onward.protocol.security import read_rules
@@ -613,6 +614,7 @@ async def world(
     limits: NodeLimits | None = None,
     authentication: Authentication | None = None,
     rules: str | None = None,
+    peers: Callable[[], PeerHandlers] | None = None,
 ) -> AsyncGenerator[World]:
     """Start a node with a broker and a listener; stop it all at the end."""
     options = options or LinkOptions()
@@ -628,6 +630,7 @@ async def world(
             broker=broker,
             options=options,
             authentication=authentication,
+            peers=None if peers is None else peers(),
         )
         assert isinstance(listener, RSocketListener)
         made = World(node, broker, listener, options)

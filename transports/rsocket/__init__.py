@@ -11,6 +11,7 @@ from ._options import (
     UnixOptions,
     WebSocketOptions,
 )
+from ._peers import PeerDialler, PeerOptions
 from ._request import DestinationSlow, DestinationUnleased
 from ._transport import (
     RSocketTcpTransport,
@@ -27,6 +28,8 @@ __all__ = [
     "GatheringOptions",
     "LeaseOptions",
     "LinkOptions",
+    "PeerDialler",
+    "PeerOptions",
     "RSocketListener",
     "RSocketListenerStatistics",
     "RSocketTcpTransport",

@@ -373,6 +373,10 @@ class StreamExchange(FrameExchange):
         """Return the payload data, joined if it came in fragments."""
         return b"".join(bytes(frame.data or b"") for frame in self.frames)
 
+    def metadata(self) -> bytes:
+        """Return the metadata of the request, joined if they came in fragments."""
+        return b"".join(bytes(frame.metadata or b"") for frame in self.frames)
+
     def return_route(self) -> Route:
         """Return the return route of a worker's answer: the connection, then this request.
 

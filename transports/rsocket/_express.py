@@ -74,11 +74,23 @@ class ExpressPath:
             found = index.candidates(ask)
             if not found or self._multicast.scheduled:
                 return (ask.address,)
-            self._divide(exchange, found)
+            self.divide(exchange, found)
             return ()
         return () if self._hand_over(exchange, exchange, to) else (to,)
 
-    def _divide(self, exchange: StreamExchange, found: Candidates) -> None:
+    def reach(self, exchange: StreamExchange, to: Address) -> bool:
+        """Hand a request to the route that was chosen for it; return whether it went.
+
+        Args:
+            exchange: The request.
+            to: The address of the route.
+        """
+        instruments = self._run_queue.instruments
+        if instruments is not None and instruments.handles:
+            return False
+        return self._hand_over(exchange, exchange, to)
+
+    def divide(self, exchange: StreamExchange, found: Candidates) -> None:
         """Hand a request to several destinations, a leg to each, as `Multicast` sends them."""
         multicast = exchange.divide(self._index.multicast_rules)
         for entry in found:

@@ -46,7 +46,8 @@ class Flow(RSocketConnection):
             `error of the peer`, `too slow`, `unfinished frame`, `unfinished frames`, `replaced`,
             `drained`, `stopped`, or `by the peer`. With sessions that can be resumed also
             `resume refused`, `not resumed`, `not resumable`, or `resumed another` of a connection
-            that went on as an earlier one. Empty while it is open.
+            that went on as an earlier one. Of links of brokers also `handshake`, `peer refused` or
+            `no handshake`. Empty while it is open.
 
     Args:
         loop: The loop of the socket.

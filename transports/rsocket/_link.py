@@ -19,6 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...actors.broker.table._leaving import closed_for
+from ...actors.cluster import PeerRefused
 from ...protocol import NotDelivered
 from ...protocol.rsocket import (
     CLOSED,
@@ -53,6 +54,7 @@ from ._leg import Leg
 from ._local import LocalRequest
 from ._multicast import MulticastRequest
 from ._options import LinkOptions
+from ._peer_session import PeerSession
 from ._request import DestinationSlow, DestinationUnleased
 from ._served import ServedStream
 from ._session import Session
@@ -60,6 +62,7 @@ from ._shared import Shared
 
 if TYPE_CHECKING:
     from ...actors.broker import Broker
+    from ...protocol.broker import BrokerInfo
     from ._metadata import Form
     from ._worker import ConnectionWorker
 
@@ -118,6 +121,7 @@ class Link(Flow):
         form: The peer's form of broker frames, if it is a destination.
         window: Elements in the first credit of a stream to this destination.
         multicast_held: Bytes held for multicasts of this requester.
+        to_broker: Whether the peer is a broker of the cluster, or claims to be one.
 
     Args:
         worker: The connection's worker.
@@ -150,6 +154,7 @@ class Link(Flow):
         self.return_route = (worker.address,)
         self._on_closed = on_closed
         self.multicast_held = 0
+        self.to_broker = False
         self.window = min(FIRST_WINDOW, options.flow.credit_window)
         self._back: HeldBack | None = None
         # Requests to give up, and the backlog in bytes above which that happens.
@@ -162,7 +167,8 @@ class Link(Flow):
         self.form: Form | None = None
         if setup is None and shared.authentication is not None:
             self.core.holds = True
-        self.session = self._receiver = Session(self)
+        self.session: Session = Session(self)
+        self._receiver = self.session
 
     @property
     def name(self) -> str:
@@ -170,6 +176,24 @@ class Link(Flow):
         principal = self.session.principal
         peer = self.identity.peer
         return peer if principal is None else f"{peer} as {shown(str(principal))}"
+
+    def greet(self, info: BrokerInfo) -> None:
+        """Replace the session by one with a broker: the peer is no client from now on.
+
+        Raises:
+            PeerRefused: There is no cluster, or it refuses the broker.
+        """
+        peers = self.shared.peers
+        if peers is None:
+            raise PeerRefused("this broker has no cluster")
+        peers.greet(info)
+        self.join(PeerSession(self, peers, self.session, info))
+
+    def join(self, session: PeerSession) -> None:
+        """Set the session with a broker."""
+        self.to_broker = True
+        self.tally = self.broker.forwarded
+        self.session = self._receiver = session
 
     def begin_session(self, token: bytes) -> None:
         """Begin a session that can be resumed; see `ResumableLink`.
@@ -220,6 +244,13 @@ class Link(Flow):
             self._back = HeldBack(self)
         self._back.look()
 
+    def only_requests(self) -> bool:
+        """Return whether this peer may be left unread: it has no request to answer.
+
+        A peer broker has many requesters, and is always read.
+        """
+        return not self.to_broker and super().only_requests()
+
     def bytes_read(self) -> int:
         """Return the bytes that the peer has read since its backlog passed `high_water`."""
         self._note_read()
@@ -228,6 +259,8 @@ class Link(Flow):
     def answers_only(self, requester: Link) -> bool:
         """Whether all streams of this peer are responses to one requester."""
         streams = self.core.streams
+        if self.to_broker:
+            return False  # the next one may answer another
         return 0 < len(streams) <= MOST_STREAMS and all(
             stream.requester
             and isinstance(stream.peer, StreamExchange)

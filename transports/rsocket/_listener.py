@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...actors import MailboxOptions, Node, Worker
 from ...actors.access._exposed import Exposed
@@ -34,6 +34,9 @@ from ._resumable_sessions import ResumableSessions
 from ._shared import Shared
 from ._unused import UnusedConnections
 from ._worker import ConnectionWorker
+
+if TYPE_CHECKING:
+    from ...actors.cluster import PeerHandlers
 
 __all__ = ["RSocketListener", "RSocketListenerStatistics"]
 
@@ -126,6 +129,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         context: The TLS context, or `None` for no TLS.
         exposed: The addresses that requests may name instead of tags.
         authentication: The authentication of peers; `None` admits each of them.
+        peers: The cluster, of which other brokers may connect; `None` for none.
     """
 
     def __init__(
@@ -138,6 +142,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         context: TlsContext | None = None,
         exposed: Exposed = _NOTHING,
         authentication: Authentication | None = None,
+        peers: PeerHandlers | None = None,
     ) -> None:
         self._authentication = authentication
         self._node = node
@@ -153,7 +158,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         if authentication is not None:
             self._acceptor.admits = authentication.admits
         self._unused = UnusedConnections(self._acceptor.places, options, node.loop.time)
-        self._shared = Shared(node.loop, options, exposed, authentication)
+        self._shared = Shared(node.loop, options, exposed, authentication, peers)
         resume = options.resume
         self._sessions = None if resume is None else ResumableSessions(resume, self, node.loop.time)
         # With the number of each connection, and the time at which it was accepted.
@@ -361,8 +366,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
 
     @property
     def connections_left(self) -> int:
-        """The connections that have not ended."""
-        return len(self._links)
+        """The connections that have not ended, without links to peer brokers: these end last."""
+        return sum(not link.to_broker for link in self._links)
 
     async def stop_accepting(self) -> None:
         """Close the listening socket; the connections stay, suspended ones cannot come back."""
@@ -371,8 +376,12 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             self._sessions.stop(DRAINED, BROKER_DRAINS)
 
     def begin_to_drain(self, random: Callable[[], float]) -> None:
-        """Draw for each connection the moment at which it begins to end."""
-        self._draining = DrainingConnections(self._links, random)
+        """Draw for each connection the moment at which it begins to end.
+
+        Links to peer brokers stay to the end: destinations of other brokers answer by them.
+        """
+        clients = [link for link in self._links if not link.to_broker]
+        self._draining = DrainingConnections(clients, random)
 
     def drain_to(self, progress: float) -> None:
         """Begin to end connections, and close those without an open stream."""

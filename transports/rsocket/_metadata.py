@@ -20,6 +20,7 @@ __all__ = [
     "ADDRESS",
     "EITHER",
     "FORMS",
+    "PEER",
     "ROUTE_SETUP",
     "Form",
     "MetadataShape",
@@ -52,6 +53,8 @@ FORMS: Final = {
     for mime, dialect in DIALECTS.items()
 }
 
+PEER: Final = Form(True, MIME_FORWARDING, Dialect.SPECIFICATION)
+"""The form of a peer broker. It is no requester's, so each request for it is written anew."""
 
 ADDRESS: Final = frozenset({FrameType.ADDRESS})
 """The frame type of a request."""
@@ -117,25 +120,29 @@ class MetadataShape:
         found = find_broker_frame(buffer, start, end, wanted)
         return None if found is None else (found[1], found[2], FORMS[True, _MIMES[found[0]]])
 
-    def introduces_broker(self, buffer: bytes, start: int, end: int) -> bool:
-        """Whether metadata have a BROKER_INFO, by which the peer says that it is a broker.
+    def introduction(self, buffer: bytes, start: int, end: int) -> tuple[int, int, Form] | None:
+        """Return the offsets and the form of a BROKER_INFO, by which a peer says it is a broker.
 
         Args:
             buffer: The bytes that hold the metadata.
             start: Offset of the metadata.
             end: Offset after the metadata.
 
+        Returns:
+            Those of the first one; `None` if there is none.
+
         Raises:
             MalformedComposite: The metadata is not a list of entries.
         """
         if not self.composite:
-            return self._alone is not None and _introduces(buffer, start, end)
+            alone = self._alone
+            return (start, end, alone) if alone and _introduces(buffer, start, end) else None
         at = start
         while (found := _find(buffer, at, end)) is not None:
-            _, content, at = found
+            which, content, at = found
             if _introduces(buffer, content, at):
-                return True
-        return False
+                return content, at, FORMS[True, _MIMES[which]]
+        return None
 
 
 def _introduces(buffer: bytes, start: int, end: int) -> bool:

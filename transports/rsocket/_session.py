@@ -15,6 +15,7 @@ from ...actors.broker.table._leaving import (
     NOT_ALLOWED,
     REGISTERED_ANEW,
 )
+from ...actors.cluster import PeerRefused
 from ...protocol import (
     TAGS,
     Context,
@@ -30,6 +31,7 @@ from ...protocol.broker import (
     MAX_VALUE_SIZE,
     AddressFrame,
     BrokerFrameError,
+    BrokerInfo,
     FrameType as BrokerFrameType,
     RouteSetup,
     RoutingType,
@@ -68,6 +70,7 @@ from ._gathered import Gathered
 from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_id_of
 from ._named import NamedRequests, route_in
 from ._origin import false_origins, with_origin
+from ._peer_place import is_inside
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 from ._request_checks import RequestChecks
 from ._tracing import RequestTracing, tracing_in
@@ -242,11 +245,17 @@ class Session(FrameReceiver):
         """Apply an accepted SETUP: begin a session, and register the peer if it wants that."""
         link = self._link
         link.set_up(setup, link.options.lease)
-        metadata = setup.metadata
+        # Credentials alone are no broker frame.
+        metadata = None if setup.metadata_mime == AUTHENTICATION_MIME else setup.metadata
         try:
+            if metadata is not None:
+                found = self._shape.introduction(metadata, 0, len(metadata))
+                if found is not None:
+                    self._introduce(setup, metadata, found)
+                    return
             if setup.token is not None:
                 link.begin_session(setup.token)
-            if metadata is None or setup.metadata_mime == AUTHENTICATION_MIME:
+            if metadata is None:
                 return
             # Routable Destinations: "A routable destination that wishes to receive requests MUST
             # send a ROUTE_SETUP frame to broker that it wishes to receive traffic from."
@@ -268,13 +277,41 @@ class Session(FrameReceiver):
             self._rejected = True
             link.close("setup refused", text, ErrorCode.REJECTED_SETUP)
 
+    def _introduce(self, setup: Setup, metadata: bytes, found: tuple[int, int, Form]) -> None:
+        """Begin the session with a broker, as the SETUP has a BROKER_INFO, or refuse it.
+
+        Raises:
+            NotAllowed: It has no permission for `peer`.
+            RejectedSetup: The SETUP has more than that, or the cluster does not want it.
+            ProtocolError: The BROKER_INFO is broken.
+        """
+        link, authorization = self._link, self._link.broker.authorization
+        if authorization is not None:
+            authorization.check(self.principal or ANONYMOUS, Action.PEER)
+        elif not is_inside(link.identity):
+            # Without rules, a broker has to be on this machine.
+            raise NotAllowed(Action.PEER.value)
+        if setup.token is not None:
+            raise RejectedSetup("a broker has no session to resume")
+        other = self._shape.find(metadata, 0, len(metadata), ROUTE_SETUP)
+        if other is not None and other[0] != found[0]:
+            raise RejectedSetup("a broker is no destination")
+        try:
+            start, end, form = found
+            link.greet(BrokerInfo.parse(metadata[start:end], form.dialect))
+        except PeerRefused as error:
+            raise RejectedSetup(error.reason) from None
+
     def _on_broker_frame(
         self, buffer: bytes, span: tuple[int, int], wanted: frozenset[BrokerFrameType]
     ) -> bool:
         """Register the route if the last broker frame is a ROUTE_SETUP; return whether it is."""
-        authorization = self._link.broker.authorization
-        if authorization is not None and self._shape.introduces_broker(buffer, *span):
-            authorization.check(self.principal or ANONYMOUS, Action.PEER)
+        if self._shape.introduction(buffer, *span) is not None:
+            authorization = self._link.broker.authorization
+            if authorization is not None:
+                authorization.check(self.principal or ANONYMOUS, Action.PEER)
+            # Only a SETUP makes a broker of a peer, which is nothing else before.
+            raise NotAllowed(Action.PEER.value)
         found = self._shape.find(buffer, *span, wanted)
         if found is None:
             return False

@@ -13,6 +13,7 @@ from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 
 if TYPE_CHECKING:
+    from ...actors.cluster import PeerHandlers
     from ._flow import Flow
     from ._link import Link
 
@@ -29,6 +30,7 @@ class Shared:
         options: The limits.
         exposed: The addresses that requests may name.
         authentication: The authentication of the listener's peers; `None` for none.
+        peers: The cluster, of which other brokers may connect; `None` for none.
 
     Attributes:
         unfinished: Bytes of unfinished frames.
@@ -36,6 +38,7 @@ class Shared:
         gathered: Bytes of whole frames that no destination has taken yet.
         exposed: The addresses that requests may name, and that they may go on to.
         authentication: The authentication of the listener's peers; `None` for none.
+        peers: The cluster, of which other brokers may connect; `None` for none.
         listener: The address of the listener's worker, once it has one.
     """
 
@@ -45,9 +48,11 @@ class Shared:
         options: LinkOptions,
         exposed: Exposed = _NOTHING,
         authentication: Authentication | None = None,
+        peers: PeerHandlers | None = None,
     ) -> None:
         self.exposed = exposed
         self.authentication = authentication
+        self.peers = peers
         self.listener: Route = ()
         self.unfinished = UnfinishedFrames(loop, options)
         self.waiting = ByteShares(options.flow.max_pending_total, _waiting, loop.time)

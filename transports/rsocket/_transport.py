@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...actors import Node
 from ...actors.access._exposed import Exposed
@@ -20,10 +20,13 @@ from ..streams._passed_sockets import passed_socket
 from ..streams._tls import TlsOptions, server_context
 from ..streams._tls_context import TlsContext
 from ..streams._unix_endpoint import UnixEndpoint
-from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
+from ..streams._ws_endpoint import WebSocketEndpoint
 from ._listener import RSocketListener
 from ._options import LinkOptions, UnixOptions, WebSocketOptions
-from ._ws_socket import FrameSocket
+from ._places import SUBPROTOCOL
+
+if TYPE_CHECKING:
+    from ...actors.cluster import PeerHandlers
 
 __all__ = [
     "RSocketTcpTransport",
@@ -74,8 +77,10 @@ class RSocketTransport(Transport):
             expose: The addresses that requests may name by a route, and with `Exposed` those
                 that they may go on to; destinations of the broker need not be exposed.
             **options: `broker`, the `Broker`; `options`, `LinkOptions`; `tls`, the encryption, as
+            **options: `broker`, the `Broker`; `options`, `LinkOptions`; `tls`, the encryption, as
                 for `tcp`, which the schemes with TLS need; `authentication`, an `Authentication`,
-                without which each peer is admitted; and the options of the kind of socket. `None`
+                without which each peer is admitted; `peers`, the `PeerHandlers` of its cluster,
+                without which no broker is admitted; and the options of the kind of socket. `None`
                 stands for the default.
 
         Raises:
@@ -88,13 +93,14 @@ class RSocketTransport(Transport):
             "options": LinkOptions,
             "tls": TlsOptions | ssl.SSLContext,
             "authentication": Authentication,
+            "peers": object,
             **self.own_options,
         }
         for name, value in options.items():
             if name not in known:
                 names = ", ".join(f"{each}=" for each in known)
                 raise ValueError(f"unknown option {name!r}; {scheme} takes {names}")
-            if name != "broker":
+            if name not in {"broker", "peers"}:
                 check_value(name, value, known[name] | None)
         broker = options.pop("broker", None)
         if not isinstance(broker, Broker) or getattr(broker, "node", None) is not self.node:
@@ -102,6 +108,7 @@ class RSocketTransport(Transport):
         exposed = expose if isinstance(expose, Exposed) else Exposed(expose)
         limits = options.pop("options", None) or LinkOptions()
         authentication = options.pop("authentication", None)
+        peers: PeerHandlers | None = options.pop("peers", None)
         tls = options.pop("tls", None)
         if tls is None and self.schemes[scheme]:
             tls = TlsOptions()
@@ -112,7 +119,15 @@ class RSocketTransport(Transport):
         if context is not None:  # the scheme of TLS, if there is one
             scheme = next((name for name, secure in self.schemes.items() if secure), scheme)
         listener = RSocketListener(
-            self.node, broker, limits, scheme, endpoint, context, exposed, authentication
+            self.node,
+            broker,
+            limits,
+            scheme,
+            endpoint,
+            context,
+            exposed,
+            authentication,
+            peers,
         )
         await listener.open()
         self._listeners = [each for each in self._listeners if each.open_now]
@@ -160,9 +175,6 @@ class RSocketUnixTransport(RSocketTransport):
         """Return the endpoint of `rsocket+unix:///path`."""
         unix = own.get("unix") or UnixOptions()
         return UnixEndpoint(parse_unix_uri(uri, scheme), unix.mode)
-
-
-SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=FrameSocket)
 
 
 class RSocketWebSocketTransport(RSocketTransport):

@@ -113,6 +113,12 @@ class OriginLog(OriginInstrument):
         counters.left = counters.counted_from = recorder.gap()
         return Sampled(counters, ask, exchange, recorder.trace_id(), 0)
 
+    def relayed(self, exchange: Exchange, kind: int) -> None:
+        """Count a request that a peer broker has forwarded, and set its account."""
+        counters = self._rest(kind)
+        counters.came.add(exchange.size)
+        exchange.log = counters
+
     def unread(self, exchange: Exchange, kind: int) -> None:
         """Set the account of a request until its query is known."""
         exchange.log = self._unread_of(kind)

@@ -212,18 +212,24 @@ async def test_a_registration_beside_the_introduction_of_a_broker_is_not_made(w:
 
 
 @in_world(rules=PEER_RULES)
-async def test_a_client_that_may_be_a_broker_is_a_client(w: World) -> None:
+async def test_a_client_that_may_be_a_broker_says_so_in_its_setup(w: World) -> None:
     cluster = role("cluster")
     orders = await destination(w, ANY, "orders")
-    for late in (False, True):
-        peer = connect(w, cluster)
-        metadata = composite((BROKER_FRAME, OF_A_BROKER))
-        first = [setup(), push(metadata)] if late else [setup(metadata)]
-        assert await peer.ask(*first) == []
-        assert await reached(peer, request(RR, 1, asked_for("orders")), orders) == [0]
-        # On a stream it is no ADDRESS, whatever is allowed.
-        code, text = await refused(peer, request(RR, 3, metadata))
-        assert (code, "no ADDRESS" in text) == (INVALID, True)
+    metadata = composite((BROKER_FRAME, OF_A_BROKER))
+    peer = connect(w, cluster)
+    assert await peer.ask(setup()) == []
+    assert await reached(peer, request(RR, 1, asked_for("orders")), orders) == [0]
+    # On a stream it is no ADDRESS, whatever is allowed.
+    code, text = await refused(peer, request(RR, 3, metadata))
+    assert (code, "no ADDRESS" in text) == (INVALID, True)
+    got = await peer.ask(push(metadata))
+    assert errors(got) == [(0, CONNECTION_ERROR, "not allowed: peer")]
+    # In SETUP it is not refused by the rules, but there is no cluster.
+    got = await connect(w, cluster).ask(setup(metadata))
+    assert errors(got) == [(0, REJECTED_SETUP, "this broker has no cluster")]
+    authorization = w.broker.authorization
+    assert authorization is not None
+    assert authorization.statistics().denied == {}
     assert w.services() == ["orders"]
 
 

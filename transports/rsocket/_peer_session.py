@@ -1,0 +1,404 @@
+"""The session with a peer broker: the handshake, its own requests, and those that it forwards.
+
+```
+SETUP with BROKER_INFO ──▶ greeting ──cluster.broker-info──▶ joined ──▶ ended
+                               └─ any other frame, or too late: closed
+```
+
+Until it has joined, nothing else is read or sent. Then its requests are of two kinds. Those without
+an ADDRESS are the cluster's own, and are served by the cluster's handlers. Those with an ADDRESS
+were forwarded by the other broker. They go to routes of this broker only, never wait for one, and
+are never forwarded again: so a request passes two brokers at most, whatever the tables say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ...actors.broker._instrument import part_of
+from ...actors.broker.table._leaving import CONNECTION_LOST
+from ...actors.cluster import PeerRefused
+from ...protocol import (
+    AddressError,
+    LinkDown,
+    NoRoute,
+    NotDelivered,
+    OnwardError,
+    ProtocolError,
+)
+from ...protocol.broker import (
+    AddressFrame,
+    BrokerFrameError,
+    BrokerInfo,
+    Dialect,
+    Entry,
+    FrameType as BrokerFrameType,
+    RoutingType,
+    WellKnownKey,
+    brokers_passed,
+    format_query,
+    parse_id,
+    query_of_address,
+)
+from ...protocol.rsocket import (
+    ConnectionState,
+    ErrorCode,
+    Frame,
+    FrameType,
+    PeerError,
+)
+from ._express import ExpressPath
+from ._metadata import ADDRESS, PEER, Form
+from ._peer_link import AskedAnswer, PeerLink, routing_entry, routing_in
+from ._request import more_follow
+from ._session import Session
+from ._validity import names_authenticate
+
+if TYPE_CHECKING:
+    from ...actors.broker import Ask, Handlers
+    from ...actors.broker.table._route import BrokerRoute
+    from ...actors.cluster import PeerHandlers
+    from ...protocol.security import Principal
+    from ._exchange import StreamExchange
+    from ._link import Link
+
+__all__ = ["HANDSHAKE", "PEER_BROKERS", "PeerSession"]
+
+_logger = logging.getLogger("onward.transports.rsocket")
+
+HANDSHAKE: Final = "cluster.broker-info"
+"""The route of the request by which two brokers exchange their BROKER_INFO."""
+PEER_BROKERS: Final = "(peer broker)"
+"""The origin, in the event log, of requests that another broker has forwarded."""
+MAX_PINS: Final = 4096
+"""Most metadata of forwarded requests with a remembered destination; then all are forgotten."""
+MAX_PIN_SIZE: Final = 512
+"""Bytes of metadata above which they are not remembered."""
+
+_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_RESPONSE: Final = int(FrameType.REQUEST_RESPONSE)
+_ERROR: Final = int(FrameType.ERROR)
+
+
+class _Pin(NamedTuple):
+    """The destination of a forwarded request.
+
+    Attributes:
+        form: The form of its ADDRESS.
+        entry: The route that it is pinned to; `None` if it has no pin.
+        ask: Its query, if it has no pin.
+    """
+
+    form: Form
+    entry: Entry[BrokerRoute] | None
+    ask: Ask | None
+
+
+class PeerSession(Session):
+    """The session with another broker, on a connection that either side has opened.
+
+    Attributes:
+        connection: The peer link, once the handshake has passed; `None` after its end.
+
+    Args:
+        link: The connection.
+        peers: The cluster.
+        before: The session of the connection until now; its SETUP and principal stay.
+        info: The BROKER_INFO in the SETUP of the peer; `None` if the SETUP is ours.
+    """
+
+    def __init__(
+        self, link: Link, peers: PeerHandlers, before: Session, info: BrokerInfo | None = None
+    ) -> None:
+        super().__init__(link)
+        if before.setup is not None:
+            self.begin(before.setup)
+        self.principal = before.principal
+        self._validity, before._validity = before._validity, None
+        self.connection: PeerLink | None = None
+        self._peers = peers
+        self._info = info
+        self._handlers: Handlers | None = None
+        self._joined: asyncio.Future[PeerLink] | None = None
+        self._pins: dict[bytes, _Pin] = {}
+        # Legs and hand-overs go by it, also where the express path is switched off for clients.
+        self._reach = ExpressPath(link, self)
+        self._timer: asyncio.TimerHandle | None = None
+        if info is not None:
+            limit = link.options.connection.setup_timeout
+            self._timer = link.call_later(limit, self._on_late)
+
+    @property
+    def used(self) -> bool:
+        """Whether the handshake has passed."""
+        return self._handlers is not None
+
+    # --- the handshake ------------------------------------------------------------------------
+
+    def on_request(self, frame: Frame) -> None:
+        """Handle a request of the peer broker."""
+        if self._handlers is None:
+            self._greet(frame)
+        elif self.connection is None:
+            self.turn_away(frame, "the link of the brokers ends")
+        else:
+            super().on_request(frame)
+
+    def on_frame(self, frame: Frame) -> None:
+        """Handle a frame of the connection; before the handshake only an ERROR is allowed."""
+        if self._handlers is None and frame.type != _ERROR:
+            if not frame.stream_id:
+                self._violated("a frame before it")
+            return
+        super().on_frame(frame)
+
+    def _on_late(self) -> None:
+        self._timer = None
+        self._violated("it is not there in time")
+
+    def _violated(self, text: str) -> None:
+        """Close the connection of a peer that does not keep to the handshake."""
+        link = self._link
+        if not link.closed_reason:
+            link.warn("handshake", f"handshake of brokers: {text}")
+            link.close("handshake", f"handshake of brokers: {text}")
+
+    def _greet(self, frame: Frame) -> None:
+        """Answer the request that has the BROKER_INFO of the peer, and join the cluster."""
+        link, told = self._link, self._info
+        if link.closed_reason:
+            return
+        fits = frame.type == _RESPONSE and not more_follow(frame)
+        if told is None or not fits or routing_in(bytes(frame.metadata or b"")) != HANDSHAKE:
+            self._violated(f"the first request is not {HANDSHAKE}")
+            return
+        try:
+            info = BrokerInfo.parse(bytes(frame.data or b""), Dialect.SPECIFICATION)
+        except ProtocolError as error:
+            self._violated(str(error))
+            return
+        if info.broker_id != told.broker_id:
+            self._violated("another broker id than in SETUP")
+            return
+        self._stop_waiting()
+        # BROKER_INFO: "Broker B would need to send Broker A a BROKER_INFO frame before it can
+        # forward requests from A." Both have sent theirs: that keeps either reading.
+        answer = self._peers.info.serialize(Dialect.SPECIFICATION)
+        link.core.send_payload(frame.stream, answer, complete=True)
+        link.flush_soon()
+        self._connected(info, dialled=False)
+
+    def introduce(self) -> asyncio.Future[PeerLink]:
+        """Send the BROKER_INFO of this broker, on a connection that this side has opened.
+
+        Returns:
+            The future of the peer link. It fails with `PeerRefused` or `LinkDown`.
+        """
+        link = self._link
+        self._joined = joined = link.node.loop.create_future()
+        if link.core.state is not ConnectionState.OPEN:
+            self._fail(LinkDown(link.identity.peer, "it has closed the connection"))
+            return joined
+        stream = link.core.open(_RESPONSE)
+        told = self._peers.info.serialize(Dialect.SPECIFICATION)
+        link.core.send_request(stream, told, routing_entry(HANDSHAKE))
+        stream.peer = AskedAnswer(link, stream, self._on_introduced, self._on_not_introduced)
+        link.flush_soon()
+        return joined
+
+    def _on_introduced(self, data: bytes) -> None:
+        """Join the cluster, as the peer has answered with its BROKER_INFO."""
+        try:
+            info = BrokerInfo.parse(data, Dialect.SPECIFICATION)
+        except ProtocolError as error:
+            self._violated(str(error))
+            return
+        self._connected(info, dialled=True)
+
+    def _on_not_introduced(self, error: OnwardError) -> None:
+        if self._link.core.state is ConnectionState.OPEN:
+            self._violated(f"no BROKER_INFO for an answer: {error}")
+
+    def _connected(self, info: BrokerInfo, *, dialled: bool) -> None:
+        """Join the cluster, as each side has the BROKER_INFO of the other."""
+        link = self._link
+        link.form = PEER
+        connection = self.connection = PeerLink(link, info, dialled=dialled)
+        try:
+            self._handlers = self._peers.on_connected(connection)
+        except PeerRefused as error:
+            self.connection = None
+            self._fail(error)
+            link.close("peer refused", error.reason)
+            return
+        part = part_of(link.node)
+        if part is not None:
+            self._log = part.origin(PEER_BROKERS)
+        if self._joined is not None and not self._joined.done():
+            self._joined.set_result(connection)
+
+    def _fail(self, error: OnwardError) -> None:
+        """Fail the attempt to connect, if there is one."""
+        if self._joined is not None and not self._joined.done():
+            self._joined.set_exception(error)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _route(self, exchange: StreamExchange, frame: Frame) -> None:
+        span = frame.metadata_range
+        metadata = b"" if span is None else frame.buffer[slice(*span)]
+        pin = self._pins.get(metadata)
+        if pin is not None and pin.entry is not None:
+            entry = pin.entry
+            if self._link.broker.index.table.get(entry.route_id) is not entry:
+                del self._pins[metadata]  # it has left, or has other tags now
+                pin = None
+        if pin is None:
+            self._route_whole(exchange, metadata, None)
+        else:
+            self._hand(exchange, pin)
+
+    def _route_whole(
+        self, exchange: StreamExchange, metadata: bytes, principal: Principal | None
+    ) -> None:
+        del principal  # the first broker has asked the rules
+        found = self._shape.find(metadata, 0, len(metadata), ADDRESS)
+        if found is None:
+            self._serve(exchange)
+            return
+        start, end, form = found
+        frame = metadata[start:end]
+        if self._validity is not None and names_authenticate(metadata):
+            ask = self._link.broker.index.ask(frame, form.dialect)
+            if self._authenticates(exchange, metadata, (ask, form, None, ())):
+                return
+        pin = self._read(frame, form)
+        if len(metadata) <= MAX_PIN_SIZE:
+            if len(self._pins) >= MAX_PINS:
+                self._pins.clear()
+            self._pins[metadata] = pin
+        self._hand(exchange, pin)
+
+    def _read(self, frame: bytes, form: Form) -> _Pin:
+        """Return the destination of a forwarded request.
+
+        Raises:
+            ProtocolError: The ADDRESS is broken.
+            NotDelivered: It has been at this broker before.
+            NoRoute: It is pinned to a route that this broker does not have, or has with other tags.
+        """
+        index = self._link.broker.index
+        if self._link.broker.broker_id.bytes in brokers_passed(frame, form.dialect):
+            self._link.core.counters["looped"] += 1
+            raise NotDelivered("the request", "it has been at this broker before")
+        asked = query_of_address(AddressFrame.parse(frame, form.dialect), form.dialect)
+        ids = [value for key, value in asked.query if key == _ROUTE_ID and value]
+        if len(ids) != 1 or asked.routing is RoutingType.MULTICAST:
+            return _Pin(form, None, index.ask(frame, form.dialect))
+        # By its id, and not as a query of its own: there is one such query for each route.
+        entry = self._own(ids[0])
+        if entry is None or not asked.query.issubset(entry.tags):
+            raise NoRoute(format_query(asked.query))
+        return _Pin(form, entry, None)
+
+    def _own(self, text: str) -> Entry[BrokerRoute] | None:
+        """Return the route of this broker with an id; `None` if there is none."""
+        try:
+            entry = self._link.broker.index.table.get(parse_id(text))
+        except AddressError:
+            return None
+        return entry if entry is not None and self._is_own(entry) else None
+
+    def _is_own(self, entry: Entry[BrokerRoute]) -> bool:
+        return entry.broker_id == self._link.broker.broker_id.bytes
+
+    def _hand(self, exchange: StreamExchange, pin: _Pin) -> None:
+        """Hand a forwarded request to its destination, or refuse it at once.
+
+        Raises:
+            NoRoute: No route of this broker can take it.
+        """
+        exchange.form = pin.form
+        self.requests += 1
+        if self._log is not None:
+            self._log.relayed(exchange, exchange.kind)
+        index, ask = self._link.broker.index, pin.ask
+        if ask is None:
+            if pin.entry is None:
+                raise AssertionError("a pin has a route or a query")
+            self._give(exchange, pin.entry)
+            return
+        found = tuple(each for each in index.candidates(ask) if self._is_own(each))
+        if not found:
+            raise NoRoute(format_query(ask.query))
+        if len(found) == 1:
+            self._give(exchange, found[0])
+        elif ask.routing is RoutingType.MULTICAST:
+            self._reach.divide(exchange, found)
+        else:
+            self._give(exchange, found[index.choice.pick(ask, found) or 0])
+
+    def _give(self, exchange: StreamExchange, entry: Entry[BrokerRoute]) -> None:
+        """Hand a forwarded request to a route of this broker."""
+        if not self._is_own(entry):
+            raise AssertionError("a request of a peer broker is never forwarded again")
+        to = entry.target.choose(exchange)
+        if not self._reach.reach(exchange, to):
+            self._link.node.parts.router.dispatch(self.message(exchange, (to,)))
+
+    def _serve(self, exchange: StreamExchange) -> None:
+        """Serve a request of the cluster itself, by the handlers of the cluster."""
+        handlers = self._handlers
+        if handlers is None or exchange.stream is None:
+            raise BrokerFrameError("metadata", "the request has no ADDRESS")
+        if routing_in(exchange.metadata()) == HANDSHAKE:
+            self._violated("a second BROKER_INFO")
+            return
+        self.requests += 1
+        if exchange.whole(lambda: self._start(exchange, handlers)):
+            self._start(exchange, handlers)
+
+    def _start(self, exchange: StreamExchange, handlers: Handlers) -> None:
+        if exchange.ended:
+            return
+        try:
+            exchange.start(handlers.start)
+        except ProtocolError as error:
+            exchange.fail(error)
+
+    def _on_broker_frame(
+        self, buffer: bytes, span: tuple[int, int], wanted: frozenset[BrokerFrameType]
+    ) -> bool:
+        """Refuse a second BROKER_INFO; no broker is a destination."""
+        del wanted
+        if self._shape.introduction(buffer, *span) is not None:
+            self._violated("a second BROKER_INFO")
+            return True
+        return False
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def leave(self, reason: str = CONNECTION_LOST) -> None:
+        """Leave the cluster at once."""
+        super().leave(reason)
+        self._stop_waiting()
+        link = self._link
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.end()
+            self._peers.on_lost(connection, link.closed_reason or "by the peer")
+        error = link.core.error
+        if isinstance(error, PeerError) and error.code == ErrorCode.REJECTED_SETUP:
+            # Error Codes, REJECTED_SETUP: "The server rejected the setup, it can specify the reason
+            # in the payload."
+            self._fail(PeerRefused(error.text))
+        else:
+            why = link.closed_reason if error is None else str(error)
+            self._fail(LinkDown(link.identity.peer, why or "it has closed the connection"))
