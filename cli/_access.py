@@ -17,6 +17,7 @@ from ..protocol.security import (
     format_credentials,
 )
 from ..transports import TlsOptions
+from ._own_files import check_own
 from ._reach import add_tls, tls_of
 from ._status import CommandError, Status
 
@@ -136,8 +137,14 @@ def _password(path: Path | None, environment: Mapping[str, str]) -> str:
 
 
 def _read(option: str, path: Path) -> bytes:
-    """Return the content of a file without the end of its line."""
+    """Return the content of a file without the end of its line.
+
+    Raises:
+        CommandError: It cannot be read, or other users can.
+    """
     try:
-        return path.read_bytes().rstrip(b"\r\n")
+        with path.open("rb") as file:
+            check_own(os.fstat(file.fileno()), path, secret=True)
+            return file.read().rstrip(b"\r\n")
     except OSError as error:
         raise CommandError(f"{option}: {path}: {error.strerror}", Status.USAGE) from None

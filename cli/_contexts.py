@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ..protocol.toml import FileError, FileTable, Problems, read_toml, text
+from ._own_files import check_own
 from ._show import printable
 from ._status import CommandError, Status
 
@@ -99,7 +99,7 @@ def load_contexts(path: Path) -> Contexts:
     """Read the file of contexts; without a file there are none.
 
     Raises:
-        CommandError: It cannot be read, others may change it, or it has faults.
+        CommandError: It cannot be read, another user decides what is in it, or it has faults.
     """
     try:
         with path.open("rb") as file:
@@ -109,9 +109,7 @@ def load_contexts(path: Path) -> Contexts:
         return Contexts()
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}", Status.USAGE) from None
-    if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        told = f"{path}: others may write to it, and so choose where credentials go: chmod 600"
-        raise CommandError(told, Status.USAGE)
+    check_own(state, path, secret=False)
     try:
         return _parsed(content, str(path))
     except FileError as error:

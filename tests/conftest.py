@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import tomllib
 from collections.abc import Generator
 from importlib.metadata import entry_points
@@ -17,10 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_configure() -> None:
-    """Try few examples of each property, unless everything is to be tried.
+    """Try few examples of each property, unless everything is to be tried; keep new files private.
 
     How long an example takes says nothing on a machine that has other things to do.
     """
+    # Files of credentials have to be the user's own.
+    os.umask(0o077)
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("exhaustive", patient)
     settings.register_profile("few", patient, max_examples=FEW_EXAMPLES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -92,6 +93,16 @@ def test_others_may_not_write_to_it(tmp_path: Path) -> None:
                 load_contexts(path)
         else:
             assert load_contexts(path) == Contexts()
+
+
+def test_it_may_not_be_another_users(tmp_path: Path, monkeypatch: Patch) -> None:
+    path = tmp_path / "contexts.toml"
+    save_contexts(path, Contexts())
+    if path.stat().st_uid == 0:  # a file of root is accepted
+        os.chown(path, 12345, -1)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    with pytest.raises(CommandError, match="another user owns it"):
+        load_contexts(path)
 
 
 def test_its_size_is_bounded(tmp_path: Path, monkeypatch: Patch) -> None:
