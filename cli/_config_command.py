@@ -21,6 +21,7 @@ from ._config_file import ListenerSettings, Setting
 from ._config_options import ConfigOption, OwnSection
 from ._event_log import check_event_log
 from ._reach import tls_of
+from ._report_scrub import without_password
 from ._show import printable
 
 __all__ = ["add_command", "lines_of"]
@@ -179,4 +180,4 @@ def _toml(value: Any, option: ConfigOption) -> str:
         return repr(value)
     if isinstance(value, tuple):  # a worker of a node
         return json.dumps("=".join(map(str, cast("tuple[object, ...]", value))))
-    return json.dumps(str(value), ensure_ascii=False)
+    return json.dumps(without_password(str(value)), ensure_ascii=False)

@@ -17,6 +17,7 @@ from ._broker_plan import DEFAULT_URI, limits_of
 from ._config import Configuration, Configure, listener_arguments
 from ._config_options import ConfigOption
 from ._reach import tls_of
+from ._report_scrub import without_password
 from ._rules import rules_of
 from ._status import CommandError
 
@@ -56,7 +57,7 @@ def shown(value: object) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return " ".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType]
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else without_password(str(value))
 
 
 def changes(old: argparse.Namespace, new: argparse.Namespace) -> Iterator[Change]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, cast
 
-__all__ = ["HIDDEN", "scrubbed", "scrubbed_text"]
+__all__ = ["HIDDEN", "scrubbed", "scrubbed_text", "without_password"]
 
 HIDDEN: Final = "(hidden)"
 
@@ -21,6 +21,8 @@ _SECRET_KEY: Final = re.compile(
     r"private[_-]?key|api[_-]?key)$"
 )
 
+_OF_URL: Final = (r"(?i)([a-z][a-z0-9+.-]{0,30}://)[^/\s\"']*@", rf"\1{HIDDEN}@")
+
 # What comes before the mark of a secret is bounded: else a long word takes its length squared.
 _PATTERNS: Final = tuple(
     (re.compile(pattern, re.DOTALL), put)
@@ -30,7 +32,7 @@ _PATTERNS: Final = tuple(
         (r"eyJ[A-Za-z0-9_-]{8,4096}+\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?", HIDDEN),
         (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}", rf"\1 {HIDDEN}"),
         # The user and password of a URL, and the fields of its query.
-        (r"(?i)([a-z][a-z0-9+.-]{0,30}://)[^/\s\"'@]*@", rf"\1{HIDDEN}@"),
+        _OF_URL,
         (
             r"(?i)([?&](?:[a-z_-]{0,64}(?:token|password|secret|key|signature)|sig)=)[^&\s\"']+",
             rf"\1{HIDDEN}",
@@ -44,6 +46,11 @@ _PATTERNS: Final = tuple(
         (r"(?i)\b(password|passwd|secret|token)(\s*[=:]\s*)[^\s,;\"']{4,}", rf"\1\2{HIDDEN}"),
     )
 )
+
+
+def without_password(text: str) -> str:
+    """Return a text in which the users and passwords of URLs are hidden."""
+    return re.sub(*_OF_URL, text)
 
 
 def scrubbed_text(text: str) -> str:

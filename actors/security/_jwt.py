@@ -85,8 +85,8 @@ class JwtAuthenticator(Authenticator):
         MissingExtra: The extra `jwt` is not installed.
         OSError: The file cannot be read.
         BadKeySet: The file is no set of keys.
-        ValueError: The URL is not https, the issuer or the audience is empty, or an algorithm is
-            unknown.
+        ValueError: The URL is not https or has a password, the issuer or the audience is empty, or
+            an algorithm is unknown.
         AddressError: The key of a tag cannot be read.
         BrokerFrameError: A tag is too long.
     """
@@ -166,10 +166,9 @@ class JwtAuthenticator(Authenticator):
 def _source(keys: str | Path, options: JwtOptions, context: ssl.SSLContext | None) -> JwtKeys:
     if not isinstance(keys, str) or "://" not in keys:
         return FileKeys(Path(keys), options.key_set_size)
-    if not keys.startswith("https://"):
-        raise ValueError(f"keys are fetched by https only, not from {keys}")
-    from ._jwt_fetch import fetch_keys, load_h11
+    from ._jwt_fetch import check_url, fetch_keys, load_h11
 
+    check_url(keys)
     load_h11()
     timeout, most = options.fetch_timeout, options.key_set_size
     return UrlKeys(

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from ...protocol.security import BadKeySet
 from .._values import MissingExtra
 
-__all__ = ["fetch_keys", "load_h11"]
+__all__ = ["check_url", "fetch_keys", "load_h11"]
 
 _CHUNK: Final = 64 * 1024
 _OK: Final = 200
@@ -30,11 +30,38 @@ def load_h11() -> Any:
     return h11
 
 
+def check_url(url: str) -> None:
+    """Check the URL of a set of keys. The text of the error has no part of it: it may be a secret.
+
+    Raises:
+        ValueError: It is not https, has no host or no usable port, or has a user or a password,
+            which would not be sent.
+    """
+    fault = ""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme != "https":
+            fault = "keys are fetched by https only"
+        elif not parts.hostname or parts.port == 0:
+            fault = "the URL of the keys has no host, or no port"
+        elif "@" in parts.netloc:
+            fault = "the URL of the keys has a user or a password: keys are fetched without"
+    except ValueError:
+        fault = "the URL of the keys cannot be read"
+    if fault:
+        raise ValueError(fault)
+
+
+def _shown(url: str) -> str:
+    """Return a URL for the log: without its query, which may have a secret."""
+    return urlsplit(url)._replace(query="", fragment="").geturl()
+
+
 async def fetch_keys(url: str, context: ssl.SSLContext | None, timeout: float, most: int) -> bytes:
     """Fetch a document by https, directly: it follows no redirect, which could lead elsewhere.
 
     Args:
-        url: The URL.
+        url: The URL; see `check_url`.
         context: The TLS context; `None`: the authorities of the system.
         timeout: Seconds for all of it, however slowly the server sends.
         most: The maximum size, in bytes.
@@ -51,9 +78,9 @@ async def fetch_keys(url: str, context: ssl.SSLContext | None, timeout: float, m
                 context = await asyncio.to_thread(ssl.create_default_context)
             return await _fetch(h11, url, context, most)
     except TimeoutError:
-        raise TimeoutError(f"{url} was not fetched in {timeout} s") from None
+        raise TimeoutError(f"{_shown(url)} was not fetched in {timeout} s") from None
     except h11.ProtocolError as error:
-        raise OSError(f"{url}: {type(error).__name__}: {error}") from error
+        raise OSError(f"{_shown(url)}: {type(error).__name__}: {error}") from error
 
 
 async def _fetch(h11: Any, url: str, context: ssl.SSLContext, most: int) -> bytes:
@@ -76,11 +103,11 @@ async def _fetch(h11: Any, url: str, context: ssl.SSLContext, most: int) -> byte
             if event is h11.NEED_DATA:
                 connection.receive_data(await reader.read(_CHUNK))
             elif isinstance(event, h11.Response) and event.status_code != _OK:
-                raise OSError(f"{url}: status {event.status_code}")
+                raise OSError(f"{_shown(url)}: status {event.status_code}")
             elif isinstance(event, h11.Data):
                 document += event.data
                 if len(document) > most:
-                    raise BadKeySet(f"{url} has more than {most} bytes")
+                    raise BadKeySet(f"{_shown(url)} has more than {most} bytes")
             elif isinstance(event, h11.EndOfMessage):
                 return bytes(document)
     finally:

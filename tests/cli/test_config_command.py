@@ -99,6 +99,19 @@ uri = "tcp://127.0.0.1:1"
     ]
 
 
+def test_a_password_in_a_url_is_not_printed(tmp_path: Path, capsys: Capsys) -> None:
+    file = tmp_path / "onward.toml"
+    url = "https://ida:pl@nted@issuer.example/keys"
+    file.write_text(f'[jwt]\nkeys = "{url}"\nissuer = "i"\naudience = "a"\n')
+    for words in (("show", "--origins", str(file)), ("check", str(file))):
+        _, out, err = run(capsys, *words)
+        assert "nted" not in out + err
+        assert "keys" in out + err
+    status, _, err = run(capsys, "check", str(file))
+    told = "the URL of the keys has a user or a password: keys are fetched without"
+    assert (status, err) == (Status.USAGE, f"onward config: {told}\n")
+
+
 def test_certificates_are_tried(tmp_path: Path, capsys: Capsys) -> None:
     certificates = Certificates.make(tmp_path)
     other = certificates.stranger  # its key is that of no certificate but its own

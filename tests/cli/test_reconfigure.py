@@ -118,6 +118,7 @@ max_connections = 6
         ("", '[admin]\nuri = "unix:///a"\n', "admin.uri: none -> unix:///a"),
         ("", '[tls]\ncertificate = "/a"\n', "tls.certificate: none -> /a"),
         ("", '[authentication]\ncallout = "32#a=b"\n', "authentication.callout: none -> 32#a=b"),
+        ("", '[jwt]\nkeys = "https://ida:pw@a/k"\n', "keys: none -> https://(hidden)@a/k"),
         ('[jwt]\nkeys = "/a"\n', '[jwt]\nkeys = "/b"\n', "jwt.keys: /a -> /b"),
     ],
 )

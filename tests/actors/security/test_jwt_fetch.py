@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from onward.actors import MissingExtra
-from onward.actors.security._jwt_fetch import fetch_keys
+from onward.actors.security._jwt_fetch import check_url, fetch_keys
 from onward.protocol.security import BadKeySet
 
 KEYS = b'{"keys": []}'
@@ -26,7 +26,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Answers by path."""
 
     def do_GET(self) -> None:
-        if self.path == "/keys":
+        path = self.path.partition("?")[0]
+        if path == "/keys":
             self.send_response(200)
             self.end_headers()
             self.wfile.write(KEYS)
@@ -34,7 +35,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", "/keys")
             self.end_headers()
-        elif self.path == "/nonsense":
+        elif path == "/nonsense":
             self.wfile.write(b"nonsense\r\n\r\n")
         elif self.path == "/short":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
@@ -89,6 +90,46 @@ async def test_a_document_is_fetched_by_https(authority: Any) -> None:
         ):
             with pytest.raises(kind, match=text):
                 await fetch_keys(f"{url}/{path}", trusted, 5.0, most)
+
+
+SECRET = "planted-in-a-url"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        (f"http://issuer.example/{SECRET}", "by https only"),
+        (f"https://ida:{SECRET}@issuer.example/keys", "has a user or a password"),
+        (f"https://{SECRET}@issuer.example/keys", "has a user or a password"),
+        (f"https://ida:{SECRET}/x@issuer.example/keys", "cannot be read"),  # as a port
+        (f"https://ida:1@x:{SECRET}/keys", "cannot be read"),
+        (f"https://[{SECRET}", "cannot be read"),
+        (f"https:///{SECRET}", "has no host"),
+        (f"https://issuer.example:0/{SECRET}", "or no port"),
+    ],
+)
+def test_a_url_of_no_use_is_refused_and_not_told(url: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told) as refused:
+        check_url(url)
+    assert SECRET not in str(refused.value)
+    assert refused.value.__context__ is None  # its text has a part of the URL
+
+
+@pytest.mark.parametrize("url", ["https://a/", "https://a:8443/keys?x=1", "https://[::1]:1/a@b"])
+def test_a_url_of_use(url: str) -> None:
+    check_url(url)
+
+
+@pytest.mark.real_time
+async def test_the_query_of_a_url_is_not_told(authority: Any) -> None:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with https(authority) as url:
+        for path, most in (("none", 1000), ("nonsense", 1000), ("keys", 10)):
+            with pytest.raises((OSError, BadKeySet)) as caught:
+                await fetch_keys(f"{url}/{path}?signature={SECRET}", context, 5.0, most)
+            assert f"{url}/{path}" in str(caught.value)
+            assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("where", ["head", "body"])
