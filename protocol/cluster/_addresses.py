@@ -43,7 +43,7 @@ class AddressBook:
     """The addresses that one broker may dial: seeds, and what others say if it is allowed.
 
     Args:
-        own: The facts of this broker; it does not dial itself.
+        own: The facts of this broker; it does not dial itself. They may be replaced.
         allowed: See `Membership`.
         limits: The times between attempts.
         random: Gives a number from 0 up to 1.
@@ -56,7 +56,7 @@ class AddressBook:
         limits: ClusterLimits,
         random: Callable[[], float],
     ) -> None:
-        self._own = own
+        self.own = own
         self._allowed = [matcher(pattern.encode()) for pattern in allowed]
         self._limits = limits
         self._random = random
@@ -80,9 +80,19 @@ class AddressBook:
         for uri in self._seeds:
             self._addresses.setdefault(uri, Address(now))
 
+    def replace_allowed(self, allowed: Sequence[str]) -> None:
+        """Replace the patterns of addresses that may be dialled."""
+        self._allowed = [matcher(pattern.encode()) for pattern in allowed]
+
+    def unreached(self) -> Iterator[tuple[str, str]]:
+        """Yield the addresses at which no broker was found, with the cause of the last failure."""
+        for uri, address in self._addresses.items():
+            if address.broker_id is None:
+                yield uri, address.cause
+
     def same_zone(self, info: PeerInfo) -> bool:
         """Whether brokers may have a link; another implementation knows no zones."""
-        return not info.version or info.zone == self._own.zone
+        return not info.version or info.zone == self.own.zone
 
     def add(self, info: PeerInfo, now: float, *, linked: bool) -> None:
         """Remember the address of a broker, if it may be dialled, in place of an earlier one.
@@ -98,7 +108,7 @@ class AddressBook:
             address.broker_id = broker_id if linked else address.broker_id
         elif uri and self.same_zone(info) and self._may_dial(uri):
             # It learns of this broker at the same moment, as a rule.
-            wait = self._limits.retry if broker_id < self._own.broker_id else 0.0
+            wait = self._limits.retry if broker_id < self.own.broker_id else 0.0
             self._addresses[uri] = Address(now + wait, broker_id)
         for other, address in list(self._addresses.items()):
             if address.broker_id == broker_id and other != uri:
@@ -117,7 +127,7 @@ class AddressBook:
 
     def dialable(self, linked: Container[bytes]) -> Iterator[tuple[str, float]]:
         """Yield the addresses of brokers that there is no link with, and when to dial each."""
-        own = self._own
+        own = self.own
         for uri, address in self._addresses.items():
             broker_id = address.broker_id
             if address.dialling or uri == own.cluster_uri or broker_id == own.broker_id:
@@ -169,5 +179,5 @@ class AddressBook:
         wait = min(doubled, max(limits.longest_retry, limits.retry)) * spread
         # Both brokers dial when a link is lost, and one of the two links would be closed. So the
         # one with the greater id waits longer.
-        later = broker_id is not None and broker_id < self._own.broker_id
+        later = broker_id is not None and broker_id < self.own.broker_id
         return wait + limits.retry if later else wait

@@ -189,6 +189,12 @@ class Membership:
         """Replace the seeds, as after a name was resolved anew; links stay."""
         self._addresses.replace_seeds(seeds, now)
 
+    def replace_allowed(self, allowed: Sequence[str], now: float) -> None:
+        """Replace the patterns of addresses that may be dialled; those that were allowed stay."""
+        self._addresses.replace_allowed(allowed)
+        for known in self._known.values():
+            self._addresses.add(known.info, now, linked=False)
+
     # --- what there is ------------------------------------------------------------------------
 
     @property
@@ -210,6 +216,10 @@ class Membership:
                 cause=address.cause if address else "",
                 dials_at=None if address is None or link is not None else address.at,
             )
+
+    def unreached(self) -> Iterator[tuple[str, str]]:
+        """Yield the seeds at which no broker was found, each with the cause of the last failure."""
+        return self._addresses.unreached()
 
     def statistics(self) -> MembershipStatistics:
         """Return the membership's figures at this moment."""
@@ -255,6 +265,17 @@ class Membership:
         if news:
             self._tell_others(info.broker_id)
         return Linked(None if replaced is None else replaced.link)
+
+    def refusal(self, info: PeerInfo, now: float) -> LinkRefusal | None:
+        """Return why a broker that dials is refused, before it has a link; `None` if it is not.
+
+        A broker that has dialled itself is not: it learns from the handshake that it has.
+        """
+        refusal = self._refusal(PeerLink(None, info, None, inf), now)
+        if refusal is None or refusal is LinkRefusal.SELF:
+            return None
+        self._refused[refusal] += 1
+        return refusal
 
     def _refusal(self, made: PeerLink, now: float) -> LinkRefusal | None:
         info, own = made.info, self.own
@@ -384,7 +405,7 @@ class Membership:
             changes: Fields of `PeerInfo`, as `state=DRAINING`.
         """
         timestamp = max(clock, self.own.timestamp + 1)
-        self.own = replace(self.own, timestamp=timestamp, **changes)
+        self.own = self._addresses.own = replace(self.own, timestamp=timestamp, **changes)
         self._tell_others(self.own.broker_id)
         return self.own
 

@@ -388,3 +388,43 @@ def test_what_is_told_ends() -> None:
     assert all(made.due(0.0) == [] for made in members)
     assert len({made.digest() for made in members}) == 1
     assert messages < 10**3
+
+
+def test_a_broker_that_dials_may_be_refused_before_it_has_a_link() -> None:
+    made = member(5)
+    linked(made, 1, 2, 3, 4)
+    assert made.refusal(info(6), 0.0) is LinkRefusal.FULL
+    assert made.refusal(info(1, instance=2), 0.0) is LinkRefusal.TWIN
+    assert made.refusal(info(9, version="2"), 0.0) is LinkRefusal.VERSION
+    assert made.statistics().refused == {
+        LinkRefusal.FULL: 1,
+        LinkRefusal.TWIN: 1,
+        LinkRefusal.VERSION: 1,
+    }
+    assert len(made.linked) == 4
+    # It learns from the handshake that it has dialled itself.
+    assert made.refusal(made.own, 0.0) is None
+
+
+def test_other_addresses_are_allowed_later() -> None:
+    made = member(5, allowed=())
+    linked(made, 1)
+    made.heard(info(6), bytes([1]) * 16, 0.0)
+    assert dials(made) == []
+    made.replace_allowed(["tcp://b6:*", "tcp://b7:*"], 0.0)
+    made.heard(info(7), bytes([1]) * 16, 0.0)
+    assert dials(made) == ["tcp://b6:1", "tcp://b7:1"]
+
+
+def test_seeds_at_which_no_broker_was_found() -> None:
+    made = member(5, 1, 2)
+    assert dials(made) == ["tcp://b1:1", "tcp://b2:1"]
+    made.failed("tcp://b1:1", "refused", 1.0)
+    made.connected(info(2), "link 2", dialled="tcp://b2:1", now=1.0)
+    assert list(made.unreached()) == [("tcp://b1:1", "refused")]
+
+
+def test_an_address_that_becomes_the_own_one_is_not_dialled() -> None:
+    made = member(5, 1)
+    made.update(1, cluster_uri="tcp://b1:1")
+    assert dials(made) == []
