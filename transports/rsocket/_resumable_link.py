@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.rsocket import (
     ConnectionState,
+    KeptFrames,
     RejectedResume,
     ResumableConnection,
     Resume,
@@ -134,11 +135,10 @@ class ResumableLink(Link):
 
     def eof_received(self) -> bool:
         """Wait for the loss of the socket, which follows, and suspend the session then."""
-        if not self._can_suspend:
-            return super().eof_received()
         transport = self._transport
-        if transport is not None:
-            self._aborting = self.call_later(self._drain_timeout, transport.abort)
+        if transport is None or not self._can_suspend:
+            return super().eof_received()
+        self._aborting = self.call_later(self._drain_timeout, transport.abort)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -227,13 +227,10 @@ class ResumableLink(Link):
             kept.drop_to(0)
             shares.note(self, 0)
         if kept.drops != self._drops:
-            self._on_drop()
+            self._on_drop(kept)
 
-    def _on_drop(self) -> None:
+    def _on_drop(self, kept: KeptFrames) -> None:
         """Count frames that were dropped, and end a suspended session that nothing can resume."""
-        kept = self._machine.kept
-        if kept is None:
-            return
         if not self._drops:
             self._sessions.results[DROPPED] += 1
         self._drops = kept.drops
@@ -250,10 +247,9 @@ class ResumableLink(Link):
         for stream in islice(self.core.streams.values(), MOST_REQUESTS):
             peer = stream.peer
             taker = peer.taker if isinstance(peer, StreamExchange) else None
-            if taker is None or taker is self or taker.blocked:
+            if taker is None or taker is self or taker.blocked or not taker.answers_only(self):
                 continue
-            if taker.answers_only(self):
-                taker.block(self)
+            taker.block(self)
 
     # --- another socket ---------------------------------------------------------------------------
 
@@ -309,10 +305,11 @@ class ResumableLink(Link):
         if registration is not None and not registration.resume():
             self.session.registration = None
         setup = self.session.setup
-        if setup is not None:
-            # Resume Operation: "LEASE semantics MUST be restarted upon a new connection by sending
-            # a LEASE frame from the server."
-            self.set_up(setup, self.options.lease)
+        if setup is None:
+            raise AssertionError("a session has begun with SETUP")
+        # Resume Operation: "LEASE semantics MUST be restarted upon a new connection by sending a
+        # LEASE frame from the server."
+        self.set_up(setup, self.options.lease)
         if self.core.pending:
             self.flush_soon()
         if unread:

@@ -123,8 +123,7 @@ class AuthenticatingConnection(PendingConnection):
         self._decide(credentials)
 
     def _decide(self, credentials: Credentials | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         self.transport.pause_reading()
         deciding = self._authentication.authenticate(credentials, self._identity)
         self._task = asyncio.get_running_loop().create_task(deciding)
@@ -162,8 +161,7 @@ class AuthenticatingConnection(PendingConnection):
         self._outcome = self._outcome or _REFUSED
         self.transport.write(write_header(_REFUSED.encode()))
         self.transport.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         self._timer = asyncio.get_running_loop().call_later(LINGER, self.transport.abort)
 
     def abort(self, outcome: str) -> None:
@@ -185,9 +183,12 @@ class AuthenticatingConnection(PendingConnection):
             self._task.cancel()
         self._done("the peer closed the connection")
 
-    def _done(self, outcome: str) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    def _done(self, outcome: str) -> None:
+        self._stop_timer()
         if not self._over:
             self._over = True
             self._on_done(self, self._outcome or outcome)

@@ -471,6 +471,21 @@ async def test_a_destination_that_answers_a_suspended_peer_only_is_not_read(w: W
     assert back.transport.reading
 
 
+@in_world(options=resumable(LinkOptions(flow=FlowOptions(high_water=4096)), max_kept=1 << 16))
+async def test_a_destination_that_answers_another_peer_too_is_read(w: World) -> None:
+    back = await w.destination()
+    peer, other = await requester(w), await w.requester("10.0.0.9")
+    for each in (peer, other):
+        await each.ask(request(RR, 1, asked_for("a")))
+    await back.received()
+    await lost(peer)
+    await back.ask(payload(2, bytes(8000), N | C))
+    assert back.transport.reading
+    await back.ask(payload(4, b"here", N | C))
+    assert elements(await other.received()) == [b"here"]
+    assert elements(await w.connect().ask(resume())) == [bytes(8000)]
+
+
 @in_world(options=resumable(max_kept=2000), settles=False)
 async def test_too_much_for_a_suspended_peer(w: World) -> None:
     """What it cannot have received is dropped, so nothing can resume the session: it ends."""
@@ -689,3 +704,67 @@ async def test_what_is_logged(w: World, caplog: pytest.LogCaptureFixture) -> Non
     await w.connect().ask(resume())
     events = [getattr(each, "event", "") for each in caplog.records]
     assert events == ["connection.suspended", "connection.closed", "connection.resumed"]
+
+
+# --- full sockets --------------------------------------------------------------------------------
+
+NARROW = resumable(LinkOptions(flow=FlowOptions(high_water=20_000, stall_timeout=5.0)))
+
+
+@in_world(options=NARROW)
+async def test_a_full_socket_that_is_lost_is_not_slow(w: World) -> None:
+    """The time in which it had to read is over with it; what waited in it is sent again."""
+    back = await w.destination()
+    peer = await requester(w)
+    asking = request(RR, 1, asked_for("a"))
+    await peer.ask(asking)
+    await back.received()
+    peer.stop_reading()
+    answer = payload(1, bytes(50_000), N | C)
+    await back.ask(payload(2, bytes(50_000), N | C))
+    await lost(peer)
+    await asyncio.sleep(10)
+    assert w.listener.statistics().closed == {}
+    assert row(w, 1)["suspended"] == pytest.approx(10, abs=0.1)
+    assert await w.connect().ask(resume(0, 0)) == [resume_ok(size_of(asking)), answer]
+
+
+@in_world(options=NARROW)
+async def test_one_that_is_not_read_is_not_read_over_another_socket_either(w: World) -> None:
+    """It has filled the socket of a destination, which still does not read."""
+    back = await w.destination()
+    peer = await requester(w)
+    opening = request(CHANNEL, 1, asked_for("a"), n=1)
+    await peer.ask(opening)
+    await back.received()
+    await back.ask(request_n(2, 100))
+    (credit,) = await peer.received()
+    back.stop_reading()
+    sent = [payload(1, bytes(45_000)), payload(1, b"x")]
+    for each in sent:
+        peer.send(each)
+        await w.loop.idle()
+    assert not peer.transport.reading
+    await lost(peer)
+    again = w.connect()
+    assert await again.ask(resume(size_of(credit))) == [resume_ok(size_of(opening, *sent))]
+    assert not again.transport.reading
+    back.read_on()
+    await w.loop.idle()
+    assert again.transport.reading
+    assert [raw[-1:] for raw in await back.received()] == [b"\0", b"x"]
+    await again.ask(cancel(1))
+    await back.received()
+
+
+@in_world(options=resumable(max_kept_total=4000))
+async def test_a_session_that_drops_frames_again_is_counted_once(w: World) -> None:
+    back = await w.destination()
+    peer = await requester(w)
+    for at in (1, 3):
+        await peer.ask(request(RR, at, asked_for("a")))
+        await back.received()
+        await back.ask(payload(at + 1, bytes(3000), N | C))
+    assert w.listener.statistics().resumes == {"dropped": 1}
+    limits = {each.name: each.reached for each in w.listener.limits()}
+    assert limits["resume.max_kept_total"] == 2

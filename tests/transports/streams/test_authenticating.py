@@ -32,6 +32,7 @@ from onward.protocol.security import (
     NotAuthenticated,
     PeerIdentity,
     Principal,
+    format_credentials,
 )
 from onward.transports import StreamListener, TlsOptions, from_principal
 from onward.transports.node import _stream_link
@@ -42,6 +43,7 @@ from tests.support.tcp import ended, raw
 from tests.support.transports import Recorder, eventually
 from tests.support.websocket_peer import BINARY, CLOSE, handshake, ws_frame
 
+TOKEN = BearerToken(b"t0ken")
 ANN = Principal("ann", "test", frozenset({"staff"}))
 
 
@@ -511,3 +513,59 @@ async def test_a_link_ends_with_the_credentials(
     await a.connect(listener.uri, reconnect=False)
     await eventually(lambda: listener.statistics().closed)
     assert listener.statistics().closed == {"credentials expired": 1}
+
+
+# --- credentials in a header --------------------------------------------------------------------
+
+
+def refusal() -> bytes:
+    return write_header(b"not authenticated")
+
+
+async def test_bad_credentials_are_answered_and_the_socket_closed() -> None:
+    """What comes behind them is not looked at."""
+    s = Alone()
+    s.connection.data_received(write_header(b"\xff"))
+    assert s.transport.written == refusal()
+    s.connection.data_received(b"more")
+    await s.settle()
+    assert s.transport.written == refusal()
+    assert s.outcomes == ["not authenticated"]
+    assert "bad credentials" in s.connection.detail
+    assert s.after.told == []
+
+
+async def test_a_header_comes_byte_by_byte() -> None:
+    s = Alone()
+    s.method.credentials = TOKEN
+    header = write_header(format_credentials(TOKEN))
+    for at in range(len(header) - 1):
+        s.connection.data_received(header[at : at + 1])
+    await s.settle()
+    assert s.method.peers == []
+    s.connection.data_received(header[-1:])
+    await s.settle()
+    assert len(s.method.peers) == 1
+    s.method.decision.set_result(ANN)
+    await s.settle()
+    assert s.transport.written == write_header(b"")
+    assert s.after.told == ["made"]
+
+
+async def test_one_that_was_shut_out_before_it_was_connected() -> None:
+    """The listener stops between the acceptance and the first turn of the connection."""
+    s = Alone.__new__(Alone)
+    outcomes: list[str] = []
+    connection = AuthenticatingConnection(
+        Authentication([Deciding()]),
+        PeerIdentity(source="10.0.0.1", peer="10.0.0.1:1"),
+        lambda _: Plain(),
+        lambda _, outcome: outcomes.append(outcome),
+    )
+    connection.abort("stopped")
+    transport = Socket()
+    transport.protocol = connection
+    connection.connection_made(transport)
+    await Alone.settle(s)
+    assert transport.closing
+    assert outcomes == ["stopped"]
