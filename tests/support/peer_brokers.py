@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-from onward.actors.broker import Handlers, Request
+from onward.actors.broker import BrokerOptions, Handlers, Request
 from onward.actors.cluster import PeerConnection, PeerRefused
-from onward.protocol.broker import BrokerInfo
+from onward.protocol.broker import BrokerInfo, RouteSetup
+from onward.transports.rsocket import LinkOptions, PeerDialler
+from onward.transports.rsocket._link import Link
+from tests.support.rsocket_peer import (
+    KEEPALIVE,
+    MemoryLoop,
+    MemoryTransport,
+    Peer,
+    World,
+    kind_of,
+    split,
+    world,
+)
 
-__all__ = ["CLUSTER", "HandMade", "info_of"]
+__all__ = ["CLUSTER", "HandMade", "Joint", "info_of", "join", "joint"]
 
 CLUSTER = "onward.cluster.test"
 """The route of the requests of a `HandMade` cluster: it answers what it gets, twice as stream."""
@@ -61,3 +76,123 @@ class HandMade:
 
     def on_lost(self, connection: PeerConnection, reason: str) -> None:
         self.lost.append((connection, reason))
+
+
+# --- in memory ------------------------------------------------------------------------------
+class WiredTransport(MemoryTransport):
+    """One end of a connection between two protocols of this process.
+
+    Attributes:
+        other: The other end.
+        sent: The frames that were sent by this end, since `taken`.
+    """
+
+    def __init__(self, loop: MemoryLoop, protocol: asyncio.Protocol, name: object) -> None:
+        super().__init__(loop, protocol, name)
+        self.other: WiredTransport | None = None
+        self._sent = bytearray()
+
+    def write(self, data: Any) -> None:
+        super().write(data)
+        self._pass_on()
+
+    def drain(self, size: int | None = None) -> None:
+        super().drain(size)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        chunk, other = bytes(self.delivered), self.other
+        self.delivered.clear()
+        if chunk and other is not None:
+            self._sent += chunk
+            other.unread.append(chunk)
+            self._loop.call_soon(other.feed)
+
+    def lose(self, error: Exception | None) -> None:
+        if not self.lost and self.other is not None:
+            self.other.unread.append(None)
+            self._loop.call_soon(self.other.feed)
+        super().lose(error)
+
+    def taken(self) -> list[bytes]:
+        """Return the frames that were sent since the last call, without KEEPALIVE."""
+        frames, rest = split(self._sent)
+        self._sent = bytearray(rest)
+        return [each for each in frames if kind_of(each) != KEEPALIVE]
+
+
+class Joint(NamedTuple):
+    """Two brokers with a link between them.
+
+    Attributes:
+        near: The broker that has dialled, with its clients.
+        far: The other one.
+        link: The connection as the near one has it.
+        accepted: The connection as the far one has it.
+        there: What the near one has sent.
+        back: What the far one has sent.
+    """
+
+    near: World
+    far: World
+    link: Link
+    accepted: Link
+    there: WiredTransport
+    back: WiredTransport
+
+    def tell(
+        self, service: str, route_id: UUID, tags: Mapping[int | str, str] | None = None
+    ) -> None:
+        """Tell the near broker of a route of the far one."""
+        setup = RouteSetup(route_id.bytes, service, tuple((tags or {}).items()))
+        link = self.link
+        self.near.broker.connect(
+            setup, link.worker.address, peer="far", evict=print, busy=lambda: link.busy
+        )
+
+    async def destination(
+        self, service: str = "a", tags: Mapping[int | str, str] | None = None
+    ) -> Peer:
+        """Connect a destination to the far broker, of which the near one knows."""
+        route_id = UUID(int=0xFA00 + len(self.far.peers))
+        made = await self.far.destination(service, tags, route_id=route_id)
+        self.tell(service, route_id, tags)
+        return made
+
+
+async def join(near: World, far: World) -> Joint:
+    """Have one broker dial another, and return both once they have shaken hands."""
+    theirs, ours = HandMade(far.broker.broker_id), HandMade(near.broker.broker_id)
+    far.listener._shared.peers = theirs
+    dialler = PeerDialler(near.broker)
+    link, session = await dialler._link("far", await dialler._setup("far", ours), ours)
+    factory = far.loop.servers[int(far.listener.uri.rpartition(":")[2])]
+    there = WiredTransport(near.loop, link, ("127.0.0.1", 1))
+    accepting = cast(asyncio.Protocol, factory())
+    back = WiredTransport(near.loop, accepting, ("127.0.0.1", 2))
+    there.other, back.other = back, there
+    accepting.connection_made(back)
+    link.connection_made(there)
+    await session.introduce()
+    accepted: object = back._protocol
+    assert isinstance(accepted, Link)
+    there.taken()
+    back.taken()
+    return Joint(near, far, link, accepted, there, back)
+
+
+@asynccontextmanager
+async def joint(
+    near: World,
+    broker_options: BrokerOptions | None = None,
+    options: LinkOptions | None = None,
+    **more: Any,
+) -> AsyncGenerator[Joint]:
+    """Start another broker, and have the first one dial it; its requests all end."""
+    async with world(broker_options, options, **more) as far:
+        made = await join(near, far)
+        yield made
+        await far.settled()
+        assert not made.link.core.streams
+        assert not made.accepted.core.streams
+        assert not made.link.forwarded_held

@@ -57,6 +57,7 @@ __all__ = [
     "I",
     "M",
     "MemoryLoop",
+    "MemoryTransport",
     "N",
     "Peer",
     "World",

@@ -27,6 +27,8 @@ from ...protocol.rsocket import (
     RequestGatherer,
     Stream,
 )
+from ._forwarded import forward, frames_for_peer
+from ._metadata import PEER
 from ._multicast import MulticastRequest
 from ._request import (
     WITH_CREDIT,
@@ -41,6 +43,7 @@ from ._served import ServedStream
 from ._translate import translated
 
 if TYPE_CHECKING:
+    from ...actors.broker import Ask
     from ...protocol.security import Principal
     from ._link import Link
     from ._metadata import Form
@@ -79,9 +82,13 @@ class StreamExchange(FrameExchange):
         token: The last address of a worker's return route; empty if none was issued.
         checked: The principal of the credentials in the request itself. It is unset for most
             requests, which have none that are checked, so that it costs them nothing.
+        named: The query of a request that names it instead of an ADDRESS; unset for all others.
+        tried: The ids of the routes at peer brokers that have rejected the request; unset without.
     """
 
     checked: Principal
+    named: Ask
+    tried: tuple[bytes, ...]
 
     __slots__ = (
         "checked",
@@ -91,11 +98,13 @@ class StreamExchange(FrameExchange):
         "kind",
         "link",
         "low",
+        "named",
         "resume",
         "stream",
         "taken",
         "taker",
         "token",
+        "tried",
         "window",
     )
 
@@ -129,6 +138,9 @@ class StreamExchange(FrameExchange):
             return
         frames = self.frames
         if link.form is not self.form:
+            if link.form is PEER:
+                forward(self, link)
+                return
             frames = self.frames_for(link)
         now = self.link.now
         if self.withdraw is not None:
@@ -179,8 +191,11 @@ class StreamExchange(FrameExchange):
 
         Raises:
             ProtocolError: The metadata cannot be written in that form.
+            NotDelivered: The destination is at a peer broker, and so is the requester.
         """
         target = link.form
+        if target is PEER:
+            return frames_for_peer(self)
         if target is self.form or target is None or self.form is None:
             return self.frames
         frames, left_out = translated(self.frames, self.form, target)
@@ -241,13 +256,22 @@ class StreamExchange(FrameExchange):
             self._break_off(far, target)
             return
         far.flush_soon()
-        if far.write_paused and far is not link and link.only_requests():
-            link.block(far)
+        if far.write_paused and far is not link:
+            self._slow_down(link, far)
         if target.state == CLOSED:
             self.end(0.0, DELIVER if frame.type == _PAYLOAD else CANCELED)
             self.unlink()
             if stream.state != CLOSED:
                 self._end_also(link, stream)
+
+    def _slow_down(self, link: Link, far: Link) -> None:
+        """Leave the requester unread until the destination reads, or end the request."""
+        if link.only_requests():
+            link.block(far)
+        elif link.to_broker and far.waiting > far.flow.max_overdraft:
+            # The link has other requesters, and goes on being read.
+            far.core.counters["overdrawn"] += 1
+            self.give_up("the destination does not keep up")
 
     @staticmethod
     def _end_also(link: Link, stream: Stream) -> None:

@@ -49,11 +49,13 @@ from .._log import SeldomLogger, shown
 from ._draining import DrainingSession
 from ._exchange import StreamExchange
 from ._flow import Flow
+from ._forwarded import Forwarded
 from ._held_back import HeldBack
 from ._leg import Leg
 from ._local import LocalRequest
 from ._multicast import MulticastRequest
 from ._options import LinkOptions
+from ._peer_link import AskedAnswer, AskedStream
 from ._peer_session import PeerSession
 from ._request import DestinationSlow, DestinationUnleased
 from ._served import ServedStream
@@ -70,7 +72,7 @@ __all__ = ["Link"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
-Answered: TypeAlias = StreamExchange | Leg | LocalRequest
+Answered: TypeAlias = StreamExchange | Leg | LocalRequest | Forwarded | AskedAnswer | AskedStream
 """The `peer` of a stream opened by the broker: the receiver of its responses."""
 Asked: TypeAlias = StreamExchange | MulticastRequest | ServedStream
 """The `peer` of a stream opened by this peer: the receiver of its further frames."""
@@ -121,6 +123,7 @@ class Link(Flow):
         form: The peer's form of broker frames, if it is a destination.
         window: Elements in the first credit of a stream to this destination.
         multicast_held: Bytes held for multicasts of this requester.
+        forwarded_held: Bytes of requests that are kept until this peer broker answers.
         to_broker: Whether the peer is a broker of the cluster, or claims to be one.
 
     Args:
@@ -153,7 +156,7 @@ class Link(Flow):
         self.tally = broker.tally
         self.return_route = (worker.address,)
         self._on_closed = on_closed
-        self.multicast_held = 0
+        self.multicast_held = self.forwarded_held = 0
         self.to_broker = False
         self.window = min(FIRST_WINDOW, options.flow.credit_window)
         self._back: HeldBack | None = None

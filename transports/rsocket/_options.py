@@ -125,6 +125,10 @@ class GatheringOptions:
             wait, and are CANCELED if they find no room for `MulticastOptions.patience`. Copies
             without a byte read for 0.2 s do not count here as long as they fill less than a
             quarter of `max_held_total`.
+        max_forwarded: Most bytes of requests that are kept while a peer broker has not answered
+            them, with the cost of their objects. If it rejects a request that is kept, the request
+            is sent elsewhere. One that finds no room, or has more than `max_gather` bytes, is not
+            kept.
 
     Raises:
         ValueError: A number is out of its range, or `max_gathered` is below `max_gather`.
@@ -136,6 +140,7 @@ class GatheringOptions:
     max_gathered: Count = 32 * 1024 * 1024
     max_gathered_total: Count = 256 * 1024 * 1024
     max_multicast_held: Count = 32 * 1024 * 1024
+    max_forwarded: Count = 16 * 1024 * 1024
 
     def __post_init__(self) -> None:
         check_options(self)

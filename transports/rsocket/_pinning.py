@@ -16,6 +16,7 @@ from ...protocol.broker import (
     MIME_FORWARDING,
     AddressFrame,
     Dialect,
+    RoutingType,
     TagList,
     pin_address,
 )
@@ -101,7 +102,12 @@ _pinned_remembered = lru_cache(REMEMBERED)(_pinned)
 
 
 def named_address(ask: Ask) -> bytes:
-    """Return an ADDRESS for a request that names a route with its query instead."""
-    asked = ask.asked
-    tags = tuple(sorted(asked.query, key=str)) + asked.keys
-    return AddressFrame(bytes(ID_SIZE), ask.routing, tags).serialize(Dialect.SPECIFICATION)
+    """Return an ADDRESS for a request that names a route with its query instead.
+
+    This broker chooses by the hints of the query; the other one needs to know only whether the
+    request is for several.
+    """
+    tags = tuple(sorted(ask.query, key=str))
+    several = ask.routing is RoutingType.MULTICAST
+    routing = RoutingType.MULTICAST if several else RoutingType.UNICAST
+    return AddressFrame(bytes(ID_SIZE), routing, tags).serialize(Dialect.SPECIFICATION)

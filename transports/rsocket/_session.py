@@ -534,6 +534,22 @@ class Session(FrameReceiver):
         false = false_origins(metadata, form, self._own_id)
         return self._permitted(ask, principal), form, trace, false
 
+    def ask_of(self, exchange: StreamExchange) -> Ask:
+        """Return the query of a request that was routed before, and is kept as it was.
+
+        Raises:
+            ProtocolError: There is no ADDRESS, or it is broken.
+            DeliveryError: The rules do not allow the query any more.
+        """
+        named: Ask | None = getattr(exchange, "named", None)
+        if named is not None:
+            return named
+        principal = getattr(exchange, "checked", self.principal)
+        known = self._read_ask(exchange.metadata(), principal)
+        if known is None:
+            raise BrokerFrameError("metadata", "the request has no ADDRESS")
+        return known[0]
+
     def _permitted(self, ask: Ask, principal: Principal | None) -> Ask:
         """Return a query as a principal may send it.
 
@@ -586,6 +602,7 @@ class Session(FrameReceiver):
             raise BrokerFrameError("metadata", "the request has no ADDRESS")
         if len(named) == 1 and named[0].type == TAGS:
             ask = self._permitted(self._link.broker.index.asked(named[0]), principal)
+            exchange.named = ask
             if self._log is not None:
                 self._log.received(exchange, exchange.kind, ask, None)
             self._send(exchange, ask, self._tracing_of(metadata))

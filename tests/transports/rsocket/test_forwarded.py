@@ -1,0 +1,474 @@
+"""Requests that one broker forwards to another, frame by frame, on both paths."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from onward.actors.security import Authorization
+from onward.protocol.broker import RouteSetup
+from onward.protocol.security import Principal, read_rules
+from onward.transports.rsocket import LinkOptions
+from tests.support.peer_brokers import Joint, joint
+from tests.support.rsocket_peer import *
+
+REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
+FORMS = [(mime, alone) for mime in (BROKER_FRAME, FORWARDING) for alone in (False, True)]
+FIRST = UUID(int=0xFA00)
+
+
+def pin(route_id: UUID) -> bytes:
+    """Return the tag RouteId, and that more tags follow."""
+    text = str(route_id).encode()
+    return b"\x82" + bytes((0x80 | len(text),)) + text
+
+
+def pinned(
+    j: Joint, mime: bytes = BROKER_FRAME, route_id: UUID = FIRST, service: str = "a"
+) -> bytes:
+    """Return the ADDRESS for a service, as it arrives at the route that it is pinned to."""
+    frame = address("a", mime=mime)
+    if mime != FORWARDING:
+        return frame[:22] + pin(route_id) + frame[22:]
+    via = b"\x0aonward.via\x10" + j.near.broker.broker_id.bytes
+    return frame[:22] + via + pin(route_id) + frame[24:]
+
+
+def asked(mime: bytes, alone: bool) -> bytes:
+    frame = address("a", mime=mime)
+    return frame if alone else composite((mime, frame))
+
+
+@in_world()
+async def test_a_request_is_pinned_and_its_answer_relayed(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        assert await requester.ask(request(RR, 1, asked_for("a"), b"data")) == []
+        wanted = composite((BROKER_FRAME, pinned(j)))
+        assert await destination.received() == [request(RR, 2, wanted, b"data")]
+        assert j.there.taken() == [request(RR, 3, wanted, b"data")]
+        answer = payload(2, b"answer", N | C, b"metadata")
+        assert await destination.ask(answer) == []
+        assert await requester.received() == [restamped(answer, 1)]
+        # Each broker counts it once, and only one as a request of a client.
+        assert w.row().requests == 1
+        assert j.far.row().requests == 1
+        assert w.broker.tally.answered == 1
+        assert j.far.broker.tally.answered == 0
+        assert j.far.broker.forwarded.answered == 1
+
+
+@pytest.mark.parametrize(("mime", "alone"), FORMS)
+@pytest.mark.parametrize(("their_mime", "their_alone"), FORMS)
+@in_world()
+async def test_each_form_to_each(
+    w: World, mime: bytes, alone: bool, their_mime: bytes, their_alone: bool
+) -> None:
+    async with joint(w) as j:
+        to, requester = j.far.connect(), w.connect()
+        wanted = route_setup(FIRST, "a")
+        metadata = wanted if their_alone else composite((their_mime, wanted))
+        await to.ask(setup(metadata, mime=their_mime if their_alone else COMPOSITE))
+        j.tell("a", FIRST)
+        await requester.ask(setup(mime=mime if alone else COMPOSITE))
+        await requester.ask(request(RR, 1, asked(mime, alone), b"data", flags=I))
+        frame = pinned(j, their_mime)
+        if mime != their_mime and their_mime == FORWARDING:
+            # The reference dialect has no place for the brokers that it has passed.
+            frame = address("a", mime=FORWARDING)
+            frame = frame[:24] + pin(FIRST) + frame[24:]
+        arrived = frame if their_alone else composite((their_mime, frame))
+        assert await to.received() == [request(RR, 2, arrived, b"data", flags=I)]
+        await to.ask(payload(2, b"", C))
+        assert await requester.received() == [payload(1, b"", C)]
+
+
+@in_world()
+async def test_all_else_in_the_metadata_stays(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        before = b"\x85\x00\x00\x01x" + composite((b"text/plain", b"t"))
+        after = composite((b"x/y", b""), (b"a/b", bytes(300)))
+        metadata = before + asked_for("a") + after
+        await requester.ask(request(FNF, 1, metadata, b"data"))
+        wanted = before + composite((BROKER_FRAME, pinned(j))) + after
+        assert await destination.received() == [request(FNF, 2, wanted, b"data")]
+        await requester.ask(push(metadata))
+        assert await destination.received() == [push(wanted)]
+
+
+@in_world()
+async def test_a_stream_with_credit(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        await requester.ask(request(STREAM, 1, asked_for("a"), n=3))
+        wanted = composite((BROKER_FRAME, pinned(j)))
+        assert await destination.received() == [request(STREAM, 2, wanted, n=3)]
+        await destination.ask(*(payload(2, b"%d" % n) for n in range(3)))
+        assert elements(await requester.received()) == [b"0", b"1", b"2"]
+        await requester.ask(request_n(1, 5))
+        assert await destination.received() == [request_n(2, 5)]
+        await destination.ask(payload(2, b"x" * 40, F | N), payload(2, b"y" * 40, C))
+        assert await requester.received() == [
+            payload(1, b"x" * 40, F | N),
+            payload(1, b"y" * 40, N | C),  # as between two clients
+        ]
+
+
+@in_world()
+async def test_a_stream_that_its_requester_cancels(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        for begun in (False, True):
+            stream = 3 if begun else 1
+            await requester.ask(request(STREAM, stream, asked_for("a"), n=3))
+            (arrived,) = await destination.received()
+            if begun:
+                await destination.ask(payload(stream_of(arrived), b"1"))
+            await requester.ask(cancel(stream))
+            assert await destination.received() == [cancel(stream_of(arrived))]
+
+
+@in_world()
+async def test_a_channel_in_both_directions(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        await requester.ask(request(CHANNEL, 1, asked_for("a"), b"0", n=9))
+        wanted = composite((BROKER_FRAME, pinned(j)))
+        assert await destination.received() == [request(CHANNEL, 2, wanted, b"0", n=9)]
+        await destination.ask(request_n(2, 2))
+        assert await requester.received() == [request_n(1, 2)]
+        await requester.ask(payload(1, b"1"), payload(1, b"2", N | C))
+        assert await destination.received() == [payload(2, b"1"), payload(2, b"2", N | C)]
+        await destination.ask(payload(2, b"a"), payload(2, b"b", N | C))
+        assert await requester.received() == [payload(1, b"a"), payload(1, b"b", N | C)]
+
+
+@in_world()
+async def test_errors_are_relayed_as_they_are(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        for kind, stream, code in ((RR, 1, 0x201), (STREAM, 3, 0x301), (CHANNEL, 5, CANCELED)):
+            n = None if kind == RR else 1
+            await requester.ask(request(kind, stream, asked_for("a"), n=n))
+            (arrived,) = await destination.received()
+            await destination.ask(error(stream_of(arrived), code, b"why"))
+            assert errors(await requester.received()) == [(stream, code, "why")]
+
+
+@in_world()
+async def test_a_request_in_fragments(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        metadata = composite((b"a/b", bytes(200))) + asked_for("a")
+        parts = [
+            frame(1, RR, M | F, len(metadata[:100]).to_bytes(3) + metadata[:100]),
+            payload(1, b"", F, metadata[100:220]),
+            payload(1, b"d" * 90, F, metadata[220:]),
+            payload(1, b"e" * 90, F),
+            payload(1, b"f" * 10, 0),
+        ]
+        for part in parts:
+            assert await requester.ask(part) == []
+        got = await destination.received()
+        assert {stream_of(each) for each in got} == {2}
+        wanted = composite((b"a/b", bytes(200)), (BROKER_FRAME, pinned(j)))
+        assert whole(got) == (wanted, b"d" * 90 + b"e" * 90 + b"f" * 10)
+        await destination.ask(payload(2, b"x" * 70, F | N), payload(2, b"y", C))
+        assert len(await requester.received()) == 2
+
+
+def whole(frames: list[bytes]) -> tuple[bytes, bytes]:
+    """Return metadata and data of a request in fragments."""
+    metadata, data = b"", b""
+    for each in frames:
+        flags = int.from_bytes(each[7:9]) & 0x3FF
+        at = 9
+        if flags & M:
+            size = int.from_bytes(each[9:12])
+            metadata += each[12 : 12 + size]
+            at = 12 + size
+        data += each[at:]
+    return metadata, data
+
+
+@in_world()
+async def test_a_request_that_names_its_query_as_a_route(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        named = composite((b"message/x.onward.route.v0", b"32#service=a"))
+        await requester.ask(request(RR, 1, named, b"data"))
+        (arrived,) = await destination.received()
+        metadata, data = whole([arrived])
+        assert data == b"data"
+        assert metadata.startswith(named)
+        assert str(FIRST).encode() in metadata
+        await destination.ask(payload(2, b"", C))
+        assert await requester.received() == [payload(1, b"", C)]
+
+
+@pytest.mark.parametrize("which", ["link", "accepted"])
+@in_world()
+async def test_the_loss_of_the_link_cancels_what_is_under_way(w: World, which: str) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        await requester.ask(request(RR, 1, asked_for("a")), request(STREAM, 3, asked_for("a"), n=9))
+        assert len(await destination.received()) == 2
+        await destination.ask(payload(4, b"one"))
+        assert len(await requester.received()) == 1
+        (j.link if which == "link" else j.accepted).abort()
+        got = errors(await requester.received())
+        assert [(stream, code) for stream, code, _ in got] == [(1, CANCELED), (3, CANCELED)]
+        assert await destination.received() == [cancel(2), cancel(4)]
+
+
+@in_world()
+async def test_the_loss_of_the_requester_cancels_at_the_other_broker(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        await requester.ask(request(RR, 1, asked_for("a")), request(STREAM, 3, asked_for("a"), n=9))
+        await destination.received()
+        requester.die()
+        assert await destination.received() == [cancel(2), cancel(4)]
+
+
+# --- refused by the other broker ------------------------------------------------------------
+GONE = UUID(int=0xDEAD)
+
+
+@in_world()
+async def test_a_route_that_is_gone_is_rejected_at_once(w: World) -> None:
+    async with joint(w) as j:
+        requester = await w.requester()
+        j.tell("a", GONE)
+        for kind, stream in ((RR, 1), (STREAM, 3), (CHANNEL, 5)):
+            n = None if kind == RR else 1
+            asking = request(kind, stream, asked_for("a"), n=n)
+            ((number, code, text),) = errors(await requester.ask(asking))
+            assert (number, code) == (stream, REJECTED)
+            assert "no destination" in text or "no route" in text
+        assert w.row().outstanding == 0
+        # Nothing waits at either broker.
+        assert j.far.broker.statistics().waiting == 0
+
+
+@in_world()
+async def test_a_rejected_request_goes_to_another_destination(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await w.destination(route_id=UUID(int=1)), await w.requester()
+        j.tell("a", GONE)
+        served = 0
+        for number, kind in enumerate((RR, RR, STREAM, STREAM, CHANNEL, CHANNEL)):
+            stream = 2 * number + 1
+            n = None if kind == RR else 7
+            flags = C if kind == CHANNEL else 0
+            asking = request(kind, stream, asked_for("a"), b"data", n=n, flags=flags)
+            assert await requester.ask(asking) == []
+            # As the requester has sent it, without a pin.
+            (arrived,) = await destination.received()
+            assert arrived == restamped(asking, stream_of(arrived))
+            await destination.ask(payload(stream_of(arrived), b"x", N | C))
+            assert await requester.received() == [payload(stream, b"x", N | C)]
+            served += 1
+        assert j.there.taken(), "none went to the other broker first"
+        assert served == 6
+
+
+@in_world()
+async def test_a_request_is_sent_to_two_others_at_most(w: World) -> None:
+    async with joint(w) as j:
+        requester = await w.requester()
+        for number in range(6):
+            j.tell("a", UUID(int=0xDEAD00 + number))
+        ((_, code, _),) = errors(await requester.ask(request(RR, 1, asked_for("a"))))
+        assert code == REJECTED
+        tries = [each for each in j.there.taken() if kind_of(each) == RR]
+        assert len(tries) == len(set(tries)) == 3
+        assert [row.outstanding for row in w.broker.routes() if row.service == "a"] == [0] * 6
+
+
+@pytest.mark.parametrize("hints", ["@shard=user service=a user=1", "@sticky=user service=a user=1"])
+@in_world()
+async def test_one_that_is_responsible_is_the_only_one(w: World, hints: str) -> None:
+    async with joint(w) as j:
+        requester = await w.requester()
+        for number in range(4):
+            j.tell("a", UUID(int=0xDEAD00 + number), {"user": "1"})
+        named = composite((b"message/x.onward.route.v0", b"32#" + hints.encode()))
+        ((_, code, _),) = errors(await requester.ask(request(RR, 1, named)))
+        assert code == REJECTED
+        assert len(j.there.taken()) == 1
+
+
+@in_world()
+async def test_what_cannot_be_sent_again(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        for number in range(3):
+            j.tell("a", UUID(int=0xDEAD00 + number))
+        # Not if an element has come.
+        stream = 1
+        while not (arrived := await destination.received()):
+            await requester.ask(request(STREAM, stream, asked_for("a"), n=2))
+            stream += 2
+        del arrived
+        await requester.received()
+        before = len(j.there.taken())
+        assert before
+        (number,) = [each.id for each in destination.link.core.streams.values()]
+        await destination.ask(payload(number, b"1"), error(number, REJECTED, b"late"))
+        got = await requester.received()
+        assert [code for _, code, _ in errors(got)] == [REJECTED]
+        assert j.there.taken() == []
+
+
+@in_world()
+async def test_a_request_in_fragments_is_not_kept(w: World) -> None:
+    async with joint(w) as j:
+        requester = await w.requester()
+        for number in range(3):
+            j.tell("a", UUID(int=0xDEAD00 + number))
+        got = await requester.ask(request(RR, 1, asked_for("a"), b"d" * 80, flags=F))
+        assert [code for _, code, _ in errors(got)] == [REJECTED]
+        assert len([each for each in j.there.taken() if kind_of(each) == RR]) == 1
+
+
+@in_world()
+async def test_what_is_kept_is_bounded(w: World) -> None:
+    async with joint(w) as j:
+        _, requester = await j.destination(), await w.requester()
+        limits = j.link.gathering
+        sent = 0
+        while j.link.forwarded_held + 500_000 < limits.max_forwarded:
+            await requester.ask(request(RR, 2 * sent + 1, asked_for("a"), bytes(499_000)))
+            sent += 1
+        held = j.link.forwarded_held
+        await requester.ask(request(RR, 2 * sent + 1, asked_for("a"), bytes(900_000)))
+        assert j.link.forwarded_held == held
+        # One that is larger than the limit of one is not kept either.
+        requester.die()
+        await w.loop.idle()
+        assert j.link.forwarded_held == 0
+
+
+@in_world()
+async def test_a_request_of_a_peer_broker_is_never_forwarded_again(w: World) -> None:
+    """The other broker knows the route as one of a third one, here of the first one."""
+    async with joint(w) as j:
+        destination, requester = await w.destination("b"), await w.requester()
+        j.tell("a", FIRST)
+        setup_frame = RouteSetup(FIRST.bytes, "a")
+        j.far.broker.connect(setup_frame, j.accepted.worker.address, peer="near", evict=print)
+        ((_, code, _),) = errors(await requester.ask(request(RR, 1, asked_for("a"))))
+        assert code == REJECTED
+        assert await destination.received() == []
+        assert [kind_of(each) for each in j.back.taken()] == [ERROR]
+        # Once on the express path, and once by a message.
+        assert j.accepted.core.counters["forwarded_again"] >= 1
+
+
+@in_world()
+async def test_a_request_that_comes_back_is_refused(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        via = b"\x0aonward.via\x10" + j.far.broker.broker_id.bytes
+        frame = address("a", mime=FORWARDING)
+        frame = frame[:22] + via + frame[24:]
+        asking = request(RR, 1, composite((FORWARDING, frame)))
+        ((_, code, text),) = errors(await requester.ask(asking))
+        assert (code, "been at this broker before" in text) == (REJECTED, True)
+        assert await destination.received() == []
+        assert j.accepted.core.counters["looped"] == 1
+
+
+@in_world()
+async def test_a_route_with_other_tags_by_now_is_not_the_one(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        j.tell("a", FIRST, {"region": "eu"})
+        asking = asked_for({SERVICE_NAME: "a", "region": "eu"})
+        assert [code for _, code, _ in errors(await requester.ask(request(RR, 1, asking)))] == [
+            REJECTED
+        ]
+        assert await destination.received() == []
+
+
+@in_world()
+async def test_the_remembered_destination_of_metadata_is_looked_at_again(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        for stream in (1, 3):
+            await requester.ask(request(FNF, stream, asked_for("a")))
+            assert len(await destination.received()) == 1
+        destination.die()
+        ((_, code, _),) = errors(await requester.ask(request(RR, 5, asked_for("a"))))
+        assert code == REJECTED
+        again = await j.far.destination("a", route_id=FIRST)
+        await requester.ask(request(FNF, 7, asked_for("a")))
+        assert len(await again.received()) == 1
+
+
+@in_world()
+async def test_a_destination_that_does_not_keep_up_rejects_at_once(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        destination.stop_reading()
+        high = LinkOptions().flow.high_water
+        sent = 0
+        got: list[bytes] = []
+        while not got and sent < 10:
+            got = await requester.ask(request(RR, 2 * sent + 1, asked_for("a"), bytes(high)))
+            sent += 1
+        assert [code for _, code, _ in errors(got)] == [REJECTED]
+        # The link itself is read: another destination is reached.
+        other = await j.far.destination("b", route_id=UUID(int=0xB))
+        j.tell("b", UUID(int=0xB))
+        await requester.ask(request(FNF, 101, asked_for("b")))
+        assert len(await other.received()) == 1
+        destination.die()
+        await requester.received()
+
+
+@in_world()
+async def test_a_channel_to_a_destination_that_does_not_read_stops_alone(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        other = await j.far.destination("b", route_id=UUID(int=0xB))
+        j.tell("b", UUID(int=0xB))
+        destination.stop_reading()
+        part = payload(1, bytes(1_000_000), F)
+        await requester.ask(request(RR, 1, asked_for("a"), flags=F))
+        got: list[bytes] = []
+        sent = 0
+        while not got and sent < 40:
+            got = await requester.ask(part)
+            sent += 1
+        assert [code for _, code, _ in errors(got)] == [CANCELED]
+        await requester.ask(request(FNF, 3, asked_for("b")))
+        assert len(await other.received()) == 1
+        assert j.back.reading
+        destination.die()
+
+
+# --- with rules -----------------------------------------------------------------------------
+
+
+@in_world()
+async def test_tags_that_the_rules_add_go_with_the_request(w: World) -> None:
+    async with joint(w) as j:
+        one = await j.destination("a", {"tenant": "a"})
+        requester = await w.requester()
+        w.broker.authorization = Authorization(read_rules(RULES))
+        session = requester.link.session
+        session._ruled = True
+        forced = frozenset({("tenant", "a")})
+        session.principal = Principal("shop", "test", frozenset({"shop"}), forced)
+        await requester.ask(request(RR, 1, asked_for("a")))
+        (arrived,) = await one.received()
+        assert b"\x06tenant\x81a" in arrived
+        await one.ask(payload(2, b"", C))
+        w.broker.authorization = None
+
+
+RULES = "rule = [{roles = ['shop'], request = '*'}]"
