@@ -65,9 +65,8 @@ def test_a_broker_is_started_with_a_socket_by_its_first_client(tmp_path: Path) -
         try:
             assert process.stderr.readline().startswith("Listening on ")
             # The connection waits in the socket until the broker accepts it.
-            assert "onward.management" in run(
-                ONWARD, "routes", "--broker", f"rsocket+unix://{path}"
-            )
+            words = ("--broker", f"rsocket+unix://{path}", "--timeout", f"{TIMEOUT:g}")
+            assert "onward.management" in run(ONWARD, "routes", *words)
             assert process.stdout.readline() == f"listening rsocket+unix://{path}\n"
         finally:
             process.terminate()
