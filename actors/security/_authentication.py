@@ -42,7 +42,8 @@ class AuthenticationOptions:
         timeout: Seconds for the decision on a peer; then it is refused.
         max_undecided: Decisions in progress for peers of one source; a further peer is refused.
         max_failures: Refused peers of one source within the window; then it is banned: the listener
-            closes its connections at once.
+            closes its connections at once. Ten RESUME frames that name no session count as one;
+            each accepted peer of the source takes back one of them.
         failure_window: The window, in seconds.
         max_sources: Sources with refused peers that are remembered. When there are more, the one
             with the oldest failure is forgotten, and may fail as often again.
@@ -244,6 +245,15 @@ class Authentication:
             return True
         self._banned += 1
         return False
+
+    def note_unknown_session(self, source: str) -> None:
+        """Count a RESUME that names no session, a part of a failure of its source.
+
+        Args:
+            source: The source, as in `PeerIdentity.source`.
+        """
+        if is_limited(source):
+            self._attempts.fail_in_part(source, self._ticks())
 
     async def _timed(self, credentials: Credentials | None, peer: PeerIdentity) -> Principal:
         self._undecided += 1

@@ -8,6 +8,11 @@
    banned ◀──────── `max_failures` failures within `window`
 ```
 
+A RESUME that names no session is a part of a failure: `PARTS` of them are one. A token that nothing
+else protects has 128 bits or more, so such a RESUME is hardly a guess, but what a client sends once
+if its session was forgotten. After a restart of the broker, many clients of one source may do so at
+the same time. They begin anew, so an accepted attempt takes back one part.
+
 Time is an argument. A source is a text, as the acceptor of connections makes it.
 """
 
@@ -16,7 +21,27 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-__all__ = ["Attempts"]
+__all__ = ["PARTS", "Attempts"]
+
+PARTS: Final = 10
+"""The number of RESUMEs without a session that are one failure."""
+
+
+class _Failures:
+    """The failures of one source.
+
+    Attributes:
+        times: The times of the last ones, oldest first.
+        parts: The parts of one more.
+        last: The time of the last failure or part.
+    """
+
+    __slots__ = ("last", "parts", "times")
+
+    def __init__(self, limit: int) -> None:
+        self.times: deque[float] = deque(maxlen=limit)
+        self.parts = 0
+        self.last = 0.0
 
 
 class Attempts:
@@ -43,7 +68,7 @@ class Attempts:
         # Bounded by the attempts in progress.
         self._undecided: dict[str, int] = {}
         # The source with the oldest last failure is the first.
-        self._failures: dict[str, deque[float]] = {}
+        self._failures: dict[str, _Failures] = {}
         self.forgotten = 0
 
     @property
@@ -58,8 +83,8 @@ class Attempts:
         failures = self._failures.get(source)
         return (
             failures is None
-            or len(failures) < self._max_failures
-            or failures[0] <= now - self._window
+            or len(failures.times) < self._max_failures
+            or failures.times[0] <= now - self._window
         )
 
     def begin(self, source: str, now: float) -> bool:
@@ -77,13 +102,27 @@ class Attempts:
         else:
             del self._undecided[source]
         if failed:
-            self._fail(source, now)
+            self._fail(source, now, PARTS)
+            return
+        failures = self._failures.get(source)
+        if failures is not None and failures.parts:
+            failures.parts -= 1
 
-    def _fail(self, source: str, now: float) -> None:
+    def fail_in_part(self, source: str, now: float) -> None:
+        """Count a RESUME that names no session."""
+        self._fail(source, now, 1)
+
+    def _fail(self, source: str, now: float, parts: int) -> None:
         failures = self._failures.pop(source, None)
         if failures is None:
-            failures = deque[float](maxlen=self._max_failures)
-        failures.append(now)
+            failures = _Failures(self._max_failures)
+        elif failures.last <= now - self._window:
+            failures.parts = 0
+        failures.parts += parts
+        if failures.parts >= PARTS:
+            failures.parts -= PARTS
+            failures.times.append(now)
+        failures.last = now
         self._failures[source] = failures
         self._forget(now)
 
@@ -94,7 +133,7 @@ class Attempts:
         """
         while True:
             source, failures = next(iter(self._failures.items()))
-            is_over = failures[-1] <= now - self._window
+            is_over = failures.last <= now - self._window
             if not is_over and len(self._failures) <= self._max_sources:
                 return
             del self._failures[source]

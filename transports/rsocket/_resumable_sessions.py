@@ -139,6 +139,9 @@ class ResumableSessions:
         # continued. If not identified, then the server MUST send an ERROR[REJECTED_RESUME] frame."
         found = self._links.get((_bound_to(entrance.identity), resume.token))
         if found is None:
+            authentication = entrance.shared.authentication
+            if authentication is not None:
+                authentication.note_unknown_session(entrance.source)
             self._refuse(entrance, ResumeRefusal.UNKNOWN)
             return
         if found.expired:

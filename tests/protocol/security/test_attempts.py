@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from onward.protocol.security import Attempts
+from onward.protocol.security._attempts import PARTS
 
 
 def attempts(undecided: int = 2, failures: int = 3, sources: int = 10) -> Attempts:
@@ -46,6 +47,46 @@ def test_a_success_does_not_undo_failures() -> None:
     made.end("a", 0.0, failed=False)
     fail(made, "a", 0.0)
     assert not made.admits("a", 0.0)
+
+
+def test_ten_unknown_sessions_are_a_failure() -> None:
+    made = attempts(failures=3)
+    fail(made, "a", 0.0)
+    for number in range(2 * PARTS):
+        assert made.admits("a", 1.0), number
+        made.fail_in_part("a", 1.0)
+    assert not made.admits("a", 59.9)
+    assert made.admits("a", 60.0)
+    assert made.admits("b", 1.0)
+
+
+def test_a_success_takes_back_an_unknown_session() -> None:
+    made = attempts(failures=1)
+    for _ in range(100):
+        made.fail_in_part("a", 0.0)
+        assert made.begin("a", 0.0)
+        made.end("a", 0.0, failed=False)
+    for _ in range(PARTS - 1):
+        made.fail_in_part("a", 0.0)
+    assert made.admits("a", 0.0)
+    made.fail_in_part("a", 0.0)
+    assert not made.admits("a", 0.0)
+
+
+def test_unknown_sessions_of_long_ago_do_not_count() -> None:
+    made = attempts(failures=1)
+    for _ in range(PARTS - 1):
+        made.fail_in_part("a", 0.0)
+    made.fail_in_part("a", 60.0)
+    assert made.admits("a", 60.0)
+    assert (made.sources, made.forgotten) == (1, 0)
+
+
+def test_sources_of_unknown_sessions_are_limited_too() -> None:
+    made = attempts(sources=3)
+    for now, source in enumerate("abcd"):
+        made.fail_in_part(source, float(now))
+    assert (made.sources, made.forgotten) == (3, 1)
 
 
 def test_an_attempt_that_began_before_a_ban_ends() -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from onward.actors.broker import BrokerOptions, WaitingOptions
+from onward.actors.security import AuthenticationOptions
 from onward.protocol.security import BearerToken, Credentials, Principal, read_rules
 from tests.support.rsocket_peer import *
 from tests.support.rsocket_sessions import *
@@ -28,7 +29,9 @@ OTHER_RULES = RULES.replace("ann", "bob")
 
 
 @asynccontextmanager
-async def guarded(expires: float | None = None, rules: str | None = None) -> AsyncGenerator[World]:
+async def guarded(
+    expires: float | None = None, rules: str | None = None, **limits: int
+) -> AsyncGenerator[World]:
     """A listener that knows the tokens `ann` and `bob`."""
     clock = asyncio.get_running_loop().time
     at = None if expires is None else clock() + expires
@@ -36,7 +39,7 @@ async def guarded(expires: float | None = None, rules: str | None = None) -> Asy
         BearerToken(b"ann"): Principal("ann", "test", expires=at),
         BearerToken(b"bob"): Principal("bob", "test"),
     }
-    _, authentication = gated(accepted, clock=clock)
+    _, authentication = gated(accepted, clock=clock, **limits)
     options = BrokerOptions(waiting=WaitingOptions(no_route_timeout=0.0, max_wait=5.0))
     async with world(options, resumable(time=600), authentication=authentication, rules=rules) as w:
         yield w
@@ -66,6 +69,68 @@ async def test_a_short_token_with_credentials() -> None:
     async with guarded() as w:
         answer = await w.connect().ask(begun(ANN, token=bytes(15)))
         assert errors(answer) == [(0, REJECTED_SETUP, "a resume token has at least 16 bytes")]
+
+
+UNKNOWN = (0, 0x004, "no such session")
+
+
+@in_memory
+async def test_a_source_that_names_unknown_sessions_is_banned() -> None:
+    async with guarded(max_failures=AuthenticationOptions().max_failures) as w:
+        for number in range(100):
+            peer = w.connect()
+            assert errors(await peer.ask(resume(token=number.to_bytes(16)))) == [UNKNOWN]
+        banned = w.connect()
+        assert banned.closed
+        w.peers.remove(banned)
+        assert errors(await w.connect("10.0.0.7").ask(resume())) == [UNKNOWN]
+        figures = w.listener.statistics()
+        assert (figures.resumes, figures.closed) == ({"unknown": 101}, {"resume refused": 101})
+        assert figures.authentication is not None
+        assert figures.authentication.banned == 1
+        await asyncio.sleep(61)
+        assert await w.connect().ask(begun(ANN)) == []
+
+
+@in_memory
+async def test_unknown_sessions_and_wrong_credentials_count_together() -> None:
+    async with guarded(max_failures=AuthenticationOptions().max_failures) as w:
+        for number in range(9):
+            await w.connect().ask(begun(bytes.fromhex("fc 000004 81746f78")))
+            await w.connect().ask(resume(token=number.to_bytes(16)))
+        assert await w.connect().ask(begun(ANN)) == []  # takes one of them back
+        for number in range(2):
+            assert errors(await w.connect().ask(resume(token=number.to_bytes(16)))) == [UNKNOWN]
+        banned = w.connect()
+        assert banned.closed
+        w.peers.remove(banned)
+
+
+@in_memory
+async def test_clients_of_a_broker_that_has_forgotten_them_are_not_banned() -> None:
+    """Each names its session, is refused, and begins anew, many of them at the same time."""
+    async with guarded(max_failures=AuthenticationOptions().max_failures) as w:
+        for wave in range(10):
+            tokens = [(99 * wave + each).to_bytes(16) for each in range(99)]
+            peers = [w.connect() for _ in tokens]
+            for peer, token in zip(peers, tokens, strict=True):
+                assert errors(await peer.ask(resume(token=token))) == [UNKNOWN]
+            for token in tokens:
+                peer = w.connect()
+                assert await peer.ask(begun(ANN, token=token)) == []
+                peer.link.close("stopped", "enough")
+            await asyncio.sleep(61)
+
+
+@in_memory
+async def test_a_client_that_begins_anew_each_time_is_not_banned() -> None:
+    async with guarded(max_failures=AuthenticationOptions().max_failures) as w:
+        for _ in range(300):
+            assert errors(await w.connect().ask(resume())) == [UNKNOWN]
+            peer = w.connect()
+            assert await peer.ask(begun(ANN)) == []
+            peer.link.close("stopped", "enough")
+            await w.loop.idle()
 
 
 @in_memory
