@@ -361,8 +361,8 @@ class RSocketConnection(asyncio.Protocol, ABC):
         self._resting = False
         handle, reach, transport = self._handle, self._reach, self._transport
         if handle and reach and transport is not None and not self.blocked:
-            # Of a connection that is over all of it is read at once, to find the peer's Close.
-            handle(self.take_later() if self.core.closed else self._next_turn(reach))
+            # A closing transport gets all of it, to find the peer's Close.
+            handle(self.take_later() if transport.is_closing() else self._next_turn(reach))
         self._read_on()
 
     def _read_on(self) -> None:

@@ -257,12 +257,12 @@ class Flow(RSocketConnection):
         """Whether the end of the input waits for what has come before it.
 
         That is the case until the peer is admitted, which has its limit of time, and then until the
-        last turn of its input. A connection that this side ends waits for nothing.
+        last turn of its input. A connection that is over waits for nothing.
         """
-        if self.closed_reason:
-            return False
         state = self.core.state
-        return state is _HELD or (bool(self._later) and (self.left or state is _AWAIT_SETUP))
+        if state is _HELD or not self._later:
+            return state is _HELD
+        return state is _AWAIT_SETUP or (self.left and not self.core.closed)
 
     def eof_received(self) -> bool:
         """End the connection, once what has come is handled; return False to close the socket."""

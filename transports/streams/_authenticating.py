@@ -142,7 +142,7 @@ class AuthenticatingConnection(PendingConnection):
             self._refuse(cause)
             return
         self._done("")
-        if self._shown and not self.transport.is_closing():
+        if self._shown:
             self.transport.write(write_header(b""))
         successor = self._make(AuthenticatedPeer.of(self._identity, task.result()))
         transport = self.transport

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from onward.protocol.security import BearerToken, Credentials, Principal
-from onward.transports.rsocket import LinkOptions, RSocketListener
+from onward.transports.rsocket import FlowOptions, LinkOptions, RSocketListener
 from onward.transports.rsocket._connection import TURN
 from tests.support.rsocket_peer import *
 from tests.support.rsocket_sessions import begun, resumable, resume, resume_ok, row, size_of
@@ -297,34 +297,80 @@ async def test_a_loss_between_the_turns_after_the_decision() -> None:
         assert s.nothing_left("tcp")
 
 
+@pytest.mark.parametrize("lost", [True, False])
 @in_memory
-async def test_others_have_their_turn_while_the_rest_of_one_that_left_is_handled() -> None:
+async def test_others_have_their_turn_while_the_rest_of_one_that_left_is_handled(
+    lost: bool,
+) -> None:
     async with scene() as s:
         peer = s.w.connect("10.0.0.9")
         send(peer, "tcp", first(), *(fnf(1 + 2 * at, bytes(50)) for at in range(1500)))
-        lose(peer)
+        if lost:
+            lose(peer)
+        else:
+            end(peer, "tls")
         await s.w.loop.idle()
         s.gate.open.set()
         counts: list[int] = []
         while s.w.listener.statistics().connections > 1:
             await asyncio.sleep(0)
             counts.append(s.w.listener.statistics().requests)
+            if counts[-1] == 1500:
+                lose(peer)
         steps = {after - before for before, after in pairwise(counts)}
         assert 0 < max(steps) < 400
 
 
+def in_fragments() -> list[bytes]:
+    """Return a fire-and-forget of 200 kB in fragments."""
+    parts = [payload(1, b"%06d" % at + bytes(994), F | N) for at in range(200)]
+    return [request(FNF, 1, asked_for("a"), flags=F), *parts, payload(1, b"end")]
+
+
+@pytest.mark.parametrize("closed", [True, False])
 @in_memory
-async def test_messages_and_a_ping_after_the_loss_of_the_socket() -> None:
+async def test_one_that_left_while_its_destination_takes_nothing(closed: bool) -> None:
+    async with scene(LinkOptions(flow=FlowOptions(high_water=20_000))) as s:
+        peer = s.w.connect("10.0.0.9")
+        send(peer, "tcp", first(), *in_fragments())
+        lose(peer)
+        await s.w.loop.idle()
+        s.destination.stop_reading()
+        s.gate.open.set()
+        await s.w.loop.idle()
+        figures = s.w.listener.statistics()
+        assert (figures.connections, figures.requests, figures.closed) == (2, 1, {})
+        if closed:
+            (number,) = (each["id"] for each in s.w.listener.connections() if each["requests"])
+            assert s.w.listener.close_connection(number, "go")
+            await s.w.loop.idle()
+            assert s.w.listener.statistics().closed == {"by an operator": 1}
+        s.destination.read_on()
+        came = await s.came()
+        if closed:
+            assert kind_of(came[-1]) == CANCEL
+        else:
+            assert [raw[9:15] for raw in came[1:-1]] == [b"%06d" % at for at in range(200)]
+            assert came[-1][9:] == b"end"
+            assert s.w.listener.statistics().closed == {"by the peer": 1}
+        assert s.nothing_left("tcp")
+
+
+@in_memory
+async def test_messages_and_a_ping_after_the_loss_of_the_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with scene() as s:
         peer = await s.connect("ws")
         many = [messages(fnf(1 + 2 * at, bytes(50))) + ws_frame(PING, b"?") for at in range(600)]
         peer.send(messages(first()), *many, BYE, messages(fnf(5001)))
         lose(peer)
         await s.w.loop.idle()
-        peer.transport.delivered.clear()
+        written: list[bytes] = []
+        monkeypatch.setattr(peer.transport, "write", written.append)
         s.gate.open.set()
         assert len(await s.came()) == 600
-        assert peer.transport.delivered == b""
+        assert written == []
         assert s.nothing_left("ws")
 
 
@@ -353,6 +399,7 @@ async def test_a_setup_longer_than_a_turn() -> None:
             else:
                 peer.send(whole[:2])
                 peer.send(whole[2:])
+            end(peer, wire)
             lose(peer)
             await s.w.loop.idle()
             s.gate.open.set()
@@ -551,6 +598,25 @@ async def test_a_session_of_a_peer_that_has_left_is_resumed(how: tuple[Step, ...
         assert await again.ask(fnf(5)) == []
         assert len(await s.came()) == 1
         assert s.w.services() == ["a", "b"]
+        lose(again)
+
+
+@in_memory
+async def test_a_session_is_suspended_after_all_turns_of_its_input() -> None:
+    async with scene(resumable()) as s:
+        peer = s.w.connect("10.0.0.9")
+        many = [fnf(1 + 2 * at, bytes(50)) for at in range(1500)]
+        send(peer, "tcp", begun(ENTRY), *many)
+        end(peer, "tls")
+        s.gate.open.set()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert 0 < s.w.listener.statistics().requests < 1500
+        lose(peer)
+        assert len(await s.came()) == 1500
+        assert s.w.listener.statistics().suspended == 1
+        again = s.w.connect("10.0.0.9")
+        assert await again.ask(resume(0, size_of(*many))) == [resume_ok(size_of(*many))]
         lose(again)
 
 
