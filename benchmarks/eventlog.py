@@ -44,6 +44,7 @@ from broker import IN_FLIGHT, ONWARD, broker
 from onward.actors import MailboxOptions, Node, Worker
 from onward.actors.broker import Broker
 from onward.actors.broker._exchange import RELAYED, Exchange
+from onward.actors.broker.table._remote import own_route
 from onward.actors.broker.table._route import BrokerRoute
 from onward.actors.broker.table._selector import Ask
 from onward.actors.eventlog import LogOptions, LogWriter, Recorder
@@ -103,8 +104,7 @@ async def destination() -> tuple[Ask, BrokerRoute]:
         await node.start(Sleeper, address="sleeper")
         broker.register("sleeper", service="orders")
         ask = broker.index.asked(Address(TAGS, b"service=orders"))
-        route: BrokerRoute = broker.index.candidates(ask)[0].target
-        return ask, route
+        return ask, own_route(broker.index.candidates(ask)[0])
 
 
 def timed(work: Callable[[int], None], count: int) -> float:

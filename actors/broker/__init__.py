@@ -30,12 +30,14 @@ from .local._typed_handlers import TypedHandlers
 from .table._events import BrokerEvent, EventKind, Events, Subscription
 from .table._explain import Mismatch, Resolution
 from .table._index import TagIndexWorker
+from .table._remote import AnyRoute, PeerRoutes, RemoteRoute
 from .table._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
 from .table._selector import Ask, Selector
 
 __all__ = [
     "MANAGEMENT_SERVICE",
     "Answer",
+    "AnyRoute",
     "ApplicationError",
     "Ask",
     "Broker",
@@ -62,7 +64,9 @@ __all__ = [
     "MulticastExchange",
     "MulticastOptions",
     "MulticastRules",
+    "PeerRoutes",
     "Registration",
+    "RemoteRoute",
     "ReportedListener",
     "Request",
     "RequesterEnd",

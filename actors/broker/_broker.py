@@ -54,6 +54,8 @@ from .table._events import BrokerEvent
 from .table._explain import Resolution, explain
 from .table._index import TagIndexWorker
 from .table._leaving import NOT_ALLOWED, WITHDRAWN, WORKER_STOPPED
+from .table._peers import RESERVED_SERVICES
+from .table._remote import AnyRoute, own_route
 from .table._route import BrokerRoute, Destination, RouteStatistics, readable
 from .table._selector import Ask
 
@@ -66,9 +68,6 @@ __all__ = ["Broker", "Registration"]
 DEFAULT_ADDRESS: Final = "broker"
 
 _MANAGEMENT: Final = (int(WellKnownKey.SERVICE_NAME), MANAGEMENT_SERVICE)
-
-RESERVED_SERVICES: Final = "onward."
-"""The prefix of service names that only workers of the broker's node may use."""
 
 
 def _checked(service: str, route_id: UUID | None) -> UUID:
@@ -83,9 +82,13 @@ class Registration:
 
     __slots__ = ("_broker", "_entry")
 
-    def __init__(self, broker: Broker, entry: Entry[BrokerRoute]) -> None:
+    def __init__(self, broker: Broker, entry: Entry[AnyRoute]) -> None:
         self._broker = broker
         self._entry = entry
+
+    @property
+    def _route(self) -> BrokerRoute:
+        return own_route(self._entry)
 
     @property
     def route_id(self) -> UUID:
@@ -104,7 +107,7 @@ class Registration:
 
     def pass_over(self) -> None:
         """Prefer other destinations from now on, where a request can go to another."""
-        self._entry.target.pass_over()
+        self._route.pass_over()
 
     def suspend(self) -> bool:
         """Hide the destination, as its session is suspended; return False if it has left."""
@@ -119,7 +122,7 @@ class Registration:
 
     def on_leave(self, callback: Callable[[], None]) -> None:
         """Set the one function that is called when the destination leaves the table."""
-        self._entry.target.unwatch = callback
+        self._route.unwatch = callback
 
     def withdraw(self, reason: str = WITHDRAWN) -> bool:
         """Remove the destination from the table at once.
@@ -431,7 +434,7 @@ class Broker(Worker):
         authorization = self.authorization
         if authorization is None:
             return
-        for entry in (*self.index.table, *self.index.suspended.values()):
+        for entry in (*self.index.own_entries(), *self.index.suspended.values()):
             self._check_registration(entry, authorization)
 
     def renew(self, route_id: UUID, principal: Principal) -> None:
@@ -440,13 +443,14 @@ class Broker(Worker):
         The destination leaves if the rules do not allow its registration to this principal.
         """
         entry = self.index.table.get(route_id.bytes)
-        if entry is None:
+        route = None if entry is None else entry.target
+        if entry is None or not isinstance(route, BrokerRoute):
             return
-        entry.target.destination = replace(entry.target.destination, principal=principal)
+        route.destination = replace(route.destination, principal=principal)
         if self.authorization is not None:
             self._check_registration(entry, self.authorization)
 
-    def _check_registration(self, entry: Entry[BrokerRoute], authorization: Authorization) -> None:
+    def _check_registration(self, entry: Entry[AnyRoute], authorization: Authorization) -> None:
         """End a registration that is no longer allowed."""
         destination = entry.target.destination
         principal, evict = destination.principal, destination.evict
@@ -692,8 +696,10 @@ class Broker(Worker):
         """Yield the limits of the broker, and how much of each is used."""
         index, options = self.index, self.options
         waiting, multicast = index.waiting(), index.multicast_rules
-        routes = len(index.table) + index.table.expecting
+        routes = index.own_routes + index.table.expecting
         yield LimitUse("max_routes", routes, options.max_routes, index.full)
+        peers = index.peers
+        yield LimitUse("max_peer_routes", peers.count, options.max_peer_routes, peers.refused)
         limits, refused = options.waiting, waiting.refused
         yield LimitUse("waiting.max_messages", waiting.messages, limits.max_messages, refused[0])
         yield LimitUse("waiting.max_bytes", waiting.size, limits.max_bytes, refused[1])
@@ -708,7 +714,7 @@ class Broker(Worker):
         index = self.index
         waiting = index.waiting()
         return BrokerStatistics(
-            routes=len(index.table),
+            routes=index.own_routes,
             waiting=waiting.messages,
             waiting_bytes=waiting.size,
             oldest_wait=waiting.oldest,
@@ -727,4 +733,5 @@ class Broker(Worker):
             expected_forgotten=index.expectations.forgotten,
             draining=self.draining,
             connections_left=0 if self._drain is None else self._drain.connections_left,
+            peer_routes=index.peers.count,
         )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._ends import DestinationEnd, StartEnd
     from ._instrument import RequestCounting
     from .local._handlers import Request
-    from .table._route import BrokerRoute
+    from .table._remote import AnyRoute
 
 __all__ = [
     "ALL_BUSY",
@@ -150,7 +150,7 @@ class Exchange:
     size: int
     ended: bool
     began: float
-    route: BrokerRoute | None
+    route: AnyRoute | None
     withdraw: Callable[[], object] | None
     handed: Route | None
     log: RequestCounting | None

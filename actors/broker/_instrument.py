@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ...protocol.broker import Entry, RoutingType
     from .._node import Node
     from ._exchange import Exchange
-    from .table._route import BrokerRoute
+    from .table._remote import AnyRoute
     from .table._selector import Ask
 
 __all__ = ["OriginInstrument", "RequestCell", "RequestCounting", "RequestInstrument", "part_of"]
@@ -39,17 +39,17 @@ class RequestCounting:
 
     __slots__ = ("done",)
 
-    done: Mapping[BrokerRoute | None, RequestCell]
+    done: Mapping[AnyRoute | None, RequestCell]
 
     def forward(self, exchange: Exchange) -> None:
         """Count that the request was forwarded to its destination."""
         raise NotImplementedError
 
-    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+    def copy(self, exchange: Exchange, route: AnyRoute | None) -> None:
         """Count that a copy of the request was forwarded."""
         raise NotImplementedError
 
-    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+    def end(self, exchange: Exchange, route: AnyRoute | None, outcome: int) -> None:
         """Count how the request ended. Called once for each request."""
         raise NotImplementedError
 
@@ -112,7 +112,7 @@ class RequestInstrument:
         raise NotImplementedError
 
     def message(
-        self, ask: Ask, source: object, size: int, routes: tuple[BrokerRoute, ...], outcome: int
+        self, ask: Ask, source: object, size: int, routes: tuple[AnyRoute, ...], outcome: int
     ) -> None:
         """Count a message of a worker of the node that was forwarded or refused.
 
@@ -125,11 +125,11 @@ class RequestInstrument:
         """
         raise NotImplementedError
 
-    def joined(self, entry: Entry[BrokerRoute], *, replaced: bool) -> None:
+    def joined(self, entry: Entry[AnyRoute], *, replaced: bool) -> None:
         """Record that a destination has joined or replaced another."""
         raise NotImplementedError
 
-    def left(self, entry: Entry[BrokerRoute], reason: str = "") -> None:
+    def left(self, entry: Entry[AnyRoute], reason: str = "") -> None:
         """Record that a destination has left."""
         raise NotImplementedError
 

@@ -191,7 +191,7 @@ async def service_statistics(
     """
     found: list[ServiceStatistics] = []
     async with one_at_a_time:
-        for each in broker.index.services.statistics(broker.index.table, view):
+        for each in broker.index.service_statistics(view):
             if each is None:
                 await asyncio.sleep(0)
             else:

@@ -10,6 +10,7 @@ from ._exchange import MulticastRules, exchange_of
 
 if TYPE_CHECKING:
     from .table._index import TagIndexWorker
+    from .table._remote import AnyRoute
 
 __all__ = ["Multicast"]
 
@@ -38,29 +39,37 @@ class Multicast(Worker):
         exchange = exchange_of(message)
         if exchange is not None and exchange.ended:
             return
-        ask = self._index.asked(onward[1])
-        found = self._index.candidates(ask)
-        if found and exchange is None:
-            self._index.note_message(ask, message, tuple(entry.target for entry in found))
-        if len(found) == 1:
+        index, router = self._index, self.node.parts.router
+        ask = index.asked(onward[1])
+        found = index.candidates(ask)
+        if not found:  # the last destination has left; the message waits for the next
+            router.dispatch_or_lose(message.step())
+            return
+        if exchange is not None and len(found) == 1:
             to = (found[0].target.choose(exchange), *onward[2:])
-            self.node.parts.router.dispatch_or_lose(Message(to, back, payload, source, context))
-        elif not found:  # the last destination has left; the message waits for the next
-            self.node.parts.router.dispatch_or_lose(message.step())
-        elif exchange is None:
-            for entry in found:
+            router.dispatch_or_lose(Message(to, back, payload, source, context))
+            return
+        own, peers = index.divide(ask)
+        # A peer broker gets one copy for all of its destinations.
+        routes: list[AnyRoute] = [entry.target for entry in own]
+        routes.extend(peer.every for peer, _ in peers)
+        if exchange is None:
+            index.note_message(ask, message, tuple(routes))
+            ways = [route.way() for route in routes[: len(own)]]
+            ways.extend((peer.to, onward[1]) for peer, _ in peers)
+            for route, way in zip(routes, ways, strict=True):
                 # Multicast Routing: "a broker must forward a request to all routes in the list of
                 # routes."
-                to = (entry.target.choose(None), *onward[2:])
-                self.node.parts.router.dispatch_or_lose(Message(to, back, payload, source, context))
-        else:
-            # Multicast Routing: "The manner with which it forwards the routes depends on the
-            # request's RSocket interaction model."
-            legs = exchange.divide(self.rules)
-            trace = None if context is None else context.trace
-            for entry in found:
-                leg = legs.leg()
-                to = (entry.target.choose(leg), *onward[2:])
-                about = Context(None, trace, leg)
-                self.node.parts.router.dispatch_or_lose(Message(to, back, payload, source, about))
-            legs.begin()
+                route.choose(None)
+                to = (*way, *onward[2:])
+                router.dispatch_or_lose(Message(to, back, payload, source, context))
+            return
+        # Multicast Routing: "The manner with which it forwards the routes depends on the request's
+        # RSocket interaction model."
+        legs = exchange.divide(self.rules)
+        trace = None if context is None else context.trace
+        for route in routes:
+            leg = legs.leg()
+            to = (route.choose(leg), *onward[2:])
+            router.dispatch_or_lose(Message(to, back, payload, source, Context(None, trace, leg)))
+        legs.begin()

@@ -177,8 +177,10 @@ class BrokerOptions:
         choice: The methods that choose a destination among several.
         multicast: The limits of multicast requests.
         drain: The times of a drain that names no others.
-        max_routes: Most routes in the table, expected ones included. A registration beyond it is
-            refused, or takes the place of an expected destination.
+        max_routes: Most routes of this broker in the table, expected ones included. A registration
+            beyond it is refused, or takes the place of an expected destination.
+        max_peer_routes: Most routes of peer brokers in the table, all together. A route beyond it
+            is not added: this broker sends it no requests.
         expected_seconds: How long destinations loaded from a table are expected, in seconds; then
             they are forgotten. While one that carries its tags is expected, a request waits for
             `WaitingOptions.max_wait` and not for `no_route_timeout`.
@@ -213,6 +215,7 @@ class BrokerOptions:
     multicast: MulticastOptions = _MULTICAST
     drain: DrainOptions = _DRAIN
     max_routes: Count = 1_000_000
+    max_peer_routes: Count = 1_000_000
     max_services: Count = 10_000
     max_queries: Count = 10_000
     max_mailbox: Count = 10_000

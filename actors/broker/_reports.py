@@ -24,7 +24,7 @@ class BrokerStatistics:
     """The figures of a broker at one moment.
 
     Attributes:
-        routes: Destinations in the table.
+        routes: Destinations in the table, at this broker.
         waiting: Requests that wait for a destination.
         waiting_bytes: The bytes that these requests hold together.
         oldest_wait: How long the oldest of them has waited, in seconds; 0 if none waits.
@@ -49,6 +49,7 @@ class BrokerStatistics:
             others, since the start.
         draining: Whether the broker drains, or has drained.
         connections_left: Connections that a drain has yet to end; 0 without a drain.
+        peer_routes: Destinations in the table, at peer brokers.
     """
 
     routes: int
@@ -70,6 +71,7 @@ class BrokerStatistics:
     expected_forgotten: int = 0
     draining: bool = field(default=False, kw_only=True)
     connections_left: int = 0
+    peer_routes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

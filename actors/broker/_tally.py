@@ -99,19 +99,21 @@ class ServiceTally:
     Attributes:
         name: As given.
         answered: Requests for one response that a destination has answered.
-        destinations: Destinations of the service in the table.
+        destinations: Destinations of the service in the table, at this broker.
+        elsewhere: Those at peer brokers.
         left: Requests sent to destinations that have left the table.
         durations: How long answers took. Those within `SLOW` count as `SAMPLED`, as one in so many
             is taken.
         counts: Requests that are not in `answered`, by the number of their outcome.
     """
 
-    __slots__ = ("answered", "counts", "destinations", "durations", "left", "name")
+    __slots__ = ("answered", "counts", "destinations", "durations", "elsewhere", "left", "name")
 
     def __init__(self, name: str) -> None:
         self.name: str = name
         self.answered: int = 0
         self.destinations: int = 0
+        self.elsewhere: int = 0
         self.left: int = 0
         self.durations: DurationHistogram = DurationHistogram()
         self.counts: list[int] = [0] * NUMBERS

@@ -40,4 +40,4 @@ class Unicast(Worker):
         if chosen is None:  # the last destination has left; the message waits for the next
             self.node.parts.router.dispatch_or_lose(message.step())
             return
-        self.node.parts.router.dispatch_or_lose(message.step().redirect(chosen))
+        self.node.parts.router.dispatch_or_lose(message.step().redirect(*chosen))

@@ -55,7 +55,7 @@ def service_metrics(broker: Broker) -> Iterator[Metric | None]:
     They are apart from the others, as the name of a service is a tag value: there may be many.
     """
     found: list[ServiceStatistics] = []
-    for each in broker.index.services.statistics(broker.index.table):
+    for each in broker.index.service_statistics():
         if each is None:
             yield None
         else:

@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import Any, Final
 
 from ...actors.broker import ChoiceOptions
-from ...actors.broker._broker import RESERVED_SERVICES
 from ...actors.broker.table._methods import Methods
+from ...actors.broker.table._peers import RESERVED_SERVICES
 from ...protocol import AddressError
 from ...protocol.broker import (
     BALANCERS,

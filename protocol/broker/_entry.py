@@ -53,6 +53,11 @@ class RouteKind:
         self.service_name: Final = service_name
         self.indexed: Final = indexed
 
+    @property
+    def common(self) -> TagList:
+        """The tags that all of them have, without a RouteId of their own."""
+        return tuple([tag for tag in self.indexed[:-1] if tag is not OWN_ID])
+
     def tags_of(self, route_id: bytes) -> TagList:
         """Return the tags of one of them, the default tags included."""
         return tuple(

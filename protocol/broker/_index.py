@@ -118,7 +118,7 @@ class CachedAnswer:
         weight: How many there are.
         candidates: What the index's owner makes of `matches`, and keeps as long; `None`
             until it has.
-        near: Those of them that it prefers, likewise: all if it prefers none.
+        near: Those of them that it prefers, likewise: all if it prefers none; empty until then.
         several: Whether there are several.
     """
 
@@ -131,7 +131,7 @@ class CachedAnswer:
         self.several: Final = self.weight > 1
         self.watch: Final = watch
         self.candidates: tuple[Any, ...] | None = None
-        self.near: tuple[Any, ...] | None = None
+        self.near: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +335,11 @@ class TagIndex:
         if posting is None:
             return BitMap()
         return BitMap((posting,)) if isinstance(posting, int) else posting.numbers
+
+    @property
+    def hiding(self) -> bool:
+        """Whether there are hidden routes."""
+        return bool(self._hidden)
 
     def hides(self, query: Query) -> bool:
         """Whether a hidden route carries all tags of a query. The answer is not cached."""

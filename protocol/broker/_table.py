@@ -308,8 +308,13 @@ class RoutingTable(HomeEntries[Target]):
         )
         return True
 
+    @property
+    def hiding(self) -> bool:
+        """Whether there are routes that no answer has: expected ones, or of suspended brokers."""
+        return self._index.hiding
+
     def expects(self, query: Query) -> bool:
-        """Whether a route that carries all tags of a query is expected."""
+        """Whether a route that carries all tags of a query is expected, or suspended."""
         return self._index.hides(query)
 
     def expected(self) -> Iterator[Expected]:
@@ -421,6 +426,12 @@ class RoutingTable(HomeEntries[Target]):
                     made = (*near, *others)
             answer.candidates, answer.near = made, near
         return answer
+
+    def prefer(self, broker_id: bytes | None) -> None:
+        """Prefer the routes of a home broker from now on; `None` prefers none."""
+        self._near = broker_id
+        for answer in self.answers.values():
+            answer.candidates, answer.near = None, ()
 
     def count(self, query: Query) -> int:
         """Return how many routes carry all tags of a query."""

@@ -161,8 +161,9 @@ def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
 
     async def routes(request: HttpRequest) -> HttpResponse:
         index = broker.index
-        found = [*index.table, *index.table.expected()]
-        live = len(index.table)
+        found: list[Any] = list(index.entries())
+        live = len(found)
+        found.extend(index.table.expected())
         numbers = range(len(found))
 
         def row(number: int) -> Mapping[str, Any]:

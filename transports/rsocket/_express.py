@@ -12,7 +12,6 @@ from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
     from ...actors.broker.table._choice import Candidates
-    from ...actors.broker.table._route import BrokerRoute
     from ._exchange import StreamExchange
     from ._link import Link
     from ._session import Session
@@ -94,8 +93,7 @@ class ExpressPath:
         """Hand a request to several destinations, a leg to each, as `Multicast` sends them."""
         multicast = exchange.divide(self._index.multicast_rules)
         for entry in found:
-            route: BrokerRoute = entry.target
-            route.choose(multicast.leg())
+            entry.target.choose(multicast.leg())
         multicast.begin()
         for leg in tuple(multicast.legs):
             if leg.route is None:

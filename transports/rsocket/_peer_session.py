@@ -58,7 +58,7 @@ from ._validity import names_authenticate
 
 if TYPE_CHECKING:
     from ...actors.broker import Ask, Handlers
-    from ...actors.broker.table._route import BrokerRoute
+    from ...actors.broker.table._remote import AnyRoute
     from ...actors.cluster import PeerHandlers
     from ...protocol.security import Principal
     from ._exchange import StreamExchange
@@ -92,7 +92,7 @@ class _Pin(NamedTuple):
     """
 
     form: Form
-    entry: Entry[BrokerRoute] | None
+    entry: Entry[AnyRoute] | None
     ask: Ask | None
 
 
@@ -308,7 +308,7 @@ class PeerSession(Session):
             raise NoRoute(format_query(asked.query))
         return _Pin(form, entry, None)
 
-    def _own(self, text: str) -> Entry[BrokerRoute] | None:
+    def _own(self, text: str) -> Entry[AnyRoute] | None:
         """Return the route of this broker with an id; `None` if there is none."""
         try:
             entry = self._link.broker.index.table.get(parse_id(text))
@@ -316,7 +316,7 @@ class PeerSession(Session):
             return None
         return entry if entry is not None and self._is_own(entry) else None
 
-    def _is_own(self, entry: Entry[BrokerRoute]) -> bool:
+    def _is_own(self, entry: Entry[AnyRoute]) -> bool:
         return entry.broker_id == self._link.broker.broker_id.bytes
 
     def _hand(self, exchange: StreamExchange, pin: _Pin) -> None:
@@ -345,7 +345,7 @@ class PeerSession(Session):
         else:
             self._give(exchange, found[index.choice.pick(ask, found) or 0])
 
-    def _give(self, exchange: StreamExchange, entry: Entry[BrokerRoute]) -> None:
+    def _give(self, exchange: StreamExchange, entry: Entry[AnyRoute]) -> None:
         """Hand a forwarded request to a route of this broker."""
         if not self._is_own(entry):
             raise AssertionError("a request of a peer broker is never forwarded again")

@@ -19,7 +19,7 @@ from ....protocol.broker import (
     Sticky,
     TagList,
 )
-from ._route import BrokerRoute
+from ._remote import AnyRoute
 from ._selector import Ask, Selector
 
 __all__ = ["Candidates", "Choice", "next_free"]
@@ -29,31 +29,37 @@ MAX_PROBES: Final = 16
 
 _logger = logging.getLogger("onward.actors.broker")
 
-Candidates: TypeAlias = tuple[Entry[BrokerRoute], ...]
+Candidates: TypeAlias = tuple[Entry[AnyRoute], ...]
 """Destinations that carry the tags of a query; the order changes only when they do."""
 
 
-class _Routes(Sequence[BrokerRoute]):
-    """A view of candidates for a balancer, without a copy: most balancers read two of them."""
+class _Routes(Sequence[AnyRoute]):
+    """A view of candidates for a balancer, without a copy: most balancers read two of them.
 
-    __slots__ = ("entries",)
+    Attributes:
+        entries: The candidates.
+        near: How many of the first of them are preferred.
+    """
 
-    def __init__(self, entries: Candidates) -> None:
+    __slots__ = ("entries", "near")
+
+    def __init__(self, entries: Candidates, near: int = 0) -> None:
         self.entries = entries
+        self.near = near
 
     def __len__(self) -> int:
         return len(self.entries)
 
     @overload
-    def __getitem__(self, at: int) -> BrokerRoute: ...
+    def __getitem__(self, at: int) -> AnyRoute: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[BrokerRoute]: ...
-    def __getitem__(self, at: int | slice) -> BrokerRoute | Sequence[BrokerRoute]:
+    def __getitem__(self, at: slice) -> Sequence[AnyRoute]: ...
+    def __getitem__(self, at: int | slice) -> AnyRoute | Sequence[AnyRoute]:
         if isinstance(at, slice):
             return _Routes(self.entries[at])
         return self.entries[at].target
 
-    def __iter__(self) -> Iterator[BrokerRoute]:
+    def __iter__(self) -> Iterator[AnyRoute]:
         return (entry.target for entry in self.entries)
 
 
@@ -67,7 +73,10 @@ def next_free(candidates: Candidates, turn: int) -> int | None:
 
 
 class _KeepingUp(Balancer):
-    """A balancer that replaces a busy choice for a new sticky key by a free destination."""
+    """A balancer for new sticky keys: of the candidates that are preferred, one that is not busy.
+
+    If those it looks at are all busy, it takes any other that is free.
+    """
 
     __slots__ = ("_balancer",)
 
@@ -75,11 +84,15 @@ class _KeepingUp(Balancer):
         self._balancer = balancer
 
     def pick(self, candidates: Sequence[Candidate], now: float, random: Callable[[], float]) -> int:
-        at = self._balancer.pick(candidates, now, random)
-        entries = cast("_Routes", candidates).entries
-        if not entries[_checked(at, entries)].target.busy:
+        routes = cast("_Routes", candidates)
+        entries = routes.entries
+        near = entries[: routes.near] if routes.near else entries
+        at = self._balancer.pick(_Routes(near), now, random)
+        if not near[_checked(at, near)].target.busy:
             return at
-        free = next_free(entries, at)
+        free = next_free(near, at)
+        if free is None and len(near) < len(entries):
+            free = next_free(entries, len(near) - 1)
         return at if free is None else free
 
 
@@ -137,18 +150,19 @@ class Choice:
         self.unknown = 0
         self.failed = 0
 
-    def pick(self, ask: Ask, candidates: Candidates) -> int | None:
+    def pick(self, ask: Ask, candidates: Candidates, near: int = 0) -> int | None:
         """Return the index of a candidate; `None` if the request goes to all.
 
         Args:
             ask: The query.
             candidates: At least one.
+            near: How many of the first candidates are preferred for a new sticky key; 0: all.
         """
         if ask.unknown:
             self.unknown += 1
         selector = ask.selector
         if ask.sticky and selector.balancer is not None:
-            return self._stick(selector, selector.balancer, ask.sticky, candidates)
+            return self._stick(selector, selector.balancer, ask.sticky, _Routes(candidates, near))
         if selector.balancer is not None:
             # Unicast Routing: "The method to select the routes is determined by the
             # implementation."
@@ -204,16 +218,14 @@ class Choice:
             self._on_failure(balancer, error)
             return int(self.random() * len(candidates))
 
-    def _stick(
-        self, selector: Selector, balancer: Balancer, key: TagList, candidates: Candidates
-    ) -> int:
+    def _stick(self, selector: Selector, balancer: Balancer, key: TagList, routes: _Routes) -> int:
+        candidates = routes.entries
         kept = self._sticky.get(selector)
         if kept is None:
             kept = self._sticky[selector] = _Stuck(Sticky(_KeepingUp(balancer), self._max_sticky))
         self._sticky.move_to_end(selector)
         before = len(kept.sticky)
         try:
-            routes = _Routes(candidates)
             at = _checked(kept.sticky.pick(key, routes, self._clock(), self.random), candidates)
         except Exception as error:  # noqa: BLE001 - errors of plug-ins stop here
             self._on_failure(balancer, error)

@@ -31,6 +31,7 @@ class Expectations:
 
     Args:
         table: The table that indexes them.
+        own: The id of this broker, where they are expected.
         max_routes: See `BrokerOptions.max_routes`.
         seconds: See `BrokerOptions.expected_seconds`.
         later: Calls a function after a number of seconds.
@@ -43,11 +44,13 @@ class Expectations:
     def __init__(
         self,
         table: RoutingTable[Any],
+        own: bytes,
         max_routes: int,
         seconds: float,
         later: Callable[[float, Callable[[], None]], Timer],
     ) -> None:
         self._table = table
+        self._own = own
         self._max_routes = max_routes
         self._seconds = seconds
         self._later = later
@@ -73,14 +76,17 @@ class Expectations:
             self._timer.cancel()
         self._timer = self._later(self._seconds, self._give_up)
         for route in routes:
-            if len(table) + table.expecting >= self._max_routes:
+            if self._used() >= self._max_routes:
                 raise LimitReached("routes, there and expected", self._max_routes)
-            added += table.expect(route)
+            added += table.expect(route, home=self._own)
         return added
 
+    def _used(self) -> int:
+        return self._table.count_of(self._own) + self._table.expecting
+
     def waits(self, query: Query) -> bool:
-        """Whether a destination that carries the tags is expected."""
-        return self._table.expecting > 0 and self._table.expects(query)
+        """Whether a destination that carries the tags is expected, or out of reach for a while."""
+        return self._table.hiding and self._table.expects(query)
 
     def coming(self, route_id: bytes) -> bool:
         """Make room for a destination that is about to join.
@@ -93,7 +99,7 @@ class Expectations:
             return False
         if table.is_expected(route_id):
             return True
-        if len(table) + table.expecting >= self._max_routes:
+        if self._used() >= self._max_routes:
             self.forgotten += table.forget_expected(1)
         return False
 

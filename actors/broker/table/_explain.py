@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ....protocol.broker import Entry, Query, RoutingTable, TagSet, format_tag
-from ._route import BrokerRoute, RouteStatistics
+from ._remote import AnyRoute
+from ._route import RouteStatistics
 from ._selector import Ask
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def explain(
         query=ask.text,
         routing=ask.routing.name.lower(),
         method=ask.selector.method,
-        next=None if chosen is None else chosen.destination.route_id,
+        next=None if chosen is None else UUID(bytes=chosen.route_id),
         sticky=stuck,
         first_use=first_use,
         matching=tuple(entry.target.row() for entry in candidates[:limit]),
@@ -110,13 +111,13 @@ def explain(
 
 
 def _others(
-    table: RoutingTable[BrokerRoute],
+    table: RoutingTable[AnyRoute],
     query: Query,
     limit: int,
     view: Callable[[TagSet], bool] | None,
 ) -> tuple[Mismatch, ...]:
     """Return destinations that lack a tag, those that lack the fewest first."""
-    near: dict[bytes, Entry[BrokerRoute]] = {}
+    near: dict[bytes, Entry[AnyRoute]] = {}
     for entry in islice(_near(table, query, limit), 10 * limit):
         if not query.issubset(entry.tags) and (view is None or view(frozenset(entry.tags))):
             near[entry.route_id] = entry
@@ -124,9 +125,7 @@ def _others(
     return tuple(_mismatch(entry, query) for entry in found[:limit])
 
 
-def _near(
-    table: RoutingTable[BrokerRoute], query: Query, limit: int
-) -> Iterator[Entry[BrokerRoute]]:
+def _near(table: RoutingTable[AnyRoute], query: Query, limit: int) -> Iterator[Entry[AnyRoute]]:
     """Yield destinations that carry one of the tags, rarest tag first, and then all others."""
     ones = [frozenset((tag,)) for tag in query]
     for one in sorted(ones, key=table.count):
@@ -137,7 +136,7 @@ def _near(
     yield from table
 
 
-def _mismatch(entry: Entry[BrokerRoute], query: Query) -> Mismatch:
+def _mismatch(entry: Entry[AnyRoute], query: Query) -> Mismatch:
     lacking = sorted(query.difference(entry.tags), key=format_tag)
     asked = {key for key, _ in lacking}
     present = {key for key, _ in entry.tags}

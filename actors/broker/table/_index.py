@@ -3,21 +3,28 @@
 It holds the routing table and is the node's rule for addresses of type 32. The rule replaces
 such an address by the route of the one destination that carries the tags, or by a forwarder if
 several do. A request without a destination waits here for a while.
+
+The destinations of peer brokers are in the same table. A request of a client may go to any of them;
+one of a peer broker only to those of this broker (`own_candidates`, `choose_own`).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from math import inf
 from random import random
 from typing import Final
 
-from ....protocol import TAGS, Address, Message, NoRoute, NotDelivered, counted
+from ....protocol import TAGS, Address, Message, NoRoute, NotDelivered, Route, counted
 from ....protocol.broker import (
+    CachedAnswer,
     Dialect,
     Entry,
+    RouteAdd,
+    RouteKind,
+    RouteRemove,
     RoutingTable,
     RoutingType,
     SnapshotRoute,
@@ -51,7 +58,9 @@ from ._events import BrokerEvent, EventKind, Events
 from ._expected import Expectations
 from ._leaving import BROKER_DRAINS, BROKER_STOPS, SESSION_SUSPENDED, WITHDRAWN
 from ._methods import Methods
+from ._peers import RESERVED_SERVICES, Peers
 from ._release import Releases
+from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, RemoteKind, own_route
 from ._route import (
     BrokerRoute,
     Destination,
@@ -61,12 +70,13 @@ from ._route import (
     weight_of,
 )
 from ._selector import Ask, Selectors
-from ._services import Services
+from ._services import Services, ServiceStatistics
 from ._waiting import Place, Waiter, Waiters, WaitingQuery, WaitingStatistics
 
 __all__ = ["TagIndexWorker"]
 
 _TAKEN_OVER: Final = "another connection has taken over its route id"
+_BEATEN: Final = "replaced by a newer connection"
 
 UNICAST: Final = RoutingType.UNICAST
 MULTICAST: Final = RoutingType.MULTICAST
@@ -100,6 +110,7 @@ class TagIndexWorker(Worker):
         choice: The choice among several destinations, except by plain round robin.
         expectations: The destinations that are expected to register.
         suspended: The destinations with a suspended session, by route id; the table expects them.
+        peers: The peer brokers with routes in the table.
         services: The counts of each service.
         waits: How long messages have waited until they were sent to a destination, or refused.
         cells: The cells of the tag index and of the forwarders to one destination and to several,
@@ -116,8 +127,8 @@ class TagIndexWorker(Worker):
         super().__init__()
         self._options = options
         self._broker_id = broker_id
-        self.table: RoutingTable[BrokerRoute] = RoutingTable(
-            tombstone_lifetime=int(options.tombstone_seconds * 1000)
+        self.table: RoutingTable[AnyRoute] = RoutingTable(
+            tombstone_lifetime=int(options.tombstone_seconds * 1000), near=broker_id
         )
         self._answers = self.table.answers
         self._methods = methods = Methods(options.choice)
@@ -127,11 +138,21 @@ class TagIndexWorker(Worker):
         self._waiters = Waiters(options.waiting)
         self._releases = Releases(self._waiters, self.table, self._send_on, self.after)
         self.expectations = Expectations(
-            self.table, options.max_routes, options.expected_seconds, self.after
+            self.table, broker_id, options.max_routes, options.expected_seconds, self.after
         )
         self.services = Services(options.max_services)
         self.waits = DurationHistogram()
-        self.suspended: dict[bytes, Entry[BrokerRoute]] = {}
+        self.peers = Peers(
+            self.table,
+            broker_id,
+            options.max_peer_routes,
+            self.services,
+            self._releases,
+            self._remote_kind,
+            self._beaten,
+        )
+        self.suspended: dict[bytes, Entry[AnyRoute]] = {}
+        self._followers: list[Callable[[RouteAdd | RouteRemove], object]] = []
         self._weight_key = parse_key(options.choice.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
@@ -219,10 +240,12 @@ class TagIndexWorker(Worker):
             return None
         # A connection's requests all take the same number of hops, so that they stay in order.
         if len(candidates) == 1 and exchange_of(message) is None:
-            onward = (self.choose(ask, None) or onward[0], *onward[1:])
+            route = candidates[0].target
+            route.choose(None)
+            onward = (*route.way(), *onward[1:])
             instruments = self.node.instruments
             if instruments is not None and instruments.broker is not None:
-                self.note_message(ask, message, (candidates[0].target,))
+                self.note_message(ask, message, (route,))
         elif ask.routing is MULTICAST:
             # Multicast Routing: "When the multicast route flag is set, a broker must forward a
             # request to all routes in the list of routes."
@@ -276,25 +299,28 @@ class TagIndexWorker(Worker):
             The address to send it to, or `None` if there is no destination or the message is
             for several.
         """
-        # As `table.candidates` does for a kept answer, without the call.
+        # As `table.answer` does for a kept answer, without the call.
         answer = self._answers.get(ask.query)
-        candidates = None if answer is None else answer.candidates
-        if candidates is None:
-            candidates = self.table.candidates(ask.query)
-        if not candidates:
-            return None
+        if answer is None or not (candidates := answer.near):
+            answer = self.table.answer(ask.query)
+            candidates = answer.near
+            if not candidates:
+                return None
         turn = ask.turn
         if turn is not None:
             at = turn(candidates, 0.0, random) if len(candidates) > 1 else 0
         else:
-            picked = self.choice.pick(ask, candidates)
+            near = len(candidates)
+            if ask.routing is not UNICAST or ask.sticky:
+                # A shard is the same at all brokers, and a key stays where it is.
+                candidates = answer.candidates or ()
+            picked = self.choice.pick(ask, candidates, near)
             if picked is None:
                 return None
             at = picked
-        route: BrokerRoute = candidates[at].target
-        if len(candidates) > 1 and route.busy and ask.routing is UNICAST and not ask.sticky:
-            free = next_free(candidates, at)
-            route = route if free is None else candidates[free].target
+        route: AnyRoute = candidates[at].target
+        if answer.several and route.busy and ask.routing is UNICAST and not ask.sticky:
+            route = self._free(answer, at) or route
         # As `route.choose` does, without the call: this runs for each request.
         route.requests += 1
         if exchange is not None:
@@ -302,28 +328,105 @@ class TagIndexWorker(Worker):
             route.outstanding += 1
         return route.to
 
-    def chosen(self, ask: Ask, message: Message) -> Address | None:
-        """Choose a destination for a message in progress; see `choose`."""
-        exchange = exchange_of(message)
-        instruments = self.node.instruments
-        if exchange is not None or instruments is None or instruments.broker is None:
-            return self.choose(ask, exchange)
-        chosen = _Chosen()
-        to = self.choose(ask, chosen)
-        route = chosen.route
-        if route is not None:
-            route.outstanding -= 1  # the end of a plain message is not known
-            self.note_message(ask, message, (route,))
-        return to
+    def _free(self, answer: CachedAnswer, at: int) -> AnyRoute | None:
+        """Return a candidate that is not busy, in place of one that is; `None` if none is found.
 
-    def preview(self, ask: Ask) -> BrokerRoute | None:
+        Args:
+            answer: The candidates.
+            at: The busy one, of those to prefer. Others are taken if these are all busy.
+        """
+        near: Candidates = answer.near
+        every: Candidates = answer.candidates or ()
+        free = next_free(near, at)
+        if free is not None:
+            return near[free].target
+        far = len(every) - len(near)
+        if not far:
+            return None
+        free = next_free(every, len(near) - 1 + int(self.choice.random() * far))
+        return None if free is None else every[free].target
+
+    def chosen(self, ask: Ask, message: Message) -> Route | None:
+        """Choose a destination for a message in progress; return the way there. See `choose`."""
+        exchange = exchange_of(message)
+        if exchange is not None:
+            to = self.choose(ask, exchange)
+            return None if to is None else (to,)
+        chosen = _Chosen()
+        self.choose(ask, chosen)
+        route = chosen.route
+        if route is None:
+            return None
+        route.outstanding -= 1  # the end of a plain message is not known
+        instruments = self.node.instruments
+        if instruments is not None and instruments.broker is not None:
+            self.note_message(ask, message, (route,))
+        return route.way()
+
+    def preview(self, ask: Ask) -> AnyRoute | None:
         """Return the route entry that `choose` would choose now.
 
         `None` if there is none, if all are chosen, or if the choice is random.
         """
-        candidates = self.candidates(ask)
+        answer = self.table.answer(ask.query)
+        candidates: Candidates = answer.near
+        if ask.routing is not UNICAST or ask.sticky:
+            candidates = answer.candidates or ()
         at = self.choice.preview(ask, candidates) if candidates else None
         return None if at is None else candidates[at].target
+
+    # --- requests of peer brokers, and copies for them --------------------------------------------
+
+    def own_candidates(self, ask: Ask) -> Candidates:
+        """Return the destinations of this broker that carry the tags of a query."""
+        if not self.peers.known:
+            return self.table.candidates(ask.query)
+        return self.table.candidates(self.table.at(ask.query, self._broker_id))
+
+    def choose_own(self, ask: Ask, exchange: Exchange | None) -> Address | None:
+        """Choose a destination of this broker, for a request of a peer broker; see `choose`."""
+        candidates = self.own_candidates(ask)
+        at = self.choice.pick(ask, candidates) if candidates else None
+        if at is None:
+            return None
+        route = candidates[at].target
+        if route.busy and ask.routing is UNICAST and not ask.sticky:
+            free = next_free(candidates, at)
+            route = route if free is None else candidates[free].target
+        return route.choose(exchange)
+
+    def choose_other(
+        self, ask: Ask, exchange: Exchange | None, refused: Collection[bytes]
+    ) -> Address | None:
+        """Choose a destination for a unicast request that others have refused; see `choose`.
+
+        Args:
+            ask: The query.
+            exchange: The request, if it came in frames.
+            refused: The route ids of those others.
+        """
+        found = [each for each in self.candidates(ask) if each.route_id not in refused]
+        if not found:
+            return None
+        at = int(self.choice.random() * len(found))
+        free = next_free(tuple(found), at) if found[at].target.busy else None
+        return found[at if free is None else free].target.choose(exchange)
+
+    def divide(self, ask: Ask) -> tuple[Candidates, tuple[tuple[PeerRoutes, int], ...]]:
+        """Return the destinations of a multicast: those of this broker, and the peer brokers.
+
+        Returns:
+            The destinations of this broker, and each peer broker that has some with their number:
+            it gets one copy for all of them, by its `PeerRoutes.every`.
+        """
+        table = self.table
+        if not self.peers.known:
+            return table.candidates(ask.query), ()
+        counts = (
+            (peer, table.count(table.at(ask.query, peer.broker_id)))
+            for peer in self.peers.known.values()
+        )
+        return self.own_candidates(ask), tuple(each for each in counts if each[1])
 
     def handle_message(self, message: Message) -> None:
         """Resolve a request of a connection, or a message that was sent on another thread."""
@@ -419,17 +522,17 @@ class TagIndexWorker(Worker):
         its deadline stays.
         """
         message, ask = waiter.message, waiter.ask
-        to = self.chosen(ask, message)
+        way = self.chosen(ask, message)
         onward, back, payload, source, context = message
         rest = onward[1:]
-        if to is None and ask.routing is MULTICAST and len(self.candidates(ask)) > 1:
-            to, rest = self._multicast, onward  # several destinations match by now
-        if to is None:  # the destination that joined has left again
+        if way is None and ask.routing is MULTICAST and len(self.candidates(ask)) > 1:
+            way, rest = (self._multicast,), onward  # several destinations match by now
+        if way is None:  # the destination that joined has left again
             self._keep(message, ask, waiter.since, waiter.until - waiter.since)
             return
         self.waits.add(self._now() - waiter.since)
         self.node.parts.router.dispatch_or_lose(
-            _new(Message, ((to, *rest), back, payload, source, context))
+            _new(Message, ((*way, *rest), back, payload, source, context))
         )
 
     def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
@@ -457,7 +560,7 @@ class TagIndexWorker(Worker):
         self,
         ask: Ask,
         message: Message,
-        routes: tuple[BrokerRoute, ...],
+        routes: tuple[AnyRoute, ...],
         outcome: int = DELIVER,
     ) -> None:
         """Record the outcome of a plain message, which has no exchange."""
@@ -469,7 +572,7 @@ class TagIndexWorker(Worker):
 
     def join(
         self, route_id: bytes, service: str, tags: TagList, make: Callable[[TagList], Destination]
-    ) -> Entry[BrokerRoute]:
+    ) -> Entry[AnyRoute]:
         """Add a destination, or replace the one that has its route id.
 
         Args:
@@ -485,8 +588,11 @@ class TagIndexWorker(Worker):
             NodeStopped: The node is stopping.
         """
         table, suspended = self.table, self.suspended.get(route_id)
-        routes = len(table) + len(self.suspended)
-        if routes >= self._options.max_routes and route_id not in table and suspended is None:
+        routes = self.own_routes + len(self.suspended)
+        known = table.get(route_id)
+        if known is not None and known.kind.broker_id != self._broker_id:
+            known = None
+        if routes >= self._options.max_routes and known is None and suspended is None:
             self.full += 1
             raise NotDelivered("the routing table", f"it has {counted(routes, 'route')}, its limit")
         now = time.time()
@@ -494,7 +600,6 @@ class TagIndexWorker(Worker):
         route = self._route(make(tags), tags, now)
         # Route Id: "Brokers can only allow one connection for a given Route Id to be connected at a
         # time."
-        known = table.get(route_id)
         if known is not None and route.destination.link and not known.target.destination.link:
             raise NotDelivered("the route id", "it belongs to a worker of this broker")
         # This may fail, so it precedes all changes.
@@ -526,6 +631,7 @@ class TagIndexWorker(Worker):
             del self.suspended[route_id]
             self._leave(suspended, _TAKEN_OVER)
         self._tell("joined", entry)
+        self._announce(entry)
         instrument = part_of(self.node)
         if instrument is not None:
             instrument.joined(entry, replaced=update.previous is not None)
@@ -552,7 +658,7 @@ class TagIndexWorker(Worker):
             destination, now, clock, decay=decay, weight=weight_of(weight), service=service
         )
 
-    def leave(self, entry: Entry[BrokerRoute], reason: str = WITHDRAWN) -> bool:
+    def leave(self, entry: Entry[AnyRoute], reason: str = WITHDRAWN) -> bool:
         """Remove a destination; return False if it has left or been replaced.
 
         Args:
@@ -566,7 +672,7 @@ class TagIndexWorker(Worker):
             return True
         # Routable Destinations: "The route is considered valid for as long as the connection is
         # valid."
-        if not self.table.discard(entry, now=int(time.time() * 1000)):
+        if not self._discard(entry):
             return False
         instrument = part_of(self.node)
         if instrument is not None and not self._left:
@@ -574,17 +680,36 @@ class TagIndexWorker(Worker):
         self._leave(entry, "")
         return True
 
-    def owner_of(self, route_id: bytes) -> BrokerRoute | None:
-        """Return the destination that has a route id, be its session suspended or not."""
-        entry = self.table.get(route_id) or self.suspended.get(route_id)
-        return None if entry is None else entry.target
+    def _discard(self, entry: Entry[AnyRoute]) -> bool:
+        """Remove an own destination from the table, and tell of it; return whether it was there."""
+        table, route_id, own = self.table, entry.route_id, self._broker_id
+        if table.entry_of(route_id, own) is not entry:
+            return False
+        now = int(time.time() * 1000)
+        timestamp = table.next_timestamp(route_id, now)
+        table.remove(route_id, timestamp, broker_id=own, now=now)
+        if self._followers and not entry.service_name.startswith(RESERVED_SERVICES):
+            removal = RouteRemove(own, route_id, timestamp)
+            for follow in tuple(self._followers):
+                follow(removal)
+        return True
 
-    def suspend(self, entry: Entry[BrokerRoute]) -> bool:
+    def owner_of(self, route_id: bytes) -> BrokerRoute | None:
+        """Return the own destination that has a route id, be its session suspended or not.
+
+        A destination that comes here from a peer broker takes over the route id: of the one that it
+        had there, no principal is known.
+        """
+        entry = self.table.get(route_id) or self.suspended.get(route_id)
+        route = None if entry is None else entry.target
+        return route if isinstance(route, BrokerRoute) else None
+
+    def suspend(self, entry: Entry[AnyRoute]) -> bool:
         """Hide a destination with a suspended session; return False if it has left.
 
         It gets no requests, and those that only it could take wait for it.
         """
-        if not self.table.discard(entry, now=int(time.time() * 1000)):
+        if not self._discard(entry):
             return False
         route_id, route = entry.route_id, entry.target
         self.suspended[route_id] = entry
@@ -605,7 +730,7 @@ class TagIndexWorker(Worker):
         self._tell("left", entry, SESSION_SUSPENDED)
         return True
 
-    def resume(self, entry: Entry[BrokerRoute]) -> Entry[BrokerRoute] | None:
+    def resume(self, entry: Entry[AnyRoute]) -> Entry[AnyRoute] | None:
         """Show a destination again that was hidden; return its new entry, or `None` if it has left.
 
         Args:
@@ -629,19 +754,20 @@ class TagIndexWorker(Worker):
         if resumed is None:
             raise AssertionError("the timestamp is newer than any in the table")
         self._tell("joined", resumed)
+        self._announce(resumed)
         instrument = part_of(self.node)
         if instrument is not None:
             instrument.joined(resumed, replaced=False)
         self._releases.begin(resumed)
         return resumed
 
-    def _leave(self, entry: Entry[BrokerRoute], reason: str) -> None:
+    def _leave(self, entry: Entry[AnyRoute], reason: str) -> None:
         self._tell("replaced" if reason else "left", entry, reason)
         self._let_go(entry, reason)
 
-    def _let_go(self, entry: Entry[BrokerRoute], reason: str) -> None:
+    def _let_go(self, entry: Entry[AnyRoute], reason: str) -> None:
         """End the workers of a destination, and notify the peer if another takes its place."""
-        route: BrokerRoute = entry.target
+        route = own_route(entry)
         self.services.left(route)
         if route.cell is not None:
             route.cell.worker.stop()
@@ -652,11 +778,159 @@ class TagIndexWorker(Worker):
         if reason and evict is not None:
             evict(reason)
 
-    def _tell(self, kind: EventKind, entry: Entry[BrokerRoute], reason: str = "") -> None:
+    def _tell(self, kind: EventKind, entry: Entry[AnyRoute], reason: str = "") -> None:
         if self.events.watched:
             self.events.emit(entry.target.event(kind, reason))
 
+    # --- peer brokers -------------------------------------------------------------------------
+
+    def own_changes(self, follow: Callable[[RouteAdd | RouteRemove], object]) -> Callable[[], None]:
+        """Call a function with each change of an own destination, and first with those there are.
+
+        Workers of reserved services are none of them.
+
+        Args:
+            follow: Called with a ROUTE_ADD or a ROUTE_REMOVE, in order.
+
+        Returns:
+            The function that ends this.
+        """
+        for entry in self.own_entries():
+            if not entry.service_name.startswith(RESERVED_SERVICES):
+                follow(_route_add(entry))
+        self._followers.append(follow)
+        return lambda: self._unfollow(follow)
+
+    def _unfollow(self, follow: Callable[[RouteAdd | RouteRemove], object]) -> None:
+        if follow in self._followers:
+            self._followers.remove(follow)
+
+    def _announce(self, entry: Entry[AnyRoute]) -> None:
+        if self._followers and not entry.service_name.startswith(RESERVED_SERVICES):
+            addition = _route_add(entry)
+            for follow in tuple(self._followers):
+                follow(addition)
+
+    def prefer_own(self, *, prefer: bool) -> None:
+        """Set whether `choose` prefers destinations of this broker as long as they keep up.
+
+        Otherwise those of all brokers are alike. Shard requests and sticky keys that have a
+        destination are not concerned.
+        """
+        self.table.prefer(self._broker_id if prefer else None)
+
+    def peer_joined(self, peer: PeerRoutes) -> None:
+        """Add a peer broker, which has no routes yet.
+
+        Raises:
+            LimitReached: The node has as many addresses as it may.
+        """
+        worker = PeerRouteWorker(peer)
+        peer.joined(self.spawn(lambda: worker, mailbox=self._mailbox), self._cell_of)
+        self.peers.known[peer.broker_id] = peer
+
+    def peer_left(self, peer: PeerRoutes) -> None:
+        """Remove a peer broker, the routes of which are removed already."""
+        if self.peers.known.get(peer.broker_id) is peer:
+            del self.peers.known[peer.broker_id]
+        if peer.cell is not None:
+            peer.cell.worker.stop()
+        peer.left()
+
+    def add_remote(self, peer: PeerRoutes, route: RouteAdd) -> str:
+        """Add a route of a peer broker, or replace it, and release what waits for it.
+
+        An own destination with the same id and an older timestamp is closed.
+
+        Returns:
+            Why the route is refused, in a few fixed words; empty if it is not.
+        """
+        table, route_id = self.table, route.route_id
+        expected = table.expecting > 0 and table.is_expected(route_id)
+        refused = self.peers.add(peer, route)
+        if expected and not table.is_expected(route_id):
+            self.expectations.came()
+        suspended = self.suspended.get(route_id)
+        if not refused and suspended is not None and suspended.timestamp < route.timestamp:
+            del self.suspended[route_id]
+            self._let_go(suspended, _BEATEN)
+        return refused
+
+    def remove_remote(self, peer: PeerRoutes, route: RouteRemove) -> bool:
+        """Remove a route of a peer broker; return whether it was there."""
+        return self.peers.remove(peer, route)
+
+    def suspend_peer(self, peer: PeerRoutes) -> None:
+        """Hide the routes of a peer broker; requests that only they could take wait for them."""
+        peer.suspended = True
+        self.table.suspend(peer.broker_id)
+
+    def reveal_peer(self, peer: PeerRoutes) -> None:
+        """Show the routes of a peer broker again, and release what waits for them."""
+        peer.suspended = False
+        self.table.reveal(peer.broker_id)
+        self._releases.begin_all()
+
+    def begin_round(self, peer: PeerRoutes) -> None:
+        """Begin a round of a peer broker, which tells all its routes anew."""
+        self.table.begin_round(peer.broker_id)
+
+    def sweep_peer(self, peer: PeerRoutes, limit: int) -> int:
+        """Remove routes that a peer broker has not told in its round.
+
+        Returns:
+            How many were removed; fewer than the limit: there are no more, and the round has ended.
+        """
+        return self.peers.sweep(peer, limit)
+
+    def drop_peer(self, peer: PeerRoutes, limit: int) -> int:
+        """Remove routes of a peer broker.
+
+        Returns:
+            How many were removed; fewer than the limit: there are no more.
+        """
+        return self.peers.drop(peer, limit)
+
+    def _remote_kind(self, peer: PeerRoutes, kind: RouteKind) -> RemoteKind:
+        weight = next((value for key, value in kind.common if key == self._weight_key), None)
+        clock, decay = self.node.loop.time, self._options.choice.latency_decay
+        service = self.services.of(kind.service_name)
+        return RemoteKind(peer, kind, service, weight_of(weight), clock, decay)
+
+    def _beaten(self, entry: Entry[AnyRoute]) -> None:
+        """Close an own destination, as a peer broker has a newer one with its route id."""
+        self._discard(entry)
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.left(entry, _BEATEN)
+        self._leave(entry, _BEATEN)
+
     # --- inspection -------------------------------------------------------------------------
+
+    @property
+    def own_routes(self) -> int:
+        """Number of destinations of this broker."""
+        return self.table.count_of(self._broker_id)
+
+    def own_entries(self) -> tuple[Entry[AnyRoute], ...]:
+        """Return the destinations of this broker; without peers in the order they joined."""
+        return tuple(self.table.of(self._broker_id) if self.peers.known else self.table)
+
+    def entries(self) -> Iterator[Entry[AnyRoute]]:
+        """Yield the destinations of all brokers, those of this one first, as of the first one.
+
+        Those of each peer broker are as of the first of them.
+        """
+        yield from self.own_entries()
+        for broker_id in tuple(self.peers.known):
+            yield from self.table.of(broker_id)
+
+    def service_statistics(
+        self, view: Callable[[TagSet], bool] | None = None
+    ) -> Iterator[ServiceStatistics | None]:
+        """Yield the figures of the services; see `Services.statistics`."""
+        kinds = [kind for peer in self.peers.known.values() for kind in peer.kinds.values()]
+        return self.services.statistics(self.own_entries(), view, kinds)
 
     def waiting(self) -> WaitingStatistics:
         """Return the figures of the messages that wait for a destination."""
@@ -671,12 +945,12 @@ class TagIndexWorker(Worker):
         return self._waiters.by_query()
 
     def rows(self) -> tuple[RouteStatistics, ...]:
-        """Return the rows of the table, in the order the destinations joined."""
-        return tuple(entry.target.row() for entry in self.table)
+        """Return the rows of the table, those of this broker first, in the order they joined."""
+        return tuple(entry.target.row() for entry in self.entries())
 
     def saved(self) -> Iterator[SnapshotRoute]:
-        """Yield the table as of the first item, expected destinations included."""
-        there, expected = tuple(self.table), tuple(self.table.expected())
+        """Yield the routes of this broker as of the first item, expected destinations included."""
+        there, expected = self.own_entries(), tuple(self.table.expected())
         for entry in there:
             yield SnapshotRoute(
                 entry.route_id,
@@ -696,3 +970,9 @@ class TagIndexWorker(Worker):
                 each.weight,
                 expected=True,
             )
+
+
+def _route_add(entry: Entry[AnyRoute]) -> RouteAdd:
+    return RouteAdd(
+        entry.broker_id, entry.route_id, entry.timestamp, entry.service_name, entry.tags
+    )

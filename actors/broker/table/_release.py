@@ -7,13 +7,13 @@ the destination is not busy. Messages that arrive meanwhile do not wait behind t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
 from ....protocol import Address
-from ....protocol.broker import Entry, RoutingTable
-from ._route import BrokerRoute
+from ....protocol.broker import Entry, Query, RoutingTable
+from ._remote import AnyRoute
 from ._waiting import Waiter, Waiters
 
 __all__ = ["Releases"]
@@ -22,6 +22,8 @@ BATCH: Final = 256
 """Most messages in a batch."""
 BATCH_SIZE: Final = 256 * 1024
 """Bytes after which a batch ends; it has one message at least."""
+SLICE: Final = 64
+"""Most queries that are looked up before the loop does other things."""
 PAUSE: Final = 0.01
 """Seconds between two batches, for the destination to take the first."""
 PAUSE_BUSY: Final = 0.05
@@ -31,7 +33,7 @@ PAUSE_BUSY: Final = 0.05
 class Releases:
     """The destinations that have joined and still have waiting messages.
 
-    There are at most as many as there are routes.
+    There are at most as many as there are routes, and at most as many queries as messages.
 
     Args:
         waiters: The waiting messages.
@@ -43,7 +45,7 @@ class Releases:
     def __init__(
         self,
         waiters: Waiters,
-        table: RoutingTable[BrokerRoute],
+        table: RoutingTable[AnyRoute],
         send: Callable[[Waiter], None],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
@@ -51,14 +53,34 @@ class Releases:
         self._table = table
         self._send = send
         self._later = later
-        self._joined: dict[Entry[BrokerRoute], None] = {}
+        self._joined: dict[Entry[AnyRoute], None] = {}
+        # Of queries with waiting messages, for which there may be a destination again.
+        self._queries: deque[Query] = deque()
         self._due = False
 
-    def begin(self, entry: Entry[BrokerRoute]) -> None:
+    def begin(self, entry: Entry[AnyRoute]) -> None:
         """Send the messages that wait for a destination that has just joined."""
         if len(self._waiters) and self._more(entry):
             self._joined[entry] = None
             self._again(PAUSE)
+
+    def begin_all(self) -> None:
+        """Send what waits, as many destinations may have come back at once.
+
+        The queries are looked up in slices.
+        """
+        idle = not self._queries
+        self._queries = deque(self._waiters.queries())
+        if idle and self._queries:
+            self._later(0.0, self._look_up)
+
+    def _look_up(self) -> None:
+        for _ in range(min(SLICE, len(self._queries))):
+            entry = self._table.pick(self._queries.popleft(), 0)
+            if entry is not None:
+                self.begin(entry)
+        if self._queries:
+            self._later(0.0, self._look_up)
 
     def _again(self, seconds: float) -> None:
         if not self._due:
@@ -70,7 +92,7 @@ class Releases:
         self._due = False
         pause = PAUSE_BUSY
         for entry in list(self._joined):
-            route: BrokerRoute = entry.target
+            route: AnyRoute = entry.target
             if self._table.get(entry.route_id) is not entry:
                 del self._joined[entry]
             elif not route.busy:
@@ -84,9 +106,9 @@ class Releases:
         if self._joined:
             self._again(pause)
 
-    def _more(self, entry: Entry[BrokerRoute]) -> bool:
+    def _more(self, entry: Entry[AnyRoute]) -> bool:
         """Send a batch of a destination's messages; return whether more wait."""
-        route: BrokerRoute = entry.target
+        route: AnyRoute = entry.target
         satisfied = self._waiters.satisfied(entry.tags)
         sent: Counter[Address | None] = Counter()
         count = size = passed = 0

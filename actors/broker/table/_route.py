@@ -11,7 +11,7 @@ from time import monotonic
 from typing import ClassVar, Final
 from uuid import UUID
 
-from ....protocol import Address, DeliveryError, Message, NotDelivered
+from ....protocol import Address, DeliveryError, Message, NotDelivered, Route
 from ....protocol._closed import close_class
 from ....protocol.broker import LATENCY_DECAY, TagList, format_key, peak_ewma
 from ....protocol.security import ANONYMOUS, Principal
@@ -91,6 +91,7 @@ class RouteStatistics:
         expected: Whether it is expected and has not registered yet; it gets no requests.
         principal: The name of its principal and the method of authentication, `orders (token)`;
             empty without authentication.
+        broker: The name or id of the peer broker it is connected to; empty: this broker.
     """
 
     route_id: UUID
@@ -105,6 +106,7 @@ class RouteStatistics:
     busy: bool
     expected: bool = False
     principal: str = ""
+    broker: str = ""
 
 
 close_class(RouteStatistics)
@@ -250,6 +252,10 @@ class BrokerRoute:
             exchange.route = self
             self.outstanding += 1
         return self.to
+
+    def way(self) -> Route:
+        """Return where a plain message has to go."""
+        return (self.to,)
 
     def pass_over(self) -> None:
         """Prefer other destinations from now on."""

@@ -6,14 +6,15 @@ destinations, such as the requests in progress, is added up when it is asked for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ....protocol.broker import Query, RoutingTable, TagSet, WellKnownKey
+from ....protocol.broker import Entry, Query, TagSet, WellKnownKey
 from ....protocol.eventlog import Outcome
 from ....protocol.metrics import Durations, quantile
 from .._tally import OUTCOMES, ServiceTally
+from ._remote import AnyRoute, RemoteKind
 from ._route import BrokerRoute
 
 __all__ = ["OTHER", "SERVICE_COLUMNS", "ServiceStatistics", "Services", "service_row", "together"]
@@ -36,9 +37,9 @@ class ServiceStatistics:
 
     Attributes:
         service: Its name.
-        destinations: Its destinations in the table.
+        destinations: Its destinations in the table, at this broker.
         busy: Those of them that are overloaded now.
-        in_progress: Requests that these destinations have and that have not ended.
+        in_progress: Requests that its destinations have and that have not ended.
         requests: Requests sent to its destinations since the start: each copy of a multicast, and
             messages of workers, of which no end is known.
         latency: The latency of the slowest destination, in seconds: a moving average; 0 if there
@@ -48,6 +49,7 @@ class ServiceStatistics:
             destinations are shown.
         durations: How long answers took. Of those within 16 ms one in 16 is measured, and counts
             as 16. `None` if only some of its destinations are shown.
+        elsewhere: Its destinations at peer brokers.
     """
 
     service: str
@@ -58,6 +60,7 @@ class ServiceStatistics:
     latency: float
     ended: Mapping[Outcome, int] | None
     durations: Durations | None
+    elsewhere: int = 0
 
     @property
     def success(self) -> float | None:
@@ -74,11 +77,16 @@ class ServiceStatistics:
 class _Sum:
     """The figures of the destinations of a service."""
 
-    __slots__ = ("busy", "destinations", "in_progress", "latency", "requests")
+    __slots__ = ("busy", "destinations", "elsewhere", "in_progress", "latency", "requests")
 
     def __init__(self) -> None:
-        self.destinations = self.busy = self.in_progress = self.requests = 0
+        self.destinations = self.elsewhere = self.busy = self.in_progress = self.requests = 0
         self.latency = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a destination."""
+        return bool(self.destinations or self.elsewhere)
 
     def add(self, route: BrokerRoute) -> None:
         """Add a destination."""
@@ -87,6 +95,13 @@ class _Sum:
         self.in_progress += route.outstanding
         self.requests += route.requests
         self.latency = max(self.latency, route.latency)
+
+    def add_kind(self, kind: RemoteKind) -> None:
+        """Add the destinations of a kind at a peer broker."""
+        self.elsewhere += kind.routes
+        self.in_progress += kind.outstanding
+        self.requests += kind.requests
+        self.latency = max(self.latency, kind.latency)
 
 
 class Services:
@@ -143,8 +158,22 @@ class Services:
         """Count a destination that has left."""
         service = route.service
         service.destinations -= 1
-        service.left += route.requests
-        if not service.destinations and self._all.get(service.name) is service:
+        self._left(service, route.requests)
+
+    def joined_elsewhere(self, service: ServiceTally) -> None:
+        """Count a destination that has joined a peer broker."""
+        service.elsewhere += 1
+        self._idle.pop(service.name, None)
+
+    def left_elsewhere(self, service: ServiceTally, requests: int) -> None:
+        """Count a destination that has left a peer broker, and the requests sent to it."""
+        service.elsewhere -= 1
+        self._left(service, requests)
+
+    def _left(self, service: ServiceTally, requests: int) -> None:
+        service.left += requests
+        there = service.destinations or service.elsewhere
+        if not there and self._all.get(service.name) is service:
             self._idle[service.name] = None
 
     def refused(self, query: Query, outcome: int) -> None:
@@ -156,19 +185,30 @@ class Services:
                 return
 
     def statistics(
-        self, table: RoutingTable[BrokerRoute], view: Callable[[TagSet], bool] | None = None
+        self,
+        routes: Iterable[Entry[AnyRoute]],
+        view: Callable[[TagSet], bool] | None = None,
+        kinds: Iterable[RemoteKind] = (),
     ) -> Iterator[ServiceStatistics | None]:
         """Yield the figures of each service, and `None` where the loop may do other things.
 
         Args:
-            table: The routing table.
+            routes: The destinations of this broker.
+            kinds: The kinds of those of peer brokers.
             view: Whether a destination with some tags is shown. The figures are those of the
                 destinations that are shown then, and services without any are left out.
         """
         sums: dict[ServiceTally, _Sum] = {}
-        for number, entry in enumerate(tuple(table), 1):
-            if view is None or view(frozenset(entry.tags)):
-                sums.setdefault(entry.target.service, _Sum()).add(entry.target)
+        for number, entry in enumerate(routes, 1):
+            route = entry.target
+            if isinstance(route, BrokerRoute) and (view is None or view(frozenset(entry.tags))):
+                sums.setdefault(route.service, _Sum()).add(route)
+            if number % SLICE == 0:
+                yield None
+        for number, kind in enumerate(kinds, 1):
+            # No rule names destinations by the RouteId that each of them has for itself.
+            if view is None or view(frozenset(kind.kind.common)):
+                sums.setdefault(kind.service, _Sum()).add_kind(kind)
             if number % SLICE == 0:
                 yield None
         shown = tuple(sums) if view is not None else (*self._all.values(), self.other)
@@ -176,7 +216,7 @@ class Services:
             found = sums.get(service) or _Sum()
             if view is not None:
                 yield _statistics(service, found, whole=False)
-            elif service is not self.other or service.used or found.destinations:
+            elif service is not self.other or service.used or found.known:
                 yield _statistics(service, found, whole=True)
             if number % MAX_AT_ONCE == 0:
                 yield None
@@ -192,6 +232,7 @@ def _statistics(service: ServiceTally, found: _Sum, *, whole: bool) -> ServiceSt
         found.latency,
         service.ended() if whole else None,
         service.durations.read() if whole else None,
+        found.elsewhere,
     )
 
 
@@ -209,12 +250,14 @@ def together(services: Sequence[ServiceStatistics]) -> ServiceStatistics:
         max(it.latency for it in services),
         ended,
         Durations(counts, sum(it.total for it in measured)),
+        sum(it.elsewhere for it in services),
     )
 
 
 SERVICE_COLUMNS: Final = (
     "service",
     "destinations",
+    "elsewhere",
     "busy",
     "in_progress",
     "requests",
@@ -234,6 +277,7 @@ def service_row(found: ServiceStatistics) -> dict[str, Any]:
     return {
         "service": found.service,
         "destinations": found.destinations,
+        "elsewhere": found.elsewhere,
         "busy": found.busy,
         "in_progress": found.in_progress,
         "requests": found.requests,

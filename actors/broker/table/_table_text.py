@@ -100,10 +100,10 @@ class TableText:
     def _rows(self) -> Iterator[tuple[TagList, Callable[[], RouteStatistics]]]:
         """Yield the tags of each registered or expected destination, and what makes its row."""
         index = self._broker.index
-        entries, expected = tuple(index.table), tuple(index.table.expected())
+        expected = tuple(index.table.expected())
         row = index.expectations.row
         return chain(
-            ((entry.tags, entry.target.row) for entry in entries),
+            ((entry.tags, entry.target.row) for entry in index.entries()),
             ((each.tags, partial(row, each)) for each in expected),
         )
 
@@ -130,6 +130,7 @@ def row_of(row: RouteStatistics) -> dict[str, Any]:
         "busy": row.busy,
         "expected": row.expected,
         "principal": row.principal,
+        "broker": row.broker,
     }
 
 

@@ -386,6 +386,10 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._all)
 
+    def queries(self) -> tuple[Query, ...]:
+        """Return the queries with waiting messages."""
+        return tuple(self._groups)
+
     def by_query(self) -> tuple[WaitingQuery, ...]:
         """Return the waiting messages by query, in the order of the first message of each."""
         return tuple(_row(group) for group in self._groups.values())

@@ -13,7 +13,7 @@ from ._messages import MAX_FIELD, codes_of
 
 if TYPE_CHECKING:
     from ...broker._exchange import Exchange
-    from ...broker.table._route import BrokerRoute
+    from ...broker.table._remote import AnyRoute
     from ...broker.table._selector import Ask
     from ._flows import FlowCell
     from ._requests import RequestLog
@@ -31,14 +31,14 @@ class _Leg:
 
     __slots__ = ("_others", "delivered", "done", "forwarded")
 
-    def __init__(self, counters: RequestCounters, route: BrokerRoute | None) -> None:
+    def __init__(self, counters: RequestCounters, route: AnyRoute | None) -> None:
         self.forwarded: Final = counters.cell(_FORWARD, route)
         self.delivered: Final = counters.cell(_DELIVER, route)
         # A cell that counts in both.
         self.done: Final = counters.log.recorder.flows.pair(self.forwarded, self.delivered)
         self._others: dict[int, FlowCell] = {}
 
-    def other(self, counters: RequestCounters, route: BrokerRoute | None, outcome: int) -> FlowCell:
+    def other(self, counters: RequestCounters, route: AnyRoute | None, outcome: int) -> FlowCell:
         """Return the cell of an unusual outcome."""
         cell = self._others.get(outcome)
         if cell is None:
@@ -84,11 +84,11 @@ class RequestCounters(RequestCounting):
         self.left = self.counted_from = log.recorder.gap()
         self.bytes = 0
         # Requests that a connection took and delivered, counted in both cells.
-        self._done: dict[BrokerRoute | None, FlowCell] = {}
+        self._done: dict[AnyRoute | None, FlowCell] = {}
         self.done = self._done
-        self.legs: dict[BrokerRoute | None, _Leg] = {}
+        self.legs: dict[AnyRoute | None, _Leg] = {}
 
-    def cell(self, outcome: int, route: BrokerRoute | None) -> FlowCell:
+    def cell(self, outcome: int, route: AnyRoute | None) -> FlowCell:
         """Return the cell of an outcome at a destination."""
         flows = self.log.recorder.flows
         if route is None:
@@ -102,7 +102,7 @@ class RequestCounters(RequestCounting):
             asked=self.asked,
         )
 
-    def leg(self, route: BrokerRoute | None) -> _Leg:
+    def leg(self, route: AnyRoute | None) -> _Leg:
         """Return the cells of a destination."""
         legs = self.legs
         leg = legs.get(route)
@@ -125,15 +125,15 @@ class RequestCounters(RequestCounting):
         """Count that the request was forwarded to its destination."""
         self.hand(exchange.route, exchange.size)
 
-    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+    def copy(self, exchange: Exchange, route: AnyRoute | None) -> None:
         """Count that a copy of the request was forwarded."""
         self.hand(route, exchange.size)
 
-    def hand(self, route: BrokerRoute | None, size: int) -> None:
+    def hand(self, route: AnyRoute | None, size: int) -> None:
         """Count that a request or a copy was forwarded to a destination."""
         self.leg(route).forwarded.add(size)
 
-    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+    def end(self, exchange: Exchange, route: AnyRoute | None, outcome: int) -> None:
         """Count the end of a request, and its forwarding, if that is not counted yet."""
         if outcome != RELAYED:
             if exchange.relayed:
@@ -147,14 +147,14 @@ class RequestCounters(RequestCounting):
             cell = self._done[route] = self.leg(route).done
         cell.add(exchange.size)
 
-    def finish(self, route: BrokerRoute | None, outcome: int, size: int) -> None:
+    def finish(self, route: AnyRoute | None, outcome: int, size: int) -> None:
         """Count an end."""
         leg = self.leg(route)
         cell = leg.delivered if outcome == _DELIVER else leg.other(self, route, outcome)
         cell.add(size)
 
 
-_NONE: Final[dict[BrokerRoute | None, FlowCell]] = {}
+_NONE: Final[dict[AnyRoute | None, FlowCell]] = {}
 
 
 class UnparsedRequest(RequestCounting):
@@ -173,7 +173,7 @@ class UnparsedRequest(RequestCounting):
         """Raise an error: an unparsed request is never forwarded."""
         raise AssertionError("an unparsed request was forwarded")
 
-    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+    def copy(self, exchange: Exchange, route: AnyRoute | None) -> None:
         """Raise an error: an unparsed request is never forwarded."""
         raise AssertionError("an unparsed request was forwarded")
 
@@ -182,7 +182,7 @@ class UnparsedRequest(RequestCounting):
         self._counters.came.add(size)
         self._counters.finish(None, _CANCELED, size)
 
-    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+    def end(self, exchange: Exchange, route: AnyRoute | None, outcome: int) -> None:
         """Count that the request was received, and how it ended."""
         self._counters.came.add(exchange.size)
         self._counters.finish(None, outcome, exchange.size)
@@ -212,12 +212,12 @@ class Sampled(RequestCounting):
         """Count that the request was forwarded to its destination."""
         self._counters.forward(exchange)
 
-    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+    def copy(self, exchange: Exchange, route: AnyRoute | None) -> None:
         """Count and record that a copy of the request was forwarded."""
         self._counters.copy(exchange, route)
         self._record(exchange, route, _FORWARD, 1, self._flags | Flag.MULTICAST)
 
-    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+    def end(self, exchange: Exchange, route: AnyRoute | None, outcome: int) -> None:
         """Count and record how the request ended."""
         self._counters.end(exchange, route, outcome)
         self._record(exchange, route, _DELIVER if outcome == RELAYED else outcome, 0, self._flags)
@@ -228,7 +228,7 @@ class Sampled(RequestCounting):
         return with_log_mark((read_tracing(trace) or {}) if trace else {}, mark) or trace
 
     def _record(
-        self, exchange: Exchange, route: BrokerRoute | None, outcome: int, hop: int, flags: int
+        self, exchange: Exchange, route: AnyRoute | None, outcome: int, hop: int, flags: int
     ) -> None:
         counters = self._counters
         recorder = counters.log.recorder
@@ -247,7 +247,7 @@ class Sampled(RequestCounting):
         )
 
     @staticmethod
-    def _learn(key: tuple[RequestCounters, BrokerRoute | None]) -> bytes:
+    def _learn(key: tuple[RequestCounters, AnyRoute | None]) -> bytes:
         """Return the packed ends of a hop between an origin and a destination, or none."""
         counters, route = key
         learn = counters.log.recorder.naming.learn

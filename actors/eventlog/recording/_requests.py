@@ -22,7 +22,7 @@ from ._rate_limit import RateLimit
 if TYPE_CHECKING:
     from ....protocol.broker import Entry
     from ...broker._exchange import Exchange
-    from ...broker.table._route import BrokerRoute
+    from ...broker.table._remote import AnyRoute
     from ...broker.table._selector import Ask, Selector
     from ._recorder import Recorder
 
@@ -281,7 +281,7 @@ class RequestLog(RequestInstrument):
     # --- messages of workers --------------------------------------------------------------
 
     def message(
-        self, ask: Ask, source: object, size: int, routes: tuple[BrokerRoute, ...], outcome: int
+        self, ask: Ask, source: object, size: int, routes: tuple[AnyRoute, ...], outcome: int
     ) -> None:
         """Count a message of a worker of the node that was forwarded or refused.
 
@@ -303,18 +303,17 @@ class RequestLog(RequestInstrument):
 
     # --- destinations ---------------------------------------------------------------------
 
-    def joined(self, entry: Entry[BrokerRoute], *, replaced: bool) -> None:
+    def joined(self, entry: Entry[AnyRoute], *, replaced: bool) -> None:
         """Record that a destination has joined or replaced another."""
         name = EventName.RETAG if replaced else EventName.UP
         self._about(name, entry, "")
 
-    def left(self, entry: Entry[BrokerRoute], reason: str = "") -> None:
+    def left(self, entry: Entry[AnyRoute], reason: str = "") -> None:
         """Record that a destination has left."""
         self._about(EventName.DOWN, entry, reason)
 
-    def _about(self, name: EventName, entry: Entry[BrokerRoute], reason: str) -> None:
-        service = entry.target.destination.service
-        self.destinations.add(name, entry.route_id, service, entry.tags, reason)
+    def _about(self, name: EventName, entry: Entry[AnyRoute], reason: str) -> None:
+        self.destinations.add(name, entry.route_id, entry.service_name, entry.tags, reason)
 
     def rejected(self, ask: Ask, reason: str) -> None:
         """Record a request that no destination could take."""

@@ -201,9 +201,13 @@ def test_the_routes_of_one_broker_are_preferred() -> None:
     add(table, ONE, b"c" * 16)
     add(table, TWO, b"d" * 16)
     answer = table.answer(query)
-    assert [entry.target for entry in answer.near or ()] == ["2b", "2d"]
+    assert [entry.target for entry in answer.near] == ["2b", "2d"]
     assert [entry.target for entry in answer.candidates or ()] == ["2b", "2d", "1a", "1c"]
     assert answer.several
+    table.prefer(ONE)
+    assert [entry.target for entry in table.answer(query).near] == ["1a", "1c"]
+    table.prefer(None)
+    assert [entry.target for entry in table.answer(query).near] == ["1a", "2b", "1c", "2d"]
     for route_id in (b"a" * 16, b"c" * 16):
         remove(table, ONE, route_id)
     answer = table.answer(query)
@@ -496,7 +500,7 @@ class AgainstModel(RuleBasedStateMachine):
         assert {entry.target for entry in found} == set(matches)
         assert answer.several == (len(matches) > 1)
         near = [target for target, at_home in matches.items() if at_home == ONE] or list(matches)
-        assert sorted(entry.target for entry in answer.near or ()) == sorted(near)
+        assert sorted(entry.target for entry in answer.near) == sorted(near)
         assert found[: len(near)] == answer.near
         there = self.table.candidates(self.table.at(query, home))
         assert {entry.target for entry in there} == {

@@ -10,9 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from onward.actors.broker import Ask, BrokerRoute, ChoiceOptions, Destination
+from onward.actors.broker import AnyRoute, Ask, BrokerRoute, ChoiceOptions, Destination
 from onward.actors.broker.table._choice import Candidates, Choice
 from onward.actors.broker.table._methods import Methods
+from onward.actors.broker.table._remote import own_route
 from onward.actors.broker.table._selector import Selectors
 from onward.protocol import Address, address
 from onward.protocol.broker import (
@@ -77,10 +78,10 @@ OPTIONS = ChoiceOptions(
 )
 
 
-def entry(number: int) -> Entry[BrokerRoute]:
+def entry(number: int) -> Entry[AnyRoute]:
     identity = UUID(int=number)
     destination = Destination(identity, "a", (), address("to"), link=True, peer="p")
-    route = BrokerRoute(destination, 0.0)
+    route: AnyRoute = BrokerRoute(destination, 0.0)
     return Entry(identity.bytes, RouteKind(bytes(16), "a", ()), 1, route, number)
 
 
@@ -113,7 +114,7 @@ def test_methods_see_what_the_broker_counts() -> None:
     candidates[0].target.outstanding = 3
     picked = {world.pick("@method=least-outstanding service=a", candidates) for _ in range(50)}
     assert picked == {1}
-    slow, fast = (each.target for each in candidates)
+    slow, fast = map(own_route, candidates)
     slow.outstanding = 0
     slow.ended(5.0)
     fast.ended(0.1)
@@ -282,7 +283,7 @@ def test_who_is_next_and_nobodys_turn_is_used_up() -> None:
         assert world.preview("service=a", candidates) == expected
         assert world.preview("service=a", candidates) == expected
         assert world.pick("service=a", candidates) == expected
-    candidates[2].target.weight = 5.0
+    own_route(candidates[2]).weight = 5.0
     for _ in range(5):
         ahead = world.preview("@method=weighted service=a", candidates)
         assert world.pick("@method=weighted service=a", candidates) == ahead

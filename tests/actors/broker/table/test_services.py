@@ -17,7 +17,7 @@ from onward.actors.broker.table._services import (
     together,
 )
 from onward.protocol import DeliveryError, address
-from onward.protocol.broker import RoutingTable, TagSet
+from onward.protocol.broker import TagSet
 from onward.protocol.eventlog import Outcome
 
 AT_ONCE = BrokerOptions(management=False, waiting=WaitingOptions(no_route_timeout=0))
@@ -88,7 +88,7 @@ def test_short_answers_are_sampled_and_long_ones_all_measured() -> None:
     counts = measured.service.durations.read().counts
     assert sum(counts) == 2 * SAMPLED + 1
     assert measured.service.answered == 2 * SAMPLED + 2
-    (found,) = filter(None, services.statistics(RoutingTable()))
+    (found,) = filter(None, services.statistics(()))
     row = service_row(found)
     assert tuple(row) == SERVICE_COLUMNS
     assert 0.0005 < row["p50"] < 0.001024
@@ -111,7 +111,7 @@ def test_beyond_the_limit_the_one_without_destinations_for_longest_makes_room() 
     assert services.other.left == 5
     services.refused(frozenset({(1, "a")}), int(Outcome.UNROUTABLE))
     assert services.other.ended()[Outcome.UNROUTABLE] == 0
-    names = [each.service for each in services.statistics(RoutingTable()) if each is not None]
+    names = [each.service for each in services.statistics(()) if each is not None]
     assert names == ["b", "c", "other"]
     assert services.of("d") is not services.other
     assert services.other.answered == 7
@@ -176,7 +176,7 @@ def test_services_together() -> None:
         each = route(services, name)
         each.ended(1.0)
         each.service.count(int(Outcome.REJECTED))
-    found = together([each for each in services.statistics(RoutingTable()) if each is not None])
+    found = together([each for each in services.statistics(()) if each is not None])
     assert (found.service, found.success) == ("other", 0.5)
     assert found.durations is not None
     assert (sum(found.durations.counts), found.durations.total) == (2, 2.0)

@@ -1,0 +1,176 @@
+"""The peer brokers in a table: their updates, and what they mean for the routes of this broker.
+
+Nothing is told of single routes of peer brokers: neither as events of the broker nor in its event
+log. The log of each broker has its own destinations, and events of peer brokers say when many come
+or go at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ....protocol.broker import (
+    Entry,
+    RouteAdd,
+    RouteKind,
+    RouteRemove,
+    RoutingTable,
+    Update,
+)
+from ._release import Releases
+from ._remote import AnyRoute, PeerRoutes, RemoteKind, RemoteRoute
+from ._services import Services
+
+__all__ = ["RESERVED_SERVICES", "TABLE_FULL", "Peers"]
+
+RESERVED_SERVICES: Final = "onward."
+"""The prefix of service names that only workers of a broker's node may use. Such services belong to
+their broker: no other is told of them, and none is believed to have one for others."""
+
+TABLE_FULL: Final = "the table has as many routes of peer brokers as it may"
+_RESERVED_NAME: Final = "its service name is reserved"
+_LOCAL: Final = "its id is that of a worker of this broker"
+_OTHER_HOME: Final = "it is connected to another broker"
+
+
+class Peers:
+    """The peer brokers in a table.
+
+    Args:
+        table: The table.
+        own: The id of this broker.
+        limit: See `BrokerOptions.max_peer_routes`.
+        services: The counts of services.
+        releases: The release of waiting messages.
+        make_kind: Makes what routes of a kind share.
+        beaten: Called with an own route that a newer one of a peer broker has replaced.
+
+    Attributes:
+        known: The peer brokers by id.
+        count: Their routes in the table, those that others hide included.
+        refused: Routes that were not added as there were too many, since the start.
+    """
+
+    def __init__(
+        self,
+        table: RoutingTable[AnyRoute],
+        own: bytes,
+        limit: int,
+        services: Services,
+        releases: Releases,
+        make_kind: Callable[[PeerRoutes, RouteKind], RemoteKind],
+        beaten: Callable[[Entry[AnyRoute]], object],
+    ) -> None:
+        self._table = table
+        self._own = own
+        self._limit = limit
+        self._services = services
+        self._releases = releases
+        self._make_kind = make_kind
+        self._beaten = beaten
+        self.known: dict[bytes, PeerRoutes] = {}
+        self.count = 0
+        self.refused = 0
+
+    def of(self, entry: Entry[AnyRoute]) -> PeerRoutes | None:
+        """Return the peer broker of a route; `None` if it is connected to this broker."""
+        return self.known.get(entry.kind.broker_id)
+
+    def add(self, peer: PeerRoutes, route: RouteAdd) -> str:
+        """Add a route of a peer broker, or replace it.
+
+        Returns:
+            Why it was not added, in a few fixed words; empty if it was, or was known already.
+        """
+        table, route_id = self._table, route.route_id
+        if reason := self._refusal(peer, route):
+            return reason
+        kind = table.kind_of(peer.broker_id, route.service_name, route.tags, route_id)
+        shared = peer.kinds.get(kind)
+        if shared is None:
+            shared = self._make_kind(peer, kind)
+        now = int(time.time() * 1000)
+        update = table.put(route_id, kind, route.timestamp, RemoteRoute(shared, route_id), now=now)
+        if not update.applied:
+            return ""
+        if update.previous is None:
+            peer.count += 1
+            self.count += 1
+        else:
+            self._let_go(update.previous)
+        if not shared.routes:
+            peer.kinds[kind] = shared
+        shared.routes += 1
+        self._services.joined_elsewhere(shared.service)
+        entry, other = update.entry, update.other
+        if entry is not None and entry.kind is kind:
+            self._releases.begin(entry)
+        # Handling ROUTE_SETUP Frames: "the Broker or Broker cluster MUST close the existing route,
+        # and remove it from the table, and replace it with the information from the new
+        # ROUTE_SETUP."
+        if other is not None and other.kind.broker_id == self._own:
+            self._beaten(other)
+        return ""
+
+    def _refusal(self, peer: PeerRoutes, route: RouteAdd) -> str:
+        """Return why a route is refused; empty if it is not."""
+        table = self._table
+        if route.broker_id != peer.broker_id:
+            return _OTHER_HOME
+        if route.service_name.startswith(RESERVED_SERVICES):
+            return _RESERVED_NAME
+        there = table.get(route.route_id)
+        own = there is not None and there.kind.broker_id == self._own
+        if there is not None and own and not there.target.destination.link:
+            return _LOCAL
+        full = self.count >= self._limit
+        if full and table.entry_of(route.route_id, peer.broker_id) is None:
+            self.refused += 1
+            return TABLE_FULL
+        return ""
+
+    def remove(self, peer: PeerRoutes, route: RouteRemove) -> bool:
+        """Remove a route of a peer broker; return whether it was there."""
+        update = self._table.remove(
+            route.route_id,
+            route.timestamp,
+            broker_id=peer.broker_id,
+            now=int(time.time() * 1000),
+            remember=False,
+        )
+        return self._gone(peer, (update,)) > 0
+
+    def sweep(self, peer: PeerRoutes, limit: int) -> int:
+        """Remove routes that a peer broker has not told in its round; return how many."""
+        return self._gone(peer, self._table.sweep(peer.broker_id, limit))
+
+    def drop(self, peer: PeerRoutes, limit: int) -> int:
+        """Remove routes of a peer broker; return how many."""
+        return self._gone(peer, self._table.drop(peer.broker_id, limit))
+
+    def _gone(self, peer: PeerRoutes, updates: Sequence[Update[AnyRoute]]) -> int:
+        removed = 0
+        for update in updates:
+            if update.previous is not None:
+                removed += 1
+                self._let_go(update.previous)
+                if update.other is not None:
+                    self._releases.begin(update.other)
+        peer.count -= removed
+        self.count -= removed
+        return removed
+
+    def _let_go(self, entry: Entry[AnyRoute]) -> None:
+        """Count that a route of a peer broker has left."""
+        route = entry.target
+        if not isinstance(route, RemoteRoute):
+            raise AssertionError("an own route as one of a peer broker")  # noqa: TRY004
+        shared = route.kind
+        shared.routes -= 1
+        if not shared.routes:
+            del shared.peer.kinds[shared.kind]
+        self._services.left_elsewhere(shared.service, route.requests)
+        # What its kind has counted stays with the routes that are there.
+        shared.requests -= route.requests

@@ -1,0 +1,382 @@
+"""The routes of peer brokers in the table: what each has of its own, and what they share.
+
+There may be hundreds of thousands, of a few hundred kinds. A route has its id and two counters; all
+else belongs to its kind or to its peer broker. So nothing has to be changed at each route when a
+link is lost or comes back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import inf
+from typing import ClassVar, Final, TypeAlias
+from uuid import UUID
+
+from ....protocol import TAGS, Address, DeliveryError, Message, NotDelivered, Route
+from ....protocol._closed import close_class
+from ....protocol.broker import Entry, RouteKind, format_id, peak_ewma
+from ..._worker import Worker
+from ...runtime._cell import Cell
+from .._exchange import Exchange, exchange_of
+from .._tally import SAMPLED, SLOW, ServiceTally
+from ._events import BrokerEvent, EventKind
+from ._route import BrokerRoute, Destination, RouteStatistics, readable
+
+__all__ = ["AnyRoute", "PeerRouteWorker", "PeerRoutes", "RemoteKind", "RemoteRoute", "own_route"]
+
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+_NOWHERE: Final = Address(0, b"")
+
+
+class PeerRoutes:
+    """The routes of one peer broker, as far as they have something in common.
+
+    Args:
+        broker_id: The id of the peer broker, 16 bytes.
+        name: Its name for operators; empty: its id.
+
+    Attributes:
+        broker_id: As given.
+        name: As given; it may change.
+        draining: Whether the peer broker drains: others are preferred then.
+        suspended: Whether its routes are hidden, as there is no link.
+        count: Its routes in the table, those included that newer ones of other brokers hide.
+        to: The address of the worker that forwards requests to it.
+        cell: The cell of that worker; `None` while the peer broker is not in a table.
+        address: The address of the link's worker; `None` without a link.
+        connection: The cell of the link's worker; `None` without a link.
+        peer: The network address of the other end of the link, as text.
+        every: The route entry for a copy of a multicast to all of its destinations that match.
+        kinds: The kinds of its routes.
+    """
+
+    def __init__(self, broker_id: bytes, name: str = "") -> None:
+        self.broker_id: Final = broker_id
+        self.name = name
+        self.draining = False
+        self.suspended = False
+        self.count = 0
+        self.to: Address = _NOWHERE
+        self.cell: Cell | None = None
+        self.address: Address | None = None
+        self.connection: Cell | None = None
+        self.peer = ""
+        self.kinds: dict[RouteKind, RemoteKind] = {}
+        kind = RouteKind(broker_id, "", ())
+        self.every: Final = RemoteRoute(RemoteKind(self, kind, ServiceTally("")), broker_id)
+        self._busy: Callable[[], bool] | None = None
+        self._cell_of: Callable[[Address], Cell | None] | None = None
+
+    @property
+    def label(self) -> str:
+        """A name for people: the one that it has told, or its id."""
+        return self.name or format_id(self.broker_id)
+
+    def joined(self, to: Address, cell_of: Callable[[Address], Cell | None]) -> None:
+        """Set what a table has for it.
+
+        Args:
+            to: The address of the worker that forwards requests to it.
+            cell_of: Returns the cell of a worker.
+        """
+        self.to = to
+        self.cell = cell_of(to)
+        self._cell_of = cell_of
+        if self.address is not None:
+            self.connection = cell_of(self.address)
+
+    def connected(
+        self, address: Address, peer: str = "", busy: Callable[[], bool] | None = None
+    ) -> None:
+        """Forward requests over a link from now on.
+
+        Args:
+            address: The address of the connection's worker.
+            peer: The network address of the other end, as text.
+            busy: Whether the connection is overloaded now.
+        """
+        self.address = address
+        self.peer = peer
+        self._busy = busy
+        self.connection = None if self._cell_of is None else self._cell_of(address)
+
+    def disconnected(self) -> None:
+        """Forward nothing until there is a link again."""
+        self.address = self.connection = self._busy = None
+        self.peer = ""
+
+    def left(self) -> None:
+        """Release what a table has for it."""
+        self.disconnected()
+        self.cell = self._cell_of = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether another destination is to be preferred now."""
+        busy = self._busy
+        return self.suspended or self.draining or (busy is not None and busy())
+
+
+class RemoteKind:
+    """The properties and counters that the routes of a peer broker with equal tags share.
+
+    Args:
+        peer: The peer broker.
+        kind: Their name and tags.
+        service: The counts of their service.
+        weight: Their share of the requests with a method that goes by weight.
+        clock: Returns a monotonic time in seconds.
+        decay: See `ChoiceOptions.latency_decay`.
+
+    Attributes:
+        peer: As given.
+        kind: As given.
+        service: As given.
+        weight: As given.
+        routes: How many there are.
+        since: The time at which the first one joined, in seconds since the Unix epoch.
+        outstanding: Requests sent there and not yet ended.
+        requests: Requests sent there since the first one joined.
+        latency: The latency of their answers, in seconds, with the way to the peer broker: a
+            moving average that follows slow answers at once; 0 if there has been none.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_decay",
+        "_measured",
+        "kind",
+        "latency",
+        "outstanding",
+        "peer",
+        "requests",
+        "routes",
+        "service",
+        "since",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        peer: PeerRoutes,
+        kind: RouteKind,
+        service: ServiceTally,
+        weight: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+        decay: float = 0.0,
+    ) -> None:
+        self.peer: Final = peer
+        self.kind: Final = kind
+        self.service: Final = service
+        self.weight: Final = weight
+        self.routes = 0
+        self.since: Final = time.time()
+        self.outstanding = 0
+        self.requests = 0
+        self.latency = 0.0
+        self._clock = clock
+        self._decay = decay
+        self._measured = 0.0
+
+    def ended(self, seconds: float) -> None:
+        """Count an answer, and add its latency; see `BrokerRoute.ended`."""
+        service = self.service
+        answered = service.answered + 1
+        service.answered = answered
+        if seconds > 0.0:
+            now = self._clock()
+            elapsed = now - self._measured
+            self.latency = peak_ewma(self.latency, seconds, elapsed, self._decay)
+            self._measured = now
+        if seconds > SLOW or not answered & (SAMPLED - 1):
+            service.took(seconds)
+
+
+class RemoteRoute:
+    """A destination at a peer broker, in the table of this one; compare `BrokerRoute`.
+
+    Args:
+        kind: What it has in common with others.
+        route_id: Its route id, 16 bytes; for `PeerRoutes.every` the id of the peer broker.
+
+    Attributes:
+        kind: As given.
+        route_id: As given.
+    """
+
+    __slots__ = ("_outstanding", "_requests", "kind", "route_id")
+
+    def __init__(self, kind: RemoteKind, route_id: bytes) -> None:
+        self.kind: Final = kind
+        self.route_id: Final = route_id
+        self._outstanding = 0
+        self._requests = 0
+
+    @property
+    def outstanding(self) -> int:
+        """Requests sent there and not yet ended."""
+        return self._outstanding
+
+    @outstanding.setter
+    def outstanding(self, value: int) -> None:
+        self.kind.outstanding += value - self._outstanding
+        self._outstanding = value
+
+    @property
+    def requests(self) -> int:
+        """Requests sent there since it joined."""
+        return self._requests
+
+    @requests.setter
+    def requests(self, value: int) -> None:
+        self.kind.requests += value - self._requests
+        self._requests = value
+
+    @property
+    def peer(self) -> PeerRoutes:
+        """Its peer broker."""
+        return self.kind.peer
+
+    @property
+    def to(self) -> Address:
+        """The address of the worker that forwards requests to the peer broker."""
+        return self.kind.peer.to
+
+    @property
+    def cell(self) -> Cell | None:
+        """The cell of that worker."""
+        return self.kind.peer.cell
+
+    @property
+    def connection(self) -> Cell | None:
+        """The cell of the link's worker; `None` without a link."""
+        return self.kind.peer.connection
+
+    @property
+    def service(self) -> ServiceTally:
+        """The counts of its service."""
+        return self.kind.service
+
+    @property
+    def weight(self) -> float:
+        """Its share of the requests with a method that goes by weight."""
+        return self.kind.weight
+
+    @property
+    def latency(self) -> float:
+        """The latency of the answers of its kind, in seconds; 0 if unknown."""
+        return self.kind.latency
+
+    @property
+    def busy(self) -> bool:
+        """Whether another destination is to be preferred now."""
+        return self.kind.peer.busy
+
+    def ended(self, seconds: float) -> None:
+        """Count an answer; see `BrokerRoute.ended`."""
+        self.kind.ended(seconds)
+
+    def room_for(self, origin: Address | None) -> float:
+        """Return how many more requests of one peer it may get: as many as there are."""
+        del origin
+        return inf
+
+    def choose(self, exchange: Exchange | None) -> Address:
+        """Count a request for this destination and return the address to send it to."""
+        self.requests += 1
+        if exchange is not None:
+            exchange.route = self
+            self.outstanding += 1
+        return self.kind.peer.to
+
+    def way(self) -> Route:
+        """Return where a plain message has to go: by the peer broker's worker, and by the id."""
+        return (self.to, Address(TAGS, b"route=" + format_id(self.route_id).encode()))
+
+    @property
+    def destination(self) -> Destination:
+        """It, as destinations of this broker are described; made anew at each call."""
+        kind, peer = self.kind.kind, self.kind.peer
+        return Destination(
+            UUID(bytes=self.route_id),
+            kind.service_name,
+            readable(kind.tags_of(self.route_id)),
+            worker=peer.to,
+            link=True,
+            peer=peer.peer or "-",
+        )
+
+    def event(self, kind: EventKind, reason: str = "") -> BrokerEvent:
+        """Return an event about the destination, with the current time."""
+        about = self.destination
+        return BrokerEvent(
+            kind, time.time(), about.route_id, about.service, about.tags, about.peer, reason
+        )
+
+    def row(self) -> RouteStatistics:
+        """Return the destination as a row of the broker's table."""
+        about = self.destination
+        return RouteStatistics(
+            about.route_id,
+            about.service,
+            about.tags,
+            about.peer,
+            self._outstanding,
+            self._requests,
+            self.kind.since,
+            self.latency,
+            self.weight,
+            self.busy,
+            broker=self.kind.peer.label,
+        )
+
+
+close_class(PeerRoutes)
+close_class(RemoteKind)
+close_class(RemoteRoute)
+
+AnyRoute: TypeAlias = BrokerRoute | RemoteRoute
+"""A destination in the table: of this broker, or of a peer broker."""
+
+
+def own_route(entry: Entry[AnyRoute]) -> BrokerRoute:
+    """Return a route that is one of this broker."""
+    route = entry.target
+    if not isinstance(route, BrokerRoute):
+        raise AssertionError("a route of a peer broker as an own one")  # noqa: TRY004
+    return route
+
+
+class PeerRouteWorker(Worker):
+    """The worker of all routes of a peer broker: it forwards requests to the link.
+
+    It does not add itself to the return route. A plain message has the query for the peer broker
+    behind the address of this worker.
+
+    Args:
+        peer: The routes.
+    """
+
+    __slots__ = ("_peer",)
+    has_flows: ClassVar[bool] = False
+
+    def __init__(self, peer: PeerRoutes) -> None:
+        self._peer: Final = peer
+
+    def handle_message(self, message: Message) -> None:
+        """Forward a message to the link, or make it a dead letter if there is none."""
+        onward, back, payload, source, context = message
+        exchange = exchange_of(message)
+        if exchange is not None and exchange.ended:
+            return
+        to = self._peer.address
+        try:
+            if to is None:
+                raise NotDelivered(self._peer.label, "there is no link to this broker")
+            self.node.parts.router.dispatch(
+                _new(Message, ((to, *onward[1:]), back, payload, source, context))
+            )
+        except DeliveryError as error:
+            self.node.lose(message, error)

@@ -1,0 +1,621 @@
+"""Routes of peer brokers in the table: who gets a request, and what becomes of own routes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+from uuid import UUID
+
+import pytest
+
+from onward.actors.broker import (
+    BrokerOptions,
+    ChoiceOptions,
+    PeerRoutes,
+    RemoteRoute,
+    WaitingOptions,
+    exchange_of,
+)
+from onward.actors.broker.table import _release
+from onward.actors.broker.table._remote import own_route
+from onward.protocol import TAGS, Address, NoRoute, NotDelivered
+from onward.protocol.broker import (
+    RouteAdd,
+    RouteRemove,
+    SnapshotRoute,
+    TagList,
+    WellKnownKey,
+    format_id,
+    with_default_tags,
+)
+from onward.protocol.rsocket import ErrorCode
+from tests.support.rsocket_answers import counts
+from tests.support.rsocket_peer import (
+    FNF,
+    MULTICAST,
+    RR,
+    World,
+    asked_for,
+    errors,
+    in_world,
+    request,
+)
+from tests.support.workers import Echo, Recorder
+
+ZONE = int(WellKnownKey.ZONE)
+FUTURE: Final = 10**14
+"""A timestamp that is newer than those of this broker."""
+
+ASKED = asked_for("a")
+
+
+def rid(number: int) -> bytes:
+    return UUID(int=number).bytes
+
+
+class Other:
+    """A peer broker of the world's broker, with a recorder in place of its link."""
+
+    def __init__(self, w: World, number: int = 1) -> None:
+        self.w = w
+        while w.new_id().int < 500:  # own destinations have other ids
+            pass
+        self.index = w.broker.index
+        self.link = Recorder()
+        self.routes = PeerRoutes(rid(1000 + number), f"other-{number}")
+        self.index.peer_joined(self.routes)
+        self.name = f"link-{number}"
+
+    async def connect(self) -> Other:
+        address = await self.w.node.start(lambda: self.link, address=self.name)
+        self.routes.connected(address, "10.0.0.9:7000")
+        return self
+
+    def add(
+        self, number: int, service: str = "a", tags: TagList = (), timestamp: int = FUTURE
+    ) -> str:
+        tags = with_default_tags(tags, service, rid(number))
+        frame = RouteAdd(self.routes.broker_id, rid(number), timestamp, service, tags)
+        return self.index.add_remote(self.routes, frame)
+
+    def remove(self, number: int, timestamp: int = FUTURE + 1) -> bool:
+        frame = RouteRemove(self.routes.broker_id, rid(number), timestamp)
+        return self.index.remove_remote(self.routes, frame)
+
+    async def got(self) -> list[tuple[int, bytes]]:
+        """Return the ids of the routes that requests were sent to, with their query if plain."""
+        await self.w.loop.idle()
+        found: list[tuple[int, bytes]] = []
+        for message in self.link.messages:
+            exchange = exchange_of(message)
+            route = None if exchange is None else exchange.route
+            number = UUID(bytes=route.route_id).int if route is not None else 0
+            query = b"" if exchange is not None else message.onward_route[1].value
+            found.append((number, query))
+            if exchange is not None:
+                exchange.fail(NotDelivered("the destination", "it was only a test"))
+        self.link.messages.clear()
+        return found
+
+
+async def other(w: World, number: int = 1) -> Other:
+    return await Other(w, number).connect()
+
+
+# --- who gets a request -------------------------------------------------------------------------
+
+
+@in_world(BrokerOptions(management=False))
+async def test_a_request_goes_to_the_broker_that_its_destination_is_connected_to(w: World) -> None:
+    peer, requester = await other(w), await w.requester()
+    assert peer.add(1) == ""
+    requester.send(request(FNF, 1, ASKED))
+    assert await peer.got() == [(1, b"")]
+    (entry,) = w.broker.index.table
+    assert isinstance(entry.target, RemoteRoute)
+    assert (entry.target.requests, entry.target.kind.requests) == (1, 1)
+    assert entry.target.peer is peer.routes
+
+
+@in_world(BrokerOptions(management=False))
+async def test_own_destinations_are_preferred_while_one_keeps_up(w: World) -> None:
+    peer, requester = await other(w), await w.requester()
+    peer.add(1)
+    own = [await w.destination() for _ in range(2)]
+    for number in range(4):
+        requester.send(request(FNF, 1 + 2 * number, ASKED))
+    assert await counts(own) == [2, 2]
+    first, second = map(own_route, w.broker.index.own_entries())
+    first.pass_over()
+    for number in range(4, 8):
+        requester.send(request(FNF, 1 + 2 * number, ASKED))
+    assert await counts(own) == [0, 4]
+    second.pass_over()
+    requester.send(request(FNF, 17, ASKED))
+    assert await peer.got() == [(1, b"")]
+    peer.routes.draining = True  # all are busy: own ones again
+    requester.send(request(FNF, 19, ASKED))
+    assert await peer.got() == []
+
+
+@in_world()
+async def test_all_destinations_are_alike_if_none_is_preferred(w: World) -> None:
+    peer, requester, own = await other(w), await w.requester(), await w.destination()
+    peer.add(1)
+    w.broker.index.prefer_own(prefer=False)
+    for number in range(4):
+        requester.send(request(FNF, 1 + 2 * number, ASKED))
+    assert await counts([own]) == [2]
+    assert len(await peer.got()) == 2
+    w.broker.index.prefer_own(prefer=True)
+    requester.send(request(FNF, 9, ASKED))
+    assert await counts([own]) == [1]
+
+
+@in_world(BrokerOptions(choice=ChoiceOptions(method="random")))
+async def test_other_methods_prefer_own_destinations_as_well(w: World) -> None:
+    peer, requester, own = await other(w), await w.requester(), await w.destination()
+    for number in range(1, 9):
+        peer.add(number)
+    for number in range(8):
+        requester.send(request(FNF, 1 + 2 * number, ASKED))
+    assert await counts([own]) == [8]
+
+
+@in_world()
+async def test_a_new_sticky_key_prefers_own_destinations_and_stays(w: World) -> None:
+    peer = await other(w)
+    for number in (1, 2):
+        peer.add(number)
+    recorder = Recorder()
+    await w.node.start(lambda: recorder, address="worker")
+    query = "32#@sticky=user service=a user=7"
+    w.node.send(query, b"x")
+    ((_, first),) = await peer.got()
+    registrations = [w.broker.register("worker", service="a") for _ in range(2)]
+    w.node.send(query, b"x")
+    assert await peer.got() == [(0, first)]
+    w.node.send("32#@sticky=user service=a user=8", b"own")
+    await w.loop.idle()
+    peer.remove(1)
+    peer.remove(2)
+    w.node.send(query, b"own")
+    await w.loop.idle()
+    peer.add(1)
+    w.node.send(query, b"own")
+    await w.loop.idle()
+    assert recorder.payloads == [b"own"] * 3
+    for each in registrations:
+        each.pass_over()
+    w.node.send("32#@sticky=user service=a user=9", b"x")
+    assert len(await peer.got()) == 1
+
+
+@in_world()
+async def test_a_shard_is_the_same_at_all_brokers(w: World) -> None:
+    peer = await other(w)
+    for number in range(1, 5):
+        peer.add(number)
+    await w.node.start(Echo, address="worker")
+    for number in range(5, 9):
+        w.broker.register("worker", service="a", route_id=UUID(int=number))
+    index = w.broker.index
+    chosen: list[int] = []
+    for key in range(64):
+        ask = index.asked(Address(TAGS, f"@shard=user service=a user={key}".encode()))
+        found = index.preview(ask)
+        assert found is not None
+        chosen.append(UUID(bytes=found.route_id).int)
+    assert set(chosen) == set(range(1, 9))
+
+
+@in_world(BrokerOptions(management=False))
+async def test_a_request_of_a_peer_broker_goes_to_own_destinations_only(w: World) -> None:
+    peer = await other(w)
+    peer.add(1)
+    index = w.broker.index
+    ask = index.asked(Address(TAGS, b"service=a"))
+    assert index.own_candidates(ask) == ()
+    assert index.choose_own(ask, None) is None
+    await w.node.start(Echo, address="worker")
+    mine = [w.broker.register("worker", service="a") for _ in range(2)]
+    addresses = {each.address for each in mine}
+    assert {index.choose_own(ask, None) for _ in range(4)} == addresses
+    mine[0].pass_over()
+    assert {index.choose_own(ask, None) for _ in range(4)} == {mine[1].address}
+    mine[1].pass_over()
+    assert index.choose_own(ask, None) in addresses
+    every = index.asked(Address(TAGS, b"@multicast service=a"))
+    assert index.choose_own(every, None) is None
+    assert len(index.own_candidates(every)) == 2
+    assert {entry.target.requests for entry in index.table.of(rid(1001))} == {0}
+
+
+@in_world(BrokerOptions(management=False))
+async def test_what_others_have_refused_goes_to_one_that_has_not(w: World) -> None:
+    peer = await other(w)
+    for number in (1, 2):
+        peer.add(number)
+    await w.node.start(Echo, address="worker")
+    mine = w.broker.register("worker", service="a", route_id=UUID(int=3))
+    index = w.broker.index
+    ask = index.asked(Address(TAGS, b"service=a"))
+    assert index.choose_other(ask, None, {rid(1), rid(2)}) == mine.address
+    assert index.choose_other(ask, None, {rid(1), rid(3)}) == peer.routes.to
+    mine.pass_over()
+    assert {index.choose_other(ask, None, {rid(1)}) for _ in range(9)} == {peer.routes.to}
+    assert index.choose_other(ask, None, {rid(1), rid(2), rid(3)}) is None
+
+
+@in_world(BrokerOptions(management=False))
+async def test_a_multicast_has_one_copy_for_each_peer_broker(w: World) -> None:
+    peers = [await other(w, number) for number in (1, 2, 3)]
+    index = w.broker.index
+    ask = index.asked(Address(TAGS, b"@multicast service=a"))
+    assert index.divide(ask) == ((), ())
+    for number in (1, 2):
+        peers[0].add(number)
+    peers[1].add(3)
+    peers[2].add(4, "b")
+    own = await w.destination()
+    (entry,) = index.own_entries()
+    assert index.divide(ask) == ((entry,), ((peers[0].routes, 2), (peers[1].routes, 1)))
+    w.node.send("32#@multicast service=a", b"x")
+    for peer, sent in zip(peers, (1, 1, 0), strict=True):
+        assert await peer.got() == [(0, b"@multicast service=a")] * sent
+        assert peer.routes.every.requests == sent
+    index.suspend_peer(peers[0].routes)
+    assert index.divide(ask) == ((entry,), ((peers[1].routes, 1),))
+    del own
+
+
+@in_world(BrokerOptions(express_path=False, management=False))
+async def test_a_divided_multicast_has_one_leg_for_each_peer_broker(w: World) -> None:
+    peer, own, requester = await other(w), await w.destination(), await w.requester()
+    for number in (1, 2):
+        peer.add(number)
+    requester.send(request(FNF, 1, asked_for("a", MULTICAST)))
+    assert await counts([own]) == [1]
+    assert await peer.got() == [(UUID(bytes=peer.routes.broker_id).int, b"")]
+    peer.remove(2)
+    own.link.session.leave()
+    requester.send(request(FNF, 3, asked_for("a", MULTICAST)))
+    assert await peer.got() == [(1, b"")]
+
+
+@in_world()
+async def test_a_plain_message_to_a_single_destination_names_it(w: World) -> None:
+    peer = await other(w)
+    peer.add(1)
+    w.node.send("32#service=a", b"x")
+    assert await peer.got() == [(0, f"route={UUID(int=1)}".encode())]
+    peer.add(2)
+    w.node.send("32#service=a", b"x")
+    ((_, query),) = await peer.got()
+    assert query in {f"route={UUID(int=number)}".encode() for number in (1, 2)}
+
+
+# --- links --------------------------------------------------------------------------------------
+
+
+@in_world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=0)))
+async def test_without_a_link_a_request_is_certainly_not_handed_over(w: World) -> None:
+    peer, requester = await other(w), await w.requester()
+    peer.add(1)
+    peer.routes.disconnected()
+    requester.send(request(RR, 1, ASKED))
+    ((_, code, _),) = errors(await requester.received())
+    assert code == ErrorCode.REJECTED
+    with pytest.raises(NotDelivered):
+        await w.node.request("32#service=a", b"", timeout=5)
+
+
+@in_world(BrokerOptions(waiting=WaitingOptions(no_route_timeout=1.0, max_wait=60.0)))
+async def test_requests_wait_for_a_broker_that_is_away(w: World) -> None:
+    peer = await other(w)
+    peer.add(1)
+    w.broker.index.suspend_peer(peer.routes)
+    for _ in range(_release.SLICE + 1):
+        w.node.send("32#service=a", b"x")
+    w.node.send("32#service=a zone=9", b"never")
+    assert await peer.got() == []
+    await asyncio.sleep(30)
+    assert w.broker.statistics().waiting == _release.SLICE + 1
+    w.broker.index.reveal_peer(peer.routes)
+    await asyncio.sleep(1)
+    assert len(await peer.got()) == _release.SLICE + 1
+    assert w.broker.statistics().waiting == 0
+    with pytest.raises(NoRoute):
+        await w.node.request("32#service=b", b"", timeout=5)
+
+
+@in_world(BrokerOptions(waiting=WaitingOptions(max_wait=60.0)))
+async def test_many_queries_that_wait_are_looked_up_in_slices(
+    w: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_release, "SLICE", 2)
+    peer = await other(w)
+    for number in range(1, 6):
+        peer.add(number, tags=((ZONE, str(number)),))
+    w.broker.index.suspend_peer(peer.routes)
+    for number in range(1, 6):
+        w.node.send(f"32#service=a zone={number}", b"x")
+    await w.loop.idle()
+    for _ in range(2):
+        w.broker.index.reveal_peer(peer.routes)
+    await asyncio.sleep(1)
+    assert len(await peer.got()) == 5
+    w.broker.index.reveal_peer(peer.routes)  # nothing waits
+
+
+@in_world()
+async def test_a_route_that_comes_releases_what_waits_for_it(w: World) -> None:
+    peer, requester = await other(w), await w.requester()
+    requester.send(request(FNF, 1, ASKED))
+    assert await peer.got() == []
+    peer.add(1)
+    assert await peer.got() == [(1, b"")]
+
+
+@in_world()
+async def test_a_busy_link_is_passed_over(w: World) -> None:
+    first, second, requester = await other(w, 1), await other(w, 2), await w.requester()
+    first.add(1)
+    second.add(2)
+    busy = True
+    first.routes.connected(Address(0, b"link-1"), busy=lambda: busy)
+    for number in range(4):
+        requester.send(request(FNF, 1 + 2 * number, ASKED))
+    assert (len(await first.got()), len(await second.got())) == (0, 4)
+    busy = False
+    requester.send(request(FNF, 9, ASKED), request(FNF, 11, ASKED))
+    assert (len(await first.got()), len(await second.got())) == (1, 1)
+
+
+@in_world()
+async def test_a_peer_broker_leaves_the_table(w: World) -> None:
+    peer = await other(w)
+    peer.add(1)
+    index = w.broker.index
+    assert index.drop_peer(peer.routes, 10) == 1
+    index.peer_left(peer.routes)
+    await w.loop.idle()
+    assert index.peers.known == {}
+    assert not w.node.has(peer.routes.to)
+    assert peer.routes.cell is None
+    index.peer_left(peer.routes)
+    again = Other(w)
+    await w.loop.idle()
+    index.peer_left(peer.routes)
+    assert index.peers.known == {again.routes.broker_id: again.routes}
+
+
+# --- updates ------------------------------------------------------------------------------------
+
+
+@in_world(BrokerOptions(management=False, max_peer_routes=3))
+async def test_the_routes_of_peer_brokers_have_a_limit_of_their_own(w: World) -> None:
+    first, second = await other(w, 1), await other(w, 2)
+    for number in (1, 2):
+        assert first.add(number) == ""
+    assert second.add(2, timestamp=FUTURE - 1) == ""  # hidden, and counted
+    reason = "the table has as many routes of peer brokers as it may"
+    assert second.add(3) == reason
+    assert first.add(1, timestamp=FUTURE + 1) == ""  # it has its place
+    assert (first.routes.count, second.routes.count) == (2, 1)
+    limits = {each.name: each for each in w.broker.limits()}
+    limit = limits["max_peer_routes"]
+    assert (limit.used, limit.limit, limit.reached) == (3, 3, 1)
+    assert limits["max_routes"].used == 0
+    assert w.broker.statistics().peer_routes == 3
+    assert w.broker.statistics().routes == 0
+    assert first.remove(1, FUTURE + 2)
+    assert not first.remove(1, FUTURE + 2)
+    assert second.add(3) == ""
+
+
+@in_world(BrokerOptions(management=False, max_routes=1))
+async def test_routes_of_peer_brokers_do_not_count_as_own(w: World) -> None:
+    peer = await other(w)
+    for number in (1, 2):
+        peer.add(number)
+    await w.node.start(Echo, address="worker")
+    w.broker.register("worker", service="a", route_id=UUID(int=1))
+    with pytest.raises(NotDelivered):
+        w.broker.register("worker", service="a", route_id=UUID(int=2))
+    assert w.broker.index.own_routes == 1
+
+
+@in_world(BrokerOptions(management=False))
+async def test_updates_that_are_refused(w: World) -> None:
+    peer = await other(w)
+    index = w.broker.index
+    frame = RouteAdd(rid(999), rid(1), FUTURE, "a")
+    assert index.add_remote(peer.routes, frame) == "it is connected to another broker"
+    assert peer.add(1, "onward.management") == "its service name is reserved"
+    await w.node.start(Echo, address="worker")
+    w.broker.register("worker", service="a", route_id=UUID(int=1))
+    assert peer.add(1) == "its id is that of a worker of this broker"
+    assert peer.routes.count == 0
+    assert index.own_routes == 1
+    assert peer.add(2) == peer.add(2) == ""
+    assert peer.routes.count == 1
+
+
+@in_world(BrokerOptions(management=False))
+async def test_a_newer_route_of_a_peer_broker_closes_the_own_connection(w: World) -> None:
+    peer, own = await other(w), await w.destination()
+    (entry,) = w.broker.index.own_entries()
+    number = UUID(bytes=entry.route_id).int
+    told: list[RouteAdd | RouteRemove] = []
+    w.broker.index.own_changes(told.append)
+    assert peer.add(number, timestamp=entry.timestamp - 1) == ""
+    assert not own.closed  # the other is older
+    with w.broker.events.subscribe() as events:
+        assert peer.add(number) == ""
+        event = await anext(events)
+    assert (event.kind, event.reason) == ("replaced", "replaced by a newer connection")
+    await own.received()
+    assert own.closed
+    assert w.broker.index.own_routes == 0
+    (there,) = w.broker.index.table
+    assert there.target.to == peer.routes.to
+    added, removed = told
+    assert isinstance(added, RouteAdd)
+    assert isinstance(removed, RouteRemove)
+    assert removed.route_id == entry.route_id
+    assert removed.timestamp > FUTURE
+    # The client that comes back has a newer one again.
+    again = await w.destination(route_id=UUID(int=number))
+    assert w.broker.index.own_routes == 1
+    assert not again.closed
+    assert w.broker.index.table.hidden_of(peer.routes.broker_id) == 1
+    again.die()
+    await w.loop.idle()
+    assert w.broker.index.table.hidden_of(peer.routes.broker_id) == 0
+
+
+@in_world(BrokerOptions(management=False))
+async def test_a_round_sweeps_what_is_not_told(w: World) -> None:
+    peer = await other(w)
+    for number in range(1, 6):
+        peer.add(number)
+    index = w.broker.index
+    index.begin_round(peer.routes)
+    peer.add(1)
+    peer.add(2, timestamp=FUTURE - 5, tags=((ZONE, "z"),))
+    assert [index.sweep_peer(peer.routes, 2) for _ in range(2)] == [2, 1]
+    assert peer.routes.count == index.peers.count == 2
+    assert sum(kind.routes for kind in peer.routes.kinds.values()) == 2
+
+
+@in_world(BrokerOptions(management=False))
+async def test_an_expected_destination_that_joins_a_peer_broker_is_not_expected(w: World) -> None:
+    peer = await other(w)
+    w.broker.expect([SnapshotRoute(rid(1), "a"), SnapshotRoute(rid(2), "a")])
+    peer.add(1)
+    figures = w.broker.statistics()
+    assert (figures.expected, figures.expected_joined) == (1, 1)
+
+
+# --- own routes ---------------------------------------------------------------------------------
+
+
+@in_world()
+async def test_changes_of_own_routes_are_told_in_order(w: World) -> None:
+    await w.node.start(Echo, address="worker")
+    first = w.broker.register("worker", service="a", tags={"zone": "z"}, route_id=UUID(int=1))
+    told: list[RouteAdd | RouteRemove] = []
+    unfollow = w.broker.index.own_changes(told.append)
+    own = w.broker.broker_id.bytes
+    (added,) = told  # what is there, but the management service
+    assert isinstance(added, RouteAdd)
+    assert (added.broker_id, added.route_id, added.service_name) == (own, rid(1), "a")
+    assert set(added.tags) == {(ZONE, "z"), (1, "a"), (2, format_id(rid(1)))}
+    told.clear()
+    w.broker.register("worker", service="b", route_id=UUID(int=1))
+    first.withdraw()  # it was replaced
+    second = w.broker.register("worker", service="a", route_id=UUID(int=2))
+    second.withdraw()
+    peer = await other(w)
+    peer.add(3)
+    assert [(type(each), each.route_id) for each in told] == [
+        (RouteAdd, rid(1)),
+        (RouteAdd, rid(2)),
+        (RouteRemove, rid(2)),
+    ]
+    times = [each.timestamp for each in told]
+    assert times[2] > times[1]
+    unfollow()
+    unfollow()
+    w.broker.register("worker", service="a")
+    assert len(told) == 3
+
+
+@in_world()
+async def test_a_snapshot_has_own_routes_only(w: World) -> None:
+    peer = await other(w)
+    peer.add(1)
+    own = await w.destination()
+    assert {each.broker_id for each in w.broker.saved()} == {w.broker.broker_id.bytes}
+    del own
+
+
+@in_world(BrokerOptions(management=False))
+async def test_a_suspended_session_that_moves_to_a_peer_broker_is_given_up(w: World) -> None:
+    peer, own = await other(w), await w.destination()
+    index = w.broker.index
+    (entry,) = index.own_entries()
+    number = UUID(bytes=entry.route_id).int
+    assert index.suspend(entry)
+    assert peer.add(number, timestamp=entry.timestamp - 1) == ""
+    assert index.suspended
+    assert index.owner_of(entry.route_id) is None
+    assert peer.add(number) == ""
+    assert not index.suspended
+    await own.received()
+    assert own.closed
+    assert index.resume(entry) is None
+
+
+# --- what is shown ------------------------------------------------------------------------------
+
+
+@in_world(BrokerOptions(management=False))
+async def test_rows_say_at_which_broker_a_destination_is(w: World) -> None:
+    peer, own = await other(w), await w.destination()
+    peer.add(1)
+    here, there = w.broker.routes()
+    assert (here.broker, there.broker) == ("", "other-1")
+    assert (there.route_id, there.service, there.peer) == (UUID(int=1), "a", "10.0.0.9:7000")
+    assert ("service", "a") in there.tags
+    assert not there.busy
+    found = w.broker.resolve("service=a")
+    assert [row.broker for row in found.matching] == ["", "other-1"]
+    assert (found.next, found.matches, found.routes) == (here.route_id, 2, 2)
+    assert w.broker.resolve("@sticky=user service=a user=1").first_use
+    peer.routes.disconnected()
+    peer.routes.name = ""
+    w.broker.index.suspend_peer(peer.routes)
+    (_, there) = w.broker.routes()
+    assert (there.broker, there.peer, there.busy) == (str(UUID(int=1001)), "-", True)
+    del own
+
+
+@in_world(BrokerOptions(management=False))
+async def test_services_tell_own_destinations_from_others(w: World) -> None:
+    peer, requester, own = await other(w), await w.requester(), await w.destination()
+    for number in (1, 2):
+        peer.add(number)
+    peer.add(3, "b", ((ZONE, "z"),))
+    requester.send(request(RR, 1, asked_for({1: "a", 2: format_id(rid(1))})))
+    await w.loop.idle()
+    index = w.broker.index
+    found = {each.service: each for each in index.service_statistics() if each is not None}
+    assert set(found) == {"a", "b"}
+    assert (found["a"].destinations, found["a"].elsewhere) == (1, 2)
+    assert (found["a"].requests, found["a"].in_progress) == (1, 1)
+    assert (found["b"].destinations, found["b"].elsewhere) == (0, 1)
+    await peer.got()
+    seen = [
+        each
+        for each in index.service_statistics(lambda tags: (ZONE, "z") in tags)
+        if each is not None
+    ]
+    assert [(each.service, each.elsewhere, each.destinations) for each in seen] == [("b", 1, 0)]
+    assert index.drop_peer(peer.routes, 10) == 3
+    found = {each.service: each for each in index.service_statistics() if each is not None}
+    assert (found["a"].requests, found["a"].elsewhere) == (1, 0)
+    del own
+
+
+@in_world(BrokerOptions(management=False))
+async def test_no_event_is_made_of_a_route_of_a_peer_broker(w: World) -> None:
+    peer = await other(w)
+    with w.broker.events.subscribe() as events:
+        peer.add(1)
+        peer.remove(1)
+        await w.node.start(Echo, address="worker")
+        w.broker.register("worker", service="own")
+        event = await anext(events)
+    assert (event.kind, event.service) == ("joined", "own")

@@ -1,0 +1,94 @@
+"""Routes of peer brokers: their counters, and what they share."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.actors.broker import PeerRoutes, RemoteRoute
+from onward.actors.broker._tally import SAMPLED, SLOW, ServiceTally
+from onward.actors.broker.table._remote import RemoteKind, own_route
+from onward.protocol import Address
+from onward.protocol.broker import Entry, RouteKind
+
+PEER = bytes(15) + b"\x09"
+
+
+def kind_of(clock: list[float], decay: float = 10.0) -> RemoteKind:
+    kind = RouteKind(PEER, "orders", ((1, "orders"), (-1, PEER.hex())))
+    peer = PeerRoutes(PEER, "nine")
+    return RemoteKind(peer, kind, ServiceTally("orders"), 2.0, lambda: clock[0], decay)
+
+
+def test_the_requests_of_routes_count_for_their_kind() -> None:
+    kind = kind_of([0.0])
+    first, second = (RemoteRoute(kind, bytes([number]) * 16) for number in (1, 2))
+    for route in (first, first, second):
+        assert route.choose(None) == kind.peer.to
+    first.outstanding += 1
+    first.outstanding -= 1
+    second.outstanding += 1
+    assert (first.requests, second.requests, kind.requests) == (2, 1, 3)
+    assert (first.outstanding, second.outstanding, kind.outstanding) == (0, 1, 1)
+
+
+def test_answers_are_measured_for_the_kind() -> None:
+    clock = [100.0]
+    kind = kind_of(clock)
+    route = RemoteRoute(kind, bytes(16))
+    assert (route.latency, route.weight) == (0.0, 2.0)
+    route.ended(0.5)
+    assert route.latency == 0.5
+    clock[0] += 10.0
+    route.ended(0.1)
+    assert route.latency == pytest.approx(0.1 + 0.4 / 2.718281828)
+    route.ended(0.0)  # it says nothing about the destination
+    assert route.service is kind.service
+    assert kind.service.answered == 3
+    counts = kind.service.durations.read().counts
+    assert sum(counts) == 2  # both were slow
+    for _ in range(SAMPLED - 3):
+        route.ended(SLOW / 2)
+    assert sum(kind.service.durations.read().counts) == 2 + SAMPLED
+
+
+def test_a_peer_broker_without_a_name_is_known_by_its_id() -> None:
+    peer = PeerRoutes(PEER)
+    assert peer.label == "00000000-0000-0000-0000-000000000009"
+    peer.name = "nine"
+    assert peer.label == "nine"
+
+
+def test_a_copy_for_all_has_the_peer_broker_as_its_route() -> None:
+    peer = PeerRoutes(PEER, "nine")
+    every = peer.every
+    assert (every.peer, every.route_id) == (peer, PEER)
+    about = every.destination
+    assert (about.service, about.tags, about.peer, about.link) == ("", (), "-", True)
+
+
+def test_a_link_is_known_before_and_after_the_table() -> None:
+    peer = PeerRoutes(PEER)
+    link = Address(0, b"link")
+    peer.connected(link, "10.0.0.1:7")
+    assert (peer.connection, peer.every.connection) == (None, None)
+    asked: list[Address] = []
+    peer.joined(Address(0, b"to"), asked.append)
+    assert asked == [Address(0, b"to"), link]
+    peer.connected(link)
+    assert asked[2:] == [link]
+    peer.left()
+    assert (peer.address, peer.cell) == (None, None)
+
+
+def test_an_event_names_the_destination() -> None:
+    route = RemoteRoute(kind_of([0.0]), bytes(16))
+    event = route.event("lost", "gone")
+    assert (event.kind, event.service, event.reason, event.peer) == ("lost", "orders", "gone", "-")
+    assert event.tags == (("service", "orders"),)
+
+
+def test_an_own_route_is_none_of_a_peer_broker() -> None:
+    kind = kind_of([0.0])
+    entry: Entry[object] = Entry(bytes(16), kind.kind, 1, RemoteRoute(kind, bytes(16)))
+    with pytest.raises(AssertionError, match="as an own one"):
+        own_route(entry)  # type: ignore[arg-type]
