@@ -658,6 +658,31 @@ async def test_a_session_of_a_peer_that_is_refused_does_not_begin() -> None:
         assert s.w.listener.statistics().sessions == 0
 
 
+@pytest.mark.parametrize("known", [True, False])
+@in_memory
+async def test_a_request_under_check_ends_with_its_peer(known: bool) -> None:
+    """It is the same for a peer that was admitted before it sent the request."""
+    async with scene(per_request="check") as s:
+        s.gate.accepted[BearerToken(b"two")] = BOT
+        shown = request(FNF, 3, ENTRY[:-3] + b"two" + asked_for("a"))
+        peer = s.w.connect("10.0.0.9")
+        send(peer, "tcp", first(), *(() if known else (fnf(1), shown)))
+        await s.w.loop.idle()
+        if not known:
+            lose(peer)
+            await s.w.loop.idle()
+        s.gate.open.set()  # for SETUP alone
+        s.gate.open.clear()
+        await s.w.loop.idle()
+        if known:
+            send(peer, "tcp", fnf(1), shown)
+            await s.w.loop.idle()
+            lose(peer)
+        assert len(await s.came()) == 1
+        assert s.nothing_left("tcp")
+        assert s.w.listener.statistics().closed == {"by the peer": 1}
+
+
 @in_memory
 async def test_requests_with_checked_credentials_of_a_peer_that_has_left() -> None:
     async with scene(per_request="check") as s:
