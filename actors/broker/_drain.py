@@ -58,6 +58,13 @@ class DrainPart(ABC):
     def connections_left(self) -> int:
         """The connections that have not ended."""
 
+    def on_drain(self, *, draining: bool) -> None:  # noqa: B027 - a listener does nothing then
+        """Prepare for a drain that has begun, or that was taken back.
+
+        Args:
+            draining: Whether it has begun.
+        """
+
     @abstractmethod
     async def stop_accepting(self) -> None:
         """Close the listening socket; the connections stay."""
@@ -175,6 +182,8 @@ class Drain:
         """Run it; return False if it was undone."""
         steps = self.steps
         self._tell("draining")
+        for part in tuple(self._parts):
+            part.on_drain(draining=True)
         _logger.info(
             "the broker drains %s",
             counted(self.connections_left, "connection"),
@@ -204,6 +213,8 @@ class Drain:
         if not self.steps.undo():
             return False
         self._tell("serving")
+        for part in tuple(self._parts):
+            part.on_drain(draining=False)
         _logger.info("the drain is undone", extra={"event": "broker.serving"})
         return True
 

@@ -1,5 +1,7 @@
 """Brokers that form a cluster: membership, the links between them, and their routes."""
 
+from ._cluster import Cluster
+from ._options import ClusterOptions
 from ._peer_connection import (
     ConnectPeer,
     ElementReceiver,
@@ -8,12 +10,19 @@ from ._peer_connection import (
     PeerHandlers,
     PeerRefused,
 )
+from ._peer_worker import PeerWorker
+from ._statistics import ClusterStatistics, PeerStatistics
 
 __all__ = [
+    "Cluster",
+    "ClusterOptions",
+    "ClusterStatistics",
     "ConnectPeer",
     "ElementReceiver",
     "ElementStream",
     "PeerConnection",
     "PeerHandlers",
     "PeerRefused",
+    "PeerStatistics",
+    "PeerWorker",
 ]

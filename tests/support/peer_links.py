@@ -63,15 +63,23 @@ class PeerNetwork:
             link = MemoryLink(self, next(self._numbers), (own, uri), handlers, listener)
             link.far.info = setup
             link.info = listener.info
-            link.far.take()
-            await asyncio.sleep(self.delay)
-            if not link.open:
-                raise LinkDown(uri, "closed")
+            answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def answer() -> None:
+                try:
+                    link.take()
+                except PeerRefused as error:
+                    link.close(error.reason, error.reason)
+                    answered.set_exception(error)
+                else:
+                    answered.set_result(None)
+
+            link.far.post(answer)
             try:
-                link.take()
+                link.far.take()
             except PeerRefused as error:
-                link.close(error.reason, error.reason)
-                raise
+                link.far.close(error.reason, error.reason)  # the answer is on its way before
+            await answered
             return link
 
         return connect
@@ -200,8 +208,8 @@ class MemoryLink:
         """Close the link."""
         if self.open:
             self.closed = (reason, text)
+            self.post(lambda: self.far.end(text))
             self.end(reason)
-            self.far.end(text)
 
     # --- the other end ------------------------------------------------------------------------
 

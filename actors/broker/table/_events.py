@@ -18,11 +18,20 @@ from ..._errors import LimitReached
 __all__ = ["BrokerEvent", "EventKind", "Events", "Subscription"]
 
 EventKind: TypeAlias = Literal[
-    "joined", "left", "replaced", "rejected", "lost", "draining", "serving"
+    "joined",
+    "left",
+    "replaced",
+    "rejected",
+    "lost",
+    "draining",
+    "serving",
+    "peer-up",
+    "peer-lost",
 ]
 """The kind of an event: a destination joined, left, or was replaced by the one that joins next; a
 request was rejected because no destination could take it, or lost on its way to one; the broker
-drains, or its drain was taken back and it serves again."""
+drains, or its drain was taken back and it serves again; the link to a peer broker is up, or lost
+with all its destinations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,7 @@ class BrokerEvent:
         route_id: The destination's route id; `None` if the event has no destination.
         service: The destination's service name, or empty.
         tags: The destination's tags as `(name, value)`, in text form.
-        peer: The destination's network address, or empty.
+        peer: The destination's network address, or the name of a peer broker, or empty.
         reason: The reason in a few words, or empty.
         query: The request's query, as the value of an address of type 32, or empty.
         missed: Events just before this one that the subscription has lost.

@@ -1,0 +1,475 @@
+"""The cluster of a broker: the other brokers, the links to them, and the log of its own routes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from math import inf
+from random import random
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from ...protocol import AddressLike, OnwardError
+from ...protocol.broker import BrokerInfo, RouteAdd, RouteRemove, format_id
+from ...protocol.cluster import (
+    BROKERS_ROUTE,
+    DRAINING,
+    REMOTE_BROKER_INFO_ROUTE,
+    UP,
+    ClusterFrameError,
+    Compare,
+    Dial,
+    LinkRefusal,
+    LinkRefused,
+    Membership,
+    PeerInfo,
+    PresenceState,
+    RouteLog,
+    Tell,
+)
+from .._log import SeldomLogger, shown
+from .._worker import Worker
+from ..broker import Broker, Handlers, LimitUse
+from ..runtime._timer import Timer
+from ._dialled import ClusterDrain, DialledPeer
+from ._feeds import Feeds
+from ._greetings import greetings
+from ._options import ClusterOptions
+from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused
+from ._peer_worker import STOPPED, PeerWorker
+from ._statistics import ClusterStatistics, PeerStatistics, stranger
+
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = ["Cluster"]
+
+_logger = logging.getLogger("onward.actors.cluster")
+
+DEFAULT_ADDRESS: Final = "cluster"
+
+MAX_REASONS: Final = 64
+"""Most reasons by which losses are counted; further ones count as `other`."""
+
+NOT_ALLOWED: Final = "its URI is neither a seed nor allowed"
+STOPS: Final = "the broker stops"
+
+
+class Cluster(Worker):
+    """The part of a broker in a cluster.
+
+    Attach it after the broker and before the listeners, give it to those that take peer links, and
+    join when they are open:
+
+        broker = await Broker.attach(node)
+        cluster = await Cluster.attach(node, broker, ClusterOptions(seeds=(uri,)), connect=connect)
+        listener = await node.listen(uri, broker=broker, peers=cluster)
+        cluster.join(listener.uri)
+
+    It implements `PeerHandlers`. Its methods are for the node's loop.
+
+    Args:
+        broker: The broker.
+        options: The options.
+        connect: Dials another broker.
+        random: Returns a random number, 0 or more and less than 1.
+
+    Attributes:
+        options: The options.
+        log: The log of the broker's own routes.
+    """
+
+    has_flows: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        broker: Broker,
+        options: ClusterOptions,
+        connect: ConnectPeer,
+        random: Callable[[], float] = random,
+    ) -> None:
+        super().__init__()
+        self.options = options
+        self._broker = broker
+        self._connect = connect
+        self._random = random
+        now = int(time.time() * 1000)
+        self._own = PeerInfo(
+            broker.broker_id.bytes,
+            now,
+            instance=now,
+            zone=options.zone,
+            name=options.name,
+            max_batch=options.limits.max_batch,
+        )
+        self.log = RouteLog(broker.broker_id.bytes, now, options.limits)
+        self._workers: dict[bytes, PeerWorker] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lost: Counter[str] = Counter()
+        self._failed = 0
+        self._joined = False
+        self._timer: Timer | None = None
+        self._withdraw: list[Callable[[], None]] = []
+
+    @classmethod
+    async def attach(
+        cls,
+        node: Node,
+        broker: Broker,
+        options: ClusterOptions = ClusterOptions(),  # noqa: B008 - frozen
+        *,
+        connect: ConnectPeer,
+        address: AddressLike = DEFAULT_ADDRESS,
+        random: Callable[[], float] = random,
+    ) -> Cluster:
+        """Start the cluster of a broker on its node.
+
+        Args:
+            node: The node.
+            broker: The broker.
+            options: The options.
+            connect: Dials another broker, by a transport.
+            address: The address of its worker.
+            random: Returns a random number, 0 or more and less than 1.
+
+        Raises:
+            AddressInUse: The node has a worker at this address already.
+            BrokerFrameError: A text of the options is too long.
+        """
+        cluster = cls(broker, options, connect, random)
+        cluster._own.serialize()
+        await node.start(lambda: cluster, address=address)
+        return cluster
+
+    def on_start(self) -> None:
+        """Follow the broker's own routes, and its drains."""
+        clock = self.node.loop.time
+        self._feeds = Feeds(self.log, clock)
+        self._seldom = SeldomLogger(_logger, clock)
+        options = self.options
+        self.membership = Membership(
+            self._own,
+            seeds=options.seeds,
+            allowed=options.allowed_peers,
+            limits=options.limits,
+            now=clock(),
+            random=self._random,
+        )
+        index = self._broker.index
+        index.prefer_own(prefer=options.locality == "prefer")
+        self._withdraw = [
+            index.own_changes(self._on_own_change),
+            self._broker.add_part(ClusterDrain(self)),
+        ]
+
+    def on_stop(self) -> None:
+        """Close all links."""
+        self._joined = False
+        while self._withdraw:
+            self._withdraw.pop()()
+        for worker in tuple(self._workers.values()):
+            if worker.connection is not None:
+                worker.connection.close(STOPPED, STOPS)
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def join(self, advertise: str = "") -> None:
+        """Dial other brokers from now on.
+
+        Args:
+            advertise: The URI by which they reach this one, unless the options have one.
+
+        Raises:
+            BrokerFrameError: The URI is too long.
+        """
+        uri = self.options.advertise or advertise
+        if uri:
+            replace(self._own, cluster_uri=uri).serialize()
+            self._update(cluster_uri=uri)
+        self._joined = True
+        self._arm()
+
+    def adjust(self, options: ClusterOptions) -> None:
+        """Change the seeds and the allowed peers while the cluster runs; links stay.
+
+        Args:
+            options: The options. Other fields must be as they were.
+
+        Raises:
+            ValueError: A field is changed that has to stay.
+        """
+        old = self.options
+        if replace(old, seeds=options.seeds, allowed_peers=options.allowed_peers) != options:
+            raise ValueError("only seeds and allowed peers change while the cluster runs")
+        self.options = options
+        self.membership.replace_allowed(options.allowed_peers, self._now())
+        self.membership.replace_seeds(options.seeds, self._now())
+        self._arm()
+
+    def _now(self) -> float:
+        return self.node.loop.time()
+
+    # --- own routes ---------------------------------------------------------------------------
+
+    def _on_own_change(self, change: RouteAdd | RouteRemove) -> None:
+        # Emitting ROUTE_ADD Frames: "Brokers SHOULD send ROUTE_ADD frames to all connected brokers
+        # when a new route is established."
+        self.log.add(change)
+        self._feeds.wake()
+
+    def drain(self, *, draining: bool) -> None:
+        """Announce to the peer brokers that this one drains, or serves again."""
+        self._update(state=DRAINING if draining else UP)
+
+    def _update(self, **changes: Any) -> None:
+        self._own = self.membership.update(int(time.time() * 1000), **changes)
+        self._arm()
+
+    # --- for the transports -------------------------------------------------------------------
+
+    @property
+    def info(self) -> BrokerInfo:
+        """The BROKER_INFO of this broker, as of now."""
+        return self._own.frame()
+
+    def greet(self, info: BrokerInfo) -> None:
+        """Decide on a broker that has dialled; see `PeerHandlers`.
+
+        Raises:
+            PeerRefused: It is no peer broker.
+        """
+        refusal = self.membership.refusal(self._read(info), self._now())
+        if refusal is not None:
+            self._refused(info, refusal)
+
+    def on_connected(self, connection: PeerConnection) -> Handlers:
+        """Use a link that another broker has dialled; see `PeerHandlers`.
+
+        Raises:
+            PeerRefused: It is no peer broker.
+        """
+        return self.use(connection, None)
+
+    def use(self, connection: PeerConnection, dialled: str | None) -> Handlers:
+        """Use a link, and return the handlers of the requests that come by it.
+
+        Args:
+            connection: The link.
+            dialled: The URI that this broker has dialled; `None` if the other has.
+
+        Raises:
+            PeerRefused: It is no peer broker.
+        """
+        info, now = self._read(connection.info), self._now()
+        verdict = self.membership.connected(info, connection, dialled=dialled, now=now)
+        if isinstance(verdict, LinkRefused):
+            self._arm()
+            self._refused(connection.info, verdict.reason)
+            raise PeerRefused(verdict.reason.value)
+        worker = self._workers.get(info.broker_id) or self._new_worker(info)
+        stream = worker.connected(connection, info)
+        if verdict.replaces is not None:
+            before: PeerConnection = verdict.replaces
+            before.close("duplicate", LinkRefusal.DUPLICATE.value)
+        self._arm()
+        return greetings(self, worker, connection, stream)
+
+    def on_lost(self, connection: PeerConnection, reason: str) -> None:
+        """Remove a link that has ended; see `PeerHandlers`."""
+        broker_id = connection.info.broker_id
+        if not self.membership.lost(broker_id, connection, self._now()):
+            return  # another one has replaced it
+        reason = shown(reason)
+        known = reason in self._lost or len(self._lost) < MAX_REASONS
+        self._lost[reason if known else "other"] += 1
+        self._workers[broker_id].lost(reason)
+        self._arm()
+
+    def heard(self, info: PeerInfo, worker: PeerWorker) -> None:
+        """Receive what a peer broker has told of another broker, or of itself."""
+        by = worker.info.broker_id
+        self.membership.heard(info, by, self._now())
+        if info.broker_id == by:
+            worker.tell(info)
+        self._arm()
+
+    def _read(self, info: BrokerInfo) -> PeerInfo:
+        """Read the list of a BROKER_INFO.
+
+        Raises:
+            PeerRefused: It cannot be read.
+        """
+        try:
+            return PeerInfo.of(info)
+        except ClusterFrameError as error:
+            raise PeerRefused(error.reason) from error
+
+    def _refused(self, info: BrokerInfo, reason: LinkRefusal) -> None:
+        """Log a refusal, and raise it.
+
+        Raises:
+            PeerRefused: Always.
+        """
+        level = logging.WARNING if reason.is_mistake else logging.DEBUG
+        broker_id = format_id(info.broker_id)
+        self._seldom.log(
+            level,
+            f"peer.refused {reason.name}",
+            "broker %s is refused: %s",
+            broker_id,
+            reason.value,
+            extra={"event": "peer.refused", "peer": broker_id, "reason": reason.value},
+        )
+        raise PeerRefused(reason.value)
+
+    def _new_worker(self, info: PeerInfo) -> PeerWorker:
+        worker = PeerWorker(info, self._broker.index, self._feeds, self.options, self._on_fault)
+        self.spawn(lambda: worker)
+        self._workers[info.broker_id] = worker
+        return worker
+
+    def _on_fault(self, broker_id: bytes) -> None:
+        """Keep a broker away for a while that has broken the protocol."""
+        self.membership.pause(broker_id, self._now() + self.options.limits.pause)
+        self._arm()
+
+    # --- what the membership asks for -----------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Set the timer to the time at which the membership has something to do."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._joined:
+            return
+        at = self.membership.get_timer()
+        if at < inf:
+            self._timer = self.after(max(0.0, at - self._now()), self._work)
+
+    def _work(self) -> None:
+        self._timer = None
+        tells: dict[bytes, list[PeerInfo]] = {}
+        for task in self.membership.due(self._now()):
+            if isinstance(task, Dial):
+                self._run(self._dial(task.uri))
+            elif isinstance(task, Tell):
+                tells.setdefault(task.to, []).append(task.info)
+            else:
+                self._run(self._compare(task))
+        for to, infos in tells.items():
+            self._run(self._tell(to, infos))
+        for broker_id, worker in tuple(self._workers.items()):
+            if worker.over:
+                del self._workers[broker_id]
+                worker.retire()
+        self._arm()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _dial(self, uri: str) -> None:
+        cause = ""
+        try:
+            async with asyncio.timeout(self.options.connect_timeout):
+                await self._connect(uri, DialledPeer(self, uri))
+        except TimeoutError:
+            cause = "no answer in time"
+        except (OnwardError, OSError, ValueError) as error:
+            cause = str(error) or type(error).__name__
+        if cause:
+            self._failed += 1
+            self.membership.failed(uri, cause, self._now())
+            self._seldom.log(
+                logging.INFO,
+                f"peer.unreachable {uri}",
+                "%s is not reached: %s",
+                uri,
+                shown(cause),
+                extra={"event": "peer.unreachable", "peer": uri, "reason": shown(cause)},
+            )
+        self._arm()
+
+    async def _tell(self, to: bytes, infos: list[PeerInfo]) -> None:
+        for info in infos:
+            await self._ask(to, REMOTE_BROKER_INFO_ROUTE, info.serialize())
+
+    async def _compare(self, task: Compare) -> None:
+        answer = await self._ask(task.to, BROKERS_ROUTE, task.digest)
+        worker = self._workers.get(task.to)
+        if answer is None or worker is None:
+            return
+        try:
+            self.membership.compared(task.to, answer, self._now())
+        except ClusterFrameError as error:
+            worker.fault(error)
+        self._arm()
+
+    async def _ask(self, to: bytes, route: str, data: bytes) -> bytes | None:
+        """Return the answer of a peer broker; `None` if there is none."""
+        worker = self._workers.get(to)
+        connection = None if worker is None else worker.connection
+        if connection is None:
+            return None
+        try:
+            async with asyncio.timeout(self.options.connect_timeout):
+                return await connection.request(route, data)
+        except (OnwardError, TimeoutError) as error:
+            # A lost link is told by itself; what was told is compared again in a while.
+            _logger.debug(
+                "%s is not answered by a peer broker: %s",
+                route,
+                error,
+                extra={"event": "peer.unanswered", "reason": str(error)},
+            )
+            return None
+
+    # --- inspection ---------------------------------------------------------------------------
+
+    def peers(self) -> list[PeerStatistics]:
+        """Return the other brokers that are known, those that were linked first."""
+        rows = {key: worker.statistics() for key, worker in self._workers.items()}
+        for known in self.membership.brokers():
+            broker_id = known.info.broker_id
+            reported = "" if known.reported_by is None else self._name_of(known.reported_by)
+            row = rows.get(broker_id)
+            if row is None:
+                cause = known.cause or (NOT_ALLOWED if known.dials_at is None else "")
+                rows[broker_id] = stranger(known.info.cluster_uri, cause, reported, known.info)
+            elif not known.linked:
+                rows[broker_id] = replace(row, reported_by=reported)
+        seeds = [stranger(uri, cause) for uri, cause in self.membership.unreached()]
+        return [*rows.values(), *seeds]
+
+    def _name_of(self, broker_id: bytes) -> str:
+        worker = self._workers.get(broker_id)
+        return format_id(broker_id) if worker is None else worker.label
+
+    def statistics(self) -> ClusterStatistics:
+        """Return the figures of the cluster at this moment."""
+        figures, log = self.membership.statistics(), self.log.statistics()
+        states = Counter({str(state): 0 for state in PresenceState})
+        states.update(row.state for row in self.peers())
+        return ClusterStatistics(
+            broker_id=str(self._broker.broker_id),
+            instance=self._own.instance,
+            advertise=self._own.cluster_uri,
+            sequence=log.sequence,
+            changes=log.changes,
+            change_bytes=log.change_bytes,
+            peers=dict(states),
+            lost=dict(self._lost),
+            refused={each.name.lower(): count for each, count in figures.refused.items()},
+            failed=self._failed,
+        )
+
+    def limits(self) -> Iterator[LimitUse]:
+        """Yield the limits of the cluster, and how much of each is used."""
+        limits, figures = self.options.limits, self.membership.statistics()
+        full = figures.refused.get(LinkRefusal.FULL, 0)
+        yield LimitUse("cluster.max_peers", figures.links, limits.max_peers, full)
+        yield LimitUse("cluster.max_known", figures.known, limits.max_known, figures.ignored)

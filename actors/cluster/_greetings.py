@@ -1,0 +1,82 @@
+"""The requests that a peer broker sends for the cluster itself, and the answers to them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+from ...protocol.cluster import (
+    BROKER_INFO_ROUTE,
+    BROKERS_ROUTE,
+    REMOTE_BROKER_INFO_ROUTE,
+    ROUTES_ROUTE,
+    ClusterFrameError,
+    PeerInfo,
+    Position,
+)
+from ...protocol.rsocket import ErrorCode
+from ..broker import ApplicationError, Handlers, Request
+
+if TYPE_CHECKING:
+    from ._cluster import Cluster
+    from ._feeds import RouteStream
+    from ._peer_connection import PeerConnection
+    from ._peer_worker import PeerWorker
+
+__all__ = ["greetings"]
+
+
+def greetings(
+    cluster: Cluster, worker: PeerWorker, connection: PeerConnection, stream: RouteStream
+) -> Handlers:
+    """Make the handlers of the requests that come by a link.
+
+    A request that cannot be read is INVALID, and the link is closed.
+
+    Args:
+        cluster: The cluster.
+        worker: The worker of the peer broker.
+        connection: The link.
+        stream: The stream of own routes by it.
+    """
+    handlers = Handlers(max_handling=cluster.options.max_greetings)
+
+    def broken(error: ClusterFrameError) -> ApplicationError:
+        if worker.connection is connection:
+            worker.fault(error)
+        return ApplicationError(ErrorCode.INVALID, str(error))
+
+    def told(request: Request) -> None:
+        try:
+            info = PeerInfo.parse(request.data)
+        except ClusterFrameError as error:
+            raise broken(error) from None
+        if worker.connection is connection:
+            cluster.heard(info, worker)
+
+    @handlers.response(BROKER_INFO_ROUTE)
+    async def introduced(request: Request) -> bytes:
+        told(request)
+        return PeerInfo.of(cluster.info).serialize()
+
+    @handlers.response(REMOTE_BROKER_INFO_ROUTE)
+    async def another(request: Request) -> bytes:
+        told(request)
+        return b""
+
+    @handlers.response(BROKERS_ROUTE)
+    async def brokers(request: Request) -> bytes:
+        return cluster.membership.answer(worker.info.broker_id, request.data)
+
+    @handlers.stream(ROUTES_ROUTE)
+    async def routes(request: Request) -> AsyncGenerator[bytes]:
+        try:
+            position = Position.parse(request.data)
+        except ClusterFrameError as error:
+            raise broken(error) from None
+        async for element in stream.elements(position):
+            yield element
+
+    # Decorated functions are used by the handlers only.
+    del introduced, another, brokers, routes
+    return handlers

@@ -1,0 +1,134 @@
+"""The loading of a peer broker's routes into the table, in slices that leave the loop free."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Final
+
+from ...protocol.broker import RouteRemove
+from ...protocol.cluster import (
+    CaughtUp,
+    ClusterFrameError,
+    Element,
+    RoundBegan,
+    RoundEnded,
+    RouteAdded,
+    RouteRefused,
+    RouteRemoved,
+    RouteSubscription,
+    SubscribeAgain,
+    SubscriptionEvent,
+)
+from ..broker import PeerRoutes, TagIndexWorker
+
+__all__ = ["RouteLoader"]
+
+TOO_FAR_AHEAD: Final = "timestamp too far ahead"
+"""The reason for a refused route: the clock of its home broker is wrong, or that of this one."""
+
+
+class RouteLoader:
+    """The elements of a peer broker that wait, and what they do to the table.
+
+    An element is read when those before it have been loaded, and its credit is given back when it
+    has been loaded itself. So what waits is bounded by the credit: elements as they came, and the
+    events of one.
+
+    Args:
+        index: The tag index.
+        peer: The routes of the peer broker.
+        subscription: The subscription to them.
+        most: Most elements that may wait: the credit.
+        refused: Routes that were not loaded, by reason.
+    """
+
+    def __init__(
+        self,
+        index: TagIndexWorker,
+        peer: PeerRoutes,
+        subscription: RouteSubscription,
+        most: int,
+        refused: Counter[str],
+    ) -> None:
+        self._index = index
+        self._peer = peer
+        self._subscription = subscription
+        self._most = most
+        self._elements: deque[bytes] = deque()
+        self._events: deque[SubscriptionEvent] = deque()
+        self._refused = refused
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits."""
+        return not self._elements and not self._events
+
+    def put(self, data: bytes) -> None:
+        """Add an element.
+
+        Raises:
+            ClusterFrameError: There was no credit for it.
+        """
+        if len(self._elements) >= self._most:
+            raise ClusterFrameError("more elements than were requested")
+        self._elements.append(data)
+
+    def drop(self) -> None:
+        """Drop the elements that were not read, as their stream has ended.
+
+        The events of the one that was read stay: the subscription counts them as loaded.
+        """
+        self._elements.clear()
+
+    def load(
+        self, limit: int, now: float, clock: int
+    ) -> tuple[int, tuple[CaughtUp | SubscribeAgain, ...]]:
+        """Load a slice.
+
+        Args:
+            limit: Most routes in it.
+            now: The time, in seconds of the node's clock.
+            clock: The time, in milliseconds since the Unix epoch.
+
+        Returns:
+            The number of elements that are loaded with it, and what they say of the subscription.
+
+        Raises:
+            ClusterFrameError: An element cannot be read, or may not come; nothing of it is loaded.
+        """
+        if not self._events and self._elements:
+            element = Element.parse(self._elements.popleft())
+            self._events.extend(self._subscription.receive(element, now, clock))
+            if not self._events:
+                return 1, ()
+        told: list[CaughtUp | SubscribeAgain] = []
+        while self._events and limit > 0:
+            event = self._events[0]
+            if isinstance(event, RoundEnded):
+                swept = self._index.sweep_peer(self._peer, limit)
+                limit -= swept
+                if limit <= 0:
+                    break  # there may be more
+            else:
+                limit -= 1
+                if isinstance(event, CaughtUp | SubscribeAgain):
+                    told.append(event)
+                else:
+                    self._apply(event)
+            self._events.popleft()
+        return (0 if self._events else 1), tuple(told)
+
+    def _apply(self, event: SubscriptionEvent) -> None:
+        index, peer = self._index, self._peer
+        if isinstance(event, RouteAdded):
+            reason = index.add_remote(peer, event.route)
+            if reason:
+                self._refused[reason] += 1
+        elif isinstance(event, RouteRemoved):
+            index.remove_remote(peer, event.route)
+        elif isinstance(event, RouteRefused):
+            self._refused[TOO_FAR_AHEAD] += 1
+            route = event.route
+            index.remove_remote(peer, RouteRemove(route.broker_id, route.route_id, route.timestamp))
+        elif isinstance(event, RoundBegan):
+            index.begin_round(peer)

@@ -1,0 +1,53 @@
+"""The options of a broker's cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ...protocol.cluster import ClusterLimits
+from ...protocol.options import Count, Seconds, check_options
+
+__all__ = ["ClusterOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The part that a broker takes in a cluster.
+
+    Attributes:
+        seeds: The URIs of brokers that are dialled from the start, and again until there is a link.
+        advertise: The URI by which other brokers reach this one, as they are told; empty: only
+            brokers that have it as a seed dial it.
+        allowed_peers: Patterns of URIs, with `*` for any characters, of brokers that are dialled
+            when a peer broker has told of them. Without one, only seeds are dialled.
+        name: The name of this broker for operators of others; at most 127 bytes.
+        zone: The name of the zone; brokers of another zone are refused. At most 127 bytes.
+        locality: The choice among destinations of this broker and of peer brokers, for unicast:
+            `prefer` takes those of this broker while one of them can take the request; `even` takes
+            all alike.
+        connect_timeout: Time for an attempt to dial a broker, with the handshakes, in seconds.
+        ahead: Most elements of a peer broker's routes that are requested ahead of those loaded.
+        load_slice: Most routes that are loaded, or removed, before the loop does other things.
+        max_greetings: Most requests of one peer broker, other than forwarded ones, that are served
+            at a time; more are REJECTED.
+        limits: The limits of the cluster's state machines.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    seeds: tuple[str, ...] = ()
+    advertise: str = ""
+    allowed_peers: tuple[str, ...] = ()
+    name: str = ""
+    zone: str = ""
+    locality: Literal["prefer", "even"] = "prefer"
+    connect_timeout: Seconds = 5.0
+    ahead: Count = 16
+    load_slice: Count = 500
+    max_greetings: Count = 16
+    limits: ClusterLimits = field(default_factory=ClusterLimits)
+
+    def __post_init__(self) -> None:
+        check_options(self)

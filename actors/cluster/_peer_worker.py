@@ -1,0 +1,389 @@
+"""The worker of one peer broker: its link, its presence, and the copy of its routes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from ...protocol import OnwardError
+from ...protocol.broker import format_id
+from ...protocol.cluster import (
+    ROUTES_ROUTE,
+    ClusterFrameError,
+    PeerInfo,
+    Presence,
+    PresenceAction,
+    PresenceActions,
+    RouteSubscription,
+    SubscribeAgain,
+)
+from .._log import shown
+from .._worker import Worker
+from ..broker import BrokerEvent, EventKind, PeerRoutes, TagIndexWorker
+from ..runtime._timer import Timer
+from ._feeds import Feeds, RouteStream
+from ._loader import RouteLoader
+from ._options import ClusterOptions
+from ._statistics import PeerStatistics
+
+if TYPE_CHECKING:
+    from ._peer_connection import ElementStream, PeerConnection
+
+__all__ = ["STOPPED", "PeerWorker"]
+
+_logger = logging.getLogger("onward.actors.cluster")
+
+RETRY: Final = 1.0
+"""Seconds after which a stream of routes that the peer broker has ended is asked for again."""
+
+STOPPED: Final = "stopped"
+"""The reason for which links are closed when this broker stops."""
+
+BAD_FRAME: Final = "bad frame"
+"""The reason for which a link is closed on which the other broker has broken the protocol."""
+
+
+class PeerWorker(Worker):
+    """One peer broker, from its first link until its routes have been removed.
+
+    Its methods are called on the node's loop: by the cluster, and by the link with the elements of
+    the peer broker's routes.
+
+    Args:
+        info: What the peer broker has told of itself.
+        index: The tag index.
+        feeds: The streams of own routes.
+        options: The options of the cluster.
+        on_fault: Called with the id of the peer broker when it has broken the protocol, before the
+            link is closed.
+
+    Attributes:
+        info: What the peer broker has told of itself last.
+        presence: Whether its routes are used.
+        routes: Its routes in the table.
+        connection: The link; `None` without one.
+        stream: The stream of own routes to it; `None` without a link.
+        losses: The links lost since the start, by reason.
+    """
+
+    has_flows: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        info: PeerInfo,
+        index: TagIndexWorker,
+        feeds: Feeds,
+        options: ClusterOptions,
+        on_fault: Callable[[bytes], object],
+    ) -> None:
+        super().__init__()
+        self.info = info
+        self._index = index
+        self._feeds = feeds
+        self._options = options
+        self._on_fault = on_fault
+        now = feeds.clock()
+        self.presence = Presence(options.limits, now)
+        self.routes = PeerRoutes(info.broker_id, info.name)
+        self.connection: PeerConnection | None = None
+        self.stream: RouteStream | None = None
+        self.losses: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._subscription = RouteSubscription(info.broker_id, options.limits)
+        self._loader = self._new_loader()
+        self._receiver: _Receiver | None = None
+        self._dropping = False
+        self._working = False
+        self._timer: Timer | None = None
+        self._retry: Timer | None = None
+        index.peer_joined(self.routes)
+
+    def _new_loader(self) -> RouteLoader:
+        return RouteLoader(
+            self._index, self.routes, self._subscription, self._options.ahead, self._refused
+        )
+
+    @property
+    def id_text(self) -> str:
+        """The id of the peer broker, as text."""
+        return format_id(self.info.broker_id)
+
+    @property
+    def label(self) -> str:
+        """A name for people: the one that it has told, or its id."""
+        return shown(self.info.name) or self.id_text
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no link, and none of its routes is kept."""
+        return (
+            self.connection is None
+            and self.presence.wake_at is None
+            and not self._dropping
+            and not self.routes.count
+        )
+
+    # --- the link -----------------------------------------------------------------------------
+
+    def connected(self, connection: PeerConnection, info: PeerInfo) -> RouteStream:
+        """Use a link, in place of the one before if there is one; return the stream of own routes.
+
+        Args:
+            connection: The link.
+            info: What the peer broker has told of itself.
+        """
+        before = self.connection
+        self.tell(info)
+        self.connection = connection
+        self.stream = RouteStream(self._feeds, info.max_batch)
+        self.routes.connected(connection.address, connection.peer)
+        self._act(self.presence.linked_up(self._feeds.clock()))
+        self._unsubscribe()
+        if before is None:
+            _logger.info(
+                "the link to %s is up",
+                self.label,
+                extra={"event": "peer.connected", "peer": self.id_text},
+            )
+            self._emit("peer-up")
+        self._subscribe()
+        return self.stream
+
+    def retire(self) -> None:
+        """Leave the table, as there is nothing of it left."""
+        self._index.peer_left(self.routes)
+        self.stop()
+
+    def lost(self, reason: str) -> None:
+        """Receive the loss of the link: the routes are hidden at once."""
+        reason = shown(reason)
+        self.connection = self.stream = None
+        self.losses[reason] += 1
+        self._unsubscribe()
+        actions = self.presence.lost(self._feeds.clock(), reason)
+        self.routes.disconnected()
+        _logger.log(
+            logging.INFO if reason == STOPPED else logging.WARNING,
+            "the link to %s is lost: %s",
+            self.label,
+            reason,
+            extra={"event": "peer.lost", "peer": self.id_text, "reason": reason},
+        )
+        self._emit("peer-lost", reason)
+        self._act(actions)
+
+    def tell(self, info: PeerInfo) -> None:
+        """Keep what the peer broker has told of itself, if it is not older than what is known."""
+        if info.timestamp >= self.info.timestamp:
+            self.info = info
+            self.routes.name = info.name
+            self.routes.draining = info.draining
+
+    def fault(self, error: ClusterFrameError) -> None:
+        """Close the link, as the peer broker has broken the protocol, and remove its routes."""
+        connection = self.connection
+        if connection is None:
+            return
+        _logger.warning(
+            "%s: %s: no link for %g s",
+            self.label,
+            error,
+            self._options.limits.pause,
+            extra={"event": "peer.fault", "peer": self.id_text, "reason": error.reason},
+        )
+        actions = self.presence.wrong(self._feeds.clock(), error.reason)
+        self._act(actions)
+        self._on_fault(self.info.broker_id)
+        connection.close(BAD_FRAME, str(error))
+
+    # --- the copy of its routes ---------------------------------------------------------------
+
+    def _subscribe(self) -> None:
+        """Ask for the routes that are missing here."""
+        self._retry = None
+        connection = self.connection
+        if connection is None or self._receiver is not None:
+            return
+        data = self._subscription.request(self._feeds.clock())
+        receiver = self._receiver = _Receiver(self)
+        try:
+            receiver.stream = connection.subscribe(
+                ROUTES_ROUTE, data, self._options.ahead, receiver
+            )
+        except OnwardError:
+            # The link is closed, which it tells next.
+            self._unsubscribe()
+
+    def _unsubscribe(self) -> None:
+        """End the stream, if there is one; what was read of it is loaded still."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        receiver, self._receiver = self._receiver, None
+        if receiver is None:
+            return
+        self._subscription.lost(self._feeds.clock())
+        self._loader.drop()
+        if receiver.stream is not None:
+            receiver.stream.cancel()
+
+    def on_element(self, receiver: _Receiver, data: bytes) -> None:
+        """Keep an element until it is loaded."""
+        if receiver is not self._receiver:
+            return
+        try:
+            self._loader.put(data)
+        except ClusterFrameError as error:
+            self.fault(error)
+        else:
+            self._work()
+
+    def on_ended(self, receiver: _Receiver, text: str) -> None:
+        """Ask for another stream in a while, if the link is there."""
+        if receiver is not self._receiver:
+            return
+        receiver.stream = None
+        self._unsubscribe()
+        if self.connection is not None:
+            _logger.info(
+                "%s has ended the stream of its routes: %s",
+                self.label,
+                shown(text) or "completed",
+                extra={"event": "peer.stream_ended", "peer": self.id_text, "reason": shown(text)},
+            )
+            self._retry = self.after(RETRY, self._subscribe)
+
+    def _work(self) -> None:
+        """Schedule a slice of work in a turn of its own."""
+        if not self._working:
+            self._working = True
+            self.after(0, self._slice)
+
+    def _slice(self) -> None:
+        self._working = False
+        limit = self._options.load_slice
+        if self._dropping:
+            self._dropping = self._index.drop_peer(self.routes, limit) >= limit
+            if not self._dropping:
+                # What comes from now on is not of before.
+                self._index.reveal_peer(self.routes)
+        elif not self._loader.idle:
+            self._load(limit)
+        if self._dropping or not self._loader.idle:
+            self._work()
+
+    def _load(self, limit: int) -> None:
+        now, clock = self._feeds.clock(), int(time.time() * 1000)
+        receiver = self._receiver
+        try:
+            loaded, told = self._loader.load(limit, now, clock)
+        except ClusterFrameError as error:
+            self.fault(error)
+            return
+        except Exception:
+            # What was half loaded is removed with the rest, and read anew after the pause.
+            _logger.exception(
+                "a route of %s cannot be loaded", self.label, extra={"event": "peer.failed"}
+            )
+            self.fault(ClusterFrameError("a route that cannot be loaded"))
+            return
+        for each in told:
+            if isinstance(each, SubscribeAgain):
+                _logger.warning(
+                    "the routes of %s are read anew: %s",
+                    self.label,
+                    each.reason,
+                    extra={"event": "peer.again", "peer": self.id_text, "reason": each.reason},
+                )
+                self._unsubscribe()
+                self._subscribe()
+            elif self.connection is not None:
+                self._act(self.presence.caught_up(now))
+        if loaded and receiver is self._receiver and receiver is not None and receiver.stream:
+            receiver.stream.request_n(loaded)
+
+    # --- presence -----------------------------------------------------------------------------
+
+    def _act(self, actions: PresenceActions) -> None:
+        """Perform the actions that the presence of the peer broker requests."""
+        for action in actions:
+            if action is PresenceAction.SUSPEND:
+                self._index.suspend_peer(self.routes)
+            elif action is PresenceAction.REVEAL:
+                self._index.reveal_peer(self.routes)
+            else:
+                self._drop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wake_at = self.presence.wake_at
+        if wake_at is not None:
+            self._timer = self.after(max(0.0, wake_at - self._feeds.clock()), self._tick)
+
+    def _tick(self) -> None:
+        # A loop's timer may be early by less than the resolution of its clock.
+        now = max(self._feeds.clock(), self.presence.wake_at or 0.0)
+        self._act(self.presence.tick(now))
+
+    def _drop(self) -> None:
+        """Remove its routes in slices; what is loaded from now on begins with nothing."""
+        self._unsubscribe()
+        self._subscription = RouteSubscription(self.info.broker_id, self._options.limits)
+        self._loader = self._new_loader()
+        self._dropping = True
+        self._work()
+
+    def _emit(self, kind: EventKind, reason: str = "") -> None:
+        events = self._index.events
+        if events.watched:
+            events.emit(BrokerEvent(kind, time.time(), peer=self.label, reason=reason))
+
+    # --- inspection ---------------------------------------------------------------------------
+
+    def statistics(self) -> PeerStatistics:
+        """Return the figures of the peer broker at this moment."""
+        now = self._feeds.clock()
+        connection, presence = self.connection, self.presence
+        feed = None if self.stream is None else self.stream.statistics()
+        subscription = self._subscription.statistics()
+        return PeerStatistics(
+            broker_id=self.id_text,
+            name=self.info.name,
+            uri=self.info.cluster_uri,
+            peer="" if connection is None else connection.peer,
+            state=str(presence.state),
+            draining=self.info.draining,
+            instance=self.info.instance,
+            dialled=connection is not None and connection.dialled,
+            round_trip=0.0 if connection is None else connection.round_trip,
+            routes=self.routes.count,
+            sequence=subscription.position.sequence,
+            behind=self._subscription.lag(now),
+            unsent=0 if feed is None else feed.behind,
+            in_flight=0 if connection is None else connection.in_flight,
+            since=time.time() - (now - presence.since),
+            reason=presence.cause,
+            losses=self.losses.total(),
+            refused=dict(self._refused),
+        )
+
+
+class _Receiver:
+    """The receiver of one stream of a peer broker's routes."""
+
+    __slots__ = ("_worker", "stream")
+
+    def __init__(self, worker: PeerWorker) -> None:
+        self._worker = worker
+        self.stream: ElementStream | None = None
+
+    def element(self, data: bytes) -> None:
+        """Receive an element."""
+        self._worker.on_element(self, data)
+
+    def ended(self, text: str) -> None:
+        """Receive the end of the stream."""
+        self._worker.on_ended(self, text)

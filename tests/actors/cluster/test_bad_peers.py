@@ -1,0 +1,305 @@
+"""Brokers that break the protocol, or are none: the link ends with a reason, and others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from uuid import uuid4
+
+import pytest
+
+from onward.actors.cluster import ClusterOptions, PeerRefused
+from onward.protocol import OnwardError
+from onward.protocol.broker import BrokerInfo, Dialect
+from onward.protocol.cluster import (
+    BROKER_INFO_ROUTE,
+    BROKERS_ROUTE,
+    REMOTE_BROKER_INFO_ROUTE,
+    ROUTES_ROUTE,
+    ClusterLimits,
+    PeerInfo,
+    Position,
+)
+from tests.support.clusters import SOON, Clusters, FakePeer, Site, clusters
+from tests.support.fixtures import Caplog
+
+PAUSE = ClusterLimits().pause
+FAKE = "test://fake"
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Clusters]:
+    async with clusters() as made:
+        yield made
+
+
+async def beside(cluster: Clusters, fake: FakePeer) -> tuple[Site, Site]:
+    """Return a broker that has dialled a fake one, and an honest peer broker of it."""
+    cluster.network.listen(FAKE, fake)
+    honest = await cluster.start("honest")
+    await honest.serve("orders")
+    one = await cluster.start("one", ["honest", "fake"])
+    await asyncio.sleep(SOON)
+    return one, honest
+
+
+async def check_closed(
+    cluster: Clusters, one: Site, fake: FakePeer, caplog: Caplog, *, text: str
+) -> None:
+    """Check that the link was closed with a text, that there is a pause, and that others go on."""
+    await asyncio.sleep(SOON)
+    assert len(fake.lost) == 1
+    assert text in fake.lost[0]
+    row = one.peer(fake.facts.broker_id)
+    assert (row.state, row.routes) == ("paused", 0)
+    assert text in row.reason
+    assert one.cluster.statistics().lost == {"bad frame": 1}
+    assert len([line for line in caplog.messages if text in line]) == 1
+    await asyncio.sleep(PAUSE - 2)
+    assert fake.connected == 1
+    assert len(one.found("orders")) == 1
+    await asyncio.sleep(40)
+    assert fake.connected == 2
+
+
+LIES: dict[str, tuple[Callable[[FakePeer], bytes], str]] = {
+    "a route of another broker": (
+        lambda fake: fake.snapshot(fake.route("lies", broker_id=uuid4().bytes)),
+        "another broker's route",
+    ),
+    "a removal of another broker's route": (
+        lambda fake: fake.changes(fake.removed(uuid4().bytes, broker_id=uuid4().bytes), sequence=1),
+        "another broker's route",
+    ),
+    "an element of another home broker": (
+        lambda fake: FakePeer().snapshot(fake.route("lies")),
+        "another broker's routes",
+    ),
+    "an element that is cut": (lambda fake: fake.snapshot(fake.route("lies"))[:-1], "cut short"),
+    "an element with bytes behind it": (
+        lambda fake: fake.snapshot(fake.route("lies")) + b"\0",
+        "cut short",
+    ),
+    "no element": (lambda fake: b"", "0 bytes"),
+    "an element of an unknown kind": (
+        lambda fake: b"\x09" + fake.snapshot(fake.route("lies"))[1:],
+        "kind 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_wrong_element_closes_the_link(cluster: Clusters, caplog: Caplog, lie: str) -> None:
+    fake = FakePeer()
+    one, _ = await beside(cluster, fake)
+    make, text = LIES[lie]
+    with caplog.at_level(logging.WARNING):
+        fake.send(fake.snapshot(fake.route("orders"), fake.route("prices")))
+        await asyncio.sleep(SOON)
+        if "home broker" not in lie:
+            assert len(one.found("orders")) == 2
+        fake.send(make(fake))
+        await check_closed(cluster, one, fake, caplog, text=text)
+
+
+async def test_removals_of_what_is_not_there_are_no_fault(cluster: Clusters) -> None:
+    fake = FakePeer()
+    one, _ = await beside(cluster, fake)
+    fake.send(fake.snapshot(), fake.changes(fake.removed(uuid4().bytes), sequence=1))
+    await asyncio.sleep(SOON)
+    assert one.peer(fake.facts.broker_id).state == "up"
+    assert one.peer(fake.facts.broker_id).sequence == 1
+
+
+async def test_a_wrong_number_has_the_routes_read_anew(cluster: Clusters) -> None:
+    fake = FakePeer()
+    one, _ = await beside(cluster, fake)
+    fake.send(fake.snapshot(fake.route("prices")), fake.changes(fake.route("prices"), sequence=7))
+    await asyncio.sleep(SOON)
+    assert fake.subscriptions == [Position().serialize()] * 2
+    fake.send(fake.snapshot(fake.route("prices"), sequence=9))
+    await asyncio.sleep(SOON)
+    assert len(one.found("prices")) == 1
+    assert one.peer(fake.facts.broker_id).state == "up"
+
+
+async def test_timestamps_far_ahead_are_refused_and_counted(cluster: Clusters) -> None:
+    limits = ClusterLimits()
+    fake = FakePeer()
+    one, _ = await beside(cluster, fake)
+    far = int(limits.max_ahead * 1000) + 60_000
+    fake.send(fake.snapshot(fake.route("prices"), fake.route("prices", ahead=far)))
+    await asyncio.sleep(SOON)
+    assert len(one.found("prices")) == 1
+    row = one.peer(fake.facts.broker_id)
+    assert (row.state, row.refused) == ("up", {"timestamp too far ahead": 1})
+
+
+async def test_elements_that_were_not_requested(cluster: Clusters, caplog: Caplog) -> None:
+    fake = FakePeer()
+    one, _ = await beside(cluster, fake)
+    worker = one.cluster._workers[fake.facts.broker_id]
+    receiver = worker._receiver
+    assert receiver is not None
+    with caplog.at_level(logging.WARNING):
+        for _ in range(one.cluster.options.ahead + 1):
+            receiver.element(fake.snapshot(fake.route("lies")))
+        await check_closed(cluster, one, fake, caplog, text="more elements than were requested")
+
+
+async def test_a_peer_broker_that_floods_with_requests(cluster: Clusters) -> None:
+    fake = FakePeer()
+    one, honest = await beside(cluster, fake)
+    assert fake.connection is not None
+    info = FakePeer(name="x").facts.serialize()
+    connection = fake.connection
+    answers = await asyncio.gather(
+        *(connection.request(REMOTE_BROKER_INFO_ROUTE, info) for _ in range(100)),
+        return_exceptions=True,
+    )
+    served = [each for each in answers if not isinstance(each, BaseException)]
+    assert len(served) == one.cluster.options.max_greetings
+    assert all("busy" in str(each) for each in answers if isinstance(each, OnwardError))
+    assert one.found("orders") == [honest.id]
+
+
+async def test_more_brokers_than_are_remembered(cluster: Clusters) -> None:
+    limits = ClusterLimits(max_known=10)
+    fake = FakePeer()
+    cluster.network.listen(FAKE, fake)
+    one = await cluster.start("one", ["fake"], options=ClusterOptions(limits=limits))
+    await asyncio.sleep(SOON)
+    assert fake.connection is not None
+    for number in range(30):
+        told = FakePeer(cluster_uri=f"test://nowhere-{number}").facts
+        await fake.connection.request(REMOTE_BROKER_INFO_ROUTE, told.serialize())
+    used = {use.name: use for use in one.cluster.limits()}
+    assert (used["cluster.max_known"].used, used["cluster.max_known"].reached) == (10, 21)
+    await asyncio.sleep(10)
+    # What a peer broker says does not choose where this one connects to.
+    assert {uri for _, uri in cluster.network.dials} == {FAKE}
+
+
+@pytest.mark.parametrize("route", [BROKER_INFO_ROUTE, REMOTE_BROKER_INFO_ROUTE])
+async def test_a_request_that_cannot_be_read(cluster: Clusters, caplog: Caplog, route: str) -> None:
+    fake = FakePeer()
+    one, _ = await beside(cluster, fake)
+    assert fake.connection is not None
+    with caplog.at_level(logging.WARNING):
+        with pytest.raises(OnwardError):
+            await fake.connection.request(route, b"no BROKER_INFO")
+        await check_closed(cluster, one, fake, caplog, text="BROKER_INFO, frame type")
+
+
+async def test_a_position_that_cannot_be_read(cluster: Clusters, caplog: Caplog) -> None:
+    fake = FakePeer()
+    one, _ = await beside(cluster, fake)
+    assert fake.connection is not None
+    with caplog.at_level(logging.WARNING):
+        fake.connection.subscribe(ROUTES_ROUTE, b"short", 1, _Nothing())
+        await check_closed(cluster, one, fake, caplog, text="bytes for a position")
+
+
+async def test_a_list_that_cannot_be_read(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    fake = FakePeer()
+    cluster.network.listen(FAKE, fake)
+    await cluster.network.connect_from(FAKE)(one.uri, fake)
+    assert fake.connection is not None
+    # Another digest than the broker's own is answered with its list.
+    answer = await fake.connection.request(BROKERS_ROUTE, b"x" * 32)
+    assert one.cluster.info.broker_id in answer
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"version": "2"}, "another version"),
+        ({"zone": "elsewhere"}, "different zones"),
+        ({"broker_id": b"\0" * 16, "instance": 5}, ""),
+    ],
+)
+async def test_brokers_that_are_refused_or_not(
+    cluster: Clusters, facts: dict[str, object], text: str
+) -> None:
+    one = await cluster.start("one")
+    fake = FakePeer(**facts)
+    connect = cluster.network.connect_from(FAKE)
+    if not text:
+        await connect(one.uri, fake)
+        return
+    with pytest.raises(PeerRefused, match=text):
+        await connect(one.uri, fake)
+    assert not cluster.network.links
+    assert sum(one.cluster.statistics().refused.values()) == 1
+
+
+async def test_facts_that_cannot_be_read_are_refused(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+
+    class Odd(FakePeer):
+        @property
+        def info(self) -> BrokerInfo:
+            return BrokerInfo(uuid4().bytes, 1, (("instance", b"soon"),))
+
+    with pytest.raises(PeerRefused, match="instance"):
+        await cluster.network.connect_from(FAKE)(one.uri, Odd())
+    assert one.cluster.peers() == []
+
+
+async def test_another_broker_with_the_id_of_one_that_has_a_link(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    first = FakePeer()
+    await cluster.network.connect_from(FAKE)(one.uri, first)
+    twin = FakePeer(broker_id=first.facts.broker_id, instance=first.facts.instance + 1)
+    with pytest.raises(PeerRefused, match="same id"):
+        await cluster.network.connect_from("test://twin")(one.uri, twin)
+    assert first.lost == []
+
+
+async def test_a_restarted_broker_with_its_id_has_its_routes_read_anew(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    first = FakePeer()
+    connect = cluster.network.connect_from(FAKE)
+    await connect(one.uri, first)
+    first.send(first.snapshot(first.route("orders"), first.route("prices")))
+    await asyncio.sleep(SOON)
+    cluster.network.links[0].cut("the connection was reset")
+    second = FakePeer(
+        broker_id=first.facts.broker_id,
+        instance=first.facts.instance + 5,
+        timestamp=first.facts.timestamp + 5,
+    )
+    await connect(one.uri, second)
+    await asyncio.sleep(SOON)
+    # Its routes are hidden until it has told all that there are now.
+    assert one.found("orders") == []
+    second.send(second.snapshot(second.route("orders")))
+    await asyncio.sleep(SOON)
+    assert len(one.found("orders")) == 1
+    assert one.found("prices") == []
+    assert one.peer(second.facts.broker_id).instance == second.facts.instance
+
+
+async def test_what_a_peer_broker_tells_of_others_is_only_about_others(cluster: Clusters) -> None:
+    fake = FakePeer()
+    one, honest = await beside(cluster, fake)
+    assert fake.connection is not None
+    lie = PeerInfo(one.id, 1 << 50, instance=1, name="a lie")
+    await fake.connection.request(REMOTE_BROKER_INFO_ROUTE, lie.serialize())
+    assert PeerInfo.of(one.cluster.info).name == "one"
+    assert one.peer(honest).state == "up"
+    again = PeerInfo.parse(await fake.connection.request(BROKER_INFO_ROUTE, fake.facts.serialize()))
+    assert again.frame().serialize(Dialect.SPECIFICATION) == again.serialize()
+    assert again.broker_id == one.id
+
+
+class _Nothing:
+    """A receiver that ignores everything."""
+
+    def element(self, data: bytes) -> None:
+        """Ignore an element."""
+
+    def ended(self, text: str) -> None:
+        """Ignore the end."""

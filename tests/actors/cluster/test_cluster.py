@@ -1,0 +1,438 @@
+"""Brokers that form a cluster, with peer links in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from onward.actors import Worker
+from onward.actors.broker import BrokerOptions, DrainOptions, DrainPart
+from onward.actors.cluster import ClusterOptions
+from onward.protocol.cluster import ClusterLimits, PeerInfo
+from tests.support.clusters import SOON, Clusters, Site, clusters
+from tests.support.fixtures import Caplog
+from tests.support.peer_links import LIFETIME
+
+HOLD = ClusterLimits().peer_hold
+EVERYONE = ClusterOptions(allowed_peers=("test://*",))
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Clusters]:
+    async with clusters() as made:
+        yield made
+
+
+class Connections(DrainPart):
+    """A part of a drain with one connection."""
+
+    left = 1
+
+    @property
+    def connections_left(self) -> int:
+        return self.left
+
+    async def stop_accepting(self) -> None:
+        pass
+
+    def begin_to_drain(self, random: Callable[[], float]) -> None:
+        pass
+
+    def drain_to(self, progress: float) -> None:
+        pass
+
+    def cut(self) -> None:
+        pass
+
+
+async def pair(cluster: Clusters) -> tuple[Site, Site]:
+    one = await cluster.start("one")
+    two = await cluster.start("two", ["one"])
+    await asyncio.sleep(SOON)
+    return one, two
+
+
+async def test_each_broker_knows_the_routes_of_the_other(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    await one.serve("orders")
+    two = await cluster.start("two", ["one"])
+    await two.serve("prices")
+    await asyncio.sleep(SOON)
+    assert two.found("orders") == one.found("orders") == [one.id]
+    assert two.found("prices") == one.found("prices") == [two.id]
+    assert (one.peer(two).state, two.peer(one).state) == ("up", "up")
+
+
+async def test_routes_come_and_go_on_a_link(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    registered = await one.serve("orders")
+    await asyncio.sleep(SOON)
+    assert two.found("orders") == [one.id]
+    assert two.peer(one).routes == 1
+    registered.withdraw()
+    await asyncio.sleep(SOON)
+    assert two.found("orders") == []
+    assert two.peer(one).routes == 0
+
+
+async def test_brokers_that_others_have_told_of_are_dialled_if_they_are_allowed(
+    cluster: Clusters,
+) -> None:
+    sites = [
+        await cluster.start(name, seeds, options=EVERYONE)
+        for name, seeds in (("one", ()), ("two", ["one"]), ("three", ["one"]))
+    ]
+    for site in sites:
+        await site.serve("orders")
+    await asyncio.sleep(5)
+    everywhere = sorted(site.id for site in sites)
+    assert [site.found("orders") for site in sites] == [everywhere] * 3
+
+
+async def test_brokers_that_others_have_told_of_are_not_dialled_by_default(
+    cluster: Clusters,
+) -> None:
+    one = await cluster.start("one")
+    two = await cluster.start("two", ["one"])
+    three = await cluster.start("three", ["one"])
+    await three.serve("orders")
+    await asyncio.sleep(5)
+    assert one.found("orders") == [three.id]
+    assert two.found("orders") == []
+    assert not cluster.network.between(two.uri, three.uri)
+    row = two.peer(three)
+    assert (row.state, row.reported_by, row.name) == ("connecting", "one", "three")
+
+
+async def test_a_lost_link_hides_routes_at_once_and_reveals_them_when_it_is_back(
+    cluster: Clusters,
+) -> None:
+    one, two = await pair(cluster)
+    first = await one.serve("orders")
+    await one.serve("orders")
+    await asyncio.sleep(SOON)
+    cluster.network.cut(one.uri, two.uri)
+    assert two.found("orders") == []
+    assert two.peer(one).state == "suspended"
+    first.withdraw()
+    await one.serve("prices")
+    await asyncio.sleep(10)
+    cluster.network.heal()
+    await asyncio.sleep(20)
+    (link,) = cluster.network.between(one.uri, two.uri)
+    assert two.peer(one).state == "up"
+    assert two.found("orders") == two.found("prices") == [one.id]
+    # The two changes since then, and marks: not the routes that there were.
+    end = link if link.dialled and link.uris[0] == one.uri else link.far
+    assert sum(len(data) for route, data in end.sent if route == "onward.cluster.routes") < 500
+
+
+async def test_a_link_that_is_not_back_in_time_has_its_routes_removed(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    await one.serve("orders")
+    await asyncio.sleep(SOON)
+    assert two.peer(one).routes == 1
+    cluster.network.cut(one.uri, two.uri)
+    await asyncio.sleep(HOLD - 1)
+    assert two.peer(one).routes == 1
+    await asyncio.sleep(2)
+    assert two.peer(one).routes == 0
+    assert two.found("orders") == []
+    cluster.network.heal()
+    await asyncio.sleep(60)
+    assert two.found("orders") == [one.id]
+
+
+async def test_a_silent_cut_is_noticed_after_the_lifetime(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    await one.serve("orders")
+    await asyncio.sleep(SOON)
+    cluster.network.cut(one.uri, two.uri, silently=True)
+    await asyncio.sleep(LIFETIME - 1)
+    assert two.found("orders") == [one.id]
+    await asyncio.sleep(2)
+    assert two.found("orders") == []
+    assert two.peer(one).reason == "no KEEPALIVE"
+
+
+async def test_what_is_told_on_a_slow_link_comes_late_and_whole(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    cluster.network.delay = 2.0
+    await one.serve("orders")
+    await asyncio.sleep(1)
+    assert two.found("orders") == []
+    await asyncio.sleep(2)
+    assert two.found("orders") == [one.id]
+
+
+async def test_a_peer_broker_without_credit_holds_nothing_up(cluster: Clusters) -> None:
+    limits = ClusterLimits(log_changes=100)
+    options = ClusterOptions(limits=limits, ahead=2)
+    one = await cluster.start("one", options=options)
+    two = await cluster.start("two", ["one"], options=options)
+    await asyncio.sleep(SOON)
+    (link,) = cluster.network.between(one.uri, two.uri)
+    link.stalled = True
+    sent = len(link.far.sent)
+    for _ in range(300):
+        (await one.serve("orders")).withdraw()
+        await asyncio.sleep(0.1)
+    await one.serve("orders")
+    await asyncio.sleep(SOON)
+    assert len(link.far.sent) <= sent + 2
+    assert one.cluster.statistics().changes == limits.log_changes
+    assert one.peer(two).unsent > 500
+    # The receiver goes on, and gives the credit that it owes with the next it gives.
+    link.stalled = False
+    cluster.network.cut(one.uri, two.uri)
+    cluster.network.heal()
+    await asyncio.sleep(5)
+    assert two.found("orders") == [one.id]
+    assert one.peer(two).unsent == 0
+
+
+async def test_of_two_links_the_one_that_the_smaller_id_has_dialled_stays(
+    cluster: Clusters,
+) -> None:
+    one = await cluster.start("one", ["two"], join=False)
+    two = await cluster.start("two", ["one"], join=False)
+    await one.serve("orders")
+    one.cluster.join(one.uri)
+    two.cluster.join(two.uri)
+    await asyncio.sleep(5)
+    (link,) = cluster.network.links
+    assert link.uris[0] == min(one, two, key=lambda site: site.id).uri
+    assert two.found("orders") == [one.id]
+    for site, other in ((one, two), (two, one)):
+        row = site.peer(other)
+        assert (row.state, row.losses) == ("up", 0)
+        assert site.cluster.statistics().lost == {}
+
+
+async def test_a_link_to_oneself_is_refused_once(cluster: Clusters) -> None:
+    one = await cluster.start("one", ["one"], join=False)
+    one.cluster.join()  # it does not know that it is reached there
+    await asyncio.sleep(300)
+    assert cluster.network.dials == [(one.uri, one.uri)]
+    assert not cluster.network.links
+    assert one.cluster.peers() == []
+
+
+async def test_two_brokers_with_one_id(cluster: Clusters, caplog: Caplog) -> None:
+    one = await cluster.start("one")
+    two = await cluster.start("two", ["one"], join=False)
+    two.cluster._own = two.cluster.membership.own = PeerInfo.of(one.cluster.info)
+    two.cluster._update(instance=1, cluster_uri=two.uri)
+    two.cluster.join()
+    with caplog.at_level(logging.WARNING):
+        await asyncio.sleep(60)
+    assert not cluster.network.links
+    assert one.cluster.peers() == []
+    (line,) = [each for each in caplog.messages if "refused" in each][:1]
+    assert "both brokers have the same id" in line
+
+
+async def test_a_route_id_is_at_one_connection_of_the_cluster(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    route_id = uuid4()
+    await one.connect("orders", route_id)
+    await asyncio.sleep(SOON)
+    assert two.found("orders") == [one.id]
+    await two.connect("orders", route_id)
+    await asyncio.sleep(SOON)
+    assert one.found("orders") == two.found("orders") == [two.id]
+    assert one.evicted == ["replaced by a newer connection"]
+    assert two.evicted == []
+    assert len(one.cluster.log) == 0
+
+
+async def test_a_route_id_that_moved_while_the_cluster_was_cut(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    route_id = uuid4()
+    cluster.network.cut(one.uri, two.uri)
+    await one.connect("orders", route_id)
+    await asyncio.sleep(0)
+    await two.connect("orders", route_id)
+    later = two if two.cluster.log.sequence else one
+    cluster.network.heal()
+    await asyncio.sleep(10)
+    found = one.found("orders")
+    assert found == two.found("orders")
+    assert len(found) == 1
+    assert later.found("orders") == found
+    assert len(one.evicted) + len(two.evicted) == 1
+
+
+async def test_a_drain_is_told_and_its_routes_leave(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    registered = await one.serve("orders")
+    await two.serve("orders")
+    connections = Connections()
+    one.broker.add_part(connections)
+    await asyncio.sleep(SOON)
+    drain = asyncio.ensure_future(one.broker.drain(DrainOptions(grace=5, spread=5, timeout=20)))
+    await asyncio.sleep(SOON)
+    assert two.peer(one).draining
+    assert one.broker.undo_drain()
+    await asyncio.sleep(SOON)
+    assert not two.peer(one).draining
+    assert not await drain
+    drain = asyncio.ensure_future(one.broker.drain(DrainOptions(grace=5, spread=5, timeout=20)))
+    await asyncio.sleep(10)
+    # Its destinations leave as their connections end; the link stays to the end.
+    assert two.peer(one).draining
+    registered.withdraw()
+    connections.left = 0
+    await asyncio.sleep(SOON)
+    assert two.found("orders") == [two.id]
+    assert await drain
+    assert two.peer(one).state == "up"
+    await one.node.stop()
+    await asyncio.sleep(SOON)
+    assert two.peer(one).reason == "the broker stops"
+
+
+async def test_a_broker_that_stops_is_lost_by_the_others(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    await one.serve("orders")
+    await asyncio.sleep(SOON)
+    await one.node.stop()
+    await asyncio.sleep(SOON)
+    assert two.found("orders") == []
+    assert two.cluster.statistics().lost == {"the broker stops": 1}
+
+
+async def test_a_flapping_link_is_not_relied_on(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    await one.serve("orders")
+    for _ in range(3):
+        await asyncio.sleep(5)
+        cluster.network.cut(one.uri, two.uri)
+        cluster.network.heal()
+    await asyncio.sleep(6)
+    assert two.peer(one).state == "unsteady"
+    assert two.found("orders") == []
+    await asyncio.sleep(15)
+    assert two.peer(one).state == "up"
+    assert two.found("orders") == [one.id]
+
+
+async def test_a_seed_that_is_not_there_is_shown_with_the_cause(cluster: Clusters) -> None:
+    one = await cluster.start("one", ["nowhere"])
+    await asyncio.sleep(60)
+    row = one.peer("test://nowhere")
+    assert (row.state, row.broker_id) == ("connecting", "")
+    assert "refused" in row.reason
+    # It is dialled after 1 s, 2 s, 4 s, and so on.
+    assert 5 <= len(cluster.network.dials) <= 8
+    assert one.cluster.statistics().failed == len(cluster.network.dials)
+
+
+async def test_a_seed_that_does_not_answer_is_given_up_in_time(cluster: Clusters) -> None:
+    one = await cluster.start("one", ["two"], join=False)
+    await cluster.start("two")
+    cluster.network.unreachable.add((one.uri, "test://two"))
+    one.cluster.join()
+    await asyncio.sleep(6)
+    assert one.peer("test://two").reason == "no answer in time"
+
+
+async def test_seeds_and_allowed_peers_change_while_it_runs(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    two = await cluster.start("two")
+    await one.serve("orders")
+    options = two.cluster.options
+    with pytest.raises(ValueError, match="only seeds and allowed peers"):
+        two.cluster.adjust(ClusterOptions(name="other"))
+    two.cluster.adjust(ClusterOptions(name=options.name, seeds=(one.uri,)))
+    await asyncio.sleep(1)
+    assert two.found("orders") == [one.id]
+
+
+async def test_more_brokers_than_there_may_be(cluster: Clusters) -> None:
+    one = await cluster.start("one", options=ClusterOptions(limits=ClusterLimits(max_peers=1)))
+    two = await cluster.start("two", ["one"])
+    three = await cluster.start("three", ["one"])
+    await asyncio.sleep(10)
+    assert len(cluster.network.links) == 1
+    refused = one.cluster.statistics().refused["full"]
+    assert refused > 1
+    used = {use.name: use for use in one.cluster.limits()}
+    assert (used["cluster.max_peers"].used, used["cluster.max_peers"].reached) == (1, refused)
+    assert {two.peer(one).state if row else "" for row in two.cluster.peers()} == {"up"}
+    assert "as many links as it may" in three.peer(one.uri).reason
+
+
+async def test_the_events_of_links(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    with one.broker.events.subscribe() as events:
+        two = await cluster.start("two", ["one"])
+        await asyncio.sleep(SOON)
+        cluster.network.cut(one.uri, two.uri)
+        up, lost = [await anext(events) for _ in range(2)]
+    assert (up.kind, up.peer) == ("peer-up", "two")
+    assert (lost.kind, lost.peer, lost.reason) == ("peer-lost", "two", "the connection was reset")
+
+
+async def test_a_table_that_is_full_counts_the_routes_that_are_not_loaded(
+    cluster: Clusters,
+) -> None:
+    one = await cluster.start("one")
+    two = await cluster.start(
+        "two", ["one"], broker_options=BrokerOptions(management=False, max_peer_routes=3)
+    )
+    for _ in range(5):
+        await one.serve("orders")
+    await asyncio.sleep(SOON)
+    assert len(two.found("orders")) == 3
+    assert sum(two.peer(one).refused.values()) == 2
+
+
+async def test_routes_are_loaded_and_removed_in_slices(cluster: Clusters) -> None:
+    options = ClusterOptions(load_slice=50, limits=ClusterLimits(peer_hold=5))
+    one = await cluster.start("one")
+    worker = await one.node.start(Worker)
+    for _ in range(1000):
+        one.broker.register(worker, service="orders")
+    two = await cluster.start("two", ["one"], options=options)
+    index, loaded, removed = two.broker.index, Slices(), Slices()
+    loaded.watch(index, "add_remote", lambda _: 1)
+    removed.watch(index, "drop_peer", int)
+    await asyncio.sleep(SOON)
+    assert two.peer(one).routes == 1000
+    cluster.network.cut(one.uri, two.uri)
+    await asyncio.sleep(10)
+    assert two.peer(one).routes == 0
+    for each in (loaded, removed):
+        assert each.total == 1000
+        assert each.largest <= 50
+
+
+class Slices:
+    """The most work between two passes of the loop."""
+
+    def __init__(self) -> None:
+        self.total = self.largest = self._now = 0
+
+    def watch(self, of: object, name: str, count: Callable[[Any], int]) -> None:
+        """Count the results of a method."""
+        method = getattr(of, name)
+
+        def counted(*arguments: object) -> object:
+            result = method(*arguments)
+            if not self._now:
+                asyncio.get_running_loop().call_soon(self._reset)
+            self._now += count(result)
+            self.total += count(result)
+            self.largest = max(self.largest, self._now)
+            return result
+
+        setattr(of, name, counted)
+
+    def _reset(self) -> None:
+        self._now = 0
