@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.metrics import Metric
 from ..broker import Broker, LimitUse
+from ..cluster import Cluster
 from ._metrics import counter, gauge
 
 if TYPE_CHECKING:
@@ -27,12 +28,15 @@ _REACHED = counter(
 LIMIT_FAMILIES: Final = (_LIMIT, _USED, _REACHED)
 
 
-def limit_uses(node: Node, broker: Broker | None = None) -> Iterator[tuple[str, LimitUse]]:
+def limit_uses(
+    node: Node, broker: Broker | None = None, cluster: Cluster | None = None
+) -> Iterator[tuple[str, LimitUse]]:
     """Yield each limit that is shared, with the URI of its listener; empty if it is of no listener.
 
     Args:
         node: The node.
         broker: Its broker, if it has one.
+        cluster: The broker's part in a cluster, if it has one.
     """
     for use in _node_uses(node):
         yield "", use
@@ -42,6 +46,9 @@ def limit_uses(node: Node, broker: Broker | None = None) -> Iterator[tuple[str, 
         for uri, listener in broker.listeners():
             for use in listener.limits():
                 yield uri, use
+    if cluster is not None:
+        for use in cluster.limits():
+            yield "", use
 
 
 def _node_uses(node: Node) -> Iterator[LimitUse]:
@@ -57,9 +64,11 @@ def _node_uses(node: Node) -> Iterator[LimitUse]:
     yield LimitUse("node.waiting_bytes", heavy, limits.waiting_bytes, queue.out_of_bytes)
 
 
-def limit_metrics(node: Node, broker: Broker | None) -> Iterator[Metric]:
+def limit_metrics(
+    node: Node, broker: Broker | None, cluster: Cluster | None = None
+) -> Iterator[Metric]:
     """Yield the metrics of the limits of a node, of its broker, and of the listeners."""
-    uses = tuple(limit_uses(node, broker))
+    uses = tuple(limit_uses(node, broker, cluster))
     yield Metric(_LIMIT, tuple(((use.name, uri), use.limit) for uri, use in uses))
     yield Metric(_USED, tuple(((use.name, uri), use.used) for uri, use in uses))
     yield Metric(_REACHED, tuple(((use.name, uri), use.reached) for uri, use in uses))

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from ...protocol import counted
 from .._reloads import Reloads
 from ..broker import Broker
+from ..cluster import Cluster
 from ..runtime._clock import clock_of
 from ..runtime._turn_times import TurnTimes
 from ._broker_metrics import BROKER_FAMILIES, broker_metrics
+from ._cluster_metrics import CLUSTER_FAMILIES, cluster_metrics
 from ._event_ring import EventRing
 from ._health import HealthChecks, Stage
 from ._lag import LoopLag
@@ -42,6 +44,7 @@ METRIC_FAMILIES: Final = (
     *NODE_FAMILIES,
     *LIMIT_FAMILIES,
     *BROKER_FAMILIES,
+    *CLUSTER_FAMILIES,
     *SERVICE_FAMILIES,
 )
 """All families of metrics that a monitor may have; those of services are read apart."""
@@ -61,10 +64,12 @@ class Monitor:
         node: The node.
         broker: Its broker, if it has one.
         reloads: The parts that are read anew, if there are some.
+        cluster: The broker's part in a cluster, if it has one.
 
     Attributes:
         node: As given.
         broker: As given.
+        cluster: As given.
         checks: The health checks. Those of the loop, of the start and of the listeners are there
             from the beginning; plug-ins of the group `onward.health_checks` add theirs.
         metrics: The metrics.
@@ -82,10 +87,15 @@ class Monitor:
     """
 
     def __init__(
-        self, node: Node, broker: Broker | None = None, reloads: Reloads | None = None
+        self,
+        node: Node,
+        broker: Broker | None = None,
+        reloads: Reloads | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.node = node
         self.broker = broker
+        self.cluster = cluster
         self.checks = HealthChecks()
         self.metrics = Metrics()
         self.services = Metrics()
@@ -95,14 +105,14 @@ class Monitor:
         self.events = None if broker is None else EventRing(broker)
         self.lag = LoopLag(node.loop)
         self.times = TurnTimes(clock_of(node.loop))
-        self.window = Window(node, broker, self.checks, self.lag, self.events, reloads)
+        self.window = Window(node, broker, self.checks, self.lag, self.events, reloads, cluster)
         self.configuration: dict[str, object] = {}
         self.started = False
         self.began = began = time.time()
         self.metrics.add(PROCESS_FAMILIES, lambda: process_metrics(began, self.lag))
         self.metrics.add(HEALTH_FAMILIES, lambda: health_metrics(self.checks))
         self.metrics.add(NODE_FAMILIES, lambda: node_metrics(node, self.times))
-        self.metrics.add(LIMIT_FAMILIES, lambda: limit_metrics(node, broker))
+        self.metrics.add(LIMIT_FAMILIES, lambda: limit_metrics(node, broker, cluster))
         self.checks.add(Stage.LIVE, "loop", self._loop_lags)
         self.checks.add(Stage.STARTED, "started", self._is_starting)
         self.checks.add(Stage.READY, "started", self._is_starting)
@@ -112,6 +122,9 @@ class Monitor:
             self.configuration["broker"] = lambda: broker.options
             self.checks.add(Stage.READY, "listeners", lambda: _closed_listeners(broker))
             self.checks.add(Stage.READY, "draining", lambda: "it drains" * broker.draining)
+        if cluster is not None:
+            self.metrics.add(CLUSTER_FAMILIES, lambda: cluster_metrics(cluster))
+            self.configuration["cluster"] = lambda: cluster.options
         if reloads is not None:
             self.metrics.add(RELOAD_FAMILIES, lambda: reload_metrics(reloads))
         for entry in entry_points(group=PLUGINS):

@@ -91,6 +91,8 @@ class Observation:
         rejected: Of those, the ones that no destination could take.
         failed: Of those, the ones that a destination has answered with an error, or not at all.
         oldest_wait: How long the oldest waiting request has waited, in seconds.
+        peers: The other brokers of the cluster that are not reached, or with routes not in use:
+            name, state, reason, and the broker that has told of it, or an empty text.
         counts: Other counts, by the kind of problem and its subject.
     """
 
@@ -105,6 +107,7 @@ class Observation:
     failed: int = 0
     oldest_wait: float = 0.0
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    peers: tuple[tuple[str, str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,7 @@ def find_problems(now: Observation, before: Observation | None = None) -> tuple[
         *_of_limits(now),
         *_of_requests(now, earlier),
         *_of_loop(now, earlier),
+        *_of_peers(now),
         *_of_counts(now, earlier),
     )
     return tuple(sorted(found, key=lambda each: each.severity is not Severity.CRITICAL))
@@ -283,6 +287,25 @@ def _of_loop(now: Observation, before: Observation) -> Iterator[Problem]:
             f"{counted(held, 'time')}{_within(now, before)}.",
             "All requests stood still meanwhile. The processor is too busy, or a handler blocks: "
             "take a profile.",
+        )
+
+
+def _of_peers(now: Observation) -> Iterator[Problem]:
+    for name, state, reason, reported_by in now.peers:
+        why = f": {reason}" if reason else ""
+        if reported_by:
+            text = f"{name} is reported by {reported_by} and cannot be reached{why}."
+        elif state == "connecting":
+            text = f"{name} cannot be reached{why}."
+        else:
+            text = f"The destinations at {name} get no requests from here; it is {state}{why}."
+        yield Problem(
+            Severity.WARNING,
+            "peer",
+            name,
+            text,
+            "No third broker relays: clients here do without its destinations. See the log of both "
+            "brokers, and whether its URI is a seed or allowed.",
         )
 
 

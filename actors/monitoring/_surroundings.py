@@ -45,7 +45,8 @@ class Surroundings:
         listeners: The connections by the URI of the listener.
         requesters: The connections that send requests, by the service that they are of, or none.
         services: The destinations by service.
-        peers: The other ends of links, each with the kind of its link.
+        peers: The other ends of links, each with the kind of its link; peer brokers, each with its
+            state.
     """
 
     node: str

@@ -19,6 +19,7 @@ from ...protocol.metrics import Durations, quantile
 from ...protocol.rsocket import FrameType
 from .._reloads import Reloads
 from ..broker import Broker
+from ..cluster import Cluster
 from ..runtime._slices import Slices, in_slices
 from ._event_ring import EventRing
 from ._health import HealthChecks, Stage
@@ -106,6 +107,7 @@ class Window:
         lag: The lag of the loop.
         events: The recent events of the broker, if there is one.
         reloads: The parts that are read anew, if there are some.
+        cluster: The broker's part in a cluster, if it has one.
     """
 
     def __init__(
@@ -116,8 +118,10 @@ class Window:
         lag: LoopLag,
         events: EventRing | None,
         reloads: Reloads | None,
+        cluster: Cluster | None = None,
     ) -> None:
         self._node = node
+        self._cluster = cluster
         self._broker = broker
         self._checks = checks
         self._lag = lag
@@ -198,13 +202,14 @@ class Window:
             failed,
             error,
             dict(_certificates(reports)),
-            tuple(limit_uses(self._node, broker)),
+            tuple(limit_uses(self._node, broker, self._cluster)),
             lags,
             outcomes.total(),
             sum(outcomes[each] for each in _REFUSED),
             sum(outcomes[each] for each in _FAILED),
             broker.statistics().oldest_wait,
             counts,
+            () if self._cluster is None else tuple(_peers_away(self._cluster)),
         )
 
     def _sample(self) -> _Sample:
@@ -272,6 +277,16 @@ def _broker_counts(
         if decisions is not None:
             yield ("authentication", uri), sum(decisions["refused"].values())
             yield ("bans", uri), decisions["banned"]
+
+
+def _peers_away(cluster: Cluster) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the other brokers that are not reached, or with routes that are not in use.
+
+    One that is gone is none of them: most have been stopped.
+    """
+    for row in cluster.peers():
+        if row.state not in ("up", "joining", "gone"):
+            yield row.name or row.uri or row.broker_id, row.state, row.reason, row.reported_by
 
 
 def _node_counts(node: Node, failures: int) -> Iterator[tuple[tuple[str, str], int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from http import HTTPStatus
@@ -17,6 +17,7 @@ from ...actors.broker._management import broker_figures, explained, service_stat
 from ...actors.broker.table._services import SERVICE_COLUMNS, service_row
 from ...actors.broker.table._table_text import row_of
 from ...actors.broker.table._waiting import WaitingQuery
+from ...actors.cluster import PeerStatistics
 from ...actors.monitoring import Monitor, limit_uses
 from ...actors.runtime._cell import Cell
 from ...actors.runtime._slices import in_slices
@@ -63,6 +64,7 @@ _ROUTES: Final = (
     "weight",
     "busy",
     "expected",
+    "broker",
 )
 _WAITING: Final = ("query", "requests", "bytes", "sources", "oldest")
 _WORKERS: Final = (
@@ -95,7 +97,24 @@ _PEERS: Final = (
     "pending",
     "queued",
     "in_doubt",
+    "broker_id",
+    "uri",
+    "draining",
+    "instance",
+    "dialled",
+    "round_trip",
+    "routes",
+    "sequence",
+    "behind",
+    "unsent",
+    "in_flight",
+    "since",
+    "reason",
+    "reported_by",
+    "losses",
 )
+"""The columns of links of the node, up to `in_doubt`, and of peer brokers."""
+
 SLICE: Final = 1000
 """Workers that are looked at before the loop does other things."""
 
@@ -112,7 +131,8 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
         return await page(request, cells, _worker, _WORKERS, turn=turn)
 
     async def peers(request: HttpRequest) -> HttpResponse:
-        found: list[Mapping[str, Any]] = []
+        cluster = monitor.cluster
+        found = [] if cluster is None else [_broker_row(row) for row in cluster.peers()]
         async with turn:
             for number, cell in enumerate(node.parts.table.cells(), 1):
                 row = link_row(cell)
@@ -129,7 +149,7 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
         return HttpResponse(found, JSON)
 
     async def limits(request: HttpRequest) -> HttpResponse:
-        found = tuple(limit_uses(node, broker))
+        found = tuple(limit_uses(node, broker, monitor.cluster))
         return await page(request, found, _limit_row, _LIMITS, turn=turn)
 
     async def configuration(_: HttpRequest) -> HttpResponse:
@@ -197,6 +217,15 @@ def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
 def _worker(cell: Cell) -> Mapping[str, Any]:
     parent = None if cell.parent is None else str(cell.parent.address)
     return {**json_row(cell.statistics()), "parent": parent}
+
+
+def _broker_row(found: PeerStatistics) -> Mapping[str, Any]:
+    """Return the row of a peer broker among the peers."""
+    row = asdict(found)
+    row["instance"] = found.instance / 1000 if found.instance else None
+    row["since"] = found.since or None
+    named = {"peer": found.name or found.uri or found.peer or found.broker_id, "kind": "broker"}
+    return {name: named.get(name, row.get(name)) for name in _PEERS}
 
 
 def _connections(broker: Broker, *, closed: bool) -> Iterator[Mapping[str, Any]]:

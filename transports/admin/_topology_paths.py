@@ -14,6 +14,7 @@ from ...actors.broker import Broker
 from ...actors.broker._management import service_statistics
 from ...actors.monitoring import Monitor
 from ...actors.monitoring._surroundings import Surroundings, Traffic, picture_of
+from ...protocol import counted
 from ...protocol.drawing import draw
 from ._messages import HttpRequest, HttpResponse
 from ._paths import AdminPaths
@@ -51,6 +52,11 @@ async def _surroundings(monitor: Monitor) -> Surroundings:
             peers.append((str(figures["peer"]), type(cell.worker).__name__))
         if number % SLICE == 0:
             await asyncio.sleep(0)
+    if monitor.cluster is not None:
+        peers += [
+            (row.name or row.uri or row.peer, f"{row.state}, {counted(row.routes, 'route', ',')}")
+            for row in monitor.cluster.peers()
+        ]
     listeners: dict[str, int] = {}
     requesters: dict[str, Traffic] = {}
     services: dict[str, Traffic] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.actors.monitoring import Monitor
+from onward.actors.testing import virtual_time
 from onward.actors.tracing import HopTracer
 from onward.actors.workers import Forwarder
 from onward.transports.admin import AdminPaths, HttpError, HttpRequest, HttpResponse, admin_paths
 from onward.transports.admin._trace_paths import MAX_PAYLOAD, MAX_TRACES
+from tests.support.clusters import SOON, clusters
 from tests.support.transports import eventually
 from tests.support.workers import Echo, Recorder
 
@@ -127,3 +130,26 @@ async def test_the_peers_of_links() -> None:
         assert row["received"] == 1
         assert (await peers("state=up&sort=-received"))["total"] == 1
         assert (await peers("state=closed"))["total"] == 0
+
+
+@virtual_time
+async def test_the_other_brokers_of_a_cluster_are_peers() -> None:
+    async def answered(path: str, query: str = "") -> bytes:
+        found = await paths.find("GET", path).handle(HttpRequest("GET", path, query))
+        assert isinstance(found.body, bytes)
+        return found.body
+
+    async with clusters() as made:
+        one = await made.start("one", ["two"])
+        two = await made.start("two")
+        await two.serve("orders")
+        await asyncio.sleep(SOON)
+        paths = admin_paths(Monitor(one.node, one.broker, cluster=one.cluster))
+        found = json.loads(await answered("/api/v1/peers", "kind=broker&sort=-routes"))
+        (row,) = found["rows"]
+        assert (row["peer"], row["state"], row["routes"]) == ("two", "up", 1)
+        assert (row["uri"], row["sequence"], row["behind"]) == (two.uri, 1, 0)
+        assert row["instance"] == pytest.approx(time.time(), abs=60)
+        assert row["since"] == pytest.approx(time.time(), abs=60)
+        routes = json.loads(await answered("/api/v1/routes", "service=orders"))
+        assert routes["rows"][0]["broker"] == "two"

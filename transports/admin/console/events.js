@@ -7,7 +7,7 @@ import { clock, count, visible } from "./format.js";
 import { Card, Empty, Failure, Mark, Tags, Text, useFilter } from "./parts.js";
 
 const MOST = 500;
-const KINDS = /** @type {Record<string, string>} */ ({ joined: "good", serving: "good", left: "", replaced: "", rejected: "warn", draining: "warn", lost: "bad" });
+const KINDS = /** @type {Record<string, string>} */ ({ joined: "good", serving: "good", "peer-up": "good", left: "", replaced: "", rejected: "warn", draining: "warn", lost: "bad", "peer-lost": "bad" });
 
 /** @param {any} props */
 function Row({ data }) {

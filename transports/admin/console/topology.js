@@ -24,7 +24,7 @@ export function Topology() {
   const { data, error, next } = usePoll("/api/v1/topology", EVERY);
   if (!data) return error ? html`<${Failure} error=${error} next=${next} />` : html`<${Loading} />`;
   return html`<${Failure} error=${error} next=${next} known />
-    <${Card} title="Requesters, broker, services" about="Clients and services around the broker, the busiest first; it is drawn anew every 10 s.">
+    <${Card} title="Requesters, broker, services" about="Clients, services and peer brokers around the broker, the busiest first; it is drawn anew every 10 s.">
       <${Picture} source=${data} />
     <//>`;
 }

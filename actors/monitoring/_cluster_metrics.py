@@ -1,0 +1,72 @@
+"""The metrics of a broker's cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from ...protocol.metrics import Metric
+from ..cluster import Cluster
+from ._metrics import counter, gauge
+
+__all__ = ["CLUSTER_FAMILIES", "cluster_metrics"]
+
+_PEERS = gauge("peers", "Other brokers of the cluster that are known, by state.", "state")
+_ROUTES = gauge("peer_routes", "Routes of a peer broker in the table.", "peer")
+_ROUND_TRIP = gauge("peer_rtt_seconds", "The round trip of the link to a peer broker.", "peer")
+_LAG = gauge(
+    "peer_sync_lag_seconds",
+    "How long the routes of a peer broker may have been behind what it has told, or would have.",
+    "peer",
+)
+_UNSENT = gauge(
+    "peer_unsent_changes", "Changes of own routes that a peer broker has not been sent.", "peer"
+)
+_IN_FLIGHT = gauge(
+    "peer_requests_in_progress", "Requests over the link to a peer broker, either way.", "peer"
+)
+_LOST = counter("peer_links_lost", "Links to peer brokers that were lost.", "reason")
+_REFUSED = counter("peers_refused", "Brokers and links that were refused.", "reason")
+_UNLOADED = counter("peer_routes_refused", "Routes of peer brokers that were not loaded.", "reason")
+_FAILED = counter("peer_dials_failed", "Failed attempts to connect to another broker.")
+
+CLUSTER_FAMILIES: Final = (
+    _PEERS,
+    _ROUTES,
+    _ROUND_TRIP,
+    _LAG,
+    _UNSENT,
+    _IN_FLIGHT,
+    _LOST,
+    _REFUSED,
+    _UNLOADED,
+    _FAILED,
+)
+
+
+def cluster_metrics(cluster: Cluster) -> Iterator[Metric | None]:
+    """Yield the metrics of a cluster. A peer broker without a name has the start of its id."""
+    figures = cluster.statistics()
+    yield Metric(_PEERS, tuple(((state,), count) for state, count in figures.peers.items()))
+    rows = [row for row in cluster.peers() if row.broker_id]
+    names: dict[str, None] = {}
+    for row in rows:
+        name = row.name or row.broker_id[:8]
+        names[row.broker_id if name in names else name] = None
+    named = list(zip(names, rows, strict=True))
+    yield Metric(_ROUTES, tuple(((name,), row.routes) for name, row in named))
+    yield Metric(_ROUND_TRIP, tuple(((name,), row.round_trip) for name, row in named))
+    yield Metric(_LAG, tuple(((name,), row.behind) for name, row in named))
+    yield Metric(_UNSENT, tuple(((name,), row.unsent) for name, row in named))
+    yield Metric(_IN_FLIGHT, tuple(((name,), row.in_flight) for name, row in named))
+    unloaded: Counter[str] = Counter()
+    for row in rows:
+        unloaded.update(row.refused)
+    for family, counts in (
+        (_LOST, figures.lost),
+        (_REFUSED, figures.refused),
+        (_UNLOADED, unloaded),
+    ):
+        yield Metric(family, tuple(((reason,), count) for reason, count in sorted(counts.items())))
+    yield Metric(_FAILED, (((), figures.failed),))
