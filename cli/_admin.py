@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..actors import Listener, Node
 from ..actors.broker import Broker
+from ..actors.cluster import Cluster
 from ..actors.security import Authentication, Authorization
 from ..protocol.security import Action, Principal
 from ..transports import TlsOptions
@@ -126,6 +127,7 @@ async def administered(
     broker: Broker | None,
     admin: Admin | None,
     service: Service,
+    cluster: Cluster | None = None,
     **configuration: object,
 ) -> AsyncGenerator[Started]:
     """Watch a node, and serve its admin interface if it is asked for.
@@ -138,6 +140,7 @@ async def administered(
         broker: Its broker, with its operations; `None` for a node without one.
         admin: The interface.
         service: The ties to the system, with the parts that a reload reads anew.
+        cluster: The part of the broker in a cluster; `None` for none.
         **configuration: Options in effect, for operators to see.
 
     Yields:
@@ -154,7 +157,7 @@ async def administered(
     from ..actors.monitoring import Monitor
     from ..transports.admin import AdminOptions, admin_paths, answer_paths
 
-    monitor = Monitor(node, broker, service.reloads)
+    monitor = Monitor(node, broker, service.reloads, cluster)
     monitor.operations.setdefault("reload", partial(reload_on_request, service))
     monitor.configuration.update(configuration)
     options = AdminOptions()

@@ -19,6 +19,7 @@ from ..actors.broker import (
     Broker,
     BrokerOptions,
 )
+from ..actors.cluster import Cluster
 from ..actors.security import Authentication
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, counted
@@ -36,6 +37,7 @@ from ._admin import Admin, add_admin, administered
 from ._arguments import Commands, address, octal, positive, seconds, size, word
 from ._authentication import add_authentication
 from ._broker_plan import DEFAULT_URI, Listening, plan_of
+from ._cluster import Clustering, add_cluster, advertised, attach_cluster
 from ._config import Configure, add_config
 from ._context import add_context
 from ._event_log import add_event_log, attach, node_name, total
@@ -165,6 +167,7 @@ def add_command(commands: Commands) -> None:
         "requesters learn the names of the broker's workers",
     )
     _add_drain(parser)
+    add_cluster(parser)
     add_admin(parser, broker=True)
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
@@ -384,6 +387,7 @@ def work_of(running: Reconfiguration, service: Service) -> Callable[[StopRequest
                 service=service,
                 admin=admin,
                 running=running,
+                clustering=plan.clustering,
             )
         finally:
             await plan.methods.close()
@@ -411,6 +415,7 @@ async def serve(
     service: Service | None = None,
     admin: Admin | None = None,
     running: Reconfiguration | None = None,
+    clustering: Clustering | None = None,
 ) -> None:
     """Run a broker until it is asked to stop.
 
@@ -427,6 +432,7 @@ async def serve(
         service: Its ties to the system; by default those of the process.
         admin: Its admin interface; `None` for none.
         running: Its configuration, which a reload reads anew; `None` for one that stays.
+        clustering: Its part in a cluster; `None` for none.
 
     Raises:
         CommandError: It cannot listen at one of the URIs, has not enough room for the expected
@@ -445,13 +451,16 @@ async def serve(
                 await stop.unless(_called(opened, node))
             broker = await stop.unless(_start(node, options, own, listening, expected))
             broker.operations.update(operations_of(stop, broker, service))
+            cluster = await stop.unless(attach_cluster(node, broker, clustering))
             with _frozen():
                 async with administered(
-                    node, broker, admin, service, listeners=options_now
+                    node, broker, admin, service, cluster, listeners=options_now
                 ) as started:
                     # The last step of the start: a client may come the moment one is open.
-                    await stop.unless(_listen(node, broker, uris, own, listeners))
-                    _reloads(service, running, broker, listeners)
+                    await stop.unless(_listen(node, broker, cluster, uris, own, listeners))
+                    _reloads(service, running, broker, cluster, listeners)
+                    if cluster is not None:
+                        cluster.join(advertised(clustering, listeners[0].uri))
                     for part, authentication in _authentications(uris, [listening, *own]).items():
                         service.reloads.add(part, authentication.prepare_reload)
                     started(listeners)
@@ -510,12 +519,14 @@ async def _start(
 async def _listen(
     node: Node,
     broker: Broker,
+    cluster: Cluster | None,
     uris: list[str],
     own: Sequence[Listening],
     listeners: list[RSocketListener],
 ) -> None:
     for uri, each in zip(uris, own, strict=True):
-        listener = await listen(node, uri, "rsocket+", broker=broker, **each.options(uri))
+        options = each.options(uri)
+        listener = await listen(node, uri, "rsocket+", broker=broker, peers=cluster, **options)
         # The meaning of the scheme, which Node.listen does not know.
         listeners.append(cast("RSocketListener", listener))
 
@@ -524,6 +535,7 @@ def _reloads(
     service: Service,
     running: Reconfiguration | None,
     broker: Broker,
+    cluster: Cluster | None,
     listeners: Sequence[RSocketListener],
 ) -> None:
     """Read the certificates and the limits of the listeners anew at each reload."""
@@ -531,7 +543,7 @@ def _reloads(
         newest = None if running is None else partial(running.tls, number)
         service.reloads_certificates(listener, newest)
     if running is not None:
-        running.serves(broker, listeners)
+        running.serves(broker, listeners, cluster)
 
 
 def _authentications(

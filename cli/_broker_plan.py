@@ -30,6 +30,7 @@ from ..transports.rsocket import (
 from ._admin import Admin, admin_of
 from ._authentication import Methods
 from ._callout import check_rules
+from ._cluster import Clustering, clustering_of
 from ._config import listener_arguments
 from ._config_file import ListenerSettings
 from ._event_log import check_event_log
@@ -168,6 +169,7 @@ class Plan:
         listeners: The URI of each listener, and its options.
         admin: The admin interface; `None` for none.
         methods: The methods of authentication.
+        clustering: Its part in a cluster; `None` for none.
     """
 
     options: BrokerOptions
@@ -175,6 +177,7 @@ class Plan:
     listeners: tuple[tuple[str, Listening], ...]
     admin: Admin | None
     methods: Methods
+    clustering: Clustering | None
 
 
 class Faults:
@@ -246,7 +249,7 @@ def plan_of(
         (uri, replace(made, authentication=own, authorization=authorization))
         for (uri, made), own in zip(limits.listeners, by_listener, strict=True)
     )
-    return Plan(limits.options, listening, listeners, admin, methods)
+    return Plan(limits.options, listening, listeners, admin, methods, limits.clustering)
 
 
 def _authorization(arguments: argparse.Namespace) -> Authorization | None:
@@ -263,11 +266,13 @@ class Outline:
         options: The limits of the broker.
         shared: The options that all listeners share.
         listeners: The URI of each listener, and its options.
+        clustering: The part of the broker in a cluster; `None` for none.
     """
 
     options: BrokerOptions
     shared: Listening
     listeners: tuple[tuple[str, Listening], ...]
+    clustering: Clustering | None
 
 
 def limits_of(arguments: argparse.Namespace) -> Outline:
@@ -292,6 +297,7 @@ def _limits(arguments: argparse.Namespace, faults: Faults) -> Outline | None:
     uris = [uri for uri, _, _ in each]
     faults.made(lambda: _check_use(arguments, [*uris, arguments.admin or ""]))
     shared = faults.made(lambda: listening_of(arguments))
+    clustering = faults.made(lambda: clustering_of(arguments))
     listeners: list[tuple[str, Listening]] = []
     for uri, own, table in each:
         made = faults.made(partial(listening_of, own), _place(table))
@@ -301,7 +307,7 @@ def _limits(arguments: argparse.Namespace, faults: Faults) -> Outline | None:
             listeners.append((uri, made))
     if options is None or shared is None or len(listeners) < len(each):
         return None
-    return Outline(options, shared, tuple(listeners))
+    return Outline(options, shared, tuple(listeners), clustering)
 
 
 def _listeners(

@@ -25,6 +25,7 @@ NOT_IN_FILE: Final = frozenset({"help", "config"})
 
 SECTIONS: Final = {
     "admin": "admin",
+    "cluster": "cluster",
     "drain": "drain",
     "event_log": "event_log",
     "jwt": "jwt",
@@ -43,6 +44,8 @@ PLACES: Final = {
     "callout": ("authentication", "callout"),
     "certificate": ("tls", "certificate"),
     "client_certificates": ("tls", "client"),
+    "cluster_allow": ("cluster", "allowed_peers"),
+    "cluster_seed": ("cluster", "seeds"),
     "event_log": ("event_log", "folder"),
     "jwt_algorithm": ("jwt", "algorithms"),
     "key": ("tls", "key"),
@@ -78,6 +81,8 @@ HOT: Final = frozenset(
         "authority",
         "certificate",
         "client_certificates",
+        "cluster_allow",
+        "cluster_seed",
         "credit_window",
         "drain_grace",
         "drain_spread",

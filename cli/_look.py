@@ -12,7 +12,7 @@ from ..protocol import RequestTimeout
 from ._access import add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, seconds
 from ._broker_tables import print_table
-from ._columns import Column, count, number, text
+from ._columns import Column, count, number, span, text, when
 from ._context import add_context
 from ._message import request
 from ._node import DEFAULT_URI, MANAGEMENT
@@ -98,10 +98,13 @@ _LINKS: Final = Look(
 
 _PEERS: Final = Look(
     "peers",
-    "print the nodes that a running node or broker is linked with",
-    "Print the other nodes and brokers that a running node, or a broker's node, is linked with:\n"
-    "what they have been sent and have sent, and what waits. The clients of a broker are in\n"
-    "`onward connections`.\n",
+    "print the nodes that a running node is linked with, or the other brokers of a cluster",
+    "Print the other nodes that a running node is linked with: what they have been sent and have\n"
+    "sent, and what waits. With --broker, print the other brokers of its cluster: their state,\n"
+    "the round trip of the link, their routes here, the number of their last change that is\n"
+    "loaded, the time by which it may be behind, the requests in flight, and why the link was\n"
+    "lost last.\n"
+    "The clients of a broker are in `onward connections`.\n",
     (
         text("PEER", "peer"),
         text("KIND", "kind"),
@@ -115,6 +118,35 @@ _PEERS: Final = Look(
     "no peers",
     has="peer",
 )
+
+
+def _broker_state(row: Any) -> str:
+    return f"{row['state']}, drains" if row.get("draining") else str(row["state"])
+
+
+def _why(row: Any) -> str:
+    reason, reported = row.get("reason") or "", row.get("reported_by")
+    if row["state"] == "connecting" and reported:
+        reason = f"reported by {reported}; {reason}"
+    return reason or "-"
+
+
+_BROKERS: Final = _PEERS._replace(
+    columns=(
+        text("PEER", "peer"),
+        Column("STATE", "state", _broker_state),
+        when("INSTANCE", "instance"),
+        span("ROUND TRIP", "round_trip"),
+        number("ROUTES", "routes"),
+        number("NUMBER", "sequence"),
+        span("BEHIND", "behind"),
+        number("IN FLIGHT", "in_flight"),
+        when("SINCE", "since"),
+        Column("LAST LOSS", "reason", _why),
+    ),
+    has="",
+)
+"""The same of a broker: the other brokers of its cluster."""
 
 _LETTERS: Final = Look(
     "dead-letters",
@@ -135,7 +167,7 @@ _LETTERS: Final = Look(
 _PATHS: Final = {
     _WORKERS.name: "workers",
     _LINKS.name: "/api/v1/links",
-    _PEERS.name: "/api/v1/links",
+    _PEERS.name: "/api/v1/peers?kind=broker&",
     _LETTERS.name: "dead-letters",
 }
 """The question to a broker for each table."""
@@ -169,14 +201,18 @@ def add_commands(commands: Commands) -> None:
             default=5.0,
             help="how long to wait (default %(default)g)",
         )
-        add_selection(parser, look.columns)
+        columns = look.columns
+        if look is _PEERS:
+            columns = tuple({each.heading: each for each in (*columns, *_BROKERS.columns)}.values())
+        add_selection(parser, columns)
         parser.set_defaults(command=_command, look=look)
 
 
 def _command(arguments: argparse.Namespace) -> None:
     look: Look = arguments.look
     if arguments.broker is not None:
-        print_table(arguments, look, _PATHS[look.name])
+        of_broker = _BROKERS if look is _PEERS else look
+        print_table(arguments, of_broker, _PATHS[look.name])
         return
     selection, every = selection_of(arguments, look.columns), interval_of(arguments)
     credentials = credentials_for_node(arguments)

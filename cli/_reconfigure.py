@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from ..actors.broker import Broker
+from ..actors.cluster import Cluster
 from ..transports import TlsOptions
 from ..transports.rsocket import RSocketListener
 from ._authentication import principals_of
 from ._broker_plan import DEFAULT_URI, limits_of
+from ._cluster import clustering_of
 from ._config import Configuration, Configure, listener_arguments
 from ._config_options import ConfigOption
 from ._reach import tls_of
@@ -107,10 +109,14 @@ def _is_hot(option: ConfigOption, old: object, new: object) -> bool:
 
 
 def _switched(old: argparse.Namespace, new: argparse.Namespace) -> Iterator[Change]:
-    """Yield whether authentication or authorization comes or goes as a whole."""
+    """Yield whether authentication, authorization or the cluster comes or goes as a whole."""
     known = {each.dest for each in old.configuration.options}
-    for path, of in (("principals", principals_of), ("rules", rules_of)):
-        if path not in known:
+    for path, option, of in (
+        ("principals", "principals", principals_of),
+        ("rules", "rules", rules_of),
+        ("cluster", "cluster_seed", clustering_of),
+    ):
+        if option not in known:
             continue
         had, has = _has(of, old), _has(of, new)
         if had != has:
@@ -147,10 +153,16 @@ class Reconfiguration:
         self._newest = arguments
         self._broker: Broker | None = None
         self._listeners: Sequence[RSocketListener] = ()
+        self._cluster: Cluster | None = None
 
-    def serves(self, broker: Broker, listeners: Sequence[RSocketListener]) -> None:
+    def serves(
+        self,
+        broker: Broker,
+        listeners: Sequence[RSocketListener],
+        cluster: Cluster | None = None,
+    ) -> None:
         """Keep what the options are applied to."""
-        self._broker, self._listeners = broker, listeners
+        self._broker, self._listeners, self._cluster = broker, listeners, cluster
 
     def newest(self) -> argparse.Namespace:
         """Return the options that the other parts of a reload read their files by.
@@ -209,13 +221,16 @@ class Reconfiguration:
 
     def _adjusted(self, new: argparse.Namespace) -> Callable[[], object]:
         """Return the function that gives the broker and its listeners their new limits."""
-        broker, listeners = self._broker, self._listeners
+        broker, listeners, cluster = self._broker, self._listeners, self._cluster
         if broker is None:
             tls_of(new, listens=True)
             return lambda: None  # a node
         limits = limits_of(new)
+        clustering = limits.clustering
 
         def adjust() -> None:
+            if cluster is not None and clustering is not None:
+                cluster.adjust(clustering.options)
             broker.adjust(limits.options.waiting, limits.options.drain)
             for listener, (_, own) in zip(listeners, limits.listeners, strict=True):
                 listener.adjust(own.links, own.websocket)

@@ -16,7 +16,7 @@ from ..protocol.broker import (
 from ._access import access_of
 from ._arguments import Commands
 from ._broker import add_broker
-from ._routes import HEADINGS, line
+from ._routes import HEADINGS, broker_of, line
 from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError
@@ -25,7 +25,8 @@ __all__ = ["add_command", "show"]
 
 _DESCRIPTION: Final = """\
 Ask a running broker where a request would go: which destinations carry the tags, which method
-chooses among them, which one is next, and what the nearest others lack. No request is sent.
+chooses among them, which one is next, and what the nearest others lack. In a cluster also at which
+broker each is, and by which link it is reached. No request is sent.
 """
 
 _COLUMNS: Final = tuple(HEADINGS.index(name) for name in ("ROUTE", "SERVICE", "TAGS", "PEER"))
@@ -127,8 +128,13 @@ def _lines(found: Any) -> list[str]:
     ]
     if matching:
         to_all = found["routing"] == "multicast"
-        rows = [_matching(row, chosen=to_all or row["route"] == found["next"]) for row in matching]
+        elsewhere = any(row.get("broker") for row in matching)
+        rows = [
+            _matching(row, chosen=to_all or row["route"] == found["next"], elsewhere=elsewhere)
+            for row in matching
+        ]
         first, *others = (HEADINGS[at] for at in _COLUMNS)
+        others += ["BROKER"] * elsewhere
         lines += ["", table((f"   {first}", *others), rows)]
     if matches > len(matching):
         lines.append(f"   ... and {matches - len(matching)} more")
@@ -167,9 +173,10 @@ def _wait(found: Any) -> str:
     return f", but one that is expected does: {what}" if found["expected"] else f": {what}"
 
 
-def _matching(row: Any, *, chosen: bool) -> tuple[str | int, ...]:
+def _matching(row: Any, *, chosen: bool, elsewhere: bool) -> tuple[str | int, ...]:
     cells = line(row)
     first, *others = (cells[at] for at in _COLUMNS)
+    others += [broker_of(row)] * elsewhere
     return (f"{'=> ' if chosen else '   '}{first}", *others)
 
 

@@ -6,7 +6,7 @@ import argparse
 from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol import counted
 from ..protocol.broker import SnapshotError, parse_routes
@@ -19,12 +19,16 @@ from ._snapshots import check_file, save_routes
 from ._status import CommandError, Status
 from ._tables import add_watch, print_answers
 
-__all__ = ["HEADINGS", "add_command", "line", "peer_of", "show", "tags_of"]
+if TYPE_CHECKING:
+    from ._client import Ask
+
+__all__ = ["HEADINGS", "add_command", "broker_of", "line", "peer_of", "show", "tags_of"]
 
 _DESCRIPTION: Final = """\
 Print the routing table of a running broker, in the order of registration. The broker's own
 management service, which answers this command, is in it. Expected destinations that have not
-registered yet come last; their STATE is `expected`.
+registered yet come last; their STATE is `expected`. In a cluster, BROKER is the name or id of the
+broker that a destination is connected to, if it is another one; its PEER is the link to that.
 """
 
 HEADINGS: Final = (
@@ -55,6 +59,12 @@ def add_command(commands: Commands) -> None:
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     add_watch(parser)
     parser.add_argument(
+        "--at",
+        metavar="BROKER",
+        help="print only the destinations at this broker of the cluster, by its name or id; - is "
+        "the broker that answers",
+    )
+    parser.add_argument(
         "--save",
         metavar="FILE",
         type=Path,
@@ -66,13 +76,21 @@ def add_command(commands: Commands) -> None:
 
 def _command(arguments: argparse.Namespace) -> None:
     if arguments.save is not None:
-        if arguments.watch is not None or arguments.json:
-            raise CommandError("--save goes without --json and --watch", Status.USAGE)
+        if arguments.watch is not None or arguments.json or arguments.at is not None:
+            raise CommandError("--save goes without --json, --watch and --at", Status.USAGE)
         check_file(arguments.save)
         _save(arguments.broker, arguments.timeout, access_of(arguments), arguments.save)
         return
 
-    print_answers(arguments, lambda ask: ask("routes"), show)
+    at: str | None = arguments.at
+
+    async def rows(ask: Ask) -> Any:
+        found: Any = await ask("routes")
+        if at is None or "error" in found:
+            return found
+        return [row for row in found if broker_of(row) == at]
+
+    print_answers(arguments, rows, show)
 
 
 def _save(uri: str, timeout: float, access: Access, path: Path) -> None:
@@ -107,7 +125,13 @@ def show(rows: Any) -> str:
         CommandError: It is not a routing table.
     """
     try:
-        return table(HEADINGS, [line(row) for row in rows])
+        lines = [line(row) for row in rows]
+        if not any(row.get("broker") for row in rows):
+            return table(HEADINGS, lines)
+        brokers = [(broker_of(row),) for row in rows]
+        return table(
+            (*HEADINGS, "BROKER"), [(*cells, *at) for cells, at in zip(lines, brokers, strict=True)]
+        )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise CommandError("the broker's answer is not a routing table") from error
 
@@ -126,6 +150,12 @@ def line(row: Any) -> tuple[str | int, ...]:
         _state(row),
         f"{since:%Y-%m-%d %H:%M:%S%z}",
     )
+
+
+def broker_of(row: Any) -> str:
+    """Return the broker that a destination is connected to; a dash for the one that answers."""
+    # A broker older than clusters does not say.
+    return str(row.get("broker") or "-")
 
 
 def peer_of(row: Any) -> str:

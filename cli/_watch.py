@@ -21,7 +21,7 @@ __all__ = ["add_command", "show"]
 
 _DESCRIPTION: Final = """\
 Print the events of a running broker, one a line, until Ctrl-C: destinations that register, leave
-or are replaced, and requests that are rejected or lost.
+or are replaced, requests that are rejected or lost, and links to peer brokers that are up or lost.
 """
 
 
@@ -68,6 +68,8 @@ def show(event: Any) -> str:
         if event["route_id"] is not None:
             row = {"tags": dict(event["tags"])}
             words += [event["service"], tags_of(row), peer_of(event), event["route_id"]]
+        else:
+            words.append(event["peer"])
         words += [event["query"] if not event["reason"] else "", event["reason"]]
         text = printable("  ".join(word for word in words if word))
         missed = int(event["missed"])

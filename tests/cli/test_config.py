@@ -265,9 +265,8 @@ sha256 = "a secret"
         ),
         (
             "onward.toml:22: principal: unknown key; there are: admin, authentication, "
-            "authorization, "
-            "broker, connections, drain, event_log, include, jwt, listener, log, principals, rule, "
-            "tls; did you mean 'principals'?"
+            "authorization, broker, cluster, connections, drain, event_log, include, jwt, "
+            "listener, log, principals, rule, tls; did you mean 'principals'?"
         ),
     ]
 

@@ -13,6 +13,7 @@ import pytest
 from onward.actors import ReloadFailed
 from onward.actors.broker import Handlers
 from onward.cli import main
+from onward.cli._client import ask_broker
 from onward.cli._config import configured
 from onward.cli._main import parser_of
 from onward.cli._node import serve
@@ -150,6 +151,20 @@ async def test_cold_keys_refuse_the_whole_reload(file: Path) -> None:
         assert broker.told.sent[-1][1].endswith(f"the last reload was refused: {figures.error}")
         # The one after that is compared with what is in force.
         assert await broker.reload(text) == ("configuration",)
+
+
+async def test_a_reload_changes_the_seeds_and_the_allowed_brokers(file: Path) -> None:
+    start = LISTENER + '[cluster]\nseeds = ["rsocket+tcp://127.0.0.1:9"]\n'
+    async with broker_of(file, start) as broker:
+        more = 'allowed_peers = ["rsocket+tls://*"]\n'
+        await broker.reload(start.replace(":9", ":10") + more)
+        assert broker.running.current.cluster_seed == ["rsocket+tcp://127.0.0.1:10"]
+        answer = await ask_broker(broker.uris[0], "/api/v1/peers", TIMEOUT)
+        assert [row["uri"] for row in answer["rows"]] == ["rsocket+tcp://127.0.0.1:10"]
+        with pytest.raises(ReloadFailed, match=r"cluster\.hold: 30 -> 5"):
+            await broker.reload(start + "hold = 5\n")
+        with pytest.raises(ReloadFailed, match="cluster: some -> none"):
+            await broker.reload(LISTENER)
 
 
 @pytest.mark.parametrize("cut", [1, 20, 45, 60])

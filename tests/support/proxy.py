@@ -93,6 +93,12 @@ class CuttingProxy:
                 end.transport.abort()
             await asyncio.sleep(0)
 
+    def cut(self) -> None:
+        """Cut all connections that are open."""
+        for end in self._open:
+            end.transport.abort()
+        self._open.clear()
+
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.refuses:
             writer.close()

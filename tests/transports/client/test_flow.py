@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import cast
 
 import pytest
 
 from onward.actors.broker import ApplicationError, Handlers, Incoming, Request
-from onward.protocol import InDoubt, NotDelivered
+from onward.protocol import InDoubt
 from onward.transports.client import connect
-from onward.transports.rsocket import DestinationError
-from tests.support.rsocket_peer import (
-    CHANNEL,
-    PAYLOAD,
-    STREAM,
-    C,
-    N,
-    cancel,
-    error,
-    kind_of,
-    payload,
-    request_n,
-)
-from tests.support.rsocket_wires import BrokerByHand, WiredLoop, on_wires
 from tests.support.transports import eventually
 
 from .joined import data_of, joined, source
@@ -192,96 +177,3 @@ async def test_a_source_without_elements_sends_nothing() -> None:
     async with joined() as pair:
         assert await data_of(pair.client.channel(ECHO, source())) == []
         assert pair.handlers.statistics().started == 0
-
-
-# --- on virtual time -----------------------------------------------------------------------------
-
-TO = "service=x"
-REJECTED = 0x202
-
-
-@pytest.mark.parametrize("kind", ["stream", "channel"])
-def test_what_is_rejected_after_its_first_element_is_not_asked_again(kind: str) -> None:
-    """The destination has begun, so a second try could do it twice."""
-
-    @on_wires
-    async def run() -> None:
-        loop = cast(WiredLoop, asyncio.get_running_loop())
-        broker = BrokerByHand(loop)
-
-        async def source() -> AsyncGenerator[bytes]:
-            yield b"first"
-            await asyncio.sleep(3600)
-
-        async with connect(broker.uri) as client:
-            elements = client.stream(TO, b"") if kind == "stream" else client.channel(TO, source())
-            first = asyncio.ensure_future(anext(elements))
-            await loop.idle()
-            broker.hand.send(payload(1, b"one"))
-            assert (await first).data == b"one"
-            broker.hand.send(error(1, REJECTED, b"no more"))
-            with pytest.raises(DestinationError, match="no more") as raised:
-                await anext(elements)
-            assert not isinstance(raised.value, NotDelivered)
-            await asyncio.sleep(1)
-            asked = [kind_of(raw) for raw in broker.hand.frames]
-            assert len([each for each in asked if each in {STREAM, CHANNEL}]) == 1
-
-    run()
-
-
-@on_wires
-async def test_a_timeout_of_the_source_is_its_own() -> None:
-    """It is raised as it is, and no time of the client has passed."""
-    loop = cast(WiredLoop, asyncio.get_running_loop())
-    broker = BrokerByHand(loop)
-
-    async def source() -> AsyncGenerator[bytes]:
-        raise TimeoutError("of the source")
-        yield b""
-
-    async with connect(broker.uri) as client:
-        with pytest.raises(TimeoutError, match="of the source"):
-            await anext(client.channel(TO, source()))
-        assert client.statistics().timeouts == 0
-        assert len(broker.hand.frames) == 1  # SETUP
-
-
-@pytest.mark.parametrize("ends", ["with an element", "by itself", "with an error"])
-def test_a_source_that_goes_on_after_the_responder_has_had_enough(ends: str) -> None:
-    """What it yields then is dropped; the answers go on. An error of its own is still raised."""
-
-    @on_wires
-    async def run() -> None:
-        loop = cast(WiredLoop, asyncio.get_running_loop())
-        broker = BrokerByHand(loop)
-        gate = asyncio.Event()
-
-        async def source() -> AsyncGenerator[bytes]:
-            yield b"first"
-            await gate.wait()
-            if ends == "with an error":
-                raise ZeroDivisionError
-            if ends == "with an element":
-                yield b"too late"
-
-        async with connect(broker.uri) as client:
-            elements = client.channel(TO, source())
-            first = asyncio.ensure_future(anext(elements))
-            await loop.idle()
-            broker.hand.send(request_n(1, 10), payload(1, b"one"))
-            assert (await first).data == b"one"
-            broker.hand.send(cancel(1))
-            await loop.idle()
-            gate.set()
-            await loop.idle()
-            sent = [raw for raw in broker.hand.frames if kind_of(raw) == PAYLOAD]
-            assert sent == []
-            if ends == "with an error":
-                with pytest.raises(ZeroDivisionError):
-                    await anext(elements)
-                return
-            broker.hand.send(payload(1, b"last", N | C))
-            assert [each.data async for each in elements] == [b"last"]
-
-    run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,8 +21,6 @@ from onward.transports.client import (
 )
 from onward.transports.client._handler_stream import CREDIT_WINDOW
 from onward.transports.rsocket import LeaseOptions
-from tests.support.rsocket_peer import LEASE, error, frame, payload
-from tests.support.rsocket_wires import BrokerByHand, WiredLoop, on_wires
 from tests.support.transports import eventually
 
 from .met import CHANNEL, RR, STREAM, answer, asked, link_of, met, next_payload, request_of
@@ -303,44 +301,3 @@ async def test_requests_beyond_our_lease_are_rejected_and_it_is_renewed() -> Non
         assert (await peer.next()).type == FrameType.LEASE
         request_of(peer, RR, b"3")
         assert await next_payload(peer) == (FrameType.PAYLOAD, b"3")
-
-
-@on_wires
-async def test_a_lease_that_was_not_asked_for_is_ignored() -> None:
-    """Nor does a frame of a stream that is over end the connection."""
-    loop = cast(WiredLoop, asyncio.get_running_loop())
-    broker = BrokerByHand(loop)
-    async with connect(broker.uri) as client:
-        none_left = frame(0, LEASE, 0, (1000).to_bytes(4) + (0).to_bytes(4))
-        broker.hand.send(none_left, payload(1, b"for no request", 0x60))
-        await loop.idle()
-        asking = asyncio.create_task(client.request(TO, b"one"))
-        await loop.idle()
-        broker.hand.send(payload(1, b"answer", 0x60), payload(1, b"again", 0x60))
-        assert (await asking).data == b"answer"
-        await loop.idle()
-        assert client.statistics().connected == 1
-
-
-@on_wires
-async def test_no_keepalive_follows_the_end_of_a_connection() -> None:
-    """The socket is full, and the broker reads on after its ERROR: it gets no more frames."""
-    loop = cast(WiredLoop, asyncio.get_running_loop())
-    broker = BrokerByHand(loop)
-    options = quick(
-        keepalive=KeepaliveOptions(interval=0.5, lifetime=20.0), drain_timeout=3.0, reconnect=False
-    )
-    async with connect(broker.uri, options=options) as client:
-        loop.wire.client.peer_reads = False
-        asking = asyncio.create_task(client.request(TO, bytes(100_000)))
-        await loop.idle()
-        before = len(broker.hand.keepalives)
-        broker.hand.send(error(0, 0x101, b"I go"))
-        with pytest.raises(LinkLost, match="I go"):
-            await asking
-        await asyncio.sleep(2.0)
-        loop.wire.client.drain()
-        await loop.idle()
-        assert len(broker.hand.keepalives) == before
-        await asyncio.sleep(2.0)
-        assert loop.wire.client.lost

@@ -273,20 +273,6 @@ async def test_a_hidden_route(w: World) -> None:
     assert await front.received() == [payload(1, b"answer", N | C)]
 
 
-@in_world(WAITING, ON)
-async def test_a_hidden_route_that_another_connection_has_taken_over(w: World) -> None:
-    """It ends the session, as it would have ended the connection; the route stays."""
-    back = await destination(w, 7)
-    front = await w.requester()
-    await lost(back)
-    other = await w.destination(route_id=UUID(int=7))
-    refused = await w.connect().ask(resume(token=OTHER))
-    assert errors(refused) == [(0, REJECTED_RESUME, "no such session")]
-    await front.ask(request(FNF, 1, asked_for("a"), b"for the other"))
-    assert [kind_of(raw) for raw in await other.received()] == [FNF]
-    assert w.services() == ["a"]
-
-
 @in_world(replace(WAITING, expected_seconds=5.0, max_routes=4), ON)
 async def test_a_hidden_route_outlasts_those_that_are_expected(w: World) -> None:
     """Neither the end of their time nor the lack of room ends it."""

@@ -1,0 +1,187 @@
+"""The options of a broker for its cluster, and its part in it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from ..actors import Node
+from ..actors.broker import Broker
+from ..actors.cluster import Cluster, ClusterOptions
+from ..protocol.cluster import ClusterLimits
+from ..protocol.security import BearerToken, Credentials
+from ..transports import TlsOptions
+from ..transports.rsocket import PeerDialler, PeerOptions
+from ._arguments import positive, seconds, word
+from ._reach import tls_of
+from ._status import CommandError, Status
+
+__all__ = ["Clustering", "add_cluster", "advertised", "attach_cluster", "clustering_of"]
+
+_OPTIONS: Final = ClusterOptions()
+_LIMITS: Final = _OPTIONS.limits
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a cluster."""
+    parser.add_argument(
+        "--cluster-seed",
+        metavar="URI",
+        action="append",
+        default=[],
+        help="form a cluster with the broker at this URI, one that it listens at: each broker's "
+        "clients reach the destinations of all; may be repeated",
+    )
+    parser.add_argument(
+        "--cluster-advertise",
+        metavar="URI",
+        help="form a cluster, and tell other brokers to reach this one here; port 0 stands for "
+        "that of the first --listen (default, with --cluster-seed: the first --listen, unless it "
+        "is for all interfaces)",
+    )
+    parser.add_argument(
+        "--cluster-allow",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="connect to brokers that others have told of if their URI matches this pattern, as in "
+        "'rsocket+tls://*.brokers.example:7001'; may be repeated (default: to seeds only)",
+    )
+    parser.add_argument(
+        "--cluster-token",
+        metavar="FILE",
+        type=Path,
+        help="the token to show to other brokers, in a file that is read at each connection "
+        "(default: none; with TLS they are shown --certificate as well)",
+    )
+    parser.add_argument(
+        "--cluster-name",
+        metavar="NAME",
+        default="",
+        help="the name of this broker for the operators of others (default: none)",
+    )
+    parser.add_argument(
+        "--cluster-locality",
+        type=word("prefer", "even"),
+        choices=("prefer", "even"),
+        default=_OPTIONS.locality,
+        help="which destinations get requests: those at this broker while one of them can take "
+        "them, or all alike (default %(default)s)",
+    )
+    parser.add_argument(
+        "--cluster-hold",
+        metavar="SECONDS",
+        type=seconds,
+        default=_LIMITS.peer_hold,
+        help="how long the routes of a broker are kept, hidden, when the connection to it is lost "
+        "(default %(default)g)",
+    )
+    parser.add_argument(
+        "--cluster-max-peers",
+        metavar="N",
+        type=positive,
+        default=_LIMITS.max_peers,
+        help="other brokers that this one has connections with at a time (default %(default)d)",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """The part of a broker in a cluster, as its options ask for it.
+
+    Attributes:
+        options: The options of the cluster.
+        advertise: The URI that others are told; `None` for that of the first listener.
+        tls: The certificates for the brokers that it connects to.
+        token: The file of the token that it shows them; `None` for none.
+    """
+
+    options: ClusterOptions
+    advertise: str | None = None
+    tls: TlsOptions | None = None
+    token: Path | None = None
+
+    async def credentials(self) -> Credentials:
+        """Return what is shown to another broker now.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        if self.token is None:
+            raise AssertionError("there is no token")
+        data = await asyncio.to_thread(self.token.read_bytes)
+        return BearerToken(data.rstrip(b"\r\n"))
+
+
+def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
+    """Return the part of a broker in a cluster; `None` if it is in none.
+
+    Raises:
+        CommandError: The options do not go together.
+        ValueError: A value is out of its range.
+    """
+    if not arguments.cluster_seed and arguments.cluster_advertise is None:
+        if arguments.cluster_allow or arguments.cluster_token is not None:
+            raise CommandError(
+                "--cluster-allow and --cluster-token go with --cluster-seed or --cluster-advertise",
+                Status.USAGE,
+            )
+        return None
+    for uri in (*arguments.cluster_seed, arguments.cluster_advertise or "rsocket+"):
+        if not uri.startswith("rsocket+"):
+            raise CommandError(f"{uri!r} does not start with rsocket+", Status.USAGE)
+    limits = ClusterLimits(peer_hold=arguments.cluster_hold, max_peers=arguments.cluster_max_peers)
+    options = ClusterOptions(
+        seeds=tuple(arguments.cluster_seed),
+        allowed_peers=tuple(arguments.cluster_allow),
+        name=arguments.cluster_name,
+        locality=arguments.cluster_locality,
+        limits=limits,
+    )
+    tls = tls_of(arguments, listens=False)
+    return Clustering(options, arguments.cluster_advertise, tls, arguments.cluster_token)
+
+
+async def attach_cluster(
+    node: Node, broker: Broker, clustering: Clustering | None
+) -> Cluster | None:
+    """Start the cluster of a broker; it dials no other one before `Cluster.join`.
+
+    Raises:
+        BrokerFrameError: A text of the options is too long.
+    """
+    if clustering is None:
+        return None
+    options = clustering.options
+    dialler = PeerDialler(
+        broker,
+        None if clustering.token is None else clustering.credentials,
+        PeerOptions(tls=clustering.tls, connect_timeout=options.connect_timeout),
+    )
+    return await Cluster.attach(node, broker, options, connect=dialler.connect)
+
+
+def advertised(clustering: Clustering | None, listener: str) -> str:
+    """Return the URI that other brokers are told; empty if there is none.
+
+    Args:
+        clustering: The part of the broker in the cluster.
+        listener: The URI of its first listener, with the real port.
+    """
+    given = None if clustering is None else clustering.advertise
+    if given is not None:
+        place, real = urlsplit(given), urlsplit(listener)
+        if place.port != 0 or real.port is None:
+            return given
+        host = place.netloc.rpartition(":")[0]
+        return urlunsplit(place._replace(netloc=f"{host}:{real.port}"))
+    bound = urlsplit(listener).hostname
+    try:
+        return "" if bound is not None and ip_address(bound).is_unspecified else listener
+    except ValueError:
+        return listener

@@ -1,0 +1,326 @@
+"""Brokers that form a cluster: their options, and three of them as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+from onward.actors.broker import Handlers, Request
+from onward.cli import main
+from onward.cli._client import ask_broker
+from onward.cli._cluster import Clustering, advertised, clustering_of
+from onward.cli._main import parser_of
+from onward.cli._status import CommandError, Status
+from onward.protocol import DeliveryError
+from onward.protocol.security import BearerToken
+from onward.transports.client import Client, ClientOptions, RetryOptions, connect
+from tests.support.commands import TIMEOUT, onward
+from tests.support.fixtures import Capsys
+from tests.support.proxy import CuttingProxy
+
+TCP = "rsocket+tcp://127.0.0.1:0"
+ALL = "rsocket+tcp://127.0.0.1:*"
+
+
+def clustering(*words: str) -> Clustering | None:
+    return clustering_of(parser_of("broker").parse_args(words))
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+def test_a_broker_is_in_no_cluster_by_default() -> None:
+    assert clustering() is None
+
+
+def test_the_options_of_a_cluster() -> None:
+    made = clustering(
+        *("--cluster-seed", "rsocket+tcp://a:1", "--cluster-seed", "rsocket+tls://b:2"),
+        *("--cluster-allow", "rsocket+tls://*.example:1", "--cluster-name", "one"),
+        *("--cluster-locality", "even", "--cluster-hold", "7", "--cluster-max-peers", "3"),
+        *("--cluster-advertise", "rsocket+tcp://c:3", "--cluster-token", "peer.token"),
+        *("--certificate", "own.pem", "--authority", "ca.pem"),
+    )
+    assert made is not None
+    options = made.options
+    assert options.seeds == ("rsocket+tcp://a:1", "rsocket+tls://b:2")
+    assert options.allowed_peers == ("rsocket+tls://*.example:1",)
+    assert (options.name, options.locality) == ("one", "even")
+    assert (options.limits.peer_hold, options.limits.max_peers) == (7, 3)
+    assert (made.advertise, made.token) == ("rsocket+tcp://c:3", Path("peer.token"))
+    assert made.tls is not None
+    assert (made.tls.certificate, made.tls.authority) == ("own.pem", "ca.pem")
+
+
+async def test_the_token_is_read_at_each_connection(tmp_path: Path) -> None:
+    file = tmp_path / "peer.token"
+    made = clustering("--cluster-seed", "rsocket+tcp://a:1", "--cluster-token", str(file))
+    assert made is not None
+    for token in (b"first", b"second"):
+        file.write_bytes(token + b"\n")
+        assert await made.credentials() == BearerToken(token)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--cluster-allow", ALL), "go with --cluster-seed or --cluster-advertise"),
+        (("--cluster-token", "file"), "go with --cluster-seed or --cluster-advertise"),
+        (("--cluster-seed", "tcp://a:1"), "does not start with rsocket+"),
+        (("--cluster-advertise", "a:1"), "does not start with rsocket+"),
+    ],
+)
+def test_options_that_do_not_go_together(words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(CommandError, match=told.replace("+", r"\+")) as caught:
+        clustering(*words)
+    assert caught.value.status == Status.USAGE
+
+
+def test_a_name_that_is_too_long(capsys: Capsys) -> None:
+    words = ("--listen", TCP, "--cluster-seed", "rsocket+tcp://a:1", "--cluster-name", "n" * 128)
+    assert main(["broker", *words]) == Status.FAILED
+    assert "128" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "listener", "uri"),
+    [
+        (None, "rsocket+tcp://10.0.0.1:8001", "rsocket+tcp://10.0.0.1:8001"),
+        (None, "rsocket+tcp://0.0.0.0:8001", ""),
+        (None, "rsocket+tcp://[::]:8001", ""),
+        (None, "rsocket+tcp://broker.example:8001", "rsocket+tcp://broker.example:8001"),
+        (None, "rsocket+unix:///run/broker", "rsocket+unix:///run/broker"),
+        ("rsocket+tls://a:9", "rsocket+tcp://0.0.0.0:8001", "rsocket+tls://a:9"),
+        ("rsocket+ws://a:0/x", "rsocket+tcp://0.0.0.0:8001", "rsocket+ws://a:8001/x"),
+        ("rsocket+tls://a:0", "rsocket+unix:///run/broker", "rsocket+tls://a:0"),
+    ],
+)
+def test_the_uri_that_others_are_told(given: str | None, listener: str, uri: str) -> None:
+    made = clustering("--cluster-seed", "rsocket+tcp://a:1")
+    assert made is not None
+    assert advertised(Clustering(made.options, given), listener) == uri
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+ONCE = ClientOptions(request_timeout=10.0, retry=RetryOptions(max_tries=1))
+
+
+class Process:
+    """A broker as a process.
+
+    Attributes:
+        uri: The URI that it listens at.
+        process: The process.
+    """
+
+    def __init__(self, name: str, process: Popen[str]) -> None:
+        self.name = name
+        self.process = process
+        assert process.stdout is not None
+        self.uri = process.stdout.readline().removeprefix("listening ").strip()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens at."""
+        return int(self.uri.rpartition(":")[2])
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.process.pid, number)
+
+    async def peers(self) -> dict[str, str]:
+        """Return the state of each of its peer brokers by name."""
+        found = await ask_broker(self.uri, "/api/v1/peers?kind=broker", TIMEOUT)
+        return {row["peer"]: row["state"] for row in found["rows"]}
+
+    async def services(self) -> list[str]:
+        """Return the services of all destinations that it has."""
+        rows = await ask_broker(self.uri, "routes", TIMEOUT)
+        return sorted(row["service"] for row in rows if not row["service"].startswith("onward."))
+
+    async def until(self, **peers: str) -> None:
+        """Wait until its peer brokers have some states."""
+        async with asyncio.timeout(TIMEOUT):
+            while not peers.items() <= (await self.peers()).items():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    async def until_known(self, *services: str) -> None:
+        """Wait until it has these destinations and no others."""
+        async with asyncio.timeout(TIMEOUT):
+            while await self.services() != sorted(services):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+@contextmanager
+def broker(name: str, *words: str) -> Any:
+    listen = ("--listen", TCP, "--cluster-name", name)
+    with onward("broker", *listen, *words) as process:
+        yield Process(name, process)
+
+
+def served_by(name: str) -> Handlers:
+    handlers = Handlers()
+
+    @handlers.response
+    async def answer(request: Request) -> bytes:
+        return name.encode() + request.data
+
+    del answer
+    return handlers
+
+
+class Clients:
+    """A destination and a requester at each of some brokers.
+
+    Attributes:
+        seen: What the requesters saw: the destinations that answered, or the class of the error.
+        sent: The number of requests.
+    """
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self.seen: Counter[str] = Counter()
+        self.sent = 0
+        self._stack = stack
+        self._requesters: dict[str, Client] = {}
+
+    async def join(self, *brokers: Process) -> None:
+        """Connect a destination and a requester to each broker."""
+        for each in brokers:
+            served = connect(each.uri, service=each.name, handlers=served_by(each.name))
+            await self._stack.enter_async_context(served)
+            requester = connect(each.uri, options=ONCE)
+            self._requesters[each.name] = await self._stack.enter_async_context(requester)
+
+    async def ask(self, at: str, service: str) -> str:
+        """Send a request; return the answer, or the class of the error."""
+        self.sent += 1
+        try:
+            asked = f"@no-route=reject service={service}"
+            answer = await self._requesters[at].request(asked, b"")
+            found = answer.data.decode()
+        except DeliveryError as error:
+            found = type(error).__name__
+        self.seen[found] += 1
+        return found
+
+
+@asynccontextmanager
+async def clients() -> AsyncGenerator[Clients]:
+    async with AsyncExitStack() as stack:
+        yield Clients(stack)
+
+
+@pytest.fixture
+async def three() -> AsyncIterator[list[Process]]:
+    """Three brokers that know each other, by one seed."""
+    words = ("--cluster-allow", ALL)
+    with (
+        broker("a", "--cluster-advertise", TCP, *words) as a,
+        broker("b", "--cluster-seed", a.uri, *words) as b,
+        broker("c", "--cluster-seed", a.uri, *words) as c,
+    ):
+        await a.until(b="up", c="up")
+        await b.until(a="up", c="up")
+        yield [a, b, c]
+
+
+async def test_each_client_reaches_the_destinations_of_all_brokers(three: list[Process]) -> None:
+    async with clients() as made:
+        await made.join(*three)
+        for each in three:
+            await each.until_known("a", "b", "c")
+        for at in "abc":
+            for service in "abc":
+                assert await made.ask(at, service) == service
+        assert made.seen == Counter({"a": 3, "b": 3, "c": 3})
+
+
+async def test_a_broker_that_is_killed(three: list[Process]) -> None:
+    a, b, c = three
+    async with clients() as made:
+        await made.join(a, b, c)
+        for each in three:
+            await each.until_known("a", "b", "c")
+        b.kill(signal.SIGKILL)
+        for each in (a, c):
+            await each.until(b="suspended")
+        assert await made.ask("a", "c") == "c"
+        assert await made.ask("c", "a") == "a"
+        assert await made.ask("a", "b") == "RequestRejected"
+        assert made.sent == made.seen.total()
+
+
+@pytest.mark.exhaustive
+async def test_a_broker_that_hangs_and_goes_on(three: list[Process]) -> None:
+    a, b, c = three
+    async with clients() as made:
+        await made.join(a, b, c)
+        for each in three:
+            await each.until_known("a", "b", "c")
+        b.kill(signal.SIGSTOP)
+        try:
+            for each in (a, c):
+                await each.until(b="suspended")
+            assert await made.ask("a", "b") == "RequestRejected"
+            assert await made.ask("a", "c") == "c"
+        finally:
+            b.kill(signal.SIGCONT)
+        for each in three:
+            await each.until(**{other.name: "up" for other in three if other is not each})
+        assert await made.ask("a", "b") == "b"
+        assert await made.ask("b", "c") == "c"
+        assert made.sent == made.seen.total()
+
+
+async def test_a_link_that_is_cut_and_heals() -> None:
+    async with AsyncExitStack() as stack:
+        a = stack.enter_context(broker("a", "--cluster-advertise", TCP))
+        proxy = await stack.enter_async_context(CuttingProxy(a.port).running())
+        seed = f"rsocket+tcp://127.0.0.1:{proxy.port}"
+        b = stack.enter_context(broker("b", "--cluster-seed", seed))
+        await a.until(b="up")
+        made = Clients(stack)
+        await made.join(a, b)
+        for each in (a, b):
+            await each.until_known("a", "b")
+        assert await made.ask("a", "b") == "b"
+        proxy.refuses = True
+        proxy.cut()
+        await a.until(b="suspended")
+        await b.until(a="suspended")
+        assert await made.ask("a", "b") == "RequestRejected"
+        assert await made.ask("a", "a") == "a"
+        proxy.refuses = False
+        await a.until(b="up")
+        assert await made.ask("a", "b") == "b"
+        assert await made.ask("b", "a") == "a"
+        assert made.sent == made.seen.total() == 5
+
+
+async def test_what_commands_show_of_a_cluster(three: list[Process], capsys: Capsys) -> None:
+    a, b, _ = three
+    async with clients() as made:
+        await made.join(b)
+        await a.until_known("b")
+        shown = await asyncio.to_thread(main, ["peers", "--broker", a.uri])
+        assert shown == Status.OK
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].split()[:2] == ["PEER", "STATE"]
+        assert {line.split()[0]: line.split()[1] for line in lines[1:]} == {"b": "up", "c": "up"}
+        assert await asyncio.to_thread(main, ["routes", "--broker", a.uri, "--at", "b"]) == 0
+        heading, line = capsys.readouterr().out.splitlines()
+        assert (heading.split()[-1], line.split()[-1]) == ("BROKER", "b")
+        assert await asyncio.to_thread(main, ["resolve", "--broker", a.uri, "service=b"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        (chosen,) = [line for line in lines if line.startswith("=> ")]
+        assert chosen.split()[-1] == "b"
