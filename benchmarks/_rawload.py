@@ -138,11 +138,17 @@ def cpu_seconds(pid: int) -> float:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def connect(port: int, name: str) -> socket.socket:
-    """Open a connection to a broker and register a route with this service name."""
+def connect(port: int, name: str, route_id: bytes = b"") -> socket.socket:
+    """Open a connection to a broker and register a route with this service name.
+
+    Args:
+        port: The port of the broker.
+        name: The service name.
+        route_id: The id of the route, 16 bytes; a new one by default.
+    """
     connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.sendall(setup_frame(name))
+    connection.sendall(setup_frame(name, route_id=route_id))
     try:
         # KEEPALIVE is answered after the frames before it, so the route is registered by then.
         exchange_keepalive(connection)

@@ -119,16 +119,19 @@ def frame(stream_id: int, type_and_flags: int, body: bytes) -> bytes:
     return _length(header + body) + header + body
 
 
-def setup_frame(name: str, *, lease: bool = False, credentials: bytes = b"") -> bytes:
+def setup_frame(
+    name: str, *, lease: bool = False, credentials: bytes = b"", route_id: bytes = b""
+) -> bytes:
     """Return SETUP with a ROUTE_SETUP of a new route in its composite metadata.
 
     Args:
         name: The service.
         lease: Whether requests may be sent only as `lease_frame` allows.
         credentials: The content of an authentication entry, which is in front of the ROUTE_SETUP.
+        route_id: The id of the route, 16 bytes; a new one by default.
     """
     metadata = _broker_entry(
-        ROUTE_SETUP_HEADER + uuid.uuid4().bytes + bytes([len(name)]) + name.encode()
+        ROUTE_SETUP_HEADER + (route_id or uuid.uuid4().bytes) + bytes([len(name)]) + name.encode()
     )
     if credentials:
         metadata = AUTHENTICATION + _length(credentials) + credentials + metadata

@@ -113,8 +113,12 @@ close_class(MulticastRules)
 class MulticastExchange(Protocol):
     """A multicast exchange while its legs are created."""
 
-    def leg(self) -> Exchange:
-        """Return the exchange for one more leg."""
+    def leg(self, shares: int = 1) -> Exchange:
+        """Return the exchange for one more leg.
+
+        Args:
+            shares: The destinations that it is for: several, if it goes to a peer broker.
+        """
         ...
 
     def begin(self) -> None:

@@ -48,6 +48,8 @@ class Leg(FrameExchange):
         answered: Whether the destination has completed its response.
         silent: Whether it has sent no element yet.
         number: The number of the leg.
+        shares: The destinations that it is for: several, if it goes to a peer broker. It has as
+            many shares of the credit and of the bytes held.
         part: The frames of an unfinished element that are held; `None` if there are none.
         said: Bytes of the element that it is sending.
         largest: Bytes of its largest element.
@@ -73,12 +75,13 @@ class Leg(FrameExchange):
         "queue",
         "resume",
         "said",
+        "shares",
         "silent",
         "to",
         "wanted",
     )
 
-    def __init__(self, multicast: MulticastRequest, number: int) -> None:
+    def __init__(self, multicast: MulticastRequest, number: int, shares: int = 1) -> None:
         exchange = multicast.exchange
         self.size = exchange.size
         self.ended = False
@@ -92,10 +95,11 @@ class Leg(FrameExchange):
         self.answered = False
         self.silent = True
         self.number = number
+        self.shares = shares
         self.part: list[Frame] | None = None
         self.said = 0
         self.largest = 1
-        self.pace = 1
+        self.pace = shares
         self.needs = 0
         self.input_open = exchange.kind == _CHANNEL
         self.wanted = 0
@@ -143,8 +147,9 @@ class Leg(FrameExchange):
         self.to = to = LegStream(link, stream)
         last = frames[-1]
         if kind in WITH_CREDIT:
-            core.relay_request(stream, frames[0], 1)
-            to.begin()
+            first = 1 if self.shares == 1 else max(1, min(self.shares, multicast.granted))
+            core.relay_request(stream, frames[0], first)
+            to.begin(first)
         else:
             core.relay(stream, frames[0])
         if len(frames) > 1:

@@ -36,13 +36,13 @@ class LegStream:
         self.stream = stream
         self.ahead = self.asked = 0
 
-    def begin(self) -> None:
-        """Set the credit of the request's first frame: one element.
+    def begin(self, n: int = 1) -> None:
+        """Set the credit of the request's first frame: one element for each destination.
 
         The connection does not enforce the destination's credit: the requester's credit is the
         limit.
         """
-        self.ahead = self.asked = 1
+        self.ahead = self.asked = n
         self.stream.reserve = MAX_REQUEST_N
 
     @property

@@ -95,6 +95,7 @@ MOST_STREAMS: Final = 1024
 OVERDUE: Final = 2
 """Keepalive intervals of silence after which a destination is passed over."""
 
+_NO_PINS: Final[dict[tuple[bytes, bytes, Form], bytes]] = {}
 _GONE: Final = (ConnectionState.CLOSED, ConnectionState.SUSPENDED)
 _CONNECTION_OPEN: Final = ConnectionState.OPEN
 _FNF: Final = int(FrameType.REQUEST_FNF)
@@ -123,6 +124,7 @@ class Link(Flow):
         form: The peer's form of broker frames, if it is a destination.
         window: Elements in the first credit of a stream to this destination.
         multicast_held: Bytes held for multicasts of this requester.
+        pins: Metadata for this peer broker, by those of the requester, the route and the form.
         forwarded_held: Bytes of requests that are kept until this peer broker answers.
         to_broker: Whether the peer is a broker of the cluster, or claims to be one.
 
@@ -157,6 +159,7 @@ class Link(Flow):
         self.return_route = (worker.address,)
         self._on_closed = on_closed
         self.multicast_held = self.forwarded_held = 0
+        self.pins: dict[tuple[bytes, bytes, Form], bytes] = _NO_PINS
         self.to_broker = False
         self.window = min(FIRST_WINDOW, options.flow.credit_window)
         self._back: HeldBack | None = None
@@ -195,6 +198,7 @@ class Link(Flow):
     def join(self, session: PeerSession) -> None:
         """Set the session with a broker."""
         self.to_broker = True
+        self.pins = {}
         self.tally = self.broker.forwarded
         self.session = self._receiver = session
 

@@ -69,6 +69,7 @@ class MulticastRequest:
             `None` until there are any.
         legs: The legs that have not ended.
         due: The number of legs that have not completed their response.
+        shares: The destinations of these legs together.
         begun: Whether all legs have been made.
         copies: The queue of large frames; `None` until there is one.
         whole: Whether all frames of the request itself have arrived.
@@ -96,6 +97,7 @@ class MulticastRequest:
         "legs",
         "link",
         "rules",
+        "shares",
         "stream",
         "talking",
         "whole",
@@ -117,7 +119,7 @@ class MulticastRequest:
         self.begun = False
         self._waiting = 0  # legs that no destination has taken
         self._made = 0  # legs made so far
-        self.due = 0
+        self.due = self.shares = 0
         self.talking: Leg | None = None
         # Only if needed, and until the end: they refer to this object, and to collect such a cycle
         # costs as much as some of the legs.
@@ -134,12 +136,17 @@ class MulticastRequest:
         if stream is not None:
             stream.peer = self
 
-    def leg(self) -> Leg:
-        """Return a new leg."""
+    def leg(self, shares: int = 1) -> Leg:
+        """Return a new leg.
+
+        Args:
+            shares: The destinations that it is for: several, if it goes to a peer broker.
+        """
         self._made += 1
-        made = Leg(self, self._made)
+        made = Leg(self, self._made, shares)
         self.legs[made] = None
         self.due += 1
+        self.shares += shares
         if made.input_open:
             self.channel_input().join(made)
         self._waiting += 1
@@ -362,7 +369,9 @@ class MulticastRequest:
 
     def forget(self, leg: Leg, *, due: bool) -> None:
         """Count a leg that has completed its response, and remove one that has ended."""
-        self.due -= due
+        if due:
+            self.due -= 1
+            self.shares -= leg.shares
         if leg.ended:
             self.legs.pop(leg, None)
 

@@ -43,6 +43,7 @@ from ...protocol.broker import (
     query_of_address,
 )
 from ...protocol.rsocket import (
+    HEADER_SIZE,
     ConnectionState,
     ErrorCode,
     Frame,
@@ -52,7 +53,7 @@ from ...protocol.rsocket import (
 from ._express import ExpressPath
 from ._metadata import ADDRESS, PEER, Form
 from ._peer_link import AskedAnswer, PeerLink, routing_entry, routing_in
-from ._request import more_follow
+from ._request import WITH_CREDIT, more_follow
 from ._session import Session
 from ._validity import names_authenticate
 
@@ -77,6 +78,9 @@ MAX_PINS: Final = 4096
 MAX_PIN_SIZE: Final = 512
 """Bytes of metadata above which they are not remembered."""
 
+_LONG_HEADER: Final = HEADER_SIZE + 4
+"""Bytes before the metadata of a request with an initial request-n."""
+_PUSH: Final = int(FrameType.METADATA_PUSH)
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _RESPONSE: Final = int(FrameType.REQUEST_RESPONSE)
 _ERROR: Final = int(FrameType.ERROR)
@@ -123,6 +127,8 @@ class PeerSession(Session):
         self._handlers: Handlers | None = None
         self._joined: asyncio.Future[PeerLink] | None = None
         self._pins: dict[bytes, _Pin] = {}
+        self._broker_id = link.broker.broker_id.bytes
+        self._entry_of = link.broker.index.table.get
         # Legs and hand-overs go by it, also where the express path is switched off for clients.
         self._reach = ExpressPath(link, self)
         self._timer: asyncio.TimerHandle | None = None
@@ -252,18 +258,30 @@ class PeerSession(Session):
     # --- requests -----------------------------------------------------------------------------
 
     def _route(self, exchange: StreamExchange, frame: Frame) -> None:
-        span = frame.metadata_range
-        metadata = b"" if span is None else frame.buffer[slice(*span)]
+        buffer = frame.buffer
+        if frame.type == _PUSH:
+            metadata = buffer[frame.start + HEADER_SIZE : frame.end]
+        else:
+            # As `frame.metadata_range`; the lengths were checked when the frame was accepted.
+            at = frame.start + (_LONG_HEADER if frame.type in WITH_CREDIT else HEADER_SIZE)
+            start = at + 3
+            metadata = buffer[start : start + int.from_bytes(buffer[at:start])]
         pin = self._pins.get(metadata)
-        if pin is not None and pin.entry is not None:
-            entry = pin.entry
-            if self._link.broker.index.table.get(entry.route_id) is not entry:
-                del self._pins[metadata]  # it has left, or has other tags now
-                pin = None
         if pin is None:
             self._route_whole(exchange, metadata, None)
-        else:
+            return
+        entry = pin.entry
+        if entry is None:
             self._hand(exchange, pin)
+        elif self._entry_of(entry.route_id) is entry:
+            exchange.form = pin.form
+            self.requests += 1
+            if self._log is not None:
+                self._log.relayed(exchange, exchange.kind)
+            self._give(exchange, entry)
+        else:
+            del self._pins[metadata]  # it has left, or has other tags now
+            self._route_whole(exchange, metadata, None)
 
     def _route_whole(
         self, exchange: StreamExchange, metadata: bytes, principal: Principal | None
@@ -295,7 +313,7 @@ class PeerSession(Session):
             NoRoute: It is pinned to a route that this broker does not have, or has with other tags.
         """
         index = self._link.broker.index
-        if self._link.broker.broker_id.bytes in brokers_passed(frame, form.dialect):
+        if self._broker_id in brokers_passed(frame, form.dialect):
             self._link.core.counters["looped"] += 1
             raise NotDelivered("the request", "it has been at this broker before")
         asked = query_of_address(AddressFrame.parse(frame, form.dialect), form.dialect)
@@ -311,13 +329,13 @@ class PeerSession(Session):
     def _own(self, text: str) -> Entry[AnyRoute] | None:
         """Return the route of this broker with an id; `None` if there is none."""
         try:
-            entry = self._link.broker.index.table.get(parse_id(text))
+            entry = self._entry_of(parse_id(text))
         except AddressError:
             return None
         return entry if entry is not None and self._is_own(entry) else None
 
     def _is_own(self, entry: Entry[AnyRoute]) -> bool:
-        return entry.broker_id == self._link.broker.broker_id.bytes
+        return entry.broker_id == self._broker_id
 
     def _hand(self, exchange: StreamExchange, pin: _Pin) -> None:
         """Hand a forwarded request to its destination, or refuse it at once.
@@ -347,8 +365,6 @@ class PeerSession(Session):
 
     def _give(self, exchange: StreamExchange, entry: Entry[AnyRoute]) -> None:
         """Hand a forwarded request to a route of this broker."""
-        if not self._is_own(entry):
-            raise AssertionError("a request of a peer broker is never forwarded again")
         to = entry.target.choose(exchange)
         if not self._reach.reach(exchange, to):
             self._link.node.parts.router.dispatch(self.message(exchange, (to,)))

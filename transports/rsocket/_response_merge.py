@@ -181,7 +181,7 @@ class ResponseMerge:
         """Update the size and the pace of a destination after an element."""
         leg.largest = max(leg.largest, leg.said)
         leg.said = 0
-        leg.pace = min(self._multicast.rules.window, 2 * leg.pace)
+        leg.pace = min(self._multicast.rules.window * leg.shares, 2 * leg.pace)
 
     def replenish(self, leg: Leg) -> None:
         """Grant a destination credit when it has used half of its window."""
@@ -189,7 +189,7 @@ class ResponseMerge:
         self._stop_waiting_for_credit(leg)
         if to is None or leg.answered or multicast.exchange.ended:
             return
-        share = multicast.rules.max_held // multicast.due
+        share = multicast.rules.max_held * leg.shares // multicast.shares
         most = max(1, min(leg.pace, share // leg.largest))
         ahead = to.ahead
         needs = max(ahead + 1, 2 * ahead)

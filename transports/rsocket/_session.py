@@ -161,6 +161,12 @@ class Session(FrameReceiver):
         """Whether the peer is a destination, or has sent a request, even a refused one."""
         return self.registration is not None or self.requests > 0 or self.refused > 0
 
+    @property
+    def adds_tags(self) -> bool:
+        """Whether the queries of the peer may get tags of a principal, its own or a request's."""
+        principal = self.principal
+        return self._checks is not None or (principal is not None and bool(principal.tags))
+
     def on_frame(self, frame: Frame) -> None:
         """Handle a frame of the connection; ignore one of a closed stream."""
         kind = frame.type
