@@ -19,8 +19,9 @@ from uuid import UUID
 
 from onward.actors import Node, new_event_loop
 from onward.actors.broker import Broker, Handlers
+from onward.actors.broker.table._remote import PeerRoutes
 from onward.actors.cluster import PeerConnection
-from onward.protocol.broker import BrokerInfo, RouteSetup
+from onward.protocol.broker import BrokerInfo, RouteAdd
 from onward.transports.rsocket import PeerDialler
 
 
@@ -31,7 +32,7 @@ class Cluster:
         self.info = BrokerInfo(broker.broker_id.bytes, int(time.time() * 1000))
 
     def greet(self, info: BrokerInfo) -> None:
-        """Take each broker."""
+        """Refuse no broker."""
 
     def on_connected(self, connection: PeerConnection) -> Handlers:
         """Serve no requests but those that are forwarded."""
@@ -44,8 +45,11 @@ class Cluster:
 
 def tell(broker: Broker, connection: PeerConnection, service: str, route_id: UUID) -> None:
     """Add a route of another broker to the table."""
-    setup = RouteSetup(route_id.bytes, service)
-    broker.connect(setup, connection.address, peer=connection.peer, evict=print)
+    index, broker_id = broker.index, connection.info.broker_id
+    peer = PeerRoutes(broker_id, "far")
+    index.peer_joined(peer)
+    peer.connected(connection.address, connection.peer)
+    index.add_remote(peer, RouteAdd(broker_id, route_id.bytes, int(time.time() * 1000), service))
 
 
 async def main(uri: str = "", service: str = "", route: str = "") -> None:

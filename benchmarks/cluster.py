@@ -4,7 +4,7 @@ The load of `broker.py` (64 requests of request/response in flight, 64 bytes of 
 turn through one broker, and through two: the requester is connected to one, the destination to the
 other. Each broker is a process of its own; what counts is the CPU time of both together.
 
-Target: a forwarded request takes at most 2.2 times the CPU time of a local one. Both brokers read it
+Target: a forwarded request takes at most 2.2 times the CPU time of a local one. Both brokers read
 and relay it; to that comes the ADDRESS with its pin.
 Medians of the ratios of neighbouring windows repeat to within 4 % on a quiet machine.
 """

@@ -68,8 +68,9 @@ class Multicast(Worker):
         # RSocket interaction model."
         legs = exchange.divide(self.rules)
         trace = None if context is None else context.trace
-        for route in routes:
-            leg = legs.leg()
+        shares = [*(1 for _ in own), *(count for _, count in peers)]
+        for route, count in zip(routes, shares, strict=True):
+            leg = legs.leg(count)
             to = (route.choose(leg), *onward[2:])
             router.dispatch_or_lose(Message(to, back, payload, source, Context(None, trace, leg)))
         legs.begin()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from onward.actors.broker import BrokerOptions, Handlers, Request
+from onward.actors.broker.table._remote import PeerRoutes
 from onward.actors.cluster import PeerConnection, PeerRefused
-from onward.protocol.broker import BrokerInfo, RouteSetup
+from onward.protocol.broker import BrokerInfo, RouteAdd
 from onward.transports.rsocket import LinkOptions, PeerDialler
 from onward.transports.rsocket._link import Link
 from tests.support.rsocket_peer import (
@@ -32,6 +35,10 @@ CLUSTER = "onward.cluster.test"
 
 def info_of(broker_id: UUID, timestamp: int = 1_700_000_000_000) -> BrokerInfo:
     return BrokerInfo(broker_id.bytes, timestamp, (("onward", b"1"),))
+
+
+_LATER = count()
+"""Milliseconds by which each route that is told of is newer than the one before."""
 
 
 class HandMade:
@@ -144,11 +151,15 @@ class Joint(NamedTuple):
         self, service: str, route_id: UUID, tags: Mapping[int | str, str] | None = None
     ) -> None:
         """Tell the near broker of a route of the far one."""
-        setup = RouteSetup(route_id.bytes, service, tuple((tags or {}).items()))
-        link = self.link
-        self.near.broker.connect(
-            setup, link.worker.address, peer="far", evict=print, busy=lambda: link.busy
-        )
+        index, broker_id = self.near.broker.index, self.far.broker.broker_id.bytes
+        peer, link = index.peers.known.get(broker_id), self.link
+        if peer is None:
+            peer = PeerRoutes(broker_id, "far")
+            index.peer_joined(peer)
+            peer.connected(link.worker.address, "far", lambda: link.busy)
+        now = int(time.time() * 1000) + next(_LATER)
+        route = RouteAdd(broker_id, route_id.bytes, now, service, tuple((tags or {}).items()))
+        assert not index.add_remote(peer, route)
 
     async def destination(
         self, service: str = "a", tags: Mapping[int | str, str] | None = None

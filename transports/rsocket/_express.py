@@ -12,6 +12,7 @@ from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
     from ...actors.broker.table._choice import Candidates
+    from ...actors.broker.table._remote import PeerRoutes
     from ._exchange import StreamExchange
     from ._link import Link
     from ._session import Session
@@ -73,7 +74,7 @@ class ExpressPath:
             found = index.candidates(ask)
             if not found or self._multicast.scheduled:
                 return (ask.address,)
-            self.divide(exchange, found)
+            self.divide(exchange, *index.divide(ask))
             return ()
         return () if self._hand_over(exchange, exchange, to) else (to,)
 
@@ -89,11 +90,24 @@ class ExpressPath:
             return False
         return self._hand_over(exchange, exchange, to)
 
-    def divide(self, exchange: StreamExchange, found: Candidates) -> None:
-        """Hand a request to several destinations, a leg to each, as `Multicast` sends them."""
+    def divide(
+        self,
+        exchange: StreamExchange,
+        own: Candidates,
+        peers: tuple[tuple[PeerRoutes, int], ...] = (),
+    ) -> None:
+        """Hand a request to several destinations, a leg to each, as `Multicast` sends them.
+
+        Args:
+            exchange: The request.
+            own: The destinations of this broker.
+            peers: The peer brokers that get a copy, each with the number of its destinations.
+        """
         multicast = exchange.divide(self._index.multicast_rules)
-        for entry in found:
+        for entry in own:
             entry.target.choose(multicast.leg())
+        for peer, shares in peers:
+            peer.every.choose(multicast.leg(shares))
         multicast.begin()
         for leg in tuple(multicast.legs):
             if leg.route is None:

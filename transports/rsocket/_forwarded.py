@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from ...actors.broker.table._choice import next_free
 from ...protocol import DeliveryError, NotDelivered, ProtocolError
 from ...protocol.broker import RoutingType, TagList, WellKnownKey, format_id
 from ...protocol.rsocket import (
@@ -96,11 +95,11 @@ def forward(exchange: StreamExchange, link: Link) -> None:
     form, frames = exchange.form, exchange.frames
     first = frames[0]
     kind, requester, route = exchange.kind, exchange.link, exchange.route
-    metadata = b""
+    buffer, metadata = first.buffer, b""
+    at = end = 0
     if len(frames) == 1 and not first.word & FOLLOWS and not requester.to_broker:
         at = first.start + (_LONG_HEADER if kind in WITH_CREDIT else HEADER_SIZE)
         start = at + 3
-        buffer = first.buffer
         end = start + int.from_bytes(buffer[at:start])
         metadata = buffer[start:end]
     made: Frame | None = None
@@ -220,18 +219,13 @@ class Forwarded:
             return False  # the rules are others by now
         if ask.routing is not RoutingType.UNICAST or ask.sticky:
             return False  # one destination is responsible
-        found = tuple(each for each in index.candidates(ask) if each.route_id not in tried)
-        if not found:
+        to = index.choose_other(ask, exchange, tried)
+        if to is None:
             return False
-        at = index.choice.pick(ask, found) or 0
-        if found[at].target.busy:
-            free = next_free(found, at)
-            at = at if free is None else free
         route.outstanding -= 1
         stream.peer = None
-        exchange.taker = exchange.taken = exchange.route = None
+        exchange.taker = exchange.taken = None
         exchange.form, exchange.tried = self._form, tried
-        to = found[at].target.choose(exchange)
         router = exchange.link.node.parts.router
         try:
             router.dispatch(session.message(exchange, (to,)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Exchange
 from ...protocol import (
@@ -14,17 +14,21 @@ from ...protocol import (
     OnwardError,
     PayloadTooBig,
     ProtocolError,
+    Route,
     UnknownAddress,
     WorkerFailed,
     read_error_reply,
 )
+from ...protocol.broker import MIME_FORWARDING, Dialect, pin_address
 from ...protocol.rsocket import (
     ErrorCode,
     Frame,
     FrameType,
     Stream,
+    composite_entry,
 )
 from ._errors import DestinationError
+from ._pinning import named_address
 from ._reassembly import Reassembly
 
 if TYPE_CHECKING:
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
     from ._worker import ConnectionWorker
 
 __all__ = ["LocalRequest", "LocalRequests"]
+
+PEER_ROUTE: Final = 2
+"""Addresses of a message to a peer broker: the link, and the query."""
 
 
 class LocalRequest:
@@ -82,6 +89,25 @@ class LocalRequest:
         node = self._link.node
         if not node.fail_request(self.message.return_route[0], error):
             node.dead_letter(self.message, error)
+
+
+def asking_peer(link: Link, onward: Route) -> bytes:
+    """Return the metadata of a message of a worker of this node to a destination of a peer broker.
+
+    Args:
+        link: The link to the peer broker.
+        onward: The onward route: the link, and the query for the peer broker.
+
+    Raises:
+        NotDelivered: The route goes on behind the destination, which only frames can pass.
+        AddressError: The query cannot be read.
+    """
+    if len(onward) != PEER_ROUTE:
+        raise NotDelivered("the destination", "no route leads on from a peer broker")
+    own = link.broker.broker_id.bytes
+    asked = named_address(link.broker.index.asked(onward[1]), own)
+    passed = pin_address(asked, Dialect.SPECIFICATION, (), own)
+    return composite_entry(MIME_FORWARDING.decode(), passed)
 
 
 class LocalRequests:
@@ -145,7 +171,7 @@ class LocalRequests:
                 answered its request knows its address, but must not send it requests.
         """
         link = self._link
-        if link.session.registration is None:
+        if not link.to_broker and link.session.registration is None:
             raise NotDelivered(link.identity.peer, "it is no destination")
         if link.write_paused:
             raise MailboxFull(message[0][0], "the destination does not keep up")
@@ -154,9 +180,10 @@ class LocalRequests:
         self._forget_given_up(self._asked)
         wants_answer = bool(message.return_route)
         kind = FrameType.REQUEST_RESPONSE if wants_answer else FrameType.REQUEST_FNF
+        metadata = asking_peer(link, message[0]) if link.to_broker else link.session.asking()
         stream = link.open(kind, link.time())
         try:
-            link.core.send_request(stream, message.payload, link.session.asking())
+            link.core.send_request(stream, message.payload, metadata)
         except ProtocolError as error:
             link.core.send_cancel(stream)
             raise NotDelivered(link.identity.peer, str(error)) from None

@@ -353,7 +353,7 @@ class PeerSession(Session):
                 raise AssertionError("a pin has a route or a query")
             self._give(exchange, pin.entry)
             return
-        found = tuple(each for each in index.candidates(ask) if self._is_own(each))
+        found = index.own_candidates(ask)
         if not found:
             raise NoRoute(format_query(ask.query))
         if len(found) == 1:

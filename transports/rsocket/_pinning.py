@@ -101,13 +101,17 @@ def _pinned(metadata: bytes, form: Form, tags: TagList, broker_id: bytes, asked:
 _pinned_remembered = lru_cache(REMEMBERED)(_pinned)
 
 
-def named_address(ask: Ask) -> bytes:
+def named_address(ask: Ask, origin: bytes = bytes(ID_SIZE)) -> bytes:
     """Return an ADDRESS for a request that names a route with its query instead.
 
     This broker chooses by the hints of the query; the other one needs to know only whether the
     request is for several.
+
+    Args:
+        ask: The query.
+        origin: The route, or the broker, that the request comes from; zeros for none.
     """
     tags = tuple(sorted(ask.query, key=str))
     several = ask.routing is RoutingType.MULTICAST
     routing = RoutingType.MULTICAST if several else RoutingType.UNICAST
-    return AddressFrame(bytes(ID_SIZE), routing, tags).serialize(Dialect.SPECIFICATION)
+    return AddressFrame(origin, routing, tags).serialize(Dialect.SPECIFICATION)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ...actors import Worker
 from ...actors.broker import exchange_of
 from ...actors.broker._exchange import refuse_copy
-from ...protocol import Message, NotDelivered, ProtocolError
+from ...protocol import TAGS, Message, NotDelivered, ProtocolError
 from ._local import LocalRequests
 from ._request import FrameExchange
 
@@ -22,7 +22,8 @@ class ConnectionWorker(Worker):
 
     There are three kinds: requests of other connections, relayed to this peer; answers of workers
     to requests of this peer, with the stream as the second address of their onward route; and
-    messages of workers that selected this peer by its tags.
+    messages of workers that selected this peer by its tags. For a peer broker, the latter have the
+    query as the second address.
 
     Attributes:
         link: The connection; `None` once it has ended.
@@ -63,7 +64,7 @@ class ConnectionWorker(Worker):
         try:
             if link is None:
                 raise NotDelivered("the destination", "it has just left")
-            if len(onward) > 1:
+            if len(onward) > 1 and not (onward[1].type == TAGS and link.to_broker):
                 self.local.answer(message)
             elif isinstance(exchange, FrameExchange):
                 if exchange.kept:

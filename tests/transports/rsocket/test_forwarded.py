@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID
 
 import pytest
 
 from onward.actors.security import Authorization
+from onward.actors.workers import Echo
+from onward.protocol import NotDelivered
 from onward.protocol.broker import RouteSetup
 from onward.protocol.security import Principal, read_rules
 from onward.transports.rsocket import LinkOptions
@@ -256,23 +259,41 @@ async def test_a_route_that_is_gone_is_rejected_at_once(w: World) -> None:
 @in_world()
 async def test_a_rejected_request_goes_to_another_destination(w: World) -> None:
     async with joint(w) as j:
-        destination, requester = await w.destination(route_id=UUID(int=1)), await w.requester()
+        destination, requester = await j.destination(), await w.requester()
         j.tell("a", GONE)
-        served = 0
+        tries = 0
         for number, kind in enumerate((RR, RR, STREAM, STREAM, CHANNEL, CHANNEL)):
             stream = 2 * number + 1
             n = None if kind == RR else 7
             flags = C if kind == CHANNEL else 0
             asking = request(kind, stream, asked_for("a"), b"data", n=n, flags=flags)
             assert await requester.ask(asking) == []
-            # As the requester has sent it, without a pin.
             (arrived,) = await destination.received()
-            assert arrived == restamped(asking, stream_of(arrived))
+            metadata = composite((BROKER_FRAME, pinned(j)))
+            wanted = request(kind, stream_of(arrived), metadata, b"data", n=n, flags=flags)
+            assert arrived == wanted
             await destination.ask(payload(stream_of(arrived), b"x", N | C))
             assert await requester.received() == [payload(stream, b"x", N | C)]
-            served += 1
-        assert j.there.taken(), "none went to the other broker first"
-        assert served == 6
+            tries += len([each for each in j.there.taken() if kind_of(each) == kind])
+        assert tries > 6
+        assert [row.outstanding for row in w.broker.routes() if row.service == "a"] == [0, 0]
+
+
+@in_world()
+async def test_a_rejected_request_comes_back_to_a_destination_of_the_first_broker(
+    w: World,
+) -> None:
+    async with joint(w) as j:
+        requester = await w.requester()
+        j.tell("a", GONE)
+        asking = request(RR, 1, asked_for("a"), b"data")
+        requester.send(asking)
+        # It joins while the other broker is asked.
+        destination = w.register(route_id=UUID(int=1))
+        # As the requester has sent it, without a pin.
+        assert await destination.received() == [restamped(asking, 2)]
+        await destination.ask(payload(2, b"x", N | C))
+        assert await requester.received() == [payload(1, b"x", N | C)]
 
 
 @in_world()
@@ -472,3 +493,165 @@ async def test_tags_that_the_rules_add_go_with_the_request(w: World) -> None:
 
 
 RULES = "rule = [{roles = ['shop'], request = '*'}]"
+
+
+# --- to several -----------------------------------------------------------------------------
+
+
+def several(kind: int, stream: int, n: int | None = None, data: bytes = b"") -> bytes:
+    return request(kind, stream, asked_for("a", MULTICAST), data, n=n)
+
+
+@in_world()
+async def test_each_destination_gets_a_multicast_once(w: World) -> None:
+    async with joint(w) as j:
+        near = [await w.destination(), await w.destination()]
+        far = [await j.destination(), await j.destination(), await j.destination()]
+        other, requester = await j.far.destination("b", route_id=UUID(int=5)), await w.requester()
+        for kind, stream in ((FNF, 1), (RR, 3), (STREAM, 5)):
+            await requester.ask(several(kind, stream, 9 if kind == STREAM else None))
+            # One copy for the other broker, without a pin.
+            (copy,) = [each for each in j.there.taken() if kind_of(each) == kind]
+            assert copy[9:] == several(kind, stream, 3 if kind == STREAM else None)[9:]
+            for each in (*near, *far):
+                (arrived,) = await each.received()
+                assert kind_of(arrived) == kind
+            assert await other.received() == []
+        requester.die()
+        for each in (*near, *far):
+            assert sorted(map(kind_of, await each.received())) == [CANCEL, CANCEL]
+        # A push as well.
+        again = await w.requester()
+        await again.ask(push(asked_for("a", MULTICAST)))
+        for each in (*near, *far):
+            assert [kind_of(arrived) for arrived in await each.received()] == [PUSH]
+
+
+@in_world()
+async def test_the_first_answer_to_a_multicast_wins(w: World) -> None:
+    async with joint(w) as j:
+        near, far, requester = await w.destination(), await j.destination(), await w.requester()
+        for stream, first, late in ((1, far, near), (3, near, far)):
+            await requester.ask(several(RR, stream))
+            ((to,), (other,)) = await first.received(), await late.received()
+            await first.ask(payload(stream_of(to), b"first", N | C))
+            assert await requester.received() == [payload(stream, b"first", N | C)]
+            assert await late.received() == [cancel(stream_of(other))]
+
+
+@in_world()
+async def test_the_elements_of_a_multicast_are_merged_within_the_credit(w: World) -> None:
+    async with joint(w) as j:
+        far = [await j.destination() for _ in range(3)]
+        near, requester = await w.destination(), await w.requester()
+        await requester.ask(several(STREAM, 1, 4))
+        streams = {each: stream_of((await each.received())[0]) for each in (near, *far)}
+        for each, stream in streams.items():
+            await each.ask(payload(stream, b"1"))
+        assert elements(await requester.received()) == [b"1"] * 4
+        # No more than was requested, whatever they send.
+        for each, stream in streams.items():
+            await each.ask(payload(stream, b"2"))
+        assert await requester.received() == []
+        got = elements(await requester.ask(request_n(1, 100)))
+        for each, stream in streams.items():
+            await each.ask(payload(stream, b"3", N | C))
+        got += elements(await requester.received())
+        assert sorted(got) == [b""] + [b"2"] * 4 + [b"3"] * 4
+
+
+@in_world()
+async def test_a_multicast_whose_destinations_have_left_the_other_broker(w: World) -> None:
+    async with joint(w) as j:
+        near, requester = await w.destination(), await w.requester()
+        j.tell("a", GONE)
+        await requester.ask(several(RR, 1))
+        ((to),) = await near.received()
+        assert await requester.received() == []
+        await near.ask(payload(stream_of(to), b"only", N | C))
+        assert await requester.received() == [payload(1, b"only", N | C)]
+
+
+@in_world()
+async def test_a_multicast_goes_on_without_a_lost_link(w: World) -> None:
+    async with joint(w) as j:
+        near, far, requester = await w.destination(), await j.destination(), await w.requester()
+        await requester.ask(several(STREAM, 1, 9))
+        ((to,), (there,)) = await near.received(), await far.received()
+        await far.ask(payload(stream_of(there), b"1"))
+        j.link.abort()
+        assert await far.received() == [cancel(stream_of(there))]
+        await near.ask(payload(stream_of(to), b"2", N | C))
+        assert elements(await requester.received()) == [b"1", b"2", b""]
+
+
+@in_world()
+async def test_a_multicast_in_a_channel(w: World) -> None:
+    async with joint(w) as j:
+        far = [await j.destination(), await j.destination()]
+        near, requester = await w.destination(), await w.requester()
+        await requester.ask(several(CHANNEL, 1, 9, b"0"))
+        streams = {each: stream_of((await each.received())[0]) for each in (near, *far)}
+        for each, stream in streams.items():
+            await each.ask(request_n(stream, 3))
+        assert [kind_of(each) for each in await requester.received()] == [REQUEST_N]
+        await requester.ask(payload(1, b"1"), payload(1, b"2", N | C))
+        for each, stream in streams.items():
+            assert elements(await each.received()) == [b"1", b"2"]
+            await each.ask(payload(stream, b"", C))
+        got = await requester.received()
+        assert kind_of(got[-1]) == PAYLOAD
+
+
+@in_world()
+async def test_a_multicast_with_tags_of_the_rules_stays_in_its_tenant(w: World) -> None:
+    async with joint(w) as j:
+        ours = [await j.destination("a", {"tenant": "a"}) for _ in range(2)]
+        theirs, requester = await j.destination("a", {"tenant": "b"}), await w.requester()
+        w.broker.authorization = Authorization(read_rules(RULES))
+        session = requester.link.session
+        session._ruled = True
+        forced = frozenset({("tenant", "a")})
+        session.principal = Principal("shop", "test", frozenset({"shop"}), forced)
+        await requester.ask(several(FNF, 1))
+        assert [len(await each.received()) for each in ours] == [1, 1]
+        assert await theirs.received() == []
+        w.broker.authorization = None
+
+
+# --- messages of workers --------------------------------------------------------------------
+
+
+@in_world()
+async def test_a_worker_asks_a_destination_of_another_broker(w: World) -> None:
+    async with joint(w) as j:
+        destination = await j.destination()
+        asking = asyncio.ensure_future(w.node.request("32#service=a", b"hi"))
+        await w.loop.idle()
+        (arrived,) = await destination.received()
+        assert whole([arrived])[1] == b"hi"
+        await destination.ask(payload(stream_of(arrived), b"answer", N | C))
+        assert (await asking).payload == b"answer"
+        w.node.send("32#service=a", b"no answer")
+        await w.loop.idle()
+        (arrived,) = await destination.received()
+        assert (kind_of(arrived), whole([arrived])[1]) == (FNF, b"no answer")
+        two = await j.destination()
+        w.node.send("32#@multicast service=a", b"to all")
+        await w.loop.idle()
+        for each in (destination, two):
+            (arrived,) = await each.received()
+            assert (kind_of(arrived), whole([arrived])[1]) == (FNF, b"to all")
+        with pytest.raises(NotDelivered, match="no route leads on"):
+            await w.node.request("32#service=a => more", b"")
+
+
+@in_world()
+async def test_a_worker_of_the_other_broker_is_a_destination(w: World) -> None:
+    async with joint(w) as j:
+        j.far.node.spawn(Echo, address="echo")
+        registration = j.far.broker.register("echo", service="a")
+        j.tell("a", registration.route_id)
+        requester = await w.requester()
+        got = await requester.ask(request(RR, 1, asked_for("a"), b"data"))
+        assert got == [payload(1, b"data", N | C)]
