@@ -22,6 +22,7 @@ from ...protocol.cluster import (
     ClusterFrameError,
     Compare,
     Dial,
+    KnownBroker,
     LinkRefusal,
     LinkRefused,
     Membership,
@@ -326,7 +327,8 @@ class Cluster(Worker):
         raise PeerRefused(reason.value)
 
     def _new_worker(self, info: PeerInfo) -> PeerWorker:
-        worker = PeerWorker(info, self._broker.index, self._feeds, self.options, self._on_fault)
+        index, feeds, options = self._broker.index, self._feeds, self.options
+        worker = PeerWorker(info, index, feeds, options, self._on_fault, self._retire)
         self.spawn(lambda: worker)
         self._workers[info.broker_id] = worker
         return worker
@@ -361,11 +363,16 @@ class Cluster(Worker):
                 self._run(self._compare(task))
         for to, infos in tells.items():
             self._run(self._tell(to, infos))
+        self._retire()
+        self._arm()
+
+    def _retire(self) -> None:
+        """Stop the workers of peer brokers that are forgotten, or have been started anew."""
+        known = {each.info.broker_id for each in self._shown()}
         for broker_id, worker in tuple(self._workers.items()):
-            if worker.over:
+            if worker.over and broker_id not in known:
                 del self._workers[broker_id]
                 worker.retire()
-        self._arm()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -431,19 +438,31 @@ class Cluster(Worker):
     # --- inspection ---------------------------------------------------------------------------
 
     def peers(self) -> list[PeerStatistics]:
-        """Return the other brokers that are known, those that were linked first."""
-        rows = {key: worker.statistics() for key, worker in self._workers.items()}
-        for known in self.membership.brokers():
+        """Return the other brokers that are known, those known for the longest time first."""
+        rows: dict[bytes, PeerStatistics] = {}
+        for known in self._shown():
             broker_id = known.info.broker_id
             reported = "" if known.reported_by is None else self._name_of(known.reported_by)
-            row = rows.get(broker_id)
-            if row is None:
+            worker = self._workers.get(broker_id)
+            if worker is None:
                 cause = known.cause or (NOT_ALLOWED if known.dials_at is None else "")
                 rows[broker_id] = stranger(known.info.cluster_uri, cause, reported, known.info)
-            elif not known.linked:
-                rows[broker_id] = replace(row, reported_by=reported)
+            else:
+                row = worker.statistics()
+                rows[broker_id] = row if known.linked else replace(row, reported_by=reported)
         seeds = [stranger(uri, cause) for uri, cause in self.membership.unreached()]
         return [*rows.values(), *seeds]
+
+    def _shown(self) -> Iterator[KnownBroker]:
+        """Yield the other brokers, without those that another one has taken the place of.
+
+        A broker that is started anew has another id, and the same URI.
+        """
+        known = list(self.membership.brokers())
+        taken = {each.info.cluster_uri for each in known if each.linked}
+        for each in known:
+            if each.linked or each.info.cluster_uri not in taken or not each.info.cluster_uri:
+                yield each
 
     def _name_of(self, broker_id: bytes) -> str:
         worker = self._workers.get(broker_id)

@@ -59,6 +59,7 @@ class PeerWorker(Worker):
         options: The options of the cluster.
         on_fault: Called with the id of the peer broker when it has broken the protocol, before the
             link is closed.
+        on_dropped: Called when its routes have been removed.
 
     Attributes:
         info: What the peer broker has told of itself last.
@@ -78,6 +79,7 @@ class PeerWorker(Worker):
         feeds: Feeds,
         options: ClusterOptions,
         on_fault: Callable[[bytes], object],
+        on_dropped: Callable[[], object],
     ) -> None:
         super().__init__()
         self.info = info
@@ -85,6 +87,7 @@ class PeerWorker(Worker):
         self._feeds = feeds
         self._options = options
         self._on_fault = on_fault
+        self._on_dropped = on_dropped
         now = feeds.clock()
         self.presence = Presence(options.limits, now)
         self.routes = PeerRoutes(info.broker_id, info.name)
@@ -270,6 +273,7 @@ class PeerWorker(Worker):
             if not self._dropping:
                 # What comes from now on is not of before.
                 self._index.reveal_peer(self.routes)
+                self._on_dropped()
         elif not self._loader.idle:
             self._load(limit)
         if self._dropping or not self._loader.idle:

@@ -138,10 +138,15 @@ class Process:
         """Send it a signal."""
         os.kill(self.process.pid, number)
 
+    async def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of its peer brokers."""
+        found = await ask_broker(self.uri, "/api/v1/peers?kind=broker", TIMEOUT)
+        rows: list[dict[str, Any]] = found["rows"]
+        return rows
+
     async def peers(self) -> dict[str, str]:
         """Return the state of each of its peer brokers by name."""
-        found = await ask_broker(self.uri, "/api/v1/peers?kind=broker", TIMEOUT)
-        return {row["peer"]: row["state"] for row in found["rows"]}
+        return {row["peer"]: row["state"] for row in await self.rows()}
 
     async def services(self) -> list[str]:
         """Return the services of all destinations that it has."""
@@ -305,6 +310,83 @@ async def test_a_link_that_is_cut_and_heals() -> None:
         assert await made.ask("a", "b") == "b"
         assert await made.ask("b", "a") == "a"
         assert made.sent == made.seen.total() == 5
+
+
+RULES = """
+[[rule]]
+roles = ["broker"]
+peer = true
+
+[[rule]]
+names = ["*"]
+read = true
+"""
+
+
+async def test_brokers_that_rules_let_in(tmp_path: Path, capsys: Capsys) -> None:
+    principals, rules, token = (tmp_path / name for name in ("principals", "rules", "token"))
+    rules.write_text(RULES)
+    assert (
+        main(["token", "new", "brokers", "--role", "broker", "--file", str(principals)])
+        == Status.OK
+    )
+    token.write_text(capsys.readouterr().out.split()[0])
+    words = ("--principals", str(principals), "--rules", str(rules), "--anonymous")
+    with (
+        broker("a", "--cluster-advertise", TCP, *words) as a,
+        broker("b", "--cluster-seed", a.uri, "--cluster-token", str(token), *words) as b,
+        broker("c", "--cluster-seed", a.uri, *words) as c,
+    ):
+        await a.until(b="up")
+        await b.until(a="up")
+        async with asyncio.timeout(TIMEOUT):
+            while not (reason := (await c.rows())[0]["reason"]):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert "not allowed" in reason
+        assert await a.peers() == {"b": "up"}
+
+
+async def test_brokers_that_are_restarted_one_after_the_other_lose_no_request() -> None:
+    # Each has a destination of the service, and clients ask all the time.
+    words = ("--cluster-allow", ALL, "--drain-grace", "0.2", "--drain-spread", "0.4")
+    async with AsyncExitStack() as stack:
+        a = stack.enter_context(broker("a", "--cluster-advertise", TCP, *words))
+        others = [
+            stack.enter_context(broker(name, "--cluster-seed", a.uri, *words)) for name in "bc"
+        ]
+        for each in others:
+            await a.until(**{each.name: "up"})
+            served = connect(each.uri, service="echo", handlers=served_by(each.name))
+            await stack.enter_async_context(served)
+        await a.until_known("echo", "echo")
+        requester = await stack.enter_async_context(connect(a.uri, options=ONCE))
+        seen: Counter[str] = Counter()
+        sent, ends = 0, False
+
+        async def ask() -> None:
+            nonlocal sent
+            while not ends:
+                sent += 1
+                try:
+                    seen[(await requester.request("service=echo", b"")).data.decode()] += 1
+                except DeliveryError as error:
+                    seen[f"{type(error).__name__}: {error}"] += 1
+
+        asking = [asyncio.create_task(ask()) for _ in range(4)]
+        async with asyncio.timeout(TIMEOUT):
+            while not {"b", "c"} <= set(seen):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        others[0].kill(signal.SIGTERM)
+        await asyncio.to_thread(others[0].process.wait, TIMEOUT)
+        await a.until_known("echo")
+        at = seen["c"]
+        async with asyncio.timeout(TIMEOUT):
+            while seen["c"] < at + 100:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        ends = True
+        await asyncio.wait(asking)
+        assert set(seen) == {"b", "c"}
+        assert seen.total() == sent
 
 
 async def test_what_commands_show_of_a_cluster(three: list[Process], capsys: Capsys) -> None:

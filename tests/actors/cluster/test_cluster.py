@@ -297,6 +297,42 @@ async def test_a_drain_is_told_and_its_routes_leave(cluster: Clusters) -> None:
     assert two.peer(one).reason == "the broker stops"
 
 
+async def test_a_broker_that_is_started_anew_takes_the_place_of_the_one_before(
+    cluster: Clusters,
+) -> None:
+    one, two = await pair(cluster)
+    await two.serve("orders")
+    await asyncio.sleep(SOON)
+    await cluster.kill(two)
+    assert one.peer(two).state == "suspended"
+    again = await cluster.start("two", ["one"])
+    await again.serve("orders")
+    await asyncio.sleep(SOON)
+    assert one.found("orders") == [again.id]
+    assert [row.broker_id for row in one.cluster.peers()] == [str(again.broker.broker_id)]
+    workers = [row for row in one.node.statistics().workers if row.kind == "PeerWorker"]
+    assert len(workers) == 2
+    await asyncio.sleep(HOLD + 60)
+    # The routes of the one before are removed, and its worker has stopped.
+    assert one.broker.index.peers.count == 1
+    workers = [row for row in one.node.statistics().workers if row.kind == "PeerWorker"]
+    assert len(workers) == 1
+    assert one.found("orders") == [again.id]
+
+
+async def test_a_broker_that_is_forgotten(cluster: Clusters) -> None:
+    options = ClusterOptions(limits=ClusterLimits(forget_after=600))
+    one = await cluster.start("one", options=options)
+    two = await cluster.start("two", ["one"])
+    await two.serve("orders")
+    await asyncio.sleep(SOON)
+    await cluster.kill(two)
+    await asyncio.sleep(500)
+    assert one.peer(two).state == "gone"
+    await asyncio.sleep(200)
+    assert one.cluster.peers() == []
+
+
 async def test_a_broker_that_stops_is_lost_by_the_others(cluster: Clusters) -> None:
     one, two = await pair(cluster)
     await one.serve("orders")
