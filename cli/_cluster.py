@@ -16,7 +16,7 @@ from ..actors.cluster import Cluster, ClusterOptions
 from ..protocol.cluster import ClusterLimits
 from ..protocol.security import BearerToken, Credentials
 from ..transports import TlsOptions
-from ..transports.rsocket import PeerDialler, PeerOptions
+from ..transports.rsocket import PeerDialler, PeerOptions, seed_addresses
 from ._arguments import positive, seconds, word
 from ._reach import tls_of
 from ._status import CommandError, Status
@@ -35,7 +35,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="form a cluster with the broker at this URI, one that it listens at: each broker's "
-        "clients reach the destinations of all; may be repeated",
+        "clients reach the destinations of all; without TLS a host name may stand for several, and "
+        "is looked up again every 30 s; may be repeated",
     )
     parser.add_argument(
         "--cluster-advertise",
@@ -163,7 +164,9 @@ async def attach_cluster(
         None if clustering.token is None else clustering.credentials,
         PeerOptions(tls=clustering.tls, connect_timeout=options.connect_timeout),
     )
-    return await Cluster.attach(node, broker, options, connect=dialler.connect)
+    return await Cluster.attach(
+        node, broker, options, connect=dialler.connect, resolve=seed_addresses
+    )
 
 
 def advertised(clustering: Clustering | None, listener: str) -> str:

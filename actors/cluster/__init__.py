@@ -9,6 +9,7 @@ from ._peer_connection import (
     PeerConnection,
     PeerHandlers,
     PeerRefused,
+    ResolveSeed,
 )
 from ._peer_worker import PeerWorker
 from ._statistics import ClusterStatistics, PeerStatistics
@@ -25,4 +26,5 @@ __all__ = [
     "PeerRefused",
     "PeerStatistics",
     "PeerWorker",
+    "ResolveSeed",
 ]

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
+from itertools import chain
 from math import inf
 from random import random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -39,7 +40,7 @@ from ._dialled import ClusterDrain, DialledPeer
 from ._feeds import Feeds
 from ._greetings import greetings
 from ._options import ClusterOptions
-from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused
+from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
 from ._peer_worker import STOPPED, PeerWorker
 from ._statistics import ClusterStatistics, PeerStatistics, stranger
 
@@ -77,6 +78,7 @@ class Cluster(Worker):
         options: The options.
         connect: Dials another broker.
         random: Returns a random number, 0 or more and less than 1.
+        resolve: Resolves the names of seeds; by default they are dialled as they are.
 
     Attributes:
         options: The options.
@@ -91,12 +93,16 @@ class Cluster(Worker):
         options: ClusterOptions,
         connect: ConnectPeer,
         random: Callable[[], float] = random,
+        resolve: ResolveSeed | None = None,
     ) -> None:
         super().__init__()
         self.options = options
         self._broker = broker
         self._connect = connect
         self._random = random
+        self._resolve_seed = resolve
+        # The addresses of each seed when it was resolved last.
+        self._resolved: dict[str, tuple[str, ...]] = {}
         now = int(time.time() * 1000)
         self._own = PeerInfo(
             broker.broker_id.bytes,
@@ -125,6 +131,7 @@ class Cluster(Worker):
         connect: ConnectPeer,
         address: AddressLike = DEFAULT_ADDRESS,
         random: Callable[[], float] = random,
+        resolve: ResolveSeed | None = None,
     ) -> Cluster:
         """Start the cluster of a broker on its node.
 
@@ -135,12 +142,14 @@ class Cluster(Worker):
             connect: Dials another broker, by a transport.
             address: The address of its worker.
             random: Returns a random number, 0 or more and less than 1.
+            resolve: Resolves the names of seeds, by a transport; by default they are dialled as
+                they are.
 
         Raises:
             AddressInUse: The node has a worker at this address already.
             BrokerFrameError: A text of the options is too long.
         """
-        cluster = cls(broker, options, connect, random)
+        cluster = cls(broker, options, connect, random, resolve)
         cluster._own.serialize()
         await node.start(lambda: cluster, address=address)
         return cluster
@@ -153,7 +162,7 @@ class Cluster(Worker):
         options = self.options
         self.membership = Membership(
             self._own,
-            seeds=options.seeds,
+            seeds=() if self._resolve_seed else options.seeds,
             allowed=options.allowed_peers,
             limits=options.limits,
             now=clock(),
@@ -191,6 +200,9 @@ class Cluster(Worker):
             replace(self._own, cluster_uri=uri).serialize()
             self._update(cluster_uri=uri)
         self._joined = True
+        if self._resolve_seed is not None:
+            self._resolve_all()
+            self.every(self.options.resolve_interval, self._resolve_all)
         self._arm()
 
     def adjust(self, options: ClusterOptions) -> None:
@@ -207,8 +219,31 @@ class Cluster(Worker):
             raise ValueError("only seeds and allowed peers change while the cluster runs")
         self.options = options
         self.membership.replace_allowed(options.allowed_peers, self._now())
-        self.membership.replace_seeds(options.seeds, self._now())
+        if self._resolve_seed is None:
+            self.membership.replace_seeds(options.seeds, self._now())
+        else:
+            self._resolve_all()
         self._arm()
+
+    def _resolve_all(self) -> None:
+        if self._resolve_seed is not None:
+            self._run(self._resolve(self._resolve_seed))
+
+    async def _resolve(self, resolve: ResolveSeed) -> None:
+        """Look the names of all seeds up; one that fails keeps the addresses it had."""
+        seeds = self.options.seeds
+        resolved: dict[str, tuple[str, ...]] = {}
+        for seed in seeds:
+            try:
+                async with asyncio.timeout(self.options.connect_timeout):
+                    resolved[seed] = await resolve(seed)
+            except (OSError, TimeoutError):
+                # The name itself is dialled in vain, and shown with the cause.
+                resolved[seed] = self._resolved.get(seed, (seed,))
+        if seeds == self.options.seeds:
+            self._resolved = resolved
+            self.membership.replace_seeds(list(chain(*resolved.values())), self._now())
+            self._arm()
 
     def _now(self) -> float:
         return self.node.loop.time()

@@ -27,6 +27,7 @@ class ClusterOptions:
             `prefer` takes those of this broker while one of them can take the request; `even` takes
             all alike.
         connect_timeout: Time for an attempt to dial a broker, with the handshakes, in seconds.
+        resolve_interval: Time between two look-ups of the names of seeds, in seconds.
         ahead: Most elements of a peer broker's routes that are requested ahead of those loaded.
         load_slice: Most routes that are loaded, or removed, before the loop does other things.
         max_greetings: Most requests of one peer broker, other than forwarded ones, that are served
@@ -44,6 +45,7 @@ class ClusterOptions:
     zone: str = ""
     locality: Literal["prefer", "even"] = "prefer"
     connect_timeout: Seconds = 5.0
+    resolve_interval: Seconds = 30.0
     ahead: Count = 16
     load_slice: Count = 500
     max_greetings: Count = 16

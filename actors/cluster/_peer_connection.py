@@ -31,6 +31,7 @@ __all__ = [
     "PeerConnection",
     "PeerHandlers",
     "PeerRefused",
+    "ResolveSeed",
 ]
 
 
@@ -187,3 +188,7 @@ ConnectPeer: TypeAlias = Callable[[str, PeerHandlers], Awaitable[PeerConnection]
 
 It raises `PeerRefused` if either side refuses the other, and any other `OnwardError`, `OSError` or
 `ValueError` if there is no connection."""
+
+ResolveSeed: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
+"""Returns the URIs of the addresses that the name in the URI of a seed has now; `OSError` if there
+are none."""

@@ -87,7 +87,7 @@ class AddressBook:
     def unreached(self) -> Iterator[tuple[str, str]]:
         """Yield the addresses at which no broker was found, with the cause of the last failure."""
         for uri, address in self._addresses.items():
-            if address.broker_id is None:
+            if address.broker_id is None and uri != self.own.cluster_uri:
                 yield uri, address.cause
 
     def same_zone(self, info: PeerInfo) -> bool:

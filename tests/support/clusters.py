@@ -12,7 +12,13 @@ from uuid import UUID, uuid4
 
 from onward.actors import Node, Worker
 from onward.actors.broker import Broker, BrokerOptions, Handlers, Registration, Request
-from onward.actors.cluster import Cluster, ClusterOptions, PeerConnection, PeerStatistics
+from onward.actors.cluster import (
+    Cluster,
+    ClusterOptions,
+    PeerConnection,
+    PeerStatistics,
+    ResolveSeed,
+)
 from onward.protocol import TAGS, Address
 from onward.protocol.broker import BrokerInfo, Dialect, RouteAdd, RouteRemove, RouteSetup
 from onward.protocol.cluster import (
@@ -109,6 +115,7 @@ class Clusters:
         options: ClusterOptions = ClusterOptions(),  # noqa: B008 - frozen
         broker_options: BrokerOptions = BrokerOptions(management=False),  # noqa: B008 - frozen
         join: bool = True,
+        resolve: ResolveSeed | None = None,
     ) -> Site:
         """Start a broker; its URI is made of its name."""
         uri = f"test://{name}"
@@ -120,6 +127,7 @@ class Clusters:
             replace(options, name=name, seeds=tuple(f"test://{each}" for each in seeds)),
             connect=self.network.connect_from(uri),
             random=lambda: 0.5,
+            resolve=resolve,
         )
         self.network.listen(uri, cluster)
         site = self.sites[name] = Site(uri, node, broker, cluster)

@@ -13,6 +13,7 @@ from ._options import (
 )
 from ._peers import PeerDialler, PeerOptions
 from ._request import DestinationSlow, DestinationUnleased
+from ._seeds import seed_addresses
 from ._transport import (
     RSocketTcpTransport,
     RSocketTransport,
@@ -39,4 +40,5 @@ __all__ = [
     "ResumeOptions",
     "UnixOptions",
     "WebSocketOptions",
+    "seed_addresses",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -376,6 +377,34 @@ async def test_a_seed_that_does_not_answer_is_given_up_in_time(cluster: Clusters
     one.cluster.join()
     await asyncio.sleep(6)
     assert one.peer("test://two").reason == "no answer in time"
+
+
+async def test_a_seed_is_a_name_with_several_addresses(cluster: Clusters) -> None:
+    addresses: list[str] = []
+
+    async def resolve(uri: str) -> tuple[str, ...]:
+        if not addresses:
+            raise OSError("no such name")
+        assert uri == "test://brokers"
+        return tuple(addresses)
+
+    one, two = await cluster.start("one"), await cluster.start("two")
+    three = await cluster.start("three", ["brokers"], resolve=resolve)
+    await asyncio.sleep(5)
+    assert "refused" in three.peer("test://brokers").reason
+    addresses += [one.uri, three.uri]
+    await asyncio.sleep(31)
+    assert [row.state for row in three.cluster.peers()] == ["up"]
+    addresses[0] = two.uri
+    await asyncio.sleep(31)
+    # A link stays, also if its address is that of the name no more.
+    assert sorted(row.state for row in three.cluster.peers()) == ["up", "up"]
+    addresses.clear()
+    await asyncio.sleep(31)
+    assert len(three.cluster.peers()) == 2
+    three.cluster.adjust(replace(three.cluster.options, seeds=()))
+    await asyncio.sleep(SOON)
+    assert len(cluster.network.links) == 2
 
 
 async def test_seeds_and_allowed_peers_change_while_it_runs(cluster: Clusters) -> None:

@@ -417,7 +417,7 @@ def test_other_addresses_are_allowed_later() -> None:
 
 
 def test_seeds_at_which_no_broker_was_found() -> None:
-    made = member(5, 1, 2)
+    made = member(5, 1, 2, 5)
     assert dials(made) == ["tcp://b1:1", "tcp://b2:1"]
     made.failed("tcp://b1:1", "refused", 1.0)
     made.connected(info(2), "link 2", dialled="tcp://b2:1", now=1.0)
