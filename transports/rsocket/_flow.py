@@ -265,8 +265,11 @@ class Flow(RSocketConnection):
         return state is _AWAIT_SETUP or (self.left and not self.core.closed)
 
     def eof_received(self) -> bool:
-        """End the connection, once what has come is handled; return False to close the socket."""
-        if self._waits():
+        """End the connection, once what has come is handled; return False to close the socket.
+
+        TLS reports the end with the input before it, though the socket is not read meanwhile.
+        """
+        if self._waits() or (self._later and not self.core.closed):
             self.left = True
             return False
         return super().eof_received()
@@ -278,6 +281,8 @@ class Flow(RSocketConnection):
             self.left = True
             extra = {"cipher": transport.get_extra_info("cipher")}
             self._transport = LostTransport(self, self._loop, exc, extra)
+            if self.write_paused:
+                self.resume_writing()  # it has room for all that is dropped
             return
         super().connection_lost(exc)
 

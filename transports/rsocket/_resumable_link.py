@@ -136,7 +136,7 @@ class ResumableLink(Link):
     def eof_received(self) -> bool:
         """Wait for the loss of the socket, which follows, and suspend the session then."""
         transport = self._transport
-        if transport is None or not self._can_suspend:
+        if transport is None or not self._can_suspend or self._later:
             return super().eof_received()
         self._aborting = self.call_later(self._drain_timeout, transport.abort)
         return False

@@ -520,6 +520,112 @@ async def test_guesses_of_peers_that_do_not_wait_count_as_failures() -> None:
         s.w.peers.remove(banned)
 
 
+# --- peers that were admitted before ----------------------------------------------------------
+
+
+def many_fnf() -> list[bytes]:
+    return [fnf(1 + 2 * at, b"%06d" % at + bytes(50)) for at in range(1500)]
+
+
+@pytest.mark.parametrize("wire", ["tls", "ws"])
+@pytest.mark.parametrize("idle", [True, False])
+@in_memory
+async def test_all_turns_of_an_admitted_peer_are_handled_before_the_end(
+    wire: str, idle: bool
+) -> None:
+    async with scene() as s:
+        s.gate.open.set()
+        peer = await s.connect(wire)
+        send(peer, wire, first())
+        await s.w.loop.idle()
+        send(peer, wire, *many_fnf())
+        end(peer, wire)
+        if idle:
+            await s.w.loop.idle()
+        lose(peer)
+        came = await s.came()
+        assert [raw[-56:-50] for raw in came] == [b"%06d" % at for at in range(1500)]
+        assert s.nothing_left(wire)
+        assert s.at(wire).statistics().closed == {"by the peer": 1}
+
+
+@pytest.mark.parametrize("how", ["stop", "operator"])
+@in_memory
+async def test_the_later_turns_of_an_admitted_peer_are_lost_by_a_close_of_this_side(
+    how: str,
+) -> None:
+    async with scene() as s:
+        s.gate.open.set()
+        peer = s.w.connect("10.0.0.9")
+        assert await peer.ask(first()) == []
+        send(peer, "tls", *many_fnf())
+        end(peer, "tls")
+        lose(peer)
+        await asyncio.sleep(0)
+        assert 0 < s.w.listener.statistics().requests < 1500
+        if how == "stop":
+            await s.w.listener.close()
+        else:
+            found = (each for each in s.w.listener.connections() if each["source"] == "10.0.0.9")
+            assert s.w.listener.close_connection(next(found)["id"], "go")
+        await s.w.loop.idle()
+        assert len(await s.came()) < 1500
+        figures = s.w.listener.statistics()
+        assert figures.connections == (0 if how == "stop" else 1)
+        reason = "stopped" if how == "stop" else "by an operator"
+        assert figures.closed[reason] == (2 if how == "stop" else 1)
+
+
+@in_memory
+async def test_one_that_left_and_had_not_read_its_answers() -> None:
+    async with scene(LinkOptions(flow=FlowOptions(high_water=20_000))) as s:
+        s.gate.open.set()
+        peer = s.w.connect("10.0.0.9")
+        assert await peer.ask(first()) == []
+        peer.stop_reading()
+        asked = frame(0, KEEPALIVE, 0x80, bytes(8) + bytes(1000))
+        send(peer, "tls", *([asked] * 100), fnf(1))
+        end(peer, "tls")
+        await s.w.loop.idle()
+        assert s.w.listener.statistics().connections == 2
+        assert await s.came() == []
+        lose(peer)
+        assert len(await s.came()) == 1
+        assert s.nothing_left("tcp")
+        assert s.w.listener.statistics().closed == {"by the peer": 1}
+
+
+@pytest.mark.parametrize("back", [True, False])
+@in_memory
+async def test_a_session_of_an_admitted_peer_is_suspended_after_all_turns(back: bool) -> None:
+    async with scene(resumable()) as s:
+        s.gate.open.set()
+        peer = s.w.connect("10.0.0.9")
+        assert await peer.ask(begun(ENTRY)) == []
+        many = many_fnf()
+        send(peer, "tls", *many)
+        end(peer, "tls")
+        await asyncio.sleep(0)
+        assert 0 < s.w.listener.statistics().requests < 1500
+        if back:
+            again = s.w.connect("10.0.0.9")
+            (answer,) = await again.ask(resume())
+            came = await s.came()
+            assert int.from_bytes(answer[9:17]) == size_of(*many[: len(came)])
+            again.send(*many[len(came) :])
+            assert len(came) + len(await s.came()) == 1500
+            lose(again)
+            s.w.peers.remove(peer)  # its socket is given up
+        else:
+            lose(peer)
+        await s.w.loop.idle()
+        if not back:
+            assert len(await s.came()) == 1500
+        figures = s.w.listener.statistics()
+        closed = {"resumed another": 1} if back else {}
+        assert (figures.suspended, figures.closed) == (1, closed)
+
+
 # --- each cut ---------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from onward.transports.client import connect
 from onward.transports.rsocket import RSocketListener
 from tests.support.certificates import Certificates
 from tests.support.loops import on_both_loops
-from tests.support.rsocket_peer import FNF, asked_for, push, request, setup
+from tests.support.rsocket_peer import FNF, KEEPALIVE, asked_for, frame, push, request, setup
 from tests.support.security import Gate, gated
 from tests.support.transports import eventually
 from tests.support.websocket_peer import CLOSE, handshake, messages, ws_frame
@@ -28,6 +28,7 @@ from tests.support.websocket_peer import CLOSE, handshake, messages, ws_frame
 SCHEMES = ("rsocket+tcp", "rsocket+tls", "rsocket+ws", "rsocket+wss", "rsocket+unix")
 ENTRY = bytes.fromhex("fc 000004 81746f6b")
 WRONG = bytes.fromhex("fc 000004 81746f78")
+ECHO = frame(0, KEEPALIVE, 0x80, bytes(8) + b"?")
 BYE = ws_frame(CLOSE, (1000).to_bytes(2))
 
 
@@ -51,7 +52,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(scheme: str, certificates: Certificates, folder: Path) -> AsyncGenerator[Scene]:
+async def scene(
+    scheme: str, certificates: Certificates, folder: Path, *, authenticated: bool = True
+) -> AsyncGenerator[Scene]:
     gate, authentication = gated({BearerToken(b"tok"): Principal("bot", "test")}, 30.0)
     gate.open.clear()
     uri = f"{scheme}://{folder}/s" if "unix" in scheme else f"{scheme}://127.0.0.1:0"
@@ -59,7 +62,8 @@ async def scene(scheme: str, certificates: Certificates, folder: Path) -> AsyncG
     async with Node("edge") as node:
         broker = await Broker.attach(node)
         inner = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
-        listener = await node.listen(uri, broker=broker, tls=tls, authentication=authentication)
+        methods = authentication if authenticated else None
+        listener = await node.listen(uri, broker=broker, tls=tls, authentication=methods)
         assert isinstance(listener, RSocketListener)
         made = Scene(listener, gate, [])
         handlers = Handlers()
@@ -100,9 +104,13 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def bytes_of(scheme: str, *frames: bytes) -> bytes:
+def fnf(number: int) -> bytes:
+    return request(FNF, 1 + 2 * number, asked_for("a"), b"%04d" % number)
+
+
+def bytes_of(scheme: str, *frames: bytes, end: bytes = BYE) -> bytes:
     if "ws" in scheme.partition("+")[2]:
-        return messages(*frames) + BYE
+        return messages(*frames) + end
     return b"".join(frames)
 
 
@@ -114,7 +122,7 @@ async def test_a_client_that_sends_and_closes_at_once(
 ) -> None:
     async with scene(scheme, certificates, tmp_path) as s:
         _, writer = await opened(s.listener, certificates)
-        many = [request(FNF, 1 + 2 * at, asked_for("a"), b"%04d" % at) for at in range(700)]
+        many = [fnf(at) for at in range(700)]
         data = bytes_of(scheme, setup(ENTRY), *many)
         at = len(data) if parts == 1 else len(data) - 9000
         writer.write(data[:at])
@@ -129,6 +137,31 @@ async def test_a_client_that_sends_and_closes_at_once(
         await s.decided()
         await eventually(lambda: len(s.came) == 700)
         assert s.came == [b"%04d" % at for at in range(700)]
+        assert s.listener.statistics().closed == {"by the peer": 1}
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+@on_both_loops
+@pytest.mark.parametrize("admitted", [True, False])
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_a_client_that_is_admitted_already_or_at_once_and_closes(
+    scheme: str, admitted: bool, certificates: Certificates, tmp_path: Path
+) -> None:
+    async with scene(scheme, certificates, tmp_path, authenticated=False) as s:
+        reader, writer = await opened(s.listener, certificates)
+        begin, many = [setup(ENTRY)], [fnf(at) for at in range(3000)]
+        if admitted:
+            writer.write(bytes_of(scheme, *begin, ECHO, end=b""))
+            assert await reader.read(1)
+            begin = []
+        writer.write(bytes_of(scheme, *begin, *many))
+        writer.close()
+        await eventually(lambda: s.listener.statistics().closed)
+        await eventually(lambda: s.listener.statistics().connections == 0)
+        assert s.listener.statistics().requests == 3000
+        await eventually(lambda: len(s.came) == 3000)
+        assert s.came == [b"%04d" % at for at in range(3000)]
         assert s.listener.statistics().closed == {"by the peer": 1}
         with suppress(OSError):
             await writer.wait_closed()
