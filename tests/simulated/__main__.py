@@ -1,7 +1,8 @@
-"""Run thousands of seeded runs of a pipe over a bad network: `python -m tests.simulated`.
+"""Run thousands of seeded runs over a bad network: `python -m tests.simulated`.
 
-It uses all cores, says now and then how far it is, and sums up. The status is non-zero if a
-promise was broken, or if a pipe that is broken on purpose was not caught.
+A run is that of a pipe, and with `--cluster` that of a cluster of brokers. It uses all cores, says
+now and then how far it is, and sums up. The status is non-zero if a promise was broken, or if a
+pipe or broker that is broken on purpose was not caught.
 """
 
 from __future__ import annotations
@@ -12,61 +13,63 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from tests.simulated.broken_pipes import BROKEN, caught
-from tests.simulated.pipes import Outcome, checked_run
+from tests.simulated import broken_clusters, broken_pipes, clusters, pipes
 
 BROKEN_RUNS: Final = 200
-"""Most runs of each pipe that is broken on purpose."""
+"""Most runs of each pipe or broker that is broken on purpose."""
 
 
 def main() -> int:
     """Run, print, and return the exit status."""
-    parser = argparse.ArgumentParser(description="Seeded runs of a pipe over five bad hops.")
+    parser = argparse.ArgumentParser(description="Seeded runs over a bad network.")
+    parser.add_argument("--cluster", action="store_true", help="of a cluster, not of a pipe")
     parser.add_argument("--runs", type=int, default=10_000, help="runs (default 10000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args()
+    of = CLUSTERS if given.cluster else PIPES
 
     began = time.monotonic()
     totals, failures, done = Counter[str](), 0, 0
     seeds = range(given.first, given.first + given.runs)
     with multiprocessing.get_context("spawn").Pool(given.jobs) as pool:
-        for seed, outcome, violations in pool.imap_unordered(checked_run, seeds, chunksize=20):
+        for seed, outcome, violations in pool.imap_unordered(of.run, seeds, chunksize=20):
             done += 1
             for each in violations:
                 failures += 1
                 print(f"seed {seed}: {each}", flush=True)
             if outcome is not None:
-                totals.update(counts(outcome))
+                totals.update(of.counts(outcome))
             if done % 1000 == 0 or done == given.runs:
                 took = time.monotonic() - began
                 print(
                     f"{done} of {given.runs} runs, {failures} violations, {took:.0f} s", flush=True
                 )
-        print(f"runs                      {done:>10,}")
+        print(f"{'runs':<32}{done:>14,}")
         for name, count in totals.items():
-            print(f"{name:<26}{count:>10,}")
-        print(f"violations                {failures:>10,}", flush=True)
+            print(f"{name:<32}{count:>14,}")
+        print(f"{'violations':<32}{failures:>14,}", flush=True)
         some = seeds[:BROKEN_RUNS]
         found = Counter[int]()
         for kind, wrong in pool.imap_unordered(
-            caught, product(range(len(BROKEN)), some), chunksize=10
+            of.caught, product(range(len(of.broken)), some), chunksize=10
         ):
             found[kind] += wrong
-    for kind, broken in enumerate(BROKEN):
+    for kind, broken in enumerate(of.broken):
         print(
-            f"broken on purpose: {broken.__name__:<22} caught in {found[kind]} of {len(some)} runs"
+            f"broken on purpose: {broken.__name__:<32} caught in {found[kind]} of {len(some)} runs"
         )
     took = time.monotonic() - began
     print(f"{took:.0f} seconds")
-    return 1 if failures or not all(found[kind] for kind in range(len(BROKEN))) else 0
+    return 1 if failures or not all(found[kind] for kind in range(len(of.broken))) else 0
 
 
-def counts(outcome: Outcome) -> dict[str, int]:
-    """Return what the summary adds up."""
+def pipe_counts(outcome: pipes.Outcome) -> dict[str, int]:
+    """Return what the summary of pipes adds up."""
     return {
         "messages sent": outcome.sent,
         "handed on": len(outcome.handed),
@@ -83,6 +86,28 @@ def counts(outcome: Outcome) -> dict[str, int]:
         "frames sent again": outcome.resent,
         "duplicates dropped": outcome.duplicates,
     }
+
+
+def cluster_counts(outcome: clusters.Outcome) -> dict[str, int]:
+    """Return what the summary of clusters adds up."""
+    happened = {f"happened: {name}": outcome.happened[name] for name in clusters.WEIGHTS}
+    sent = {f"sent: {name}": outcome.counts[name] for name in clusters.SENT}
+    return {"brokers": outcome.plan.brokers, **happened, **sent}
+
+
+class Simulation(NamedTuple):
+    """A kind of run, and what is broken on purpose to show that it finds something."""
+
+    run: Callable[[int], tuple[int, Any, list[str]]]
+    counts: Callable[[Any], dict[str, int]]
+    broken: Sequence[type]
+    caught: Callable[[tuple[int, int]], tuple[int, bool]]
+
+
+PIPES: Final = Simulation(pipes.checked_run, pipe_counts, broken_pipes.BROKEN, broken_pipes.caught)
+CLUSTERS: Final = Simulation(
+    clusters.checked_run, cluster_counts, broken_clusters.BROKEN, broken_clusters.caught
+)
 
 
 if __name__ == "__main__":

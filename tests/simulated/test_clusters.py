@@ -1,0 +1,40 @@
+"""Clusters in virtual time: what is promised holds whatever the seed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulated.broken_clusters import BROKEN, CountsAPartAsTheWhole, catches
+from tests.simulated.clusters import checked_run, run
+from tests.support.counts import times
+
+RUNS, AT_ONCE = times(40, 600), 20
+RARELY_CAUGHT = (CountsAPartAsTheWhole,)
+"""Those that fifty runs may hide."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
+def test_a_cluster_that_is_healed_has_one_table(first: int) -> None:
+    found = {seed: checked_run(seed)[2] for seed in range(first, first + AT_ONCE)}
+    assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(
+            number,
+            id=each.__name__,
+            marks=[pytest.mark.exhaustive] if each in RARELY_CAUGHT else [],
+        )
+        for number, each in enumerate(BROKEN)
+    ],
+)
+def test_a_broker_that_is_broken_on_purpose_is_caught(number: int) -> None:
+    assert any(catches(BROKEN[number], seed) for seed in range(300))
+
+
+def test_a_run_is_repeated_exactly_by_its_seed() -> None:
+    assert run(7) == run(7) != run(8)
