@@ -24,6 +24,7 @@ __all__ = [
     "METADATA",
     "MINOR_VERSION",
     "NEXT",
+    "PIN_HEAD",
     "RESPOND",
     "RESUME_REQUESTED",
     "WELL_KNOWN_MIME_IDS",
@@ -112,6 +113,9 @@ MAJOR_VERSION: Final = 1
 """Major version of the protocol, as SETUP says it."""
 MINOR_VERSION: Final = 0
 """Minor version of the protocol, as SETUP says it."""
+
+PIN_HEAD: Final = LENGTH_SIZE + HEADER_SIZE
+"""Bytes in front of the metadata that are given to `Connection.relay_pinned`."""
 
 WELL_KNOWN_MIME_TYPES: Final[dict[int, str]] = {
     0x00: "application/avro",

@@ -11,9 +11,12 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from .._errors import PayloadTooBig
 from ._constants import (
     HEADER_SIZE,
     IGNORE,
+    LENGTH_SIZE,
+    MAX_FRAME,
     MAX_REQUEST_N,
     MAX_STREAM_ID,
     METADATA,
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Outbound"]
 
 _pack_u32: Final = Struct(">I").pack_into
+_pack_head: Final = Struct(">HBIH").pack_into
 _pack_id_and_word: Final = Struct(">IH").pack_into
 _GRANT_OR_BARE: Final = GRANT | BARE
 _CANCEL: Final = int(FrameType.CANCEL) << 10
@@ -203,6 +207,39 @@ class Outbound:
         out = self._out
         out += buffer[start - 3 : end]
         _pack_id_and_word(out, start - end, stream.id, word)  # counted from the end
+
+    def relay_pinned(self, stream: Stream, frame: Frame, data: int, pin: bytes) -> None:
+        """Relay a REQUEST_RESPONSE or REQUEST_FNF with other metadata.
+
+        Args:
+            stream: A stream fresh from `open`.
+            frame: The request.
+            data: The offset, in the frame's buffer, of its data.
+            pin: The other metadata: `PIN_HEAD` bytes that are overwritten, their length, and they.
+
+        Raises:
+            LocalProtocolError: As for `relay`, or the frame is another request.
+            PayloadTooBig: The frame would be over 16 MiB - 1. Nothing was sent.
+        """
+        step = SEND.get(stream.state | frame.word)
+        if step is None:
+            step = self._unusual(stream, frame)
+        state, actions, word = step
+        if actions & ~CLOSE:
+            raise LocalProtocolError(f"{frame!r} has credit as well")
+        end = frame.end
+        size = end - data + len(pin) - LENGTH_SIZE
+        if size > MAX_FRAME:
+            raise PayloadTooBig(size, MAX_FRAME)
+        if actions:
+            del self.streams[stream.id]
+        stream.state = state
+        self.sent += 1
+        out = self._out
+        at = len(out)
+        out += pin
+        out += frame.buffer[data:end]
+        _pack_head(out, at, size >> 8, size & 0xFF, stream.id, word)
 
     def relay_request(self, stream: Stream, frame: Frame, initial_n: int) -> None:
         """Relay a REQUEST_STREAM or REQUEST_CHANNEL with another first credit.

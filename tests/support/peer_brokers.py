@@ -206,4 +206,4 @@ async def joint(
         await far.settled()
         assert not made.link.core.streams
         assert not made.accepted.core.streams
-        assert not made.link.forwarded_held
+        assert not made.link.forwarded._sweep()

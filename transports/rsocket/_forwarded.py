@@ -11,29 +11,36 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from ...actors.broker._exchange import RELAYED
 from ...protocol import DeliveryError, NotDelivered, ProtocolError
 from ...protocol.broker import RoutingType, TagList, WellKnownKey, format_id
 from ...protocol.rsocket import (
+    CLOSED,
     FOLLOWS,
     HEADER_SIZE,
-    LENGTH_SIZE,
-    MAX_FRAME,
+    PIN_HEAD,
     ErrorCode,
     Frame,
     FrameType,
     Stream,
 )
-from ._metadata import FORMS, PEER, Form
+from ._metadata import FORMS, PEER
 from ._pinning import named_address, pinned
-from ._request import FRAME_COST, WITH_CREDIT
-from ._translate import with_metadata
+from ._request import FRAME_COST, WITH_CREDIT, FrameExchange
 
 if TYPE_CHECKING:
     from ...actors.broker import Ask
     from ._exchange import StreamExchange
     from ._link import Link
 
-__all__ = ["MAX_PINS", "MAX_PIN_SIZE", "TRIES", "Forwarded", "forward", "frames_for_peer"]
+__all__ = [
+    "MAX_PINS",
+    "MAX_PIN_SIZE",
+    "TRIES",
+    "ForwardedRequests",
+    "forward",
+    "frames_for_peer",
+]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
@@ -45,8 +52,9 @@ MAX_PINS: Final = 4096
 MAX_PIN_SIZE: Final = 512
 """Bytes of metadata above which they are not remembered."""
 
-_LONG_HEADER: Final = HEADER_SIZE + 4
-"""Bytes before the metadata of a request with an initial request-n."""
+SPARE: Final = 64
+"""Cancelled requests that are kept, besides as many as have not ended, before they are dropped."""
+
 _ERROR: Final = int(FrameType.ERROR)
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _NAMED: Final = next(form for form in FORMS.values() if form.composite)
@@ -85,150 +93,176 @@ def frames_for_peer(exchange: StreamExchange) -> list[Frame]:
 
 
 def forward(exchange: StreamExchange, link: Link) -> None:
-    """Hand a request to a peer broker.
+    """Hand a request to a peer broker, and keep it until that answers.
 
     Raises:
         NotDelivered: It does not keep up, takes no more streams, or has gone; or the request came
             from a peer broker.
-        ProtocolError: The metadata of the request cannot be read.
+        ProtocolError: The metadata of the request cannot be read, or it would be too large.
     """
-    form, frames = exchange.form, exchange.frames
+    route, form, frames = exchange.route, exchange.form, exchange.frames
     first = frames[0]
-    kind, requester, route = exchange.kind, exchange.link, exchange.route
-    buffer, metadata = first.buffer, b""
-    at = end = 0
-    if len(frames) == 1 and not first.word & FOLLOWS and not requester.to_broker:
-        at = first.start + (_LONG_HEADER if kind in WITH_CREDIT else HEADER_SIZE)
-        start = at + 3
-        end = start + int.from_bytes(buffer[at:start])
-        metadata = buffer[start:end]
-    made: Frame | None = None
-    plain = metadata and form is not None and not requester.session.adds_tags
-    if plain and form is not None and route is not None:
+    alone = len(frames) == 1 and not first.word & FOLLOWS
+    plain = alone and exchange.kind not in WITH_CREDIT and not exchange.link.session.adds_tags
+    if plain and route is not None and form is not None:
+        buffer, start = first.buffer, first.start + HEADER_SIZE + 3
+        data = start + int.from_bytes(buffer[start - 3 : start])
         # A client mostly repeats the same few metadata: what is made of them is remembered.
-        key = (metadata, route.route_id, form)
-        pin = link.pins.get(key)
+        pin = link.pins.get((buffer[start:data], route.route_id, form))
         if pin is not None:
-            size = first.end - first.start + len(pin) - 3 - len(metadata)
-            if size <= MAX_FRAME:
-                parts = (size.to_bytes(3), buffer[first.start : at], pin, buffer[end : first.end])
-                raw = b"".join(parts)
-                made = Frame.of(raw, LENGTH_SIZE, size + LENGTH_SIZE, first.stream_id, first.word)
-                exchange.frames = [made]
-    if made is None:
-        exchange.frames = made_frames = frames_for_peer(exchange)
-        if len(made_frames) == 1 and metadata:
-            made = made_frames[0]
-            if plain and len(metadata) <= MAX_PIN_SIZE:
-                _remember(link, exchange, metadata, made)
-    exchange.form = PEER
+            _forward_pinned(exchange, link, first, data, pin)
+            return
+    made = frames_for_peer(exchange)
+    if plain and len(made) == 1:
+        _remember(link, exchange, first, made[0])
+    exchange.form, exchange.frames = PEER, made
     try:
         exchange.hand_to(link)
-    except BaseException:
+    finally:
         exchange.form, exchange.frames = form, frames
+    if not alone:
+        exchange.frames = []
+    elif not exchange.ended:
+        link.forwarded.keep(exchange)
+
+
+def _forward_pinned(
+    exchange: StreamExchange, link: Link, frame: Frame, data: int, pin: bytes
+) -> None:
+    """Hand over a request without credit; as `hand_to`, but with other metadata."""
+    now = exchange.link.now
+    if exchange.withdraw is not None:
+        now = exchange.began = link.time()  # it waited for a route until now
+    core = link.core
+    stream = link.open(exchange.kind, now)
+    try:
+        core.relay_pinned(stream, frame, data, pin)
+    except ProtocolError:
+        core.send_cancel(stream)
         raise
-    stream = exchange.taken
-    if stream is None or made is None or exchange.ended:
-        return
-    size = made.end + FRAME_COST
-    limits = link.gathering
-    if size <= limits.max_gather and link.forwarded_held + size <= limits.max_forwarded:
-        link.forwarded_held += size
-        stream.peer = exchange.withdraw = Forwarded(exchange, form, made, metadata)
+    exchange.taker, exchange.taken = link, stream
+    if not link.flushing:
+        link.flush_soon()
+    if stream.state == CLOSED:
+        exchange.link.tally.sent += 1
+        FrameExchange.end(exchange, 0.0, RELAYED)
+        exchange.unlink()
+    else:
+        stream.peer = exchange
+        link.forwarded.keep(exchange)
 
 
-def _remember(link: Link, exchange: StreamExchange, metadata: bytes, made: Frame) -> None:
-    """Remember what has been made of some metadata, in which no principal has a part."""
+def _remember(link: Link, exchange: StreamExchange, frame: Frame, made: Frame) -> None:
+    """Remember the metadata that were made of others, in which no principal has a part."""
     form, route = exchange.form, exchange.route
     if form is None or route is None:
         return
-    if len(link.pins) >= MAX_PINS:
-        link.pins.clear()
-    at = made.start + (_LONG_HEADER if exchange.kind in WITH_CREDIT else HEADER_SIZE)
-    end = at + 3 + int.from_bytes(made.buffer[at : at + 3])
-    link.pins[metadata, route.route_id, form] = made.buffer[at:end]
+    spans: list[bytes] = []
+    for each in (frame, made):
+        start = each.start + HEADER_SIZE
+        end = start + 3 + int.from_bytes(each.buffer[start : start + 3])
+        spans.append(each.buffer[start:end])
+    if len(spans[0]) <= MAX_PIN_SIZE:
+        if len(link.pins) >= MAX_PINS:
+            link.pins.clear()
+        link.pins[spans[0][3:], route.route_id, form] = bytes(PIN_HEAD) + spans[1]
 
 
-class Forwarded:
-    """A request at a peer broker that has not answered yet; the `peer` of its stream there.
+class ForwardedRequests:
+    """The requests at one peer broker that has not answered them; the `peer` of their streams.
 
-    Calling it keeps the request no longer.
+    A request is kept with the chunk of input that it is in, and counted with all of that. Those
+    that their requesters have cancelled are dropped later, in one go.
+
+    Attributes:
+        held: Bytes kept, those of cancelled requests included.
 
     Args:
-        exchange: The request.
-        form: The form of its ADDRESS.
-        made: Its one frame, as it was sent to the peer broker.
-        metadata: Its metadata as the requester has sent them.
+        most: See `GatheringOptions.max_forwarded`.
     """
 
-    __slots__ = ("_exchange", "_form", "_made", "_metadata", "_state")
+    __slots__ = ("_most", "_pending", "_sweep_at", "held")
 
-    def __init__(
-        self, exchange: StreamExchange, form: Form | None, made: Frame, metadata: bytes
-    ) -> None:
-        self._exchange = exchange
-        self._form = form
-        self._made: Frame | None = made
-        self._metadata = metadata
-        # It changes with each frame of a channel's requester that is relayed.
-        self._state = 0 if exchange.stream is None else exchange.stream.state
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # With the state of the requester's stream, which changes with each frame of a channel's
+        # requester that is relayed.
+        self._pending: dict[Stream, tuple[StreamExchange, int]] = {}
+        self._sweep_at = SPARE
+        self.held = 0
 
-    def __call__(self) -> None:
-        """Keep the request no longer: it has ended, or was taken up."""
-        made, taker = self._made, self._exchange.taker
-        if made is not None and taker is not None:
-            self._made = None
-            taker.forwarded_held -= made.end + FRAME_COST
+    def keep(self, exchange: StreamExchange) -> None:
+        """Keep a request until the peer broker answers, if there is room for it."""
+        stream, frame, pending = exchange.taken, exchange.frames[0], self._pending
+        if stream is None:
+            raise AssertionError("a request that was handed over has a stream")
+        held = self.held + len(frame.buffer) + FRAME_COST
+        if held > self._most or len(pending) >= self._sweep_at:
+            held = self._sweep() + len(frame.buffer) + FRAME_COST
+            if held > self._most:
+                exchange.frames = []
+                return
+        self.held = held
+        pending[stream] = exchange, frame.stream.state
+        stream.peer = self
+
+    def _sweep(self) -> int:
+        """Drop the requests that have ended; return the bytes kept."""
+        pending = self._pending
+        for stream in [each for each in pending if each.state == CLOSED]:
+            del pending[stream]
+        self._sweep_at = 2 * len(pending) + SPARE
+        kept = (exchange.frames for exchange, _ in pending.values())
+        self.held = sum(len(each.buffer) + FRAME_COST for frames in kept for each in frames)
+        return self.held
+
+    def _release(self, stream: Stream) -> tuple[StreamExchange, int]:
+        """Return a request with the state of its requester's stream, and keep it no longer."""
+        exchange, state = self._pending.pop(stream)
+        self.held -= len(exchange.frames[0].buffer) + FRAME_COST
+        return exchange, state
 
     def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
-        """Relay the first frame of the answer, or send the request elsewhere."""
-        exchange, made = self._exchange, self._made
-        exchange.withdraw = None
-        self()
-        stream.peer = exchange
+        """Relay the first frame of an answer, or send the request elsewhere."""
+        exchange, state = self._release(stream)
         # Error Codes, REJECTED: "The Responder guarantees that it didn't process the request."
-        if (
-            frame.type == _ERROR
-            and made is not None
-            and frame.error_code == ErrorCode.REJECTED
-            and self._goes_elsewhere(stream, made)
-        ):
-            return
+        if frame.type == _ERROR and frame.error_code == ErrorCode.REJECTED:
+            origin = exchange.stream
+            if origin is not None and origin.state == state and _goes_elsewhere(exchange):
+                return
+        exchange.frames = []
+        stream.peer = exchange
         exchange.on_answer(link, stream, frame)
 
     def on_gone(self, stream: Stream, text: str) -> None:
-        """End the request, as the link was lost."""
-        self()
-        self._exchange.withdraw = None
-        self._exchange.on_gone(stream, text)
+        """End a request, as the link was lost."""
+        exchange, _ = self._release(stream)
+        exchange.on_gone(stream, text)
 
-    def _goes_elsewhere(self, stream: Stream, made: Frame) -> bool:
-        """Send the request to another destination; return whether there is one."""
-        exchange, origin = self._exchange, self._exchange.stream
-        route = exchange.route
-        tried: tuple[bytes, ...] = getattr(exchange, "tried", ())
-        if route is None or origin is None or len(tried) >= TRIES or origin.state != self._state:
-            return False
-        tried = (*tried, route.route_id)
-        session = exchange.link.session
-        index = exchange.link.broker.index
-        exchange.frames = with_metadata([made], self._metadata)
-        try:
-            ask = session.ask_of(exchange)
-        except (ProtocolError, DeliveryError):
-            return False  # the rules are others by now
-        if ask.routing is not RoutingType.UNICAST or ask.sticky:
-            return False  # one destination is responsible
-        to = index.choose_other(ask, exchange, tried)
-        if to is None:
-            return False
-        route.outstanding -= 1
-        stream.peer = None
-        exchange.taker = exchange.taken = None
-        exchange.form, exchange.tried = self._form, tried
-        router = exchange.link.node.parts.router
-        try:
-            router.dispatch(session.message(exchange, (to,)))
-        except DeliveryError as error:
-            exchange.fail(error)
-        return True
+
+def _goes_elsewhere(exchange: StreamExchange) -> bool:
+    """Send a rejected request to another destination; return whether there is one."""
+    route, session = exchange.route, exchange.link.session
+    tried: tuple[bytes, ...] = getattr(exchange, "tried", ())
+    if route is None or exchange.ended or len(tried) >= TRIES:
+        return False
+    try:
+        ask = session.ask_of(exchange)
+    except (ProtocolError, DeliveryError):
+        return False  # the rules are others by now
+    if ask.routing is not RoutingType.UNICAST or ask.sticky:
+        return False  # one destination is responsible
+    tried = (*tried, route.route_id)
+    to = exchange.link.broker.index.choose_other(ask, exchange, tried)
+    if to is None:
+        return False
+    route.outstanding -= 1
+    if exchange.taken is not None:
+        exchange.taken.peer = None
+    exchange.taker = exchange.taken = None
+    exchange.tried = tried
+    try:
+        exchange.link.node.parts.router.dispatch(session.message(exchange, (to,)))
+    except DeliveryError as error:
+        exchange.fail(error)
+    return True

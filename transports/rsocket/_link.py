@@ -46,17 +46,18 @@ from ...protocol.rsocket import (
     UnsupportedSetup,
 )
 from .._log import SeldomLogger, shown
+from ._connection import FrameReceiver
 from ._draining import DrainingSession
 from ._exchange import StreamExchange
 from ._flow import Flow
-from ._forwarded import Forwarded
+from ._forwarded import ForwardedRequests
 from ._held_back import HeldBack
 from ._leg import Leg
 from ._local import LocalRequest
 from ._multicast import MulticastRequest
 from ._options import LinkOptions
 from ._peer_link import AskedAnswer, AskedStream
-from ._peer_session import PeerSession
+from ._peer_session import Greeting, PeerSession
 from ._request import DestinationSlow, DestinationUnleased
 from ._served import ServedStream
 from ._session import Session
@@ -72,7 +73,9 @@ __all__ = ["Link"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
-Answered: TypeAlias = StreamExchange | Leg | LocalRequest | Forwarded | AskedAnswer | AskedStream
+Answered: TypeAlias = (
+    StreamExchange | Leg | LocalRequest | ForwardedRequests | AskedAnswer | AskedStream
+)
 """The `peer` of a stream opened by the broker: the receiver of its responses."""
 Asked: TypeAlias = StreamExchange | MulticastRequest | ServedStream
 """The `peer` of a stream opened by this peer: the receiver of its further frames."""
@@ -96,6 +99,7 @@ OVERDUE: Final = 2
 """Keepalive intervals of silence after which a destination is passed over."""
 
 _NO_PINS: Final[dict[tuple[bytes, bytes, Form], bytes]] = {}
+_NONE_FORWARDED: Final = ForwardedRequests(0)
 _GONE: Final = (ConnectionState.CLOSED, ConnectionState.SUSPENDED)
 _CONNECTION_OPEN: Final = ConnectionState.OPEN
 _FNF: Final = int(FrameType.REQUEST_FNF)
@@ -125,7 +129,7 @@ class Link(Flow):
         window: Elements in the first credit of a stream to this destination.
         multicast_held: Bytes held for multicasts of this requester.
         pins: Metadata for this peer broker, by those of the requester, the route and the form.
-        forwarded_held: Bytes of requests that are kept until this peer broker answers.
+        forwarded: The requests at this peer broker that it has not answered.
         to_broker: Whether the peer is a broker of the cluster, or claims to be one.
 
     Args:
@@ -158,8 +162,9 @@ class Link(Flow):
         self.tally = broker.tally
         self.return_route = (worker.address,)
         self._on_closed = on_closed
-        self.multicast_held = self.forwarded_held = 0
+        self.multicast_held = 0
         self.pins: dict[tuple[bytes, bytes, Form], bytes] = _NO_PINS
+        self.forwarded: ForwardedRequests = _NONE_FORWARDED
         self.to_broker = False
         self.window = min(FIRST_WINDOW, options.flow.credit_window)
         self._back: HeldBack | None = None
@@ -199,8 +204,14 @@ class Link(Flow):
         """Set the session with a broker."""
         self.to_broker = True
         self.pins = {}
+        self.forwarded = ForwardedRequests(self.gathering.max_forwarded)
         self.tally = self.broker.forwarded
-        self.session = self._receiver = session
+        self.session = session
+        self._receiver = Greeting(session)
+
+    def receive_by(self, receiver: FrameReceiver) -> None:
+        """Set the receiver of frames that are for no stream with a user."""
+        self._receiver = receiver
 
     def begin_session(self, token: bytes) -> None:
         """Begin a session that can be resumed; see `ResumableLink`.

@@ -22,6 +22,7 @@ from ...protocol.rsocket import (
 )
 from ._errors import DestinationError
 from ._reassembly import Reassembly
+from ._served import ServedStream
 
 if TYPE_CHECKING:
     from ...protocol import Address
@@ -200,11 +201,12 @@ class PeerLink:
         """The requests that were forwarded over the link, either way, and have not ended."""
         if self._link is None:
             return 0
-        streams = self._link.core.streams.values()
-        return sum(
-            each.peer is not None and not isinstance(each.peer, AskedAnswer | AskedStream)
-            for each in streams
-        )
+        return sum(map(_is_forwarded, self._link.core.streams.values()))
+
+    @property
+    def busy(self) -> bool:
+        """Whether other destinations are to be preferred now: it does not keep up, or is silent."""
+        return self._link is None or self._link.busy
 
     def request(self, route: str, data: bytes) -> Awaitable[bytes]:
         """Send a request/response, and return the data of the answer.
@@ -285,3 +287,11 @@ class PeerLink:
     def end(self) -> None:
         """Release the connection, which has ended."""
         self._link = None
+
+
+def _is_forwarded(stream: Stream) -> bool:
+    """Whether a stream has a forwarded request, and not one of the cluster itself."""
+    user = stream.peer
+    if user is None or isinstance(user, AskedAnswer | AskedStream):
+        return False
+    return not isinstance(user, ServedStream) or user.routed

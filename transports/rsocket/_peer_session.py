@@ -50,6 +50,7 @@ from ...protocol.rsocket import (
     FrameType,
     PeerError,
 )
+from ._connection import FrameReceiver
 from ._express import ExpressPath
 from ._metadata import ADDRESS, PEER, Form
 from ._peer_link import AskedAnswer, PeerLink, routing_entry, routing_in
@@ -61,11 +62,12 @@ if TYPE_CHECKING:
     from ...actors.broker import Ask, Handlers
     from ...actors.broker.table._remote import AnyRoute
     from ...actors.cluster import PeerHandlers
+    from ...protocol import Address
     from ...protocol.security import Principal
     from ._exchange import StreamExchange
     from ._link import Link
 
-__all__ = ["HANDSHAKE", "PEER_BROKERS", "PeerSession"]
+__all__ = ["HANDSHAKE", "PEER_BROKERS", "Greeting", "PeerSession"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
@@ -98,6 +100,40 @@ class _Pin(NamedTuple):
     form: Form
     entry: Entry[AnyRoute] | None
     ask: Ask | None
+
+
+class Greeting(FrameReceiver):
+    """The receiver of the frames of a connection to a broker until the handshake has passed.
+
+    Args:
+        session: The session.
+    """
+
+    def __init__(self, session: PeerSession) -> None:
+        self._session = session
+
+    def on_request(self, frame: Frame) -> None:
+        """Handle the request of the handshake, and refuse any other."""
+        self._session.greet(frame)
+
+    def on_frame(self, frame: Frame) -> None:
+        """Refuse all but an ERROR."""
+        self._session.before_handshake(frame)
+
+
+class _Ended(FrameReceiver):
+    """The receiver of the frames of a peer link that ends: it takes no more requests."""
+
+    def __init__(self, session: PeerSession) -> None:
+        self._session = session
+
+    def on_request(self, frame: Frame) -> None:
+        """Refuse a request."""
+        self._session.turn_away(frame, "the link of the brokers ends")
+
+    def on_frame(self, frame: Frame) -> None:
+        """Handle a frame of the connection as before."""
+        self._session.on_frame(frame)
 
 
 class PeerSession(Session):
@@ -143,22 +179,12 @@ class PeerSession(Session):
 
     # --- the handshake ------------------------------------------------------------------------
 
-    def on_request(self, frame: Frame) -> None:
-        """Handle a request of the peer broker."""
-        if self._handlers is None:
-            self._greet(frame)
-        elif self.connection is None:
-            self.turn_away(frame, "the link of the brokers ends")
-        else:
-            super().on_request(frame)
-
-    def on_frame(self, frame: Frame) -> None:
-        """Handle a frame of the connection; before the handshake only an ERROR is allowed."""
-        if self._handlers is None and frame.type != _ERROR:
-            if not frame.stream_id:
-                self._violated("a frame before it")
-            return
-        super().on_frame(frame)
+    def before_handshake(self, frame: Frame) -> None:
+        """Handle a frame of the connection before the handshake: only an ERROR is allowed."""
+        if frame.type == _ERROR:
+            self.on_frame(frame)
+        elif not frame.stream_id:
+            self._violated("a frame before it")
 
     def _on_late(self) -> None:
         self._timer = None
@@ -171,7 +197,7 @@ class PeerSession(Session):
             link.warn("handshake", f"handshake of brokers: {text}")
             link.close("handshake", f"handshake of brokers: {text}")
 
-    def _greet(self, frame: Frame) -> None:
+    def greet(self, frame: Frame) -> None:
         """Answer the request that has the BROKER_INFO of the peer, and join the cluster."""
         link, told = self._link, self._info
         if link.closed_reason:
@@ -242,6 +268,7 @@ class PeerSession(Session):
         part = part_of(link.node)
         if part is not None:
             self._log = part.origin(PEER_BROKERS)
+        link.receive_by(self)
         if self._joined is not None and not self._joined.done():
             self._joined.set_result(connection)
 
@@ -278,7 +305,13 @@ class PeerSession(Session):
             self.requests += 1
             if self._log is not None:
                 self._log.relayed(exchange, exchange.kind)
-            self._give(exchange, entry)
+            # As `_give`, without the calls: this runs for each request.
+            route = entry.target
+            route.requests += 1
+            exchange.route = route
+            route.outstanding += 1
+            if not self._reach.reach(exchange, route.to):
+                self._send_to(exchange, route.to)
         else:
             del self._pins[metadata]  # it has left, or has other tags now
             self._route_whole(exchange, metadata, None)
@@ -367,7 +400,11 @@ class PeerSession(Session):
         """Hand a forwarded request to a route of this broker."""
         to = entry.target.choose(exchange)
         if not self._reach.reach(exchange, to):
-            self._link.node.parts.router.dispatch(self.message(exchange, (to,)))
+            self._send_to(exchange, to)
+
+    def _send_to(self, exchange: StreamExchange, to: Address) -> None:
+        """Send a forwarded request to its route as a message."""
+        self._link.node.parts.router.dispatch(self.message(exchange, (to,)))
 
     def _serve(self, exchange: StreamExchange) -> None:
         """Serve a request of the cluster itself, by the handlers of the cluster."""
@@ -409,6 +446,7 @@ class PeerSession(Session):
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.end()
+            link.receive_by(_Ended(self))
             self._peers.on_lost(connection, link.closed_reason or "by the peer")
         error = link.core.error
         if isinstance(error, PeerError) and error.code == ErrorCode.REJECTED_SETUP:

@@ -302,6 +302,11 @@ class ServedStream:
             self._after(0.0)
 
     @property
+    def routed(self) -> bool:
+        """Whether the request has come by a route, and not by its name."""
+        return self._exchange.route is not None
+
+    @property
     def began(self) -> float:
         """The time at which the request was read."""
         return self._exchange.began

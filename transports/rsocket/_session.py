@@ -117,6 +117,8 @@ class Session(FrameReceiver):
         gathered: The frames kept of the peer.
         service: The service name of the peer, also after its registration has ended; empty if it
             has never registered.
+        adds_tags: Whether the queries of the peer may get tags of a principal, its own or that of a
+            request.
         requests: Requests read.
         refused: Those of them that could not be parsed or routed at once.
 
@@ -142,6 +144,7 @@ class Session(FrameReceiver):
         self._validity: Validity | None = None
         self._checks: RequestChecks | None = None
         self.principal: Principal | None = None
+        self.adds_tags = False
         self.service = ""
         self._asking: bytes | None = None
         authorization = link.broker.authorization
@@ -160,12 +163,6 @@ class Session(FrameReceiver):
     def used(self) -> bool:
         """Whether the peer is a destination, or has sent a request, even a refused one."""
         return self.registration is not None or self.requests > 0 or self.refused > 0
-
-    @property
-    def adds_tags(self) -> bool:
-        """Whether the queries of the peer may get tags of a principal, its own or a request's."""
-        principal = self.principal
-        return self._checks is not None or (principal is not None and bool(principal.tags))
 
     def on_frame(self, frame: Frame) -> None:
         """Handle a frame of the connection; ignore one of a closed stream."""
@@ -221,6 +218,7 @@ class Session(FrameReceiver):
             self._validity = Validity(link, authentication)
             if authentication.options.per_request == "check":
                 self._checks = RequestChecks(link, authentication, self._shape.composite)
+        self.adds_tags = self._checks is not None or bool(principal.tags)
         _logger.debug(
             "authenticated: %s",
             link.name,

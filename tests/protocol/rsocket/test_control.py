@@ -373,6 +373,20 @@ def test_a_client_may_send_keepalive_frames_by_itself() -> None:
     assert isinstance(connection.handle_timer(2.5)[0], Closed)
 
 
+def test_the_round_trip_of_a_keepalive_of_the_timer() -> None:
+    setup = Setup(keepalive=1000, lifetime=9000)
+    left, right = client(setup=setup), server(setup=setup)
+    assert left.round_trip == 0.0
+    for begun, took in ((1.0, 0.25), (2.0, 0.5)):
+        left.handle_timer(begun)
+        transfer(left, right)
+        left.receive_data(bytes(right.data_to_send()), begun + took)
+        assert left.round_trip == took
+    # One that answers nothing of the timer says nothing.
+    left.receive_data(keepalive_frame(b"", respond=False), 7.0)
+    assert left.round_trip == 0.5
+
+
 def test_keepalive_is_answered_with_its_data() -> None:
     left, right = pair()
     for one, other in ((left, right), (right, left)):

@@ -15,6 +15,7 @@ from onward.protocol.rsocket import (
     MAX_STREAM_ID,
     METADATA,
     NEXT,
+    PIN_HEAD,
     Connection,
     ConnectionLimits,
     ErrorCode,
@@ -303,6 +304,41 @@ def test_only_some_requests_have_a_credit_to_replace() -> None:
     (frame,) = frames_of(server().receive_data(REQUESTS[0], 0.0))
     with pytest.raises(LocalProtocolError, match="has no initial request-n"):
         target.relay_request(target.open(frame.type), frame, 3)
+
+
+@pytest.mark.parametrize("kind", [FrameType.REQUEST_RESPONSE, FrameType.REQUEST_FNF])
+@pytest.mark.parametrize("flags", [0, IGNORE | 0x1F])
+@pytest.mark.parametrize("metadata", [b"", b"longer than before"])
+def test_a_relayed_request_with_other_metadata(
+    kind: FrameType, flags: int, metadata: bytes
+) -> None:
+    target = server()
+    before = raw(1, kind, METADATA | flags, u24(2) + b"mmdata")
+    (frame,) = frames_of(server().receive_data(before + raw(3, kind, 0), 0.0))[:1]
+    target.open(kind)
+    stream = target.open(kind)
+    pin = bytes(PIN_HEAD) + u24(len(metadata)) + metadata
+    target.relay_pinned(stream, frame, frame.data_offset, pin)
+    wanted = raw(4, kind, METADATA | flags, u24(len(metadata)) + metadata + b"data")
+    assert target.data_to_send() == wanted
+    assert target.sent == 1
+    assert stream.closed == (kind == FrameType.REQUEST_FNF)
+
+
+def test_other_metadata_that_cannot_be_relayed() -> None:
+    target = server()
+    pin = bytes(PIN_HEAD) + u24(1) + b"m"
+    (frame,) = frames_of(server().receive_data(REQUESTS[4], 0.0))
+    with pytest.raises(LocalProtocolError, match="has credit as well"):
+        target.relay_pinned(target.open(frame.type), frame, frame.end, pin)
+    (frame,) = frames_of(server().receive_data(REQUESTS[0], 0.0))
+    stream = target.open(frame.type)
+    with pytest.raises(PayloadTooBig):
+        target.relay_pinned(stream, frame, frame.data_offset, bytes(MAX_FRAME))
+    target.relay_pinned(stream, frame, frame.data_offset, pin)
+    with pytest.raises(LocalProtocolError):
+        target.relay_pinned(stream, frame, frame.data_offset, pin)
+    assert target.sent == 1
 
 
 def test_later_frames_of_a_stream_are_relayed_both_ways() -> None:

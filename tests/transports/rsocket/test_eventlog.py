@@ -6,12 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
 
+from onward.actors.eventlog.recording._requests import UNREGISTERED
 from onward.protocol.eventlog import Kind, Outcome
+from onward.transports.rsocket._peer_session import PEER_BROKERS
 from tests.actors.eventlog.recorded import NEVER, recorded_world, served
 from tests.support.counts import times
+from tests.support.peer_brokers import join
 from tests.support.rsocket_peer import *
 from tests.support.workers import Echo, Failing, Gate
 
@@ -324,3 +328,31 @@ async def test_ways_of_asking_that_are_too_many_are_looked_up_anew(
             await requester.ask(request(RR, 2 * number + 1, asked_for(f"s{number % 30}")))
             assert log.recorder.requests.kept <= 10
     assert log.totals()[RESPONSE, Outcome.DELIVER] == 90
+
+
+@in_memory
+async def test_a_forwarded_request_is_told_apart_at_the_other_broker() -> None:
+    async with recorded_world(NEVER) as (w, log), recorded_world(NEVER) as (other, other_log):
+        j = await join(w, other)
+        destination, requester = await j.destination(), await w.requester()
+        await requester.ask(request(RR, 1, ASKED), request(FNF, 3, ASKED))
+        await requester.ask(request(STREAM, 5, ASKED, n=1))
+        for arrived in await destination.received():
+            if kind_of(arrived) != FNF:
+                await destination.ask(payload(stream_of(arrived), b"", C))
+        await requester.received()
+        j.tell("a", UUID(int=0xDEAD))
+        await requester.ask(request(RR, 7, asked_for({SERVICE_NAME: "a", "k": "none"})))
+        requester.die()
+        j.link.abort()
+        await w.settled()
+        await other.settled()
+    here, there = log.flows(), other_log.flows()
+    # Each request has one origin at one broker, and is "(peer broker)" at the other.
+    assert {each.origin for each in here} == {UNREGISTERED}
+    assert {each.origin for each in there} == {PEER_BROKERS}
+    assert {each.asked for each in there} == {None}
+    came = {(each.kind, each.outcome): count for each, count in there.items() if not each.dest}
+    assert came == {(kind, Outcome.RECEIVED): 1 for kind in (RESPONSE, FORGET, Kind.STREAM)}
+    ended = {each.kind for each in there if each.outcome == OK and each.dest == "a"}
+    assert ended == {RESPONSE, FORGET, Kind.STREAM}

@@ -82,6 +82,8 @@ async def test_its_requests_are_served_by_the_cluster(w: World) -> None:
     assert await peer.ask(asked) == [payload(3, b"answer to hi", N | C)]
     got = await peer.ask(request(STREAM, 5, routing(CLUSTER), b"3", n=2))
     assert elements(got) == [b"0", b"1"]
+    (link,) = peers_of(w).links
+    assert link.in_flight == 0  # it is the cluster's own
     got = await peer.ask(request_n(5, 9))
     assert elements(got) == [b"2", b""]
     ((_, code, _),) = errors(await peer.ask(request(RR, 7, routing("onward.else"))))
