@@ -89,6 +89,13 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         default=_LIMITS.max_peers,
         help="other brokers that this one has connections with at a time (default %(default)d)",
     )
+    parser.add_argument(
+        "--cluster-ready",
+        metavar="N",
+        type=positive,
+        help="count as ready only once the routes of so many other brokers are known after the "
+        "start (default: at once)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +149,7 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
         allowed_peers=tuple(arguments.cluster_allow),
         name=arguments.cluster_name,
         locality=arguments.cluster_locality,
+        ready_peers=arguments.cluster_ready or 0,
         limits=limits,
     )
     tls = tls_of(arguments, listens=False)

@@ -20,6 +20,7 @@ CONCEPTS = {
         "broker/test_broker": "_options",
         "broker/table/test_hints": "_selector",
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
+        "cluster/test_random_trouble": "",
         "eventlog/recording/test_recorder": "_accounts _messages _requests",
         "eventlog/recording/test_recorder_losses": "_flow_sampler _flows",
         "eventlog/storage/test_crashes": "_folder _writer",

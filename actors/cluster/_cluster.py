@@ -13,7 +13,7 @@ from math import inf
 from random import random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...protocol import AddressLike, OnwardError
+from ...protocol import AddressLike, OnwardError, counted
 from ...protocol.broker import BrokerInfo, RouteAdd, RouteRemove, format_id
 from ...protocol.cluster import (
     BROKERS_ROUTE,
@@ -118,6 +118,7 @@ class Cluster(Worker):
         self._lost: Counter[str] = Counter()
         self._failed = 0
         self._joined = False
+        self._was_ready = False
         self._timer: Timer | None = None
         self._withdraw: list[Callable[[], None]] = []
 
@@ -502,6 +503,16 @@ class Cluster(Worker):
     def _name_of(self, broker_id: bytes) -> str:
         worker = self._workers.get(broker_id)
         return format_id(broker_id) if worker is None else worker.label
+
+    def not_ready(self) -> str:
+        """Return why the broker is not ready yet; an empty text once it was."""
+        wanted = self.options.ready_peers
+        if not self._was_ready:
+            up = sum(each.presence.state is PresenceState.UP for each in self._workers.values())
+            self._was_ready = up >= wanted
+            if not self._was_ready:
+                return f"{up} of {counted(wanted, 'peer broker')} known"
+        return ""
 
     def statistics(self) -> ClusterStatistics:
         """Return the figures of the cluster at this moment."""

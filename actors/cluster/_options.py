@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...protocol.cluster import ClusterLimits
-from ...protocol.options import Count, Seconds, check_options
+from ...protocol.options import Count, Seconds, Size, check_options
 
 __all__ = ["ClusterOptions"]
 
@@ -26,6 +26,9 @@ class ClusterOptions:
         locality: The choice among destinations of this broker and of peer brokers, for unicast:
             `prefer` takes those of this broker while one of them can take the request; `even` takes
             all alike.
+        ready_peers: Peer brokers that must have been up at one time since the start before this
+            broker counts as ready. Afterwards it does not depend on them, as otherwise all would
+            stop to be ready together.
         connect_timeout: Time for an attempt to dial a broker, with the handshakes, in seconds.
         resolve_interval: Time between two look-ups of the names of seeds, in seconds.
         ahead: Most elements of a peer broker's routes that are requested ahead of those loaded.
@@ -44,6 +47,7 @@ class ClusterOptions:
     name: str = ""
     zone: str = ""
     locality: Literal["prefer", "even"] = "prefer"
+    ready_peers: Size = 0
     connect_timeout: Seconds = 5.0
     resolve_interval: Seconds = 30.0
     ahead: Count = 16

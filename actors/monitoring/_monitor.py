@@ -125,6 +125,7 @@ class Monitor:
         if cluster is not None:
             self.metrics.add(CLUSTER_FAMILIES, lambda: cluster_metrics(cluster))
             self.configuration["cluster"] = lambda: cluster.options
+            self.checks.add(Stage.READY, "cluster", cluster.not_ready)
         if reloads is not None:
             self.metrics.add(RELOAD_FAMILIES, lambda: reload_metrics(reloads))
         for entry in entry_points(group=PLUGINS):

@@ -358,6 +358,9 @@ class Membership:
         if by is not None:
             known.reported_by = by
         if info.timestamp <= known.info.timestamp:
+            if by is None:
+                # A seed may have been of an unknown broker until now.
+                self._addresses.add(known.info, now, linked=True)
             return False
         known.info = info
         link = self._links.get(broker_id)

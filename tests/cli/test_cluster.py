@@ -47,6 +47,7 @@ def test_the_options_of_a_cluster() -> None:
         *("--cluster-seed", "rsocket+tcp://a:1", "--cluster-seed", "rsocket+tls://b:2"),
         *("--cluster-allow", "rsocket+tls://*.example:1", "--cluster-name", "one"),
         *("--cluster-locality", "even", "--cluster-hold", "7", "--cluster-max-peers", "3"),
+        *("--cluster-ready", "2"),
         *("--cluster-advertise", "rsocket+tcp://c:3", "--cluster-token", "peer.token"),
         *("--certificate", "own.pem", "--authority", "ca.pem"),
     )
@@ -55,6 +56,7 @@ def test_the_options_of_a_cluster() -> None:
     assert options.seeds == ("rsocket+tcp://a:1", "rsocket+tls://b:2")
     assert options.allowed_peers == ("rsocket+tls://*.example:1",)
     assert (options.name, options.locality) == ("one", "even")
+    assert options.ready_peers == 2
     assert (options.limits.peer_hold, options.limits.max_peers) == (7, 3)
     assert (made.advertise, made.token) == ("rsocket+tcp://c:3", Path("peer.token"))
     assert made.tls is not None

@@ -7,7 +7,7 @@ import asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from onward.actors.cluster import ClusterOptions
-from onward.actors.monitoring import Monitor, limit_uses
+from onward.actors.monitoring import Monitor, Stage, limit_uses
 from onward.protocol.cluster import ClusterLimits
 from onward.protocol.metrics import metrics_text
 from tests.support.clusters import SOON, Site, clusters
@@ -72,6 +72,25 @@ async def test_the_limits_of_a_cluster_are_among_the_others() -> None:
         await asyncio.sleep(SOON)
         uses = {use.name: use for _, use in limit_uses(one.node, one.broker, one.cluster)}
         assert (uses["cluster.max_peers"].used, uses["cluster.max_peers"].limit) == (1, 7)
+
+
+async def test_a_broker_is_ready_once_it_knows_others() -> None:
+    async with clusters() as made:
+        one = await made.start("one", ["two"], options=ClusterOptions(ready_peers=1))
+        checks = monitor_of(one).checks
+
+        def problem() -> str:
+            (found,) = [each for each in checks.run(Stage.READY) if each.name == "cluster"]
+            return found.problem
+
+        assert problem() == "0 of 1 peer broker known"
+        two = await made.start("two")
+        await asyncio.sleep(5)
+        assert problem() == ""
+        # All brokers would stop to be ready together if it depended on the others later on.
+        await made.kill(two)
+        await asyncio.sleep(60)
+        assert problem() == ""
 
 
 async def test_brokers_that_are_away_are_a_problem() -> None:

@@ -428,3 +428,12 @@ def test_an_address_that_becomes_the_own_one_is_not_dialled() -> None:
     made = member(5, 1)
     made.update(1, cluster_uri="tcp://b1:1")
     assert dials(made) == []
+
+
+def test_a_seed_of_a_broker_that_was_heard_of_and_has_dialled_is_not_dialled_again() -> None:
+    made = member(5, 1)
+    linked(made, 2)
+    made.heard(info(1), bytes([2]) * 16, 0.0)
+    linked(made, 1)
+    assert dials(made) == []
+    assert list(made.unreached()) == []
