@@ -8,8 +8,7 @@ asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ._ids import format_id
 from ._index import HOME_KEY, OWN_ID, TagIndex
@@ -205,8 +204,7 @@ class Expected:
         return self.kind.tags_of(self.route_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Update(Generic[Target]):
+class Update(NamedTuple, Generic[Target]):
     """The result of an update.
 
     Attributes:

@@ -177,20 +177,19 @@ class RoutingTable(HomeEntries[Target]):
         The first time that its home broker tells a route in a round, its timestamp may be older:
         what was told before does not count any more.
         """
-        self.expire(now)
+        if self._tombstones:
+            self.expire(now)
         broker_id = kind.broker_id
         home = self._homes.get(broker_id) or self._new_home(broker_id)
-        there = self.get(route_id)
-        mine = there
+        there = mine = self.get(route_id) if route_id in self.ids else None
         if there is not None and there.kind.broker_id != broker_id:
             mine = self._hidden_of(route_id, broker_id)
-        known = -1
         if mine is not None:
             known = mine.timestamp
             if home.tell(route_id, mine.number) and (timestamp != known or mine.kind is not kind):
                 known = -1
         else:
-            known = self._removed_at(route_id, broker_id)
+            known = self._removed_at(route_id, broker_id) if self._tombstones else -1
         if timestamp <= known:
             # Emitting ROUTE_ADD Frames: "Frames will be ignored if the information in the routing
             # table has a newer timestamp than the ROUTE_ADD frame."

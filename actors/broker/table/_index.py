@@ -310,16 +310,16 @@ class TagIndexWorker(Worker):
         if turn is not None:
             at = turn(candidates, 0.0, random) if len(candidates) > 1 else 0
         else:
-            near = len(candidates)
-            if ask.routing is not UNICAST or ask.sticky:
-                # A shard is the same at all brokers, and a key stays where it is.
+            near = 0
+            if ask.everywhere:
+                near = len(candidates)
                 candidates = answer.candidates or ()
             picked = self.choice.pick(ask, candidates, near)
             if picked is None:
                 return None
             at = picked
         route: AnyRoute = candidates[at].target
-        if answer.several and route.busy and ask.routing is UNICAST and not ask.sticky:
+        if answer.several and route.busy and not ask.everywhere:
             route = self._free(answer, at) or route
         # As `route.choose` does, without the call: this runs for each request.
         route.requests += 1
@@ -369,9 +369,7 @@ class TagIndexWorker(Worker):
         `None` if there is none, if all are chosen, or if the choice is random.
         """
         answer = self.table.answer(ask.query)
-        candidates: Candidates = answer.near
-        if ask.routing is not UNICAST or ask.sticky:
-            candidates = answer.candidates or ()
+        candidates: Candidates = (answer.candidates or ()) if ask.everywhere else answer.near
         at = self.choice.preview(ask, candidates) if candidates else None
         return None if at is None else candidates[at].target
 
@@ -390,7 +388,7 @@ class TagIndexWorker(Worker):
         if at is None:
             return None
         route = candidates[at].target
-        if route.busy and ask.routing is UNICAST and not ask.sticky:
+        if route.busy and not ask.everywhere:
             free = next_free(candidates, at)
             route = route if free is None else candidates[free].target
         return route.choose(exchange)
@@ -846,11 +844,13 @@ class TagIndexWorker(Worker):
             Why the route is refused, in a few fixed words; empty if it is not.
         """
         table, route_id = self.table, route.route_id
-        expected = table.expecting > 0 and table.is_expected(route_id)
+        if route_id not in table.ids and not self.suspended:
+            return self.peers.add(peer, route)
+        expected = table.is_expected(route_id)
+        suspended = self.suspended.get(route_id)
         refused = self.peers.add(peer, route)
         if expected and not table.is_expected(route_id):
             self.expectations.came()
-        suspended = self.suspended.get(route_id)
         if not refused and suspended is not None and suspended.timestamp < route.timestamp:
             del self.suspended[route_id]
             self._let_go(suspended, _BEATEN)

@@ -85,8 +85,14 @@ class Peers:
             Why it was not added, in a few fixed words; empty if it was, or was known already.
         """
         table, route_id = self._table, route.route_id
-        if reason := self._refusal(peer, route):
-            return reason
+        if route.broker_id != peer.broker_id:
+            return _OTHER_HOME
+        if route.service_name.startswith(RESERVED_SERVICES):
+            return _RESERVED_NAME
+        if route_id in table.ids or self.count >= self._limit:
+            reason = self._refusal(peer, route_id)
+            if reason:
+                return reason
         kind = table.kind_of(peer.broker_id, route.service_name, route.tags, route_id)
         shared = peer.kinds.get(kind)
         if shared is None:
@@ -114,19 +120,15 @@ class Peers:
             self._beaten(other)
         return ""
 
-    def _refusal(self, peer: PeerRoutes, route: RouteAdd) -> str:
-        """Return why a route is refused; empty if it is not."""
+    def _refusal(self, peer: PeerRoutes, route_id: bytes) -> str:
+        """Return why a route with an id is refused; empty if it is not."""
         table = self._table
-        if route.broker_id != peer.broker_id:
-            return _OTHER_HOME
-        if route.service_name.startswith(RESERVED_SERVICES):
-            return _RESERVED_NAME
-        there = table.get(route.route_id)
+        there = table.get(route_id)
         own = there is not None and there.kind.broker_id == self._own
         if there is not None and own and not there.target.destination.link:
             return _LOCAL
         full = self.count >= self._limit
-        if full and table.entry_of(route.route_id, peer.broker_id) is None:
+        if full and table.entry_of(route_id, peer.broker_id) is None:
             self.refused += 1
             return TABLE_FULL
         return ""

@@ -84,6 +84,8 @@ class Ask:
             the broker permits; `None` for the broker's default.
         unknown: Whether its method is unknown, and the default takes its place.
         asked: The content as it was read.
+        everywhere: Whether destinations of all brokers are alike: a shard is the same for all of
+            them, and a sticky key stays where it is.
         turn: Returns the index of the next candidate if plain round robin chooses; else `None`.
         counts: The requests of connections with this routing, by the number of their interaction;
             those of all queries together.
@@ -93,6 +95,7 @@ class Ask:
         "_address",
         "asked",
         "counts",
+        "everywhere",
         "no_route",
         "query",
         "routing",
@@ -122,6 +125,7 @@ class Ask:
             self.sticky = asked.keys
         elif type(selector.balancer) is RoundRobin and not unknown:
             self.turn = selector.balancer.pick
+        self.everywhere: Final = asked.routing is not RoutingType.UNICAST or bool(self.sticky)
         self.asked: Final = asked
         self._address: Address | None = None
 

@@ -1,0 +1,258 @@
+"""The table of a broker in a cluster: all routes of a zone, 312,500 at 32 peer brokers.
+
+A route has five tags, the two default ones included, and comes as the bytes of a ROUTE_ADD; frames
+are read and loaded in slices of 500, with the loop free in between. In *usual* tags, region and zone
+are those of the broker, and a service has three versions. In *unlike* tags each route has a tag that
+no other has, so that nothing can be shared.
+
+- *memory*: of a route with all that it has in the table, in the index and beside: resident memory
+  of the process, and for some of the routes the sum that `tracemalloc` counts.
+- *CPU*: of a route, from the bytes on. *Slices*: what the loop has to wait for while it loads.
+- *suspend* and *reveal* a peer broker with 10,000 routes, with 4,096 answers kept.
+- *choice*: of a destination for a request among own ones, with and without the routes of others.
+
+Targets: 350 bytes and 10 µs a route, a slice within 20 ms. The full size takes about a minute and
+1 GiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+from time import perf_counter, process_time
+
+from _report import Report
+
+from onward.actors import Node, Worker
+from onward.actors.broker import Broker, BrokerOptions, PeerRoutes
+from onward.protocol import TAGS, Address
+from onward.protocol.broker import (
+    MAX_CACHED_QUERIES,
+    Dialect,
+    RouteAdd,
+    WellKnownKey,
+    parse_query,
+    with_default_tags,
+)
+
+DIALECT = Dialect.SPECIFICATION
+NOW = 1_700_000_000_000
+SERVICES = 300
+SLICE = 500
+TRACED = 10_000
+
+REGION, ZONE, VERSION, INSTANCE = (
+    int(key)
+    for key in (
+        WellKnownKey.REGION,
+        WellKnownKey.ZONE,
+        WellKnownKey.VERSION,
+        WellKnownKey.INSTANCE_NAME,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The number of routes and of peer brokers, and the repetitions of what is timed."""
+
+    routes: int
+    peers: int
+    choices: int
+    rounds: int
+
+
+FULL = Size(routes=312_500, peers=32, choices=50_000, rounds=9)
+QUICK = Size(routes=6_400, peers=4, choices=1_000, rounds=3)
+
+
+def frames(random: Random, peer: int, count: int, *, usual: bool) -> Iterator[bytes]:
+    """Yield the ROUTE_ADD frames of a peer broker."""
+    broker_id = (1000 + peer).to_bytes(16)
+    for number in range(count):
+        service = f"service-{random.randrange(SERVICES)}"
+        own = (VERSION, f"1.{random.randrange(3)}") if usual else (INSTANCE, f"i-{peer}-{number}")
+        route_id = random.randbytes(16)
+        tags = ((REGION, f"region-{peer % 4}"), (ZONE, f"zone-{peer}"), own)
+        # The text of each frame is its own, as it comes from a wire.
+        yield RouteAdd(
+            broker_id,
+            route_id,
+            NOW + random.randrange(10**9),
+            service,
+            with_default_tags(tags, service, route_id),
+        ).serialize(DIALECT)
+
+
+def resident() -> int:
+    """Return the resident memory of the process in bytes; 0 where `/proc` does not exist."""
+    gc.collect()
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What the loading of a table has taken."""
+
+    bytes_each: float
+    cpu: float
+    reading: float
+    slices: list[float]
+    kinds: int
+
+
+def load_slice(broker: Broker, peer: PeerRoutes, part: Sequence[bytes]) -> None:
+    index = broker.index
+    for frame in part:
+        if index.add_remote(peer, RouteAdd.parse(frame, DIALECT)):
+            raise AssertionError("a route was refused")
+
+
+async def load(broker: Broker, random: Random, size: Size, *, usual: bool) -> Loaded:
+    """Load the routes of all peer brokers; the frames are made before each peer broker's turn."""
+    index = broker.index
+    slices: list[float] = []
+    cpu = reading = 0.0
+    each = size.routes // size.peers
+    before = resident()
+    for number in range(size.peers):
+        peer = PeerRoutes((1000 + number).to_bytes(16), f"peer-{number}")
+        index.peer_joined(peer)
+        made = list(frames(random, number, each, usual=usual))
+        for first in range(0, each, SLICE):
+            part = made[first : first + SLICE]
+            began, wall = process_time(), perf_counter()
+            load_slice(broker, peer, part)
+            slices.append(perf_counter() - wall)
+            cpu += process_time() - began
+            await asyncio.sleep(0)
+        began = process_time()
+        for frame in made:
+            RouteAdd.parse(frame, DIALECT)
+        reading += process_time() - began
+        made.clear()
+    count = each * size.peers
+    kinds = sum(len(peer.kinds) for peer in index.peers.known.values())
+    return Loaded((resident() - before) / count, cpu / count, reading / count, slices, kinds)
+
+
+async def traced(random: Random, *, usual: bool) -> float:
+    """Return the bytes of a route as `tracemalloc` counts them, for one peer broker."""
+    async with Node("traced") as node:
+        broker = await Broker.attach(node, OPTIONS)
+        peer = PeerRoutes((1000).to_bytes(16))
+        broker.index.peer_joined(peer)
+        made = list(frames(random, 0, TRACED, usual=usual))
+        gc.collect()
+        tracemalloc.start()
+        load_slice(broker, peer, made)
+        gc.collect()
+        current, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return current / TRACED
+
+
+OPTIONS = BrokerOptions(management=False)
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = perf_counter()
+    work()
+    return perf_counter() - began
+
+
+async def suspend(broker: Broker, random: Random) -> tuple[float, float]:
+    """Return the seconds of hiding and of showing 10,000 routes, with the cache of answers full."""
+    index = broker.index
+    peer = PeerRoutes((999).to_bytes(16))
+    index.peer_joined(peer)
+    load_slice(broker, peer, list(frames(random, -1, 10_000, usual=True)))
+    hidden: list[float] = []
+    shown: list[float] = []
+    for _ in range(5):
+        for number in range(MAX_CACHED_QUERIES):
+            service, zone = number % SERVICES, number // SERVICES - 1
+            index.table.candidates(parse_query(f"service=service-{service} zone=zone-{zone}"))
+        hidden.append(timed(lambda: index.suspend_peer(peer)))
+        shown.append(timed(lambda: index.reveal_peer(peer)))
+    while index.drop_peer(peer, 1000) == 1000:
+        pass
+    index.peer_left(peer)
+    return median(hidden), median(shown)
+
+
+def choices(broker: Broker, size: Size) -> float:
+    """Return the seconds of CPU for the choice of a destination, the median of rounds."""
+    index = broker.index
+    asks = [index.asked(Address(TAGS, f"service=service-{n}".encode())) for n in range(100)]
+
+    def choose() -> None:
+        for _ in range(size.choices // len(asks)):
+            for ask in asks:
+                index.choose(ask, None)
+
+    choose()
+    rounds: list[float] = []
+    for _ in range(size.rounds):
+        began = process_time()
+        choose()
+        rounds.append((process_time() - began) / size.choices)
+    return median(rounds)
+
+
+async def measure(size: Size) -> Report:
+    report = Report("cluster_table", noise=0.05)
+    report.figure("routes", size.routes, "")
+    for usual in (True, False):
+        name = "usual" if usual else "unlike"
+        each = await traced(Random(5), usual=usual)
+        async with Node("bench") as node:
+            broker = await Broker.attach(node, OPTIONS)
+            await node.start(Worker, address="worker")
+            for service in range(100):
+                for _ in range(3):
+                    broker.register("worker", service=f"service-{service}")
+            alone = choices(broker, size)
+            found = await load(broker, Random(7), size, usual=usual)
+            report.figure(f"{name} tags: kinds", found.kinds, "")
+            report.figure(f"{name} tags: memory, traced", each, "bytes")
+            report.figure(f"{name} tags: reading alone", found.reading * 1e6, "µs")
+            ordered = sorted(found.slices)
+            p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+            report.figure(f"{name} tags: longest slice", ordered[-1] * 1e3, "ms")
+            if not usual:
+                report.figure("unlike tags: memory, resident", found.bytes_each, "bytes")
+                report.figure("unlike tags: CPU", found.cpu * 1e6, "µs")
+                report.figure("unlike tags: slice, p99", p99 * 1e3, "ms")
+                continue
+            hidden, shown = await suspend(broker, Random(11))
+            report.figure("suspend 10,000 routes", hidden * 1e3, "ms")
+            report.figure("reveal 10,000 routes", shown * 1e3, "ms")
+            report.figure("choice, own routes alone", alone * 1e6, "µs")
+            report.target(
+                "choice, among all / alone", choices(broker, size) / alone, "x", at_most=1.2
+            )
+            report.target("memory of a route, resident", found.bytes_each, "bytes", at_most=350)
+            report.target("CPU of a route", found.cpu * 1e6, "µs", at_most=10)
+            report.target("slice of 500 routes, p99", p99 * 1e3, "ms", at_most=20)
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    parser.add_argument("--quick", action="store_true", help="only show that it works")
+    options = parser.parse_args()
+    asyncio.run(measure(QUICK if options.quick else FULL)).print(as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
