@@ -1,15 +1,18 @@
 """The table of a broker in a cluster: all routes of a zone, 312,500 at 32 peer brokers.
 
 A route has five tags, the two default ones included, and comes as the bytes of a ROUTE_ADD; frames
-are read and loaded in slices of 500, with the loop free in between. In *usual* tags, region and zone
-are those of the broker, and a service has three versions. In *unlike* tags each route has a tag that
-no other has, so that nothing can be shared.
+are read and loaded in slices of 500, with the loop free in between. In *usual* tags, region and
+zone are those of the broker, and a service has three versions. In *unlike* tags each route has a
+tag that no other has, so that nothing can be shared.
 
 - *memory*: of a route with all that it has in the table, in the index and beside: resident memory
   of the process, and for some of the routes the sum that `tracemalloc` counts.
 - *CPU*: of a route, from the bytes on. *Slices*: what the loop has to wait for while it loads.
 - *suspend* and *reveal* a peer broker with 10,000 routes, with 4,096 answers kept.
 - *choice*: of a destination for a request among own ones, with and without the routes of others.
+
+Times are CPU times, so other programs have only a small effect. The longest slices are those in
+which Python collects all garbage: it looks at each route then.
 
 Targets: 350 bytes and 10 µs a route, a slice within 20 ms. The full size takes about a minute and
 1 GiB.
@@ -23,10 +26,11 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
-from time import perf_counter, process_time
+from time import process_time
 
 from _report import Report
 
@@ -98,15 +102,26 @@ def resident() -> int:
     return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
 
 
+def timed(work: Callable[[], object]) -> float:
+    began = process_time()
+    work()
+    return process_time() - began
+
+
 @dataclass(slots=True)
 class Loaded:
-    """What the loading of a table has taken."""
+    """The costs of loading a table."""
 
     bytes_each: float
     cpu: float
     reading: float
     slices: list[float]
     kinds: int
+
+
+def read(made: Sequence[bytes]) -> None:
+    for frame in made:
+        RouteAdd.parse(frame, DIALECT)
 
 
 def load_slice(broker: Broker, peer: PeerRoutes, part: Sequence[bytes]) -> None:
@@ -120,7 +135,7 @@ async def load(broker: Broker, random: Random, size: Size, *, usual: bool) -> Lo
     """Load the routes of all peer brokers; the frames are made before each peer broker's turn."""
     index = broker.index
     slices: list[float] = []
-    cpu = reading = 0.0
+    reading = 0.0
     each = size.routes // size.peers
     before = resident()
     for number in range(size.peers):
@@ -129,19 +144,15 @@ async def load(broker: Broker, random: Random, size: Size, *, usual: bool) -> Lo
         made = list(frames(random, number, each, usual=usual))
         for first in range(0, each, SLICE):
             part = made[first : first + SLICE]
-            began, wall = process_time(), perf_counter()
-            load_slice(broker, peer, part)
-            slices.append(perf_counter() - wall)
-            cpu += process_time() - began
+            slices.append(timed(partial(load_slice, broker, peer, part)))
             await asyncio.sleep(0)
-        began = process_time()
-        for frame in made:
-            RouteAdd.parse(frame, DIALECT)
-        reading += process_time() - began
+        reading += timed(partial(read, made))
         made.clear()
     count = each * size.peers
     kinds = sum(len(peer.kinds) for peer in index.peers.known.values())
-    return Loaded((resident() - before) / count, cpu / count, reading / count, slices, kinds)
+    return Loaded(
+        (resident() - before) / count, sum(slices) / count, reading / count, slices, kinds
+    )
 
 
 async def traced(random: Random, *, usual: bool) -> float:
@@ -161,12 +172,6 @@ async def traced(random: Random, *, usual: bool) -> float:
 
 
 OPTIONS = BrokerOptions(management=False)
-
-
-def timed(work: Callable[[], object]) -> float:
-    began = perf_counter()
-    work()
-    return perf_counter() - began
 
 
 async def suspend(broker: Broker, random: Random) -> tuple[float, float]:
@@ -200,12 +205,7 @@ def choices(broker: Broker, size: Size) -> float:
                 index.choose(ask, None)
 
     choose()
-    rounds: list[float] = []
-    for _ in range(size.rounds):
-        began = process_time()
-        choose()
-        rounds.append((process_time() - began) / size.choices)
-    return median(rounds)
+    return median(timed(choose) / size.choices for _ in range(size.rounds))
 
 
 async def measure(size: Size) -> Report:

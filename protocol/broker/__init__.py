@@ -28,7 +28,7 @@ from ._dialect import (
     Dialect,
 )
 from ._entries import MAX_ROUTE_TEXT, MIME_HOP_REPORT, MIME_ROUTE, MIME_TRACING
-from ._entry import Entry, Expected, RouteKind, Update
+from ._entry import Entry, Expected, RouteKind, TargetEntry, Update
 from ._errors import (
     BadRoutingFlags,
     BadText,
@@ -252,6 +252,7 @@ __all__ = [
     "TagIndexStatistics",
     "TagList",
     "TagSet",
+    "TargetEntry",
     "TooManyTags",
     "TrailingBytes",
     "UnexpectedFrameType",

@@ -8,14 +8,23 @@ asked for.
 
 from __future__ import annotations
 
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from ._ids import format_id
 from ._index import HOME_KEY, OWN_ID, TagIndex
 from ._keys import WellKnownKey
 from ._tags import Tag, TagList, normal_form
 
-__all__ = ["MAX_KINDS", "Entry", "Expected", "RouteKind", "RouteKinds", "Update", "home_tag"]
+__all__ = [
+    "MAX_KINDS",
+    "Entry",
+    "Expected",
+    "RouteKind",
+    "RouteKinds",
+    "TargetEntry",
+    "Update",
+    "home_tag",
+]
 
 MAX_KINDS: Final = 4096
 """Most kinds of routes that are remembered, to be shared by further routes; then all are forgotten.
@@ -43,14 +52,16 @@ class RouteKind:
         service_name: Their name.
         indexed: Their tags in normal form, as the index has them: `OWN_ID` stands for the RouteId
             of each, and the last one is that of the home broker.
+        shared: Whatever else the table's owner keeps for all of them; `None` until it does.
     """
 
-    __slots__ = ("broker_id", "indexed", "service_name")
+    __slots__ = ("broker_id", "indexed", "service_name", "shared")
 
     def __init__(self, broker_id: bytes, service_name: str, indexed: TagList) -> None:
         self.broker_id: Final = broker_id
         self.service_name: Final = service_name
         self.indexed: Final = indexed
+        self.shared: Any = None
 
     @property
     def common(self) -> TagList:
@@ -122,25 +133,29 @@ class RouteKinds:
 class Entry(Generic[Target]):
     """One registration of a route. Two registrations are never equal.
 
+    A table may have so many that one object for each has to do: then the target is the entry
+    itself, of a class that extends this one.
+
     Attributes:
         route_id: 16 bytes.
         kind: What it has in common with others: home broker, name and tags.
         timestamp: Time of the registration, in milliseconds since the Unix epoch.
-        target: Whatever the table's owner reaches the destination by.
         number: Its dense number, which another route may get once this one is gone; -1 while it
             is hidden by the entry that another home broker has for the route id.
     """
 
-    __slots__ = ("kind", "number", "route_id", "target", "timestamp")
+    __slots__ = ("kind", "number", "route_id", "timestamp")
 
-    def __init__(
-        self, route_id: bytes, kind: RouteKind, timestamp: int, target: Target, number: int = -1
-    ) -> None:
+    def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int) -> None:
         self.route_id: Final = route_id
         self.kind: Final = kind
         self.timestamp: Final = timestamp
-        self.target: Final = target
-        self.number = number
+        self.number = -1
+
+    @property
+    def target(self) -> Target:
+        """The value by which the owner of the table reaches the destination."""
+        raise NotImplementedError
 
     @property
     def broker_id(self) -> bytes:
@@ -161,6 +176,19 @@ class Entry(Generic[Target]):
     def rank(self) -> tuple[int, bytes]:
         """Its place among the entries of other home brokers for its route id: the largest wins."""
         return self.timestamp, self.kind.broker_id
+
+
+class TargetEntry(Entry[Target]):
+    """An entry with a target beside it."""
+
+    __slots__ = ("target",)
+
+    # The member descriptor of the slot takes the place of the property.
+    target: Target
+
+    def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int, target: Target) -> None:
+        super().__init__(route_id, kind, timestamp)
+        self.target = target  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 class Expected:

@@ -9,7 +9,7 @@ the numbers of removed routes are used again.
 Nearly every query names a service, so the routes of a service get numbers side by side, in
 blocks that grow with the service. Its bitmap then has few of the containers, of 65,536 numbers
 each, that the table's numbers are spread over, and an AND with it visits no others. Blocks have
-room for further routes of their service: there are up to twice as many numbers as routes.
+room for further routes of their service: a third of the numbers, at most, have no route yet.
 
 Answers are kept. A query's answer can only change when a route that carries all of the
 query's tags comes or goes, and every such route carries, in particular, the rarest of
@@ -97,16 +97,25 @@ class _Posting:
         tag: The tag.
         numbers: The numbers of the routes.
         size: How many there are. A bitmap has to visit all its containers to count them.
-        free: Numbers for further routes of the tag, if it is a service; at most `size`.
+        free: Numbers for further routes of the tag, if it is a service: those of routes that have
+            left. With those of the block, there are at most `size`.
+        next: The first number of its block that no route has had; the block ends before `end`.
+        end: See `next`.
     """
 
-    __slots__ = ("free", "numbers", "size", "tag")
+    __slots__ = ("end", "free", "next", "numbers", "size", "tag")
 
     def __init__(self, tag: Tag, first: int, second: int) -> None:
         self.tag: Final = tag
         self.numbers: Final = BitMap((first, second))
         self.size = 2
         self.free: list[int] | None = None
+        self.next = self.end = 0
+
+    @property
+    def spare(self) -> int:
+        """How many numbers it has for further routes."""
+        return self.end - self.next + len(self.free or ())
 
 
 class CachedAnswer:
@@ -190,6 +199,7 @@ class TagIndex:
         self._tags: list[TagList | None] = []
         self._names: list[bytes] = []  # by number; empty without an id
         self._named = 0  # routes with `OWN_ID`
+        self._unnamed: set[int] = set()  # routes with an id and without `OWN_ID`
         self._homes = 0  # postings of home brokers
         self._free: list[int] = []  # of no service
         self._routes = 0
@@ -281,7 +291,7 @@ class TagIndex:
         self._tags[number], self._names[number] = None, b""
         self._routes -= 1
         service = self._service_of(tags)
-        if service is None or len(service.free or ()) >= service.size:
+        if service is None or service.spare >= service.size:
             self._free.append(number)
         elif service.free is None:
             service.free = [number]
@@ -387,21 +397,26 @@ class TagIndex:
     def _take_number(self, tags: TagList) -> int:
         """Return a number for a new route: close to those of its service, if one is free there."""
         service = self._service_of(tags)
-        if service is not None and service.free:
-            return service.free.pop()
+        if service is not None:
+            if service.free:
+                return service.free.pop()
+            if service.next < service.end:
+                service.next += 1
+                return service.next - 1
         if self._free:
             return self._free.pop()
         first = len(self._tags)
         end = first + 1
         if service is not None:
-            end = first + min(service.size, _MAX_BLOCK)
-            service.free = list(range(end - 1, first, -1))
+            end = first + max(1, min(service.size // 2, _MAX_BLOCK))
+            service.next, service.end = first + 1, end
         self._tags.extend([None] * (end - first))
         self._names.extend([b""] * (end - first))
         return first
 
     def _link(self, number: int, tags: TagList) -> None:
         postings = self._postings
+        unnamed = bool(self._names[number])
         for tag in tags:
             posting = postings.get(tag)
             if isinstance(posting, _Posting):
@@ -409,12 +424,15 @@ class TagIndex:
                 posting.size += 1
             elif tag is OWN_ID:
                 self._named += 1
+                unnamed = False
             elif posting is None:
                 postings[tag] = number
                 self._homes += tag[0] == HOME_KEY
             else:
                 postings[tag] = _Posting(tag, posting, number)
         self._tags[number] = tags
+        if unnamed:
+            self._unnamed.add(number)
         if self._watched:
             self._changed(self._carried(number))
 
@@ -423,6 +441,8 @@ class TagIndex:
         tags = self._indexed(number)
         if self._watched:
             self._changed(self._carried(number))
+        if self._unnamed:
+            self._unnamed.discard(number)
         for tag in tags:
             if tag is OWN_ID:
                 self._named -= 1
@@ -431,9 +451,12 @@ class TagIndex:
             if not isinstance(posting, int):
                 posting.numbers.discard(number)
                 posting.size -= 1
-                free = posting.free
-                if free and len(free) > posting.size:
-                    self._free.append(free.pop())
+                if posting.spare > posting.size:
+                    if posting.free:
+                        self._free.append(posting.free.pop())
+                    else:
+                        posting.end -= 1
+                        self._free.append(posting.end)
                 if posting.size:
                     continue
             del postings[tag]
@@ -441,22 +464,29 @@ class TagIndex:
 
     def _posting_of(self, tag: Tag) -> int | _Posting | None:
         """Return the posting of a tag; for a RouteId one that has the route of that id as well."""
-        posting = self._postings.get(tag)
-        if tag[0] != _ROUTE_ID or tag[1] is None:
+        posting, own = self._postings.get(tag), self._own_number(tag)
+        if not own:
             return posting
-        try:
-            number = self.ids.get(parse_id(tag[1]))
-        except AddressError:
-            return posting
-        if number is None or tag not in self._carried(number):
-            return posting
-        if posting is None or posting == number:
-            return number
+        if posting is None:
+            return own[0]
         # Others claim the id of that route.
-        found = _Posting(tag, number, number)
+        found = _Posting(tag, own[0], own[0])
         found.numbers.update((posting,) if isinstance(posting, int) else posting.numbers)
         found.size = len(found.numbers)
         return found
+
+    def _own_number(self, tag: Tag) -> tuple[int, ...]:
+        """Return the number of the route that has a RouteId for its own, or none.
+
+        It takes as many steps either way.
+        """
+        if tag[0] != _ROUTE_ID or tag[1] is None:
+            return ()
+        try:
+            number = self.ids.get(parse_id(tag[1]), -1)
+        except AddressError:
+            return ()
+        return () if number < 0 or number in self._unnamed else (number,)
 
     # --- queries ----------------------------------------------------------------------------
 
@@ -540,18 +570,17 @@ class TagIndex:
 
     def _isolated(self, query: Query, by: Tag) -> tuple[Matches, Tag]:
         """Return the routes of a query, in the same steps for each tag that others may have."""
-        own = self._posting_of(by)
-        if isinstance(own, _Posting):
-            matches = own.numbers.copy()
-        else:
-            matches = BitMap() if own is None else BitMap((own,))
+        matches = self.numbers_of(by).copy()
         for tag in query:
-            posting = self._posting_of(tag)
+            posting = self._postings.get(tag)
             # Made also where it is not needed, as that is a step too.
             numbers = BitMap((posting,) if isinstance(posting, int) else ())
             if isinstance(posting, _Posting):
                 numbers = posting.numbers
-            matches &= numbers
+            if tag[0] == _ROUTE_ID:
+                matches = (matches & numbers) | (matches & BitMap(self._own_number(tag)))
+            else:
+                matches &= numbers
         return matches, by
 
     def _single(self, query: Query, number: int, watch: Tag) -> tuple[Matches, Tag]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
-from ._entry import Entry, Expected, RouteKind, RouteKinds, Update
+from ._entry import Entry, Expected, RouteKind, RouteKinds, TargetEntry, Update
 from ._homes import HomeEntries
 from ._index import (
     MAX_CACHED_MATCHES,
@@ -167,18 +167,17 @@ class RoutingTable(HomeEntries[Target]):
             now: The time, in milliseconds since the Unix epoch.
         """
         kind = self._kinds.of(broker_id, service_name, tags, route_id)
-        return self.put(route_id, kind, timestamp, target, now=now)
+        return self.put(TargetEntry(route_id, kind, timestamp, target), now=now)
 
-    def put(
-        self, route_id: bytes, kind: RouteKind, timestamp: int, target: Target, *, now: int
-    ) -> Update[Target]:
-        """Add a route of a kind, or replace it; see `add`.
+    def put(self, entry: Entry[Target], *, now: int) -> Update[Target]:
+        """Add an entry, or replace that of its home broker; see `add`.
 
         The first time that its home broker tells a route in a round, its timestamp may be older:
         what was told before does not count any more.
         """
         if self._tombstones:
             self.expire(now)
+        route_id, kind, timestamp = entry.route_id, entry.kind, entry.timestamp
         broker_id = kind.broker_id
         home = self._homes.get(broker_id) or self._new_home(broker_id)
         there = mine = self.get(route_id) if route_id in self.ids else None
@@ -195,7 +194,6 @@ class RoutingTable(HomeEntries[Target]):
             # table has a newer timestamp than the ROUTE_ADD frame."
             self._stale += 1
             return Update(applied=False, entry=there, previous=None)
-        entry = Entry(route_id, kind, timestamp, target)
         self._applied += 1
         if known >= 0 and mine is None:
             del self._tombstones[route_id]

@@ -824,7 +824,8 @@ class TagIndexWorker(Worker):
             LimitReached: The node has as many addresses as it may.
         """
         worker = PeerRouteWorker(peer)
-        peer.joined(self.spawn(lambda: worker, mailbox=self._mailbox), self._cell_of)
+        to = self.spawn(lambda: worker, mailbox=self._mailbox)
+        peer.joined(to, self._cell_of, self.node.loop.time, self._options.choice.latency_decay)
         self.peers.known[peer.broker_id] = peer
 
     def peer_left(self, peer: PeerRoutes) -> None:
@@ -893,9 +894,10 @@ class TagIndexWorker(Worker):
 
     def _remote_kind(self, peer: PeerRoutes, kind: RouteKind) -> RemoteKind:
         weight = next((value for key, value in kind.common if key == self._weight_key), None)
-        clock, decay = self.node.loop.time, self._options.choice.latency_decay
-        service = self.services.of(kind.service_name)
-        return RemoteKind(peer, kind, service, weight_of(weight), clock, decay)
+        made = RemoteKind(peer, kind, self.services.of(kind.service_name), weight_of(weight))
+        if kind.shared is not None:
+            made.outstanding = kind.shared.outstanding  # of routes that have left
+        return made
 
     def _beaten(self, entry: Entry[AnyRoute]) -> None:
         """Close an own destination, as a peer broker has a newer one with its route id."""
@@ -929,7 +931,7 @@ class TagIndexWorker(Worker):
         self, view: Callable[[TagSet], bool] | None = None
     ) -> Iterator[ServiceStatistics | None]:
         """Yield the figures of the services; see `Services.statistics`."""
-        kinds = [kind for peer in self.peers.known.values() for kind in peer.kinds.values()]
+        kinds = [kind for peer in self.peers.known.values() for kind in peer.kinds]
         return self.services.statistics(self.own_entries(), view, kinds)
 
     def waiting(self) -> WaitingStatistics:

@@ -94,11 +94,12 @@ class Peers:
             if reason:
                 return reason
         kind = table.kind_of(peer.broker_id, route.service_name, route.tags, route_id)
-        shared = peer.kinds.get(kind)
-        if shared is None:
-            shared = self._make_kind(peer, kind)
+        shared: RemoteKind | None = kind.shared
+        if shared is None or not shared.routes:
+            # Its service may be counted elsewhere by now.
+            shared = kind.shared = self._make_kind(peer, kind)
         now = int(time.time() * 1000)
-        update = table.put(route_id, kind, route.timestamp, RemoteRoute(shared, route_id), now=now)
+        update = table.put(RemoteRoute(route_id, kind, route.timestamp), now=now)
         if not update.applied:
             return ""
         if update.previous is None:
@@ -107,7 +108,7 @@ class Peers:
         else:
             self._let_go(update.previous)
         if not shared.routes:
-            peer.kinds[kind] = shared
+            peer.kinds[shared] = None
         shared.routes += 1
         self._services.joined_elsewhere(shared.service)
         entry, other = update.entry, update.other
@@ -169,10 +170,10 @@ class Peers:
         route = entry.target
         if not isinstance(route, RemoteRoute):
             raise AssertionError("an own route as one of a peer broker")  # noqa: TRY004
-        shared = route.kind
+        shared = route.shared
         shared.routes -= 1
         if not shared.routes:
-            del shared.peer.kinds[shared.kind]
+            del shared.peer.kinds[shared]
         self._services.left_elsewhere(shared.service, route.requests)
         # What its kind has counted stays with the routes that are there.
         shared.requests -= route.requests

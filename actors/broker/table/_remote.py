@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from math import inf
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 from uuid import UUID
 
 from ....protocol import TAGS, Address, DeliveryError, Message, NotDelivered, Route
@@ -50,6 +50,8 @@ class PeerRoutes:
         peer: The network address of the other end of the link, as text.
         every: The route entry for a copy of a multicast to all of its destinations that match.
         kinds: The kinds of its routes.
+        clock: Returns a monotonic time in seconds.
+        decay: See `ChoiceOptions.latency_decay`.
     """
 
     def __init__(self, broker_id: bytes, name: str = "") -> None:
@@ -63,9 +65,12 @@ class PeerRoutes:
         self.address: Address | None = None
         self.connection: Cell | None = None
         self.peer = ""
-        self.kinds: dict[RouteKind, RemoteKind] = {}
+        self.kinds: dict[RemoteKind, None] = {}
+        self.clock: Callable[[], float] = time.monotonic
+        self.decay = 0.0
         kind = RouteKind(broker_id, "", ())
-        self.every: Final = RemoteRoute(RemoteKind(self, kind, ServiceTally("")), broker_id)
+        kind.shared = RemoteKind(self, kind, ServiceTally(""))
+        self.every: Final = RemoteRoute(broker_id, kind, 0)
         self._busy: Callable[[], bool] | None = None
         self._cell_of: Callable[[Address], Cell | None] | None = None
 
@@ -74,14 +79,24 @@ class PeerRoutes:
         """A name for people: the one that it has told, or its id."""
         return self.name or format_id(self.broker_id)
 
-    def joined(self, to: Address, cell_of: Callable[[Address], Cell | None]) -> None:
+    def joined(
+        self,
+        to: Address,
+        cell_of: Callable[[Address], Cell | None],
+        clock: Callable[[], float],
+        decay: float,
+    ) -> None:
         """Set what a table has for it.
 
         Args:
             to: The address of the worker that forwards requests to it.
             cell_of: Returns the cell of a worker.
+            clock: See `clock`.
+            decay: See `decay`.
         """
         self.to = to
+        self.clock = clock
+        self.decay = decay
         self.cell = cell_of(to)
         self._cell_of = cell_of
         if self.address is not None:
@@ -127,8 +142,6 @@ class RemoteKind:
         kind: Their name and tags.
         service: The counts of their service.
         weight: Their share of the requests with a method that goes by weight.
-        clock: Returns a monotonic time in seconds.
-        decay: See `ChoiceOptions.latency_decay`.
 
     Attributes:
         peer: As given.
@@ -136,7 +149,6 @@ class RemoteKind:
         service: As given.
         weight: As given.
         routes: How many there are.
-        since: The time at which the first one joined, in seconds since the Unix epoch.
         outstanding: Requests sent there and not yet ended.
         requests: Requests sent there since the first one joined.
         latency: The latency of their answers, in seconds, with the way to the peer broker: a
@@ -144,8 +156,6 @@ class RemoteKind:
     """
 
     __slots__ = (
-        "_clock",
-        "_decay",
         "_measured",
         "kind",
         "latency",
@@ -154,30 +164,20 @@ class RemoteKind:
         "requests",
         "routes",
         "service",
-        "since",
         "weight",
     )
 
     def __init__(
-        self,
-        peer: PeerRoutes,
-        kind: RouteKind,
-        service: ServiceTally,
-        weight: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-        decay: float = 0.0,
+        self, peer: PeerRoutes, kind: RouteKind, service: ServiceTally, weight: float = 1.0
     ) -> None:
         self.peer: Final = peer
         self.kind: Final = kind
         self.service: Final = service
         self.weight: Final = weight
         self.routes = 0
-        self.since: Final = time.time()
         self.outstanding = 0
         self.requests = 0
         self.latency = 0.0
-        self._clock = clock
-        self._decay = decay
         self._measured = 0.0
 
     def ended(self, seconds: float) -> None:
@@ -186,33 +186,42 @@ class RemoteKind:
         answered = service.answered + 1
         service.answered = answered
         if seconds > 0.0:
-            now = self._clock()
+            now = self.peer.clock()
             elapsed = now - self._measured
-            self.latency = peak_ewma(self.latency, seconds, elapsed, self._decay)
+            self.latency = peak_ewma(self.latency, seconds, elapsed, self.peer.decay)
             self._measured = now
         if seconds > SLOW or not answered & (SAMPLED - 1):
             service.took(seconds)
 
 
-class RemoteRoute:
+class RemoteRoute(Entry[Any]):
     """A destination at a peer broker, in the table of this one; compare `BrokerRoute`.
 
-    Args:
-        kind: What it has in common with others.
-        route_id: Its route id, 16 bytes; for `PeerRoutes.every` the id of the peer broker.
+    It is its own entry.
 
-    Attributes:
-        kind: As given.
-        route_id: As given.
+    Args:
+        route_id: Its route id, 16 bytes; for `PeerRoutes.every` the id of the peer broker.
+        kind: What it has in common with others; its `shared` is a `RemoteKind`.
+        timestamp: Time of the registration, in milliseconds since the Unix epoch.
     """
 
-    __slots__ = ("_outstanding", "_requests", "kind", "route_id")
+    __slots__ = ("_outstanding", "_requests")
 
-    def __init__(self, kind: RemoteKind, route_id: bytes) -> None:
-        self.kind: Final = kind
-        self.route_id: Final = route_id
+    def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int) -> None:
+        super().__init__(route_id, kind, timestamp)
         self._outstanding = 0
         self._requests = 0
+
+    @property
+    def target(self) -> RemoteRoute:
+        """The destination itself."""
+        return self
+
+    @property
+    def shared(self) -> RemoteKind:
+        """The properties and counters that it shares with others."""
+        shared: RemoteKind = self.kind.shared
+        return shared
 
     @property
     def outstanding(self) -> int:
@@ -221,7 +230,7 @@ class RemoteRoute:
 
     @outstanding.setter
     def outstanding(self, value: int) -> None:
-        self.kind.outstanding += value - self._outstanding
+        self.shared.outstanding += value - self._outstanding
         self._outstanding = value
 
     @property
@@ -231,52 +240,52 @@ class RemoteRoute:
 
     @requests.setter
     def requests(self, value: int) -> None:
-        self.kind.requests += value - self._requests
+        self.shared.requests += value - self._requests
         self._requests = value
 
     @property
     def peer(self) -> PeerRoutes:
         """Its peer broker."""
-        return self.kind.peer
+        return self.shared.peer
 
     @property
     def to(self) -> Address:
         """The address of the worker that forwards requests to the peer broker."""
-        return self.kind.peer.to
+        return self.shared.peer.to
 
     @property
     def cell(self) -> Cell | None:
         """The cell of that worker."""
-        return self.kind.peer.cell
+        return self.shared.peer.cell
 
     @property
     def connection(self) -> Cell | None:
         """The cell of the link's worker; `None` without a link."""
-        return self.kind.peer.connection
+        return self.shared.peer.connection
 
     @property
     def service(self) -> ServiceTally:
         """The counts of its service."""
-        return self.kind.service
+        return self.shared.service
 
     @property
     def weight(self) -> float:
         """Its share of the requests with a method that goes by weight."""
-        return self.kind.weight
+        return self.shared.weight
 
     @property
     def latency(self) -> float:
         """The latency of the answers of its kind, in seconds; 0 if unknown."""
-        return self.kind.latency
+        return self.shared.latency
 
     @property
     def busy(self) -> bool:
         """Whether another destination is to be preferred now."""
-        return self.kind.peer.busy
+        return self.shared.peer.busy
 
     def ended(self, seconds: float) -> None:
         """Count an answer; see `BrokerRoute.ended`."""
-        self.kind.ended(seconds)
+        self.shared.ended(seconds)
 
     def room_for(self, origin: Address | None) -> float:
         """Return how many more requests of one peer it may get: as many as there are."""
@@ -289,7 +298,7 @@ class RemoteRoute:
         if exchange is not None:
             exchange.route = self
             self.outstanding += 1
-        return self.kind.peer.to
+        return self.shared.peer.to
 
     def way(self) -> Route:
         """Return where a plain message has to go: by the peer broker's worker, and by the id."""
@@ -298,7 +307,7 @@ class RemoteRoute:
     @property
     def destination(self) -> Destination:
         """It, as destinations of this broker are described; made anew at each call."""
-        kind, peer = self.kind.kind, self.kind.peer
+        kind, peer = self.kind, self.peer
         return Destination(
             UUID(bytes=self.route_id),
             kind.service_name,
@@ -325,11 +334,11 @@ class RemoteRoute:
             about.peer,
             self._outstanding,
             self._requests,
-            self.kind.since,
+            self.timestamp / 1000,
             self.latency,
             self.weight,
             self.busy,
-            broker=self.kind.peer.label,
+            broker=self.shared.peer.label,
         )
 
 

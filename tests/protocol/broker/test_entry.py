@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from onward.protocol.broker import (
+    Entry,
     RoutingTable,
     TagList,
+    TargetEntry,
     _entry,
     format_id,
     parse_query,
@@ -49,9 +51,28 @@ def test_routes_with_equal_tags_share_them(told: bool) -> None:
 def test_the_kind_of_a_route_can_be_asked_for() -> None:
     table = RoutingTable[int]()
     kind = table.kind_of(HOME, "a", (), rid(1))
-    update = table.put(rid(1), kind, NOW, 1, now=NOW)
+    update = table.put(TargetEntry(rid(1), kind, NOW, 1), now=NOW)
     assert update.entry is not None
     assert update.entry.kind is kind is table.kind_of(HOME, "a", (), rid(2))
+
+
+def test_an_entry_may_be_its_own_target() -> None:
+    class Own(Entry[object]):
+        __slots__ = ()
+
+        @property
+        def target(self) -> object:
+            return self
+
+    table = RoutingTable[object]()
+    kind = table.kind_of(HOME, "a", (), rid(1))
+    own = Own(rid(1), kind, NOW)
+    assert table.put(own, now=NOW).entry is own
+    (found,) = table.candidates(parse_query("service=a"))
+    assert found.target is own
+    plain: Entry[object] = Entry(rid(2), kind, NOW)
+    with pytest.raises(NotImplementedError):
+        _ = plain.target
 
 
 def test_another_broker_name_or_tag_is_another_kind() -> None:

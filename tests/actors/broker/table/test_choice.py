@@ -25,6 +25,7 @@ from onward.protocol.broker import (
     Rendezvous,
     RouteKind,
     Sharding,
+    TargetEntry,
 )
 
 
@@ -82,7 +83,7 @@ def entry(number: int) -> Entry[AnyRoute]:
     identity = UUID(int=number)
     destination = Destination(identity, "a", (), address("to"), link=True, peer="p")
     route: AnyRoute = BrokerRoute(destination, 0.0)
-    return Entry(identity.bytes, RouteKind(bytes(16), "a", ()), 1, route, number)
+    return TargetEntry(identity.bytes, RouteKind(bytes(16), "a", ()), 1, route)
 
 
 def some(count: int) -> Candidates:

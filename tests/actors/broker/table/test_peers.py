@@ -113,7 +113,7 @@ async def test_a_request_goes_to_the_broker_that_its_destination_is_connected_to
     assert await peer.got() == [(1, b"")]
     (entry,) = w.broker.index.table
     assert isinstance(entry.target, RemoteRoute)
-    assert (entry.target.requests, entry.target.kind.requests) == (1, 1)
+    assert (entry.target.requests, entry.target.shared.requests) == (1, 1)
     assert entry.target.peer is peer.routes
 
 
@@ -486,7 +486,7 @@ async def test_a_round_sweeps_what_is_not_told(w: World) -> None:
     peer.add(2, timestamp=FUTURE - 5, tags=((ZONE, "z"),))
     assert [index.sweep_peer(peer.routes, 2) for _ in range(2)] == [2, 1]
     assert peer.routes.count == index.peers.count == 2
-    assert sum(kind.routes for kind in peer.routes.kinds.values()) == 2
+    assert sum(kind.routes for kind in peer.routes.kinds) == 2
 
 
 @in_world(BrokerOptions(management=False))

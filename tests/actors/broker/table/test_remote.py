@@ -8,7 +8,7 @@ from onward.actors.broker import PeerRoutes, RemoteRoute
 from onward.actors.broker._tally import SAMPLED, SLOW, ServiceTally
 from onward.actors.broker.table._remote import RemoteKind, own_route
 from onward.protocol import Address
-from onward.protocol.broker import Entry, RouteKind
+from onward.protocol.broker import RouteKind
 
 PEER = bytes(15) + b"\x09"
 
@@ -16,12 +16,18 @@ PEER = bytes(15) + b"\x09"
 def kind_of(clock: list[float], decay: float = 10.0) -> RemoteKind:
     kind = RouteKind(PEER, "orders", ((1, "orders"), (-1, PEER.hex())))
     peer = PeerRoutes(PEER, "nine")
-    return RemoteKind(peer, kind, ServiceTally("orders"), 2.0, lambda: clock[0], decay)
+    peer.clock, peer.decay = lambda: clock[0], decay
+    shared = kind.shared = RemoteKind(peer, kind, ServiceTally("orders"), 2.0)
+    return shared
+
+
+def route_of(kind: RemoteKind, number: int = 0) -> RemoteRoute:
+    return RemoteRoute(bytes([number]) * 16, kind.kind, 1)
 
 
 def test_the_requests_of_routes_count_for_their_kind() -> None:
     kind = kind_of([0.0])
-    first, second = (RemoteRoute(kind, bytes([number]) * 16) for number in (1, 2))
+    first, second = (route_of(kind, number) for number in (1, 2))
     for route in (first, first, second):
         assert route.choose(None) == kind.peer.to
     first.outstanding += 1
@@ -34,7 +40,8 @@ def test_the_requests_of_routes_count_for_their_kind() -> None:
 def test_answers_are_measured_for_the_kind() -> None:
     clock = [100.0]
     kind = kind_of(clock)
-    route = RemoteRoute(kind, bytes(16))
+    route = route_of(kind)
+    assert route.target is route
     assert (route.latency, route.weight) == (0.0, 2.0)
     route.ended(0.5)
     assert route.latency == 0.5
@@ -72,7 +79,7 @@ def test_a_link_is_known_before_and_after_the_table() -> None:
     peer.connected(link, "10.0.0.1:7")
     assert (peer.connection, peer.every.connection) == (None, None)
     asked: list[Address] = []
-    peer.joined(Address(0, b"to"), asked.append)
+    peer.joined(Address(0, b"to"), asked.append, lambda: 0.0, 1.0)
     assert asked == [Address(0, b"to"), link]
     peer.connected(link)
     assert asked[2:] == [link]
@@ -81,7 +88,7 @@ def test_a_link_is_known_before_and_after_the_table() -> None:
 
 
 def test_an_event_names_the_destination() -> None:
-    route = RemoteRoute(kind_of([0.0]), bytes(16))
+    route = route_of(kind_of([0.0]))
     event = route.event("lost", "gone")
     assert (event.kind, event.service, event.reason, event.peer) == ("lost", "orders", "gone", "-")
     assert event.tags == (("service", "orders"),)
@@ -89,6 +96,5 @@ def test_an_event_names_the_destination() -> None:
 
 def test_an_own_route_is_none_of_a_peer_broker() -> None:
     kind = kind_of([0.0])
-    entry: Entry[object] = Entry(bytes(16), kind.kind, 1, RemoteRoute(kind, bytes(16)))
     with pytest.raises(AssertionError, match="as an own one"):
-        own_route(entry)  # type: ignore[arg-type]
+        own_route(route_of(kind))
