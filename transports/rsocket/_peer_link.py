@@ -190,6 +190,7 @@ class PeerLink:
         self.dialled = dialled
         self.address: Address = link.worker.address
         self.peer = link.identity.peer
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def round_trip(self) -> float:
@@ -219,9 +220,13 @@ class PeerLink:
             OnwardError: (When awaited.) The peer broker answered with an error, or the link was
                 lost.
         """
+        return self.ask(routing_entry(route), data)
+
+    def ask(self, metadata: bytes, data: bytes = b"") -> asyncio.Future[bytes]:
+        """Send a request/response with any metadata; see `request`."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         try:
-            link, stream = self._open(_RESPONSE, route, data, 1)
+            link, stream = self._open(_RESPONSE, metadata, data, 1)
         except NotDelivered as error:
             answer.set_exception(error)
             return answer
@@ -258,17 +263,17 @@ class PeerLink:
         Raises:
             NotDelivered: The link is closed, or takes no more streams.
         """
-        link, stream = self._open(_STREAM, route, data, credit)
+        link, stream = self._open(_STREAM, routing_entry(route), data, credit)
         asked = stream.peer = AskedStream(link, stream, receiver)
         return asked
 
-    def _open(self, kind: FrameType, route: str, data: bytes, n: int) -> tuple[Link, Stream]:
+    def _open(self, kind: FrameType, metadata: bytes, data: bytes, n: int) -> tuple[Link, Stream]:
         link = self._link
         if link is None:
             raise NotDelivered("the peer broker", "the link has ended")
         try:
             stream = link.core.open(kind)
-            link.core.send_request(stream, data, routing_entry(route), initial_n=n)
+            link.core.send_request(stream, data, metadata, initial_n=n)
         except (LocalProtocolError, PayloadTooBig) as error:
             raise NotDelivered("the peer broker", str(error)) from None
         link.flush_soon()
@@ -284,9 +289,19 @@ class PeerLink:
         if self._link is not None:
             self._link.close(reason, text)
 
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Set the task that is cancelled at the end of the link."""
+        if self._link is None:
+            task.cancel()
+        else:
+            self._task = task
+
     def end(self) -> None:
         """Release the connection, which has ended."""
         self._link = None
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
 
 
 def _is_forwarded(stream: Stream) -> bool:

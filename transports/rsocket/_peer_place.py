@@ -15,8 +15,12 @@ _LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::/64"))
 
 
 def is_inside(identity: PeerIdentity) -> bool:
-    """Whether a peer has connected from this machine: by a Unix socket, or from loopback."""
-    if identity.user_id is not None or identity.source == "unix":
+    """Whether a peer has connected from this machine: by a Unix socket, or from loopback.
+
+    One behind a proxy has not, wherever the proxy is. A proxy that is none of
+    `LinkOptions.proxies` cannot be told from a peer.
+    """
+    if identity.source in ("unix", f"uid={identity.user_id}"):
         return True
     try:
         source = ip_network(identity.source)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...actors.broker._instrument import part_of
@@ -50,6 +51,7 @@ from ...protocol.rsocket import (
     FrameType,
     PeerError,
 )
+from ...protocol.security import ANONYMOUS, Action
 from ._connection import FrameReceiver
 from ._express import ExpressPath
 from ._metadata import ADDRESS, PEER, Form
@@ -167,6 +169,7 @@ class PeerSession(Session):
         self._entry_of = link.broker.index.table.get
         # Legs and hand-overs go by it, also where the express path is switched off for clients.
         self._reach = ExpressPath(link, self)
+        self._unwatch: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         if info is not None:
             limit = link.options.connection.setup_timeout
@@ -265,12 +268,28 @@ class PeerSession(Session):
             self._fail(error)
             link.close("peer refused", error.reason)
             return
+        authorization = link.broker.authorization
+        if authorization is not None and not dialled:
+            self._unwatch = authorization.on_replace(self._on_other_rules)
         part = part_of(link.node)
         if part is not None:
             self._log = part.origin(PEER_BROKERS)
         link.receive_by(self)
         if self._joined is not None and not self._joined.done():
             self._joined.set_result(connection)
+
+    def renew(self, principal: Principal) -> None:
+        """Replace the principal, and end the link if it may not be a broker any more."""
+        super().renew(principal)
+        self._on_other_rules()
+
+    def _on_other_rules(self) -> None:
+        """End the link of a broker that is not allowed any more."""
+        link, authorization = self._link, self._link.broker.authorization
+        if self.connection is None or authorization is None:
+            return
+        if not authorization.allows(self.principal or ANONYMOUS, Action.PEER):
+            link.close("not allowed", str(authorization.denial(Action.PEER)))
 
     def _fail(self, error: OnwardError) -> None:
         """Fail the attempt to connect, if there is one."""
@@ -442,6 +461,9 @@ class PeerSession(Session):
         """Leave the cluster at once."""
         super().leave(reason)
         self._stop_waiting()
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
         link = self._link
         connection, self.connection = self.connection, None
         if connection is not None:

@@ -9,8 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final
 
 from ...actors import MailboxOptions
+from ...actors.broker import MANAGEMENT_SERVICE
 from ...protocol import LinkDown
-from ...protocol.broker import MIME_FORWARDING, Dialect
+from ...protocol.broker import (
+    ID_SIZE,
+    MIME_FORWARDING,
+    AddressFrame,
+    Dialect,
+    RoutingType,
+    WellKnownKey,
+)
 from ...protocol.options import Range, Seconds, check_options
 from ...protocol.rsocket import MAX_REQUEST_N, Setup, composite_entry
 from ...protocol.security import AUTHENTICATION_MIME, PeerIdentity
@@ -19,15 +27,16 @@ from ..streams._credentials import CredentialsSource, ShownCredentials
 from ..streams._tls import TlsOptions
 from ._link import Link
 from ._options import LinkOptions
+from ._peer_link import PeerLink, routing_entry
 from ._peer_session import PeerSession
 from ._places import dialler_of
+from ._prolonging import CredentialsKeeper
 from ._shared import Shared
 from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
     from ...actors.broker import Broker
     from ...actors.cluster import PeerHandlers
-    from ._peer_link import PeerLink
 
 __all__ = ["PeerDialler", "PeerOptions"]
 
@@ -113,13 +122,17 @@ class PeerDialler:
             async with asyncio.timeout(options.connect_timeout):
                 await dialler.open(lambda: link)
                 joined = session.introduce()
-                return await joined
+                connection = await joined
         except TimeoutError:
             link.closed_reason = link.closed_reason or "no handshake"
             raise LinkDown(uri, f"no answer within {options.connect_timeout:g} s") from None
         finally:
             if joined is None or joined.cancelled() or joined.exception() is not None:
                 self._give_up(link)
+        if not self._credentials.fixed:
+            keeper = _PeerCredentials(connection, uri, self._credentials, options.connect_timeout)
+            connection.keep(asyncio.ensure_future(keeper.run()))
+        return connection
 
     def _give_up(self, link: Link) -> None:
         """Close a connection that is no peer link."""
@@ -131,8 +144,7 @@ class PeerDialler:
 
     async def _setup(self, uri: str, peers: PeerHandlers) -> Setup:
         """Return the SETUP, with credentials and the BROKER_INFO of this broker."""
-        content = await self._credentials.content(uri)
-        entries = composite_entry(AUTHENTICATION_MIME, content) if content else b""
+        entries = await _entry_of(self._credentials, uri)
         told = peers.info.serialize(Dialect.SPECIFICATION)
         return Setup(
             metadata=entries + composite_entry(MIME_FORWARDING.decode(), told),
@@ -158,6 +170,51 @@ class PeerDialler:
         link.join(session)
         worker.attach(link)
         return link, session
+
+
+async def _entry_of(credentials: ShownCredentials, uri: str) -> bytes:
+    """Return the entry of credentials in composite metadata; empty for none.
+
+    Raises:
+        NotDelivered: The function has failed, or has returned no credentials.
+    """
+    content = await credentials.content(uri)
+    return composite_entry(AUTHENTICATION_MIME, content) if content else b""
+
+
+class _PeerCredentials(CredentialsKeeper):
+    """The task that keeps the credentials valid that this broker has shown to another.
+
+    Args:
+        connection: The peer link.
+        uri: The URI of the other broker.
+        credentials: The function that returns new credentials.
+        timeout: Seconds for an answer.
+    """
+
+    def __init__(
+        self, connection: PeerLink, uri: str, credentials: ShownCredentials, timeout: float
+    ) -> None:
+        self.name = uri
+        self._connection = connection
+        self._credentials = credentials
+        self._timeout = timeout
+        tags = ((int(WellKnownKey.SERVICE_NAME), MANAGEMENT_SERVICE),)
+        asked = AddressFrame(bytes(ID_SIZE), RoutingType.UNICAST, tags)
+        frame = asked.serialize(Dialect.SPECIFICATION)
+        self._question = b"".join(
+            (routing_entry("authenticate"), composite_entry(MIME_FORWARDING.decode(), frame))
+        )
+
+    def time(self) -> float:
+        """Return the time on the loop's clock, in seconds."""
+        return asyncio.get_running_loop().time()
+
+    async def ask(self, *, anew: bool) -> bytes:
+        """Send the request that asks for the validity, and return the data of the answer."""
+        entry = await _entry_of(self._credentials, self.name) if anew else b""
+        async with asyncio.timeout(self._timeout):
+            return await self._connection.ask(entry + self._question)
 
 
 def _on_closed(link: Link) -> None:

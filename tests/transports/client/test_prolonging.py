@@ -14,9 +14,10 @@ import pytest
 from onward.actors.broker import Answer
 from onward.protocol.broker import Dialect
 from onward.protocol.security import BearerToken, Credentials, Principal
-from onward.transports.client import ClientOptions, RequestRejected, _prolonging, connect
+from onward.transports.client import ClientOptions, RequestRejected, connect
 from onward.transports.client._credentials import ClientCredentials
 from onward.transports.client._prolonging import Prolonging
+from onward.transports.rsocket import _prolonging
 from tests.support.security import gated
 from tests.support.transports import eventually
 from tests.support.virtual import run_virtual

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from onward.protocol.security import Principal, read_rules
 from onward.transports.rsocket import LinkOptions
 from tests.support.peer_brokers import CLUSTER, HandMade
 from tests.support.rsocket_peer import *
@@ -323,3 +324,64 @@ async def test_a_silent_peer_broker_is_lost_after_its_lifetime(w: World) -> None
     ((_, code, text),) = errors(await peer.received())
     assert (code, "no keep-alive" in text) == (CONNECTION_ERROR, True)
     assert [reason for _, reason in peers_of(w).lost] == ["silent"]
+
+
+RULES = "rule = [{roles = ['cluster'], peer = true}]"
+NO_RULES = "rule = [{roles = ['cluster'], read = true}]"
+
+
+@pytest.mark.parametrize("by", ["rules", "role"])
+@in_world(peers=lambda: HandMade(OURS), rules=RULES)
+async def test_a_broker_that_is_not_allowed_any_more_loses_its_link(w: World, by: str) -> None:
+    peer = w.connect("10.0.0.1")
+    session = peer.link.session
+    session.principal = Principal("broker-1", "test", frozenset({"cluster"}))
+    assert await peer.ask(setup(INTRODUCTION)) == []
+    await peer.ask(HANDSHAKE)
+    (link,) = peers_of(w).links
+    authorization = w.broker.authorization
+    assert authorization is not None
+    session = peer.link.session
+    authorization.replace(read_rules(RULES))
+    session.renew(Principal("broker-1", "test", frozenset({"cluster", "more"})))
+    assert await peer.received() == []
+    if by == "rules":
+        authorization.replace(read_rules(NO_RULES))
+    else:
+        session.renew(Principal("broker-1", "test"))
+    assert errors(await peer.received()) == [(0, CONNECTION_ERROR, "not allowed: peer")]
+    assert peers_of(w).lost == [(link, "not allowed")]
+    assert authorization.statistics().denied == {"peer": 1}
+    authorization.replace(read_rules(RULES))  # nobody listens any more
+
+
+@clustered
+async def test_a_peer_broker_that_stalls_is_closed_as_too_slow(w: World) -> None:
+    destination = await w.destination(route_id=UUID(int=1))
+    peer = await joined(w)
+    await peer.ask(request(STREAM, 3, asked_for("a"), n=1_000_000))
+    (asked,) = await destination.received()
+    peer.stop_reading()
+    high = LinkOptions().flow.high_water
+    for _ in range(8):
+        await destination.ask(payload(stream_of(asked), bytes(high // 4)))
+    # It answers KEEPALIVE, and reads nothing.
+    for _ in range(9):
+        await peer.ask(IS_IT_ALIVE)
+        await asyncio.sleep(4)
+    assert peer.closed
+    assert [reason for _, reason in peers_of(w).lost] == ["too slow"]
+    assert kind_of((await destination.received())[-1]) == CANCEL
+
+
+@clustered
+async def test_a_peer_broker_that_floods_is_answered_and_nobody_waits(w: World) -> None:
+    destination, requester = await w.pair()
+    peer = await joined(w)
+    del destination
+    flood = [request(RR, 2 * n + 3, asked_for({2: str(UUID(int=0xDEAD))})) for n in range(500)]
+    got = await peer.ask(*flood)
+    assert [code for _, code, _ in errors(got)] == [REJECTED] * 500
+    assert w.broker.statistics().waiting == 0
+    assert not peer.closed
+    requester.die()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,7 +19,7 @@ from onward.actors.security import Authorization
 from onward.protocol import LinkDown, NotDelivered, OnwardError
 from onward.protocol.security import BearerToken, Credentials, Principal, read_rules
 from onward.transports.client import connect
-from onward.transports.rsocket import PeerDialler, PeerOptions, RSocketListener
+from onward.transports.rsocket import PeerDialler, PeerOptions, RSocketListener, _prolonging
 from onward.transports.rsocket._link import Link
 from tests.support.certificates import Certificates
 from tests.support.peer_brokers import CLUSTER, HandMade
@@ -141,6 +142,40 @@ async def test_credentials_are_shown_and_rules_asked() -> None:
 
         with pytest.raises(NotDelivered, match="no credentials"):
             await PeerDialler(near.broker, failing).connect(far.listener.uri, near.peers)
+
+
+async def test_credentials_that_expire_are_shown_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_prolonging, "PART", 0.0)
+    monkeypatch.setattr(_prolonging, "LEAST", 0.0)
+    soon, late = time.time() + 600, time.time() + 1200
+    roles = frozenset({"cluster"})
+    principals: dict[Credentials | None, Principal] = {
+        BearerToken(b"one"): Principal("broker-1", "test", roles, expires=soon),
+        BearerToken(b"two"): Principal("broker-1", "test", roles, expires=late),
+    }
+    gate, authentication = gated(principals)
+    tokens = iter((b"one", b"two"))
+    asked = asyncio.Event()
+
+    async def fresh() -> Credentials:
+        for token in tokens:
+            return BearerToken(token)
+        asked.set()
+        return await asyncio.Future[Credentials]()
+
+    uri = "rsocket+tcp://127.0.0.1:0"
+    async with side(uri) as near, side(uri, RULES, authentication=authentication) as far:
+        await PeerDialler(near.broker, fresh).connect(far.listener.uri, near.peers)
+        await asked.wait()
+        assert [given for given, _ in gate.seen] == [BearerToken(b"one"), BearerToken(b"two")]
+        principal = far.link().session.principal
+        assert principal is not None
+        assert principal.expires == late
+        assert far.peers.lost == []
+        near.link().close("drained", "it was enough")
+        await eventually(lambda: bool(far.peers.lost))
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not left
 
 
 async def test_refusals_of_either_side() -> None:
