@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from ..actors import Node
 from ..actors.security import Authorization, CalloutAuthenticator
-from ..protocol import LOCAL, TAGS, TCP, UDP, WEBSOCKET, Address, AddressError, parse_route
+from ..protocol import LOCAL, TAGS, TCP, UDP, WEBSOCKET, Address, AddressError, Route, parse_route
 from ..protocol.broker import parse_address_query
 from ._arguments import route
 from ._audits import is_local
@@ -48,7 +48,8 @@ def _of_broker(text: str) -> str:
     Raises:
         ArgumentTypeError: It is none.
     """
-    first = route(text)[0]
+    hops = route(text)
+    first = hops[0]
     if first.type == LOCAL:
         # A broker's own workers are no directory, and the command starts no others.
         raise argparse.ArgumentTypeError(
@@ -60,8 +61,9 @@ def _of_broker(text: str) -> str:
             parse_address_query(first.value)
         except AddressError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
-        return text
-    _check_link(first, "have it connect to the broker by rsocket+tls, and ask it by tags")
+    else:
+        _check_transport(first)
+    _check_links(hops, "have it connect to the broker by rsocket+tls, and ask it by tags")
     return text
 
 
@@ -71,34 +73,44 @@ def _of_node(text: str) -> str:
     Raises:
         ArgumentTypeError: It is none.
     """
-    first = route(text)[0]
-    if first.type != LOCAL:
-        _check_link(first, "reach it by a Unix socket, or a tunnel that ends here")
+    hops = route(text)
+    if hops[0].type != LOCAL:
+        _check_transport(hops[0])
+    _check_links(hops, "reach it by a Unix socket, or a tunnel that ends here")
     return text
 
 
-def _check_link(first: Address, advice: str) -> None:
-    """Check that a question can be sent to another node, and that no network can read it.
-
-    Args:
-        first: The first address of the route.
-        advice: What to do where one can.
+def _check_transport(first: Address) -> None:
+    """Check that a question can be sent to the first address of a route.
 
     Raises:
-        ArgumentTypeError: There is no such transport, or the network can read the question.
+        ArgumentTypeError: There is no such transport.
     """
     if scheme_of(first.type) is None:
         raise argparse.ArgumentTypeError(f"no transport has addresses like {first}")
-    if first.type in _PLAIN and not _is_here(first):
-        raise argparse.ArgumentTypeError(
-            f"{first} is not on this machine, and no TLS protects the credentials on the way: "
-            f"{advice}"
-        )
 
 
-def _is_here(first: Address) -> bool:
+def _check_links(hops: Route, advice: str) -> None:
+    """Check that no network can read a question on its way.
+
+    Args:
+        hops: The route.
+        advice: What to do where one can.
+
+    Raises:
+        ArgumentTypeError: One can.
+    """
+    for each in hops:
+        if each.type in _PLAIN and not _is_here(each):
+            raise argparse.ArgumentTypeError(
+                f"{each} is not on this machine, and no TLS protects the credentials on the way: "
+                f"{advice}"
+            )
+
+
+def _is_here(hop: Address) -> bool:
     try:
-        return is_local(f"tcp://{first.value.decode()}")
+        return is_local(f"tcp://{hop.value.decode()}")
     except ValueError:  # no UTF-8, or half of the brackets of an IPv6 address
         return False
 

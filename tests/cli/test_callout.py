@@ -212,7 +212,10 @@ async def test_a_worker_decides_on_the_peers_of_a_node(tmp_path: Path, capsys: C
         ("broker", "1#10.0.0.7:4000 => a", "no TLS protects the credentials on the way"),
         ("broker", "3#directory.example:80 => a", "ask it by tags"),
         ("broker", "1#[::1 => a", "is not on this machine"),
+        ("broker", "1#127.0.0.1:4000 => 1#10.0.0.7:4000 => a", "1#10.0.0.7:4000 is not on this"),
+        ("broker", "32#service=a => 2#10.0.0.7:4000 => a", "2#10.0.0.7:4000 is not on this"),
         ("node", "1#10.0.0.7:4000 => a", "reach it by a Unix socket"),
+        ("node", "relay => 1#10.0.0.7:4000 => a", "1#10.0.0.7:4000 is not on this"),
         ("node", "32#service=a", "no transport has addresses like 32#service=a"),
     ],
 )
@@ -234,7 +237,14 @@ def test_a_route_of_no_use(
 
 
 @pytest.mark.parametrize(
-    "route", ["1#127.0.0.1:4000 => a", "1#localhost:4000 => a", "3#[::1]:80 => a", "5#/run/a => a"]
+    "route",
+    [
+        "1#127.0.0.1:4000 => a",
+        "1#localhost:4000 => a",
+        "3#[::1]:80 => a",
+        "5#/run/a => a",
+        "5#/run/a => 1#127.0.0.1:4000 => a",
+    ],
 )
 def test_a_route_on_this_machine_is_of_use(route: str) -> None:
     for command in ("broker", "node"):
