@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -231,7 +232,10 @@ async def serve(
     if authentication is not None:
         service.reloads.add("authentication", authentication.prepare_reload)
     admin = admin_of(arguments)
-    async with node:
+    async with AsyncExitStack() as stack:
+        if authentication is not None:
+            stack.push_async_callback(authentication.close)
+        await stack.enter_async_context(node)
         if arguments.trace:
             node.add_instrument(HopTracer(node))
         node.dead_letters.subscribe(tell_dead)

@@ -11,11 +11,12 @@ from functools import partial
 import pytest
 
 from onward.actors import Node
+from onward.actors.security import CalloutAuthenticator
 from onward.cli import main
 from onward.cli._main import parser_of
 from onward.cli._node import KINDS, serve
 from onward.cli._run import StopRequest
-from onward.cli._status import Status
+from onward.cli._status import CommandError, Status
 from onward.protocol import address
 from tests.support.commands import TIMEOUT, Output, printed
 
@@ -112,6 +113,31 @@ async def test_it_stops_while_it_starts() -> None:
     with printed() as output:
         await asyncio.wait_for(serve(stop, arguments(echo="echo")), TIMEOUT)
     assert "stopped" not in output.getvalue()
+
+
+@pytest.mark.parametrize("how", ["serves", "starts", "fails"])
+async def test_its_methods_of_authentication_are_closed_at_its_end(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[CalloutAuthenticator] = []
+
+    async def close(method: CalloutAuthenticator) -> None:
+        closed.append(method)
+
+    monkeypatch.setattr(CalloutAuthenticator, "close", close)
+    given = arguments("unknown") if how == "fails" else arguments(echo="echo")
+    given.callout = "1#127.0.0.1:1 => directory"
+    if how == "serves":
+        async with served(given):
+            assert closed == []
+    elif how == "starts":
+        stop = StopRequest()
+        stop.wish()
+        await asyncio.wait_for(serve(stop, given), TIMEOUT)
+    else:
+        with pytest.raises(CommandError):
+            await serve(StopRequest(), given)
+    assert len(closed) == 1
 
 
 @pytest.mark.parametrize(
