@@ -105,6 +105,11 @@ class PeerConnection(Protocol):
         ...
 
     @property
+    def busy(self) -> bool:
+        """Whether other destinations are to be preferred now."""
+        ...
+
+    @property
     def in_flight(self) -> int:
         """The requests that were forwarded over the link, either way, and have not ended."""
         ...

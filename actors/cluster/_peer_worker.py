@@ -142,7 +142,7 @@ class PeerWorker(Worker):
         self.tell(info)
         self.connection = connection
         self.stream = RouteStream(self._feeds, info.max_batch)
-        self.routes.connected(connection.address, connection.peer)
+        self.routes.connected(connection.address, connection.peer, lambda: connection.busy)
         self._act(self.presence.linked_up(self._feeds.clock()))
         self._unsubscribe()
         if before is None:

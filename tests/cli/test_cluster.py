@@ -20,9 +20,15 @@ from onward.cli._client import ask_broker
 from onward.cli._cluster import Clustering, advertised, clustering_of
 from onward.cli._main import parser_of
 from onward.cli._status import CommandError, Status
-from onward.protocol import DeliveryError
+from onward.protocol import DeliveryError, InDoubt
 from onward.protocol.security import BearerToken
-from onward.transports.client import Client, ClientOptions, RetryOptions, connect
+from onward.transports.client import (
+    Client,
+    ClientOptions,
+    RequestRejected,
+    RetryOptions,
+    connect,
+)
 from tests.support.commands import TIMEOUT, onward
 from tests.support.fixtures import Capsys
 from tests.support.proxy import CuttingProxy
@@ -267,6 +273,59 @@ async def test_a_broker_that_is_killed(three: list[Process]) -> None:
         assert made.sent == made.seen.total()
 
 
+async def test_what_clients_saw_of_a_broker_that_is_killed_adds_up(three: list[Process]) -> None:
+    a, b, c = three
+    handled: list[bytes] = []
+    handlers = Handlers()
+
+    @handlers.response
+    async def answer(request: Request) -> bytes:
+        handled.append(request.data)
+        await asyncio.sleep(0.002)
+        return request.data
+
+    del answer
+    outcomes: dict[bytes, str] = {}
+    ends = False
+
+    async def ask(requester: Client, name: int) -> None:
+        number = 0
+        while not ends:
+            number += 1
+            data = b"%d-%d" % (name, number)
+            try:
+                found = await requester.request("@no-route=reject service=echo", data)
+                outcomes[data] = "answered" if found.data == data else "another answer"
+            except RequestRejected:
+                outcomes[data] = "rejected"
+            except InDoubt:
+                outcomes[data] = "in doubt"
+
+    async with AsyncExitStack() as stack:
+        for each in (b, c):
+            served = connect(each.uri, service="echo", handlers=handlers)
+            await stack.enter_async_context(served)
+        await a.until_known("echo", "echo")
+        requester = await stack.enter_async_context(connect(a.uri, options=ONCE))
+        asking = [asyncio.create_task(ask(requester, name)) for name in range(16)]
+        for at in (200, 1000):
+            async with asyncio.timeout(TIMEOUT):
+                while len(outcomes) < at:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            if at == 200:
+                b.kill(signal.SIGKILL)
+        ends = True
+        await asyncio.wait(asking)
+    # Each was handled once at most; those that were rejected never, those answered for certain.
+    assert len(handled) == len(set(handled))
+    by_outcome = {what: {k for k, v in outcomes.items() if v == what} for what in outcomes.values()}
+    assert by_outcome.get("rejected", set()).isdisjoint(handled)
+    assert by_outcome["answered"] <= set(handled)
+    assert set(by_outcome) <= {"answered", "rejected", "in doubt"}
+    # Only what was under way there is in doubt.
+    assert len(by_outcome.get("in doubt", ())) <= 16
+
+
 @pytest.mark.exhaustive
 async def test_a_broker_that_hangs_and_goes_on(three: list[Process]) -> None:
     a, b, c = three
@@ -312,6 +371,61 @@ async def test_a_link_that_is_cut_and_heals() -> None:
         assert await made.ask("a", "b") == "b"
         assert await made.ask("b", "a") == "a"
         assert made.sent == made.seen.total() == 5
+
+
+@pytest.mark.exhaustive
+async def test_a_rolling_restart_leaves_no_request_in_doubt() -> None:
+    words = ("--cluster-allow", ALL, "--drain-grace", "0.2", "--drain-spread", "0.5")
+    names = "abcde"
+    async with AsyncExitStack() as stack:
+        brokers = {"a": stack.enter_context(broker("a", "--cluster-advertise", TCP, *words))}
+        seed = ("--cluster-seed", brokers["a"].uri)
+        for name in names[1:]:
+            brokers[name] = stack.enter_context(broker(name, *seed, *words))
+        uris = [each.uri for each in brokers.values()]
+
+        async def until_all_are_up() -> None:
+            for each in brokers.values():
+                await each.until(**{name: "up" for name in names if name != each.name})
+
+        await until_all_are_up()
+        requesters: list[Client] = []
+        for at, name in enumerate(names):
+            # Each client knows two brokers.
+            places = [uris[at], uris[(at + 1) % len(uris)]]
+            served = connect(places, service="echo", handlers=served_by(name))
+            await stack.enter_async_context(served)
+            requesters.append(await stack.enter_async_context(connect(places)))
+        seen: Counter[str] = Counter()
+        sent, ends = 0, False
+
+        async def ask(requester: Client) -> None:
+            nonlocal sent
+            while not ends:
+                sent += 1
+                try:
+                    await requester.request("service=echo", b"")
+                    seen["answered"] += 1
+                except InDoubt as error:
+                    seen[f"in doubt: {error}"] += 1
+                except DeliveryError:
+                    seen["certainly not delivered"] += 1
+                await asyncio.sleep(0.002)
+
+        asking = [asyncio.create_task(ask(each)) for each in requesters]
+        for name in names:
+            port = brokers[name].port
+            brokers[name].kill(signal.SIGTERM)
+            await asyncio.to_thread(brokers[name].process.wait, TIMEOUT)
+            listen = ("--listen", f"rsocket+tcp://127.0.0.1:{port}", *seed, *words)
+            again = onward("broker", "--cluster-name", name, *listen)
+            brokers[name] = Process(name, stack.enter_context(again))
+            await until_all_are_up()
+        ends = True
+        await asyncio.wait(asking)
+        assert seen.total() == sent
+        assert [what for what in seen if what.startswith("in doubt")] == []
+        assert seen["answered"] > 0.95 * sent
 
 
 RULES = """

@@ -141,6 +141,7 @@ class MemoryLink:
         self.peer = uris[1 if self.dialled else 0]
         self.round_trip = 2 * network.delay
         self.in_flight = 0
+        self.busy = False
         self.sent: list[tuple[str, bytes]] = []
         self.stalled = False
         self.closed: tuple[str, str] | None = None

@@ -298,6 +298,25 @@ async def test_a_drain_is_told_and_its_routes_leave(cluster: Clusters) -> None:
     assert two.peer(one).reason == "the broker stops"
 
 
+async def test_a_peer_broker_that_does_not_keep_up_or_drains_is_passed_over(
+    cluster: Clusters,
+) -> None:
+    one, two = await pair(cluster)
+    await two.serve("orders")
+    await asyncio.sleep(SOON)
+    (route,) = [entry.target for entry in one.broker.index.entries()]
+    assert not route.busy
+    (link,) = cluster.network.links
+    for end in (link, link.far):
+        end.busy = True
+    assert route.busy
+    for end in (link, link.far):
+        end.busy = False
+    two.cluster.drain(draining=True)
+    await asyncio.sleep(SOON)
+    assert route.busy
+
+
 async def test_a_broker_that_is_started_anew_takes_the_place_of_the_one_before(
     cluster: Clusters,
 ) -> None:
