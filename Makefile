@@ -1,7 +1,7 @@
 # Every target sets up what it needs: a virtual environment in .venv and the dependency groups
 # of pyproject.toml. A machine needs Python 3.11 or newer and make, nothing else.
 #
-#   make demo      the main job: a broker, clients and routed workers, through real sockets
+#   make demo      the main job: brokers, clients and routed workers, through real sockets
 #   make pipeline  brokers and nodes record, Spark reports: needs Java 17, sets up 0.85 GB
 #   make test      every test, with few seeds, walks and examples: about seven minutes on two cores
 #   make test-all  the same run with all of it, and the coverage gates: half an hour

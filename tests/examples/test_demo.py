@@ -71,6 +71,11 @@ def test_it_does_every_interaction_and_says_so() -> None:
     assert "service=payroll: INVALID: not allowed: request" in before
     assert "REJECTED_SETUP: not authenticated" in before
     assert 'onward_denied_total{action="request"} 1' in before
+    # A cluster: only requests at the broker that is killed, or at its shop, may be in doubt.
+    cluster = before.partition("What the clients of the cluster saw")[2]
+    for phase in ("three brokers", "... after that", "three is cut off", "both are back"):
+        assert re.search(rf"{re.escape(phase)} +ann +30 +.* none$", cluster, re.MULTILINE)
+    assert re.search(r"requests at three brokers +1260 +1\d+ answers, \d in doubt", table)
     # Who came by what.
     for transport in ("TCP", "WebSocket", "Unix"):
         assert transport in table.partition("The processes that took part")[2]
