@@ -21,7 +21,14 @@ _SECRET_KEY: Final = re.compile(
     r"private[_-]?key|api[_-]?key)$"
 )
 
-_OF_URL: Final = (r"(?i)([a-z][a-z0-9+.-]{0,30}://)[^/\s\"']*@", rf"\1{HIDDEN}@")
+_OF_URL: Final = (
+    # The user and password of a URL, and the fields of its query.
+    (r"(?i)([a-z][a-z0-9+.-]{0,30}://)[^/\s\"']*@", rf"\1{HIDDEN}@"),
+    (
+        r"(?i)([?&](?:[a-z_-]{0,64}(?:token|password|secret|key|signature)|sig)=)[^&\s\"']+",
+        rf"\1{HIDDEN}",
+    ),
+)
 
 # What comes before the mark of a secret is bounded: else a long word takes its length squared.
 _PATTERNS: Final = tuple(
@@ -31,12 +38,7 @@ _PATTERNS: Final = tuple(
         (r"onw_[A-Za-z0-9_-]{16,}", HIDDEN),
         (r"eyJ[A-Za-z0-9_-]{8,4096}+\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?", HIDDEN),
         (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}", rf"\1 {HIDDEN}"),
-        # The user and password of a URL, and the fields of its query.
-        _OF_URL,
-        (
-            r"(?i)([?&](?:[a-z_-]{0,64}(?:token|password|secret|key|signature)|sig)=)[^&\s\"']+",
-            rf"\1{HIDDEN}",
-        ),
+        *_OF_URL,
         (
             r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)",
             HIDDEN,
@@ -49,8 +51,10 @@ _PATTERNS: Final = tuple(
 
 
 def without_password(text: str) -> str:
-    """Return a text in which the users and passwords of URLs are hidden."""
-    return re.sub(*_OF_URL, text)
+    """Return a text in which the users, passwords and secret fields of URLs are hidden."""
+    for pattern, put in _OF_URL:
+        text = re.sub(pattern, put, text)
+    return text
 
 
 def scrubbed_text(text: str) -> str:

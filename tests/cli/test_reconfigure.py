@@ -120,6 +120,7 @@ max_connections = 6
         ("", '[tls]\ncertificate = "/a"\n', "tls.certificate: none -> /a"),
         ("", '[authentication]\ncallout = "32#a=b"\n', "authentication.callout: none -> 32#a=b"),
         ("", '[jwt]\nkeys = "https://ida:pw@a/k"\n', "keys: none -> https://(hidden)@a/k"),
+        ("", '[jwt]\nkeys = "https://a/k?key=pw&v=1"\n', "-> https://a/k?key=(hidden)&v=1"),
         ('[jwt]\nkeys = "/a"\n', '[jwt]\nkeys = "/b"\n', "jwt.keys: /a -> /b"),
     ],
 )
