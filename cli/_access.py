@@ -27,6 +27,9 @@ TOKEN: Final = "ONWARD_TOKEN"  # noqa: S105 - the name of a variable
 USER: Final = "ONWARD_USER"
 PASSWORD: Final = "ONWARD_PASSWORD"  # noqa: S105 - the name of a variable
 
+MAX_SECRET: Final = 16 * 1024
+"""Bytes that are read of a file: more than any credentials have, so a longer one is refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -145,6 +148,6 @@ def _read(option: str, path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             check_own(os.fstat(file.fileno()), path, secret=True)
-            return file.read().rstrip(b"\r\n")
+            return file.read(MAX_SECRET).rstrip(b"\r\n")
     except OSError as error:
         raise CommandError(f"{option}: {path}: {error.strerror}", Status.USAGE) from None

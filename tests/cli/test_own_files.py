@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -79,3 +80,23 @@ def test_a_command_shows_no_secret_that_others_may_read(
     assert capsys.readouterr().err == told
     file.chmod(0o600)
     assert main(words) != Status.USAGE  # nothing listens there
+
+
+def test_no_more_is_read_than_credentials_may_have(tmp_path: Path, capsys: Capsys) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    cut: list[bool] = []
+
+    def write() -> None:
+        try:
+            pipe.write_bytes(bytes(10_000_000))
+        except BrokenPipeError:
+            cut.append(True)
+
+    writer = Thread(target=write)
+    writer.start()
+    words = ["routes", "--broker", "rsocket+tcp://127.0.0.1:1", "--token-file", str(pipe)]
+    assert main(words) == Status.USAGE
+    writer.join()
+    assert cut == [True]
+    assert "8192 bytes" in capsys.readouterr().err
