@@ -549,6 +549,18 @@ async def test_all_turns_of_an_admitted_peer_are_handled_before_the_end(
         assert s.at(wire).statistics().closed == {"by the peer": 1}
 
 
+@in_memory
+async def test_a_reset_ends_an_admitted_peer_before_its_later_turns() -> None:
+    async with scene() as s:
+        s.gate.open.set()
+        peer = s.w.connect("10.0.0.9")
+        assert await peer.ask(first()) == []
+        send(peer, "tls", *many_fnf())
+        lose(peer)
+        assert 0 < len(await s.came()) < 1500
+        assert s.nothing_left("tcp")
+
+
 @pytest.mark.parametrize("how", ["stop", "operator"])
 @in_memory
 async def test_the_later_turns_of_an_admitted_peer_are_lost_by_a_close_of_this_side(
