@@ -37,7 +37,7 @@ from ._admin import Admin, add_admin, administered
 from ._arguments import Commands, address, octal, positive, seconds, size, word
 from ._authentication import add_authentication
 from ._broker_plan import DEFAULT_URI, Listening, plan_of
-from ._cluster import Clustering, add_cluster, advertised, attach_cluster
+from ._cluster import Clustering, add_cluster, advertised, attach_cluster, told_clients
 from ._config import Configure, add_config
 from ._context import add_context
 from ._event_log import add_event_log, attach, node_name, total
@@ -460,7 +460,8 @@ async def serve(
                     await stop.unless(_listen(node, broker, cluster, uris, own, listeners))
                     _reloads(service, running, broker, cluster, listeners)
                     if cluster is not None:
-                        cluster.join(advertised(clustering, listeners[0].uri))
+                        first = listeners[0].uri
+                        cluster.join(advertised(clustering, first), told_clients(clustering, first))
                     for part, authentication in _authentications(uris, [listening, *own]).items():
                         service.reloads.add(part, authentication.prepare_reload)
                     started(listeners)

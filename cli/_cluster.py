@@ -21,7 +21,14 @@ from ._arguments import positive, seconds, word
 from ._reach import tls_of
 from ._status import CommandError, Status
 
-__all__ = ["Clustering", "add_cluster", "advertised", "attach_cluster", "clustering_of"]
+__all__ = [
+    "Clustering",
+    "add_cluster",
+    "advertised",
+    "attach_cluster",
+    "clustering_of",
+    "told_clients",
+]
 
 _OPTIONS: Final = ClusterOptions()
 _LIMITS: Final = _OPTIONS.limits
@@ -44,6 +51,13 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         help="form a cluster, and tell other brokers to reach this one here; port 0 stands for "
         "that of the first --listen (default, with --cluster-seed: the first --listen, unless it "
         "is for all interfaces)",
+    )
+    parser.add_argument(
+        "--cluster-clients",
+        metavar="URI",
+        help="where clients reach this broker; those of all brokers can learn of it then, if they "
+        "may request service=onward.brokers; port 0 as for --cluster-advertise (default: clients "
+        "are told nothing)",
     )
     parser.add_argument(
         "--cluster-allow",
@@ -105,12 +119,14 @@ class Clustering:
     Attributes:
         options: The options of the cluster.
         advertise: The URI that others are told; `None` for that of the first listener.
+        clients: The URI that clients are told; `None` for none.
         tls: The certificates for the brokers that it connects to.
         token: The file of the token that it shows them; `None` for none.
     """
 
     options: ClusterOptions
     advertise: str | None = None
+    clients: str | None = None
     tls: TlsOptions | None = None
     token: Path | None = None
 
@@ -134,13 +150,15 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
         ValueError: A value is out of its range.
     """
     if not arguments.cluster_seed and arguments.cluster_advertise is None:
-        if arguments.cluster_allow or arguments.cluster_token is not None:
+        if arguments.cluster_allow or arguments.cluster_token or arguments.cluster_clients:
             raise CommandError(
-                "--cluster-allow and --cluster-token go with --cluster-seed or --cluster-advertise",
+                "--cluster-allow, --cluster-clients and --cluster-token go with --cluster-seed or "
+                "--cluster-advertise",
                 Status.USAGE,
             )
         return None
-    for uri in (*arguments.cluster_seed, arguments.cluster_advertise or "rsocket+"):
+    told = [each for each in (arguments.cluster_advertise, arguments.cluster_clients) if each]
+    for uri in (*arguments.cluster_seed, *told):
         if not uri.startswith("rsocket+"):
             raise CommandError(f"{uri!r} does not start with rsocket+", Status.USAGE)
     limits = ClusterLimits(peer_hold=arguments.cluster_hold, max_peers=arguments.cluster_max_peers)
@@ -153,7 +171,13 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
         limits=limits,
     )
     tls = tls_of(arguments, listens=False)
-    return Clustering(options, arguments.cluster_advertise, tls, arguments.cluster_token)
+    return Clustering(
+        options,
+        arguments.cluster_advertise,
+        arguments.cluster_clients,
+        tls,
+        arguments.cluster_token,
+    )
 
 
 async def attach_cluster(
@@ -186,13 +210,24 @@ def advertised(clustering: Clustering | None, listener: str) -> str:
     """
     given = None if clustering is None else clustering.advertise
     if given is not None:
-        place, real = urlsplit(given), urlsplit(listener)
-        if place.port != 0 or real.port is None:
-            return given
-        host = place.netloc.rpartition(":")[0]
-        return urlunsplit(place._replace(netloc=f"{host}:{real.port}"))
+        return _with_port(given, listener)
     bound = urlsplit(listener).hostname
     try:
         return "" if bound is not None and ip_address(bound).is_unspecified else listener
     except ValueError:
         return listener
+
+
+def told_clients(clustering: Clustering | None, listener: str) -> str:
+    """Return the URI that clients are told; empty if they are told none. See `advertised`."""
+    given = None if clustering is None else clustering.clients
+    return "" if given is None else _with_port(given, listener)
+
+
+def _with_port(given: str, listener: str) -> str:
+    """Return a URI, with the port of a listener in place of port 0."""
+    place, real = urlsplit(given), urlsplit(listener)
+    if place.port != 0 or real.port is None:
+        return given
+    host = place.netloc.rpartition(":")[0]
+    return urlunsplit(place._replace(netloc=f"{host}:{real.port}"))

@@ -17,6 +17,7 @@ from ...protocol import AddressLike, OnwardError, counted
 from ...protocol.broker import BrokerInfo, RouteAdd, RouteRemove, format_id
 from ...protocol.cluster import (
     BROKERS_ROUTE,
+    CLIENTS_SERVICE,
     DRAINING,
     REMOTE_BROKER_INFO_ROUTE,
     UP,
@@ -36,6 +37,7 @@ from .._log import SeldomLogger, shown
 from .._worker import Worker
 from ..broker import Broker, Handlers, LimitUse
 from ..runtime._timer import Timer
+from ._clients import clients_service
 from ._dialled import ClusterDrain, DialledPeer
 from ._feeds import Feeds
 from ._greetings import greetings
@@ -120,7 +122,7 @@ class Cluster(Worker):
         self._joined = False
         self._was_ready = False
         self._timer: Timer | None = None
-        self._withdraw: list[Callable[[], None]] = []
+        self._withdraw: list[Callable[[], object]] = []
 
     @classmethod
     async def attach(
@@ -187,11 +189,12 @@ class Cluster(Worker):
         for task in tuple(self._tasks):
             task.cancel()
 
-    def join(self, advertise: str = "") -> None:
-        """Dial other brokers from now on.
+    def join(self, advertise: str = "", clients: str = "") -> None:
+        """Dial other brokers from now on, and tell clients of them.
 
         Args:
             advertise: The URI by which they reach this one, unless the options have one.
+            clients: The URI by which clients reach it, likewise.
 
         Raises:
             BrokerFrameError: The URI is too long.
@@ -200,6 +203,12 @@ class Cluster(Worker):
         if uri:
             replace(self._own, cluster_uri=uri).serialize()
             self._update(cluster_uri=uri)
+        told = self.options.clients or clients
+        if told:
+            replace(self._own, proxy_uri=told).serialize()
+            self._update(proxy_uri=told)
+            service = self._broker.serve(clients_service(self), service=CLIENTS_SERVICE)
+            self._withdraw.append(service.withdraw)
         self._joined = True
         if self._resolve_seed is not None:
             self._resolve_all()
@@ -324,6 +333,13 @@ class Cluster(Worker):
         self._lost[reason if known else "other"] += 1
         self._workers[broker_id].lost(reason)
         self._arm()
+
+    def brokers_for_clients(self) -> Iterator[PeerInfo]:
+        """Yield this broker, and the peer brokers that there are links with."""
+        yield self._own
+        for known in self.membership.brokers():
+            if known.linked:
+                yield known.info
 
     def heard(self, info: PeerInfo, worker: PeerWorker) -> None:
         """Receive what a peer broker has told of another broker, or of itself."""

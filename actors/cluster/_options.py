@@ -19,6 +19,8 @@ class ClusterOptions:
         seeds: The URIs of brokers that are dialled from the start, and again until there is a link.
         advertise: The URI by which other brokers reach this one, as they are told; empty: only
             brokers that have it as a seed dial it.
+        clients: The URI by which clients reach this broker. Clients of all brokers may learn of it
+            then; empty: they are not told, and the clients of this one are told of no other.
         allowed_peers: Patterns of URIs, with `*` for any characters, of brokers that are dialled
             when a peer broker has told of them. Without one, only seeds are dialled.
         name: The name of this broker for operators of others; at most 127 bytes.
@@ -43,6 +45,7 @@ class ClusterOptions:
 
     seeds: tuple[str, ...] = ()
     advertise: str = ""
+    clients: str = ""
     allowed_peers: tuple[str, ...] = ()
     name: str = ""
     zone: str = ""

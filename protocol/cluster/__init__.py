@@ -23,6 +23,7 @@ from ._feed import RouteFeed, RouteFeedStatistics
 from ._info import (
     BROKER_INFO_ROUTE,
     BROKERS_ROUTE,
+    CLIENTS_SERVICE,
     CLUSTER_VERSION,
     DRAINING,
     REMOTE_BROKER_INFO_ROUTE,
@@ -64,6 +65,7 @@ from ._subscription_states import SUBSCRIPTION, SubscriptionInput, SubscriptionS
 __all__ = [
     "BROKERS_ROUTE",
     "BROKER_INFO_ROUTE",
+    "CLIENTS_SERVICE",
     "CLUSTER_VERSION",
     "DRAINING",
     "ELEMENT_HEADER_SIZE",

@@ -34,6 +34,7 @@ from ._errors import ClusterFrameError
 __all__ = [
     "BROKERS_ROUTE",
     "BROKER_INFO_ROUTE",
+    "CLIENTS_SERVICE",
     "CLUSTER_VERSION",
     "DRAINING",
     "REMOTE_BROKER_INFO_ROUTE",
@@ -55,6 +56,9 @@ BROKERS_ROUTE: Final = "onward.cluster.brokers"
 """The route by which two peer brokers compare the brokers that they know."""
 ROUTES_ROUTE: Final = "onward.cluster.routes"
 """The route by which a broker subscribes to the routes of a peer broker."""
+
+CLIENTS_SERVICE: Final = "onward.brokers"
+"""The service by which a broker tells its clients of the brokers of its cluster."""
 
 UP: Final = "up"
 """The state of a broker that takes requests."""

@@ -17,7 +17,7 @@ import pytest
 from onward.actors.broker import Handlers, Request
 from onward.cli import main
 from onward.cli._client import ask_broker
-from onward.cli._cluster import Clustering, advertised, clustering_of
+from onward.cli._cluster import Clustering, advertised, clustering_of, told_clients
 from onward.cli._main import parser_of
 from onward.cli._status import CommandError, Status
 from onward.protocol import DeliveryError, InDoubt
@@ -56,6 +56,7 @@ def test_the_options_of_a_cluster() -> None:
         *("--cluster-ready", "2"),
         *("--cluster-advertise", "rsocket+tcp://c:3", "--cluster-token", "peer.token"),
         *("--certificate", "own.pem", "--authority", "ca.pem"),
+        *("--cluster-clients", "rsocket+tls://d:0"),
     )
     assert made is not None
     options = made.options
@@ -64,6 +65,9 @@ def test_the_options_of_a_cluster() -> None:
     assert (options.name, options.locality) == ("one", "even")
     assert options.ready_peers == 2
     assert (options.limits.peer_hold, options.limits.max_peers) == (7, 3)
+    assert made.clients == "rsocket+tls://d:0"
+    assert told_clients(made, "rsocket+tcp://x:5") == "rsocket+tls://d:5"
+    assert told_clients(None, "rsocket+tcp://x:5") == ""
     assert (made.advertise, made.token) == ("rsocket+tcp://c:3", Path("peer.token"))
     assert made.tls is not None
     assert (made.tls.certificate, made.tls.authority) == ("own.pem", "ca.pem")
@@ -82,6 +86,7 @@ async def test_the_token_is_read_at_each_connection(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("--cluster-allow", ALL), "go with --cluster-seed or --cluster-advertise"),
+        (("--cluster-clients", "rsocket+tcp://a:1"), "go with --cluster-seed or --cluster-adv"),
         (("--cluster-token", "file"), "go with --cluster-seed or --cluster-advertise"),
         (("--cluster-seed", "tcp://a:1"), "does not start with rsocket+"),
         (("--cluster-advertise", "a:1"), "does not start with rsocket+"),

@@ -116,7 +116,7 @@ class WiredLoop(MemoryLoop):
         self, protocol_factory: Any, host: Any = None, port: Any = None, **_options: Any
     ) -> Any:
         self.dials.append(self.time())
-        if self.refuses:
+        if self.refuses or port not in self.servers:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         near, far = protocol_factory(), self.servers[port]()
         wire = Wire(

@@ -4,6 +4,7 @@ from ._background import BackgroundClient, BlockingElements
 from ._client import Client, ClientStatistics, connect
 from ._errors import CredentialsRefused, RequestCanceled, RequestRejected
 from ._options import (
+    BrokersOptions,
     ClientOptions,
     KeepaliveOptions,
     LoadOptions,
@@ -14,6 +15,7 @@ from ._options import (
 __all__ = [
     "BackgroundClient",
     "BlockingElements",
+    "BrokersOptions",
     "Client",
     "ClientOptions",
     "ClientStatistics",

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from ...actors.broker.table._leaving import BROKER_DRAINS
 from ...protocol import LinkDown, NotDelivered, RequestTimeout, counted
 from ._errors import RequestRejected
 
@@ -67,13 +68,14 @@ class Tries:
         admitted: Whether it was admitted.
         error: The error of the last failed try.
         count: Failed tries.
+        link: The connection of the last try.
         once: Whether REJECTED is final.
 
     Args:
         once: Whether the request itself has a time to wait for a destination.
     """
 
-    __slots__ = ("admitted", "count", "error", "once", "sent", "since")
+    __slots__ = ("admitted", "count", "error", "link", "once", "sent", "since")
 
     def __init__(self, *, once: bool) -> None:
         self.sent = False
@@ -81,6 +83,7 @@ class Tries:
         self.admitted = False
         self.error: NotDelivered | None = None
         self.count = 0
+        self.link: ClientLink | None = None
         self.once = once
 
 
@@ -151,6 +154,7 @@ class Calls:
         """
         while True:
             link = await self._pool.take()
+            tries.link = link
             tries.since = link.loop.time()
             try:
                 result = attempt(link)
@@ -172,6 +176,8 @@ class Calls:
         tries.count += 1
         if tries.count >= self._retry.max_tries or self._has_waited(tries, error):
             raise error
+        if isinstance(error, RequestRejected) and error.text == BROKER_DRAINS and tries.link:
+            self._pool.drains(tries.link)
         self.retried += 1
         await asyncio.sleep(self._retry.backoff.wait(tries.count - 1))
 

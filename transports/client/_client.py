@@ -57,6 +57,9 @@ class ClientStatistics:
         connected: Open connections.
         connects: Connections made.
         failures: Attempts to connect that failed.
+        moves: Moves of a connection to another broker.
+        brokers: Brokers that the client knows.
+        brokers_refused: Brokers that it was told of and must not use, in each list again.
         in_flight: Requests in flight.
         waiting: Requests that wait for one of those to end.
         requests: Requests made.
@@ -67,6 +70,9 @@ class ClientStatistics:
     connected: int
     connects: int
     failures: int
+    moves: int
+    brokers: int
+    brokers_refused: int
     in_flight: int
     waiting: int
     requests: int
@@ -247,6 +253,9 @@ class Client:
             connected=len(pool.alive()),
             connects=sum(keeper.connects for keeper in pool.keepers),
             failures=sum(keeper.failures for keeper in pool.keepers),
+            moves=sum(keeper.moves for keeper in pool.keepers),
+            brokers=len(pool.brokers),
+            brokers_refused=sum(pool.brokers.learned.refused.values()),
             in_flight=calls.admission.inside,
             waiting=calls.admission.waiting,
             requests=calls.requests,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..rsocket._places import dialler_of
+from ..rsocket._places import dialler_of, needs_tls
 from ..streams._dial import Dialler
 
 if TYPE_CHECKING:
     from ._options import ClientOptions
 
-__all__ = ["BrokerEndpoint", "parse_place"]
+__all__ = ["BrokerEndpoint", "is_secure", "parse_place"]
 
 
 class BrokerEndpoint(NamedTuple):
@@ -37,3 +37,8 @@ def parse_place(uri: str, options: ClientOptions) -> BrokerEndpoint:
         ValueError: It is no such URI, or a certificate is wrong.
     """
     return BrokerEndpoint(uri, dialler_of(uri, options.tls, options.connect_timeout))
+
+
+def is_secure(uri: str, options: ClientOptions) -> bool:
+    """Whether a broker at a URI is connected to with TLS."""
+    return options.tls is not None or needs_tls(uri)

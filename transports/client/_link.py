@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ...actors.broker import Handlers, Interaction
-from ...protocol import LinkLost, NotDelivered, PayloadTooBig
+from ...protocol import LinkDown, LinkLost, NotDelivered, PayloadTooBig
 from ...protocol.rsocket import (
     Closed,
     ConnectionState,
@@ -44,6 +45,8 @@ __all__ = ["ClientLink", "Responder"]
 _logger = logging.getLogger("onward.transports.client")
 
 _OPEN: Final = ConnectionState.OPEN
+MOVES: Final = "the client moves to another broker"
+"""The text for a broker that the client leaves for another one."""
 _LOW: Final = 4
 """The part of `max_queued` below which requests go on: a quarter."""
 
@@ -113,6 +116,7 @@ class ClientLink(RSocketConnection):
         refused: Whether the broker has refused it.
         unauthenticated: Whether that was because of its credentials.
         taken_over: Whether another connection has its route id now.
+        registers: Whether it is a destination.
         suspicion: Whether an answer of the broker is overdue.
         news: Called when `usable` or `alive` may have changed.
 
@@ -157,6 +161,8 @@ class ClientLink(RSocketConnection):
         self.refused = False
         self.unauthenticated = False
         self.taken_over = False
+        self.registers = metadata is not None
+        self._unsent: list[Stream] = []  # requests that the next flush writes
         self._credentials = credentials
         self._prolonging = None if credentials.fixed else Prolonging(self, credentials, options)
         self.suspicion = Suspicion(self)
@@ -261,7 +267,10 @@ class ClientLink(RSocketConnection):
         self.news()
 
     def _write(self, transport: asyncio.Transport) -> None:
+        if transport.is_closing():
+            return  # it takes nothing any more; its loss is about to be reported
         full = self.full
+        self._unsent.clear()
         transport.write(self.core.data_to_send())
         if transport.get_write_buffer_size() > self._max_pending:
             self.abort("the broker does not read")
@@ -285,7 +294,10 @@ class ClientLink(RSocketConnection):
             self.unauthenticated = word.unauthenticated
         for stream in event.streams:
             if stream.peer is not None:
-                stream.peer.on_gone(LinkLost(self.name, self.closed_reason))
+                # What was never given to the socket has certainly not been handled.
+                error = LinkDown if stream in self._unsent else LinkLost
+                stream.peer.on_gone(error(self.name, self.closed_reason))
+        self._unsent.clear()
         if isinstance(event.error, KeepaliveTimeout) and self._transport is not None:
             # SETUP Frame, Max Lifetime: "Time (in milliseconds) that a client will allow a server
             # to not respond to a KEEPALIVE before it is assumed to be dead."
@@ -295,9 +307,19 @@ class ClientLink(RSocketConnection):
 
     def peer_certificate(self) -> bytes | None:
         """Return the broker's certificate in DER; `None` if there is none."""
-        transport = self._transport
-        tls = None if transport is None else transport.get_extra_info("ssl_object")
+        tls = self._tls
         return None if tls is None else tls.getpeercert(binary_form=True)
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether the broker has shown a certificate that was checked."""
+        tls = self._tls
+        return tls is not None and tls.context.verify_mode is ssl.CERT_REQUIRED
+
+    @property
+    def _tls(self) -> ssl.SSLObject | None:
+        transport = self._transport
+        return None if transport is None else transport.get_extra_info("ssl_object")
 
     @property
     def full(self) -> bool:
@@ -349,6 +371,7 @@ class ClientLink(RSocketConnection):
             self.leases.taken.take(self.time())
         if kind != FrameType.REQUEST_FNF:
             self.suspicion.expect()
+            self._unsent.append(stream)
         self.flush_soon()
         return stream
 
@@ -385,6 +408,16 @@ class ClientLink(RSocketConnection):
         self.flush_soon()
 
     # --- the end ----------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Announce the end: no more requests, and a close once those in flight have ended.
+
+        The broker may have sent some before it reads that; they are served.
+        """
+        if self.alive and not self.closing:
+            self.core.announce_close(MOVES)
+            self.flush_soon()
+        self.closing = True
 
     def _leave_streams(self) -> None:
         """Cancel the streams that no consumer awaits."""

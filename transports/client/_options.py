@@ -13,7 +13,14 @@ from ..rsocket._options import LeaseOptions
 from ..streams._options import Backoff
 from ..streams._tls import TlsOptions
 
-__all__ = ["ClientOptions", "KeepaliveOptions", "LoadOptions", "PayloadOptions", "RetryOptions"]
+__all__ = [
+    "BrokersOptions",
+    "ClientOptions",
+    "KeepaliveOptions",
+    "LoadOptions",
+    "PayloadOptions",
+    "RetryOptions",
+]
 
 _BACKOFF: Final = Backoff()
 _RETRY_BACKOFF: Final = Backoff(first=0.05, longest=2.0)
@@ -21,6 +28,41 @@ _MIMES: Final = {Dialect.SPECIFICATION: MIME_FORWARDING, Dialect.REFERENCE: MIME
 
 Credit: TypeAlias = Annotated[int, Range(least=1, most=MAX_REQUEST_N)]
 """A number of elements that fits in a REQUEST_N frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersOptions:
+    """The brokers that a client learns of, and the spreading of its connections over all it knows.
+
+    Attributes:
+        learn: Whether the client asks brokers for the others of their cluster.
+        allowed: Patterns of URIs, with `*` for any characters, of brokers that the client connects
+            to when it is told of them. Without one, it believes only a broker that it has
+            authenticated by TLS, and connects to others only with TLS: at a host that it was given,
+            or with a certificate by `TlsOptions.authority` or for `TlsOptions.server_name`.
+        refresh: Time between two questions for the other brokers, of which up to half is left out
+            at random. A broker is asked as well when a connection to it is made.
+        rebalance: Time in which connections move, at a random moment, when brokers have come, come
+            back or drain.
+        max_brokers: Most brokers that the client knows. Further ones are ignored, unless one that
+            has gone can be forgotten for it.
+        max_list: Most bytes of a list of brokers; a longer one is ignored.
+        forget_after: Time after which a learned broker is forgotten that is in no list any more.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    learn: bool = True
+    allowed: tuple[str, ...] = ()
+    refresh: Seconds = 60.0
+    rebalance: Seconds = 10.0
+    max_brokers: Count = 64
+    max_list: Count = 64 * 1024
+    forget_after: Seconds = 3600.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +173,7 @@ class PayloadOptions:
         check_options(self)
 
 
+_BROKERS: Final = BrokersOptions()
 _KEEPALIVE: Final = KeepaliveOptions()
 _RETRY: Final = RetryOptions()
 _LOAD: Final = LoadOptions()
@@ -151,6 +194,7 @@ class ClientOptions:
             waits for its own source counts up to the first element of that. `None`: no limit.
         element_timeout: Time from one element of a stream or a channel to the next, without
             the time in which a channel waits for its own source. `None`: no limit.
+        brokers: The brokers that the client learns of, and the spreading of its connections.
         keepalive: The times by which a silent broker is noticed.
         reconnect: Whether a connection that fails or is lost is made again. If not, each
             broker is tried once, nothing is logged, and `LinkDown` has the reason.
@@ -179,6 +223,7 @@ class ClientOptions:
     connect_timeout: Seconds = 10.0
     request_timeout: Seconds | None = 30.0
     element_timeout: Seconds | None = None
+    brokers: BrokersOptions = _BROKERS
     keepalive: KeepaliveOptions = _KEEPALIVE
     reconnect: bool = True
     backoff: Backoff = _BACKOFF

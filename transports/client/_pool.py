@@ -1,242 +1,39 @@
-"""The connections of a client, each kept by a task.
-
-A connection is never reopened: after its end, a new one is made. Defect 9 of the `rsocket`
-package (0.4.20): its `reconnect` does not recover from a keepalive timeout.
-"""
+"""The connections of a client, and their spreading over brokers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from ...protocol import LinkDown, NotDelivered
-from .._log import SeldomLogger, shown
+from ...protocol import LinkDown
+from .._log import SeldomLogger
+from ._brokers import Brokers
+from ._discovery import Discovery, LearnedUris, learns
 from ._errors import CredentialsRefused
+from ._reconnector import Reconnector
 
 if TYPE_CHECKING:
-    from ..streams._options import Backoff
     from ._dial import BrokerEndpoint
     from ._link import ClientLink
     from ._options import ClientOptions
 
-__all__ = ["Pool", "Reconnector"]
+__all__ = ["Pool"]
 
 _logger = logging.getLogger("onward.transports.client")
-
-CONTESTED: Final = 5.0
-"""Upper bound of the first wait, in seconds, after another client has taken over the route id;
-`Backoff.longest` if that is less. Otherwise two clients with one id would evict each other
-constantly."""
-
-_LAST: Final = 64
-"""The attempt after which waits grow no more, as in `Backoff`."""
-
-
-class Reconnector:
-    """The keeper of one connection; after a failure or loss it tries the next broker.
-
-    Attributes:
-        link: The connection, while it is open.
-        failure: Why the last attempt failed; empty after a success.
-        connects: Connections made.
-        failures: Attempts that failed.
-        refused: The brokers that have refused the client since it was last connected to them.
-        unauthenticated: Those of them that have refused its credentials.
-        over: Whether no other attempt will be made.
-
-    Args:
-        places: The endpoints of the brokers.
-        first: The index of the endpoint to begin with.
-        make: Makes a connection, given its name; each with the same route id.
-        options: Times.
-        news: Called when `link` or `failure` has changed.
-        log: The logger of failures.
-        fixed_credentials: Whether each SETUP has the same credentials.
-    """
-
-    def __init__(
-        self,
-        places: Sequence[BrokerEndpoint],
-        first: int,
-        make: Callable[[str], ClientLink],
-        options: ClientOptions,
-        news: Callable[[], None],
-        log: SeldomLogger,
-        *,
-        fixed_credentials: bool,
-    ) -> None:
-        self.link: ClientLink | None = None
-        self.failure = ""
-        self.connects = 0
-        self.failures = 0
-        self.refused: set[str] = set()
-        self.unauthenticated: set[str] = set()
-        self.over = False
-        self._lived = 0.0  # seconds that the last connection was open
-        self._evicted = False
-        self._told = False
-        self._places = places
-        self._uris = {place.uri for place in places}
-        self._at = first
-        self._make = make
-        self._options = options
-        self._news = news
-        self._log = log
-        self._fixed_credentials = fixed_credentials
-
-    async def run(self) -> None:
-        """Keep the connection until cancelled; without `reconnect`, connect once."""
-        if not self._options.reconnect:
-            await self._run_once()
-            return
-        backoff = self._options.backoff
-        attempt, bound = 0, 0.0
-        while True:
-            await self._once(self._place())
-            # The wait is reset after a connection that outlived it. It grows only while connections
-            # fail, or are lost as fast as they are made.
-            if self._lived > (backoff.longest if self._evicted else bound):
-                attempt = 0
-            if self._evicted:
-                attempt = max(attempt, _attempt_of(backoff, CONTESTED))
-            bound = _bound_of(backoff, attempt)
-            wait = backoff.wait(attempt)
-            if self.shut_out:
-                # The same credentials will most likely be refused again, and be counted there.
-                wait = max(wait, backoff.longest / 2)
-            await asyncio.sleep(wait)
-            attempt += 1
-            self._at += 1
-
-    async def _run_once(self) -> None:
-        """Try each broker until one accepts, and stop when that connection ends."""
-        for _ in self._places:
-            await self._once(self._place())
-            if self.connects:
-                break
-            self._at += 1
-        self.over = True
-        self._news()
-
-    @property
-    def shut_out(self) -> bool:
-        """Whether each broker has refused the credentials, and these stay the same."""
-        return self._fixed_credentials and self.unauthenticated == self._uris
-
-    def _place(self) -> BrokerEndpoint:
-        return self._places[self._at % len(self._places)]
-
-    async def _once(self, place: BrokerEndpoint) -> None:
-        """Connect to an endpoint, and wait for the end of the connection."""
-        link = self._make(place.uri)
-        self._lived = 0.0
-        self._evicted = False
-        try:
-            if await self._open(place, link):
-                began = link.loop.time()
-                await link.ended()
-                self._lived = link.loop.time() - began
-                self.failure = link.closed_reason
-                self._evicted = link.taken_over
-                if not link.closing and self._options.reconnect:
-                    self._tell_of_loss(place, link)
-        finally:
-            self.link = None
-            # Aborted and not drained: it has ended, or was not open.
-            link.abort("closed")
-            await link.drain(self._options.drain_timeout)
-            self._news()
-
-    def _tell_of_loss(self, place: BrokerEndpoint, link: ClientLink) -> None:
-        if link.taken_over and not self._told:
-            self._told = True
-            _logger.error(
-                "%s: another client has the route id of this one, and each takes the place of "
-                "the other: give them ids of their own: %s",
-                place.uri,
-                shown(link.closed_reason),
-                extra={"event": "client.route_id_shared"},
-            )
-            return
-        text = "%s: the connection is lost: %s"
-        self._log.log(
-            logging.WARNING,
-            "lost",
-            text,
-            place.uri,
-            shown(link.closed_reason),
-            extra={"event": "client.connection_lost"},
-        )
-
-    async def _open(self, place: BrokerEndpoint, link: ClientLink) -> bool:
-        timeout = self._options.connect_timeout
-        try:
-            async with asyncio.timeout(timeout):
-                await link.prepare()
-                link.redial_by(lambda: place.dialler.open(lambda: link))
-                await place.dialler.open(lambda: link)
-                await link.open()
-        except TimeoutError:
-            self.failure = f"no connection in {timeout:g} s"
-        except OSError as error:
-            self.failure = error.strerror or str(error) or type(error).__name__
-        except NotDelivered as error:
-            self.failure = error.detail
-            if link.unheard:
-                self.failure += place.dialler.missing
-            if link.refused:
-                self.refused.add(place.uri)
-            if link.unauthenticated:
-                self.unauthenticated.add(place.uri)
-            else:
-                self.unauthenticated.discard(place.uri)
-        else:
-            self.link = link
-            self.refused.discard(place.uri)
-            self.unauthenticated.clear()
-            self.failure = ""
-            self.connects += 1
-            self._news()
-            return True
-        self.failures += 1
-        if self._options.reconnect:
-            self._tell_of_failure(place, link)
-        self._news()
-        return False
-
-    def _tell_of_failure(self, place: BrokerEndpoint, link: ClientLink) -> None:
-        if link.unauthenticated:
-            text = "%s: the broker refuses the credentials of the client: %s"
-            self._log.log(
-                logging.ERROR,
-                "refused",
-                text,
-                place.uri,
-                shown(self.failure),
-                extra={"event": "client.refused"},
-            )
-            return
-        text = "%s: cannot connect: %s"
-        self._log.log(
-            logging.WARNING,
-            "cannot connect",
-            text,
-            place.uri,
-            shown(self.failure),
-            extra={"event": "client.not_connected"},
-        )
 
 
 class Pool:
     """The connections of a client.
 
     Attributes:
+        brokers: The brokers.
         keepers: The keepers of the connections.
 
     Args:
-        places: The endpoints of the brokers. Connections begin with different ones, if possible.
+        places: The endpoints of the brokers that the program has named.
         makers: For each connection, a function that makes it, given its name.
         options: Times.
         fixed_credentials: Whether each SETUP has the same credentials.
@@ -251,23 +48,27 @@ class Pool:
         fixed_credentials: bool,
     ) -> None:
         self._options = options
-        self._uris = {place.uri for place in places}
+        self.brokers = Brokers(places, options)
+        self._discovery: Discovery | None = None
+        if learns(options):
+            uris = LearnedUris(places, options)
+            self._discovery = Discovery(self.brokers, uris, options, self.alive, self._identify)
         self._changed = asyncio.Event()
         self._turn = 0
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
         log = SeldomLogger(_logger)
+        fixed = fixed_credentials
         self.keepers = [
             Reconnector(
-                places,
-                number,
+                self.brokers,
                 _bound(make, self.news),
                 options,
                 self.news,
                 log,
-                fixed_credentials=fixed_credentials,
+                fixed_credentials=fixed,
             )
-            for number, make in enumerate(makers)
+            for make in makers
         ]
 
     def news(self) -> None:
@@ -285,6 +86,10 @@ class Pool:
         """
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(keeper.run()) for keeper in self.keepers]
+        if self._options.reconnect:
+            self._tasks.append(loop.create_task(self._spread()))
+        if self._discovery is not None:
+            self._tasks.append(loop.create_task(self._discovery.run(lambda: self._changed)))
         try:
             async with asyncio.timeout(self._options.connect_timeout):
                 while not self.alive():
@@ -304,12 +109,12 @@ class Pool:
         if all(keeper.over for keeper in self.keepers):
             return True
         # A broker that has refused will refuse again.
-        return self._uris <= {uri for keeper in self.keepers for uri in keeper.refused}
+        return self.brokers.uris <= {uri for keeper in self.keepers for uri in keeper.refused}
 
     def _down(self) -> LinkDown:
         """Return the error for the lack of any connection."""
         refused = {uri for keeper in self.keepers for uri in keeper.unauthenticated}
-        kind = CredentialsRefused if self._uris <= refused else LinkDown
+        kind = CredentialsRefused if self.brokers.uris <= refused else LinkDown
         return kind("the broker", self._reasons())
 
     def _reasons(self) -> str:
@@ -321,10 +126,19 @@ class Pool:
         links = [keeper.link for keeper in self.keepers]
         return [link for link in links if link is not None and link.alive]
 
+    def _staying(self) -> list[ClientLink]:
+        """Return the open connections, without those that move to another broker just now.
+
+        A request waits for the end of a move rather than being sent to the broker that is left.
+        """
+        links = [keeper.link for keeper in self.keepers if not keeper.moving]
+        return [link for link in links if link is not None and link.alive]
+
     async def take(self) -> ClientLink:
         """Wait for a usable connection; return the one with the fewest open streams.
 
-        One with a suspected broker comes last. Equal ones take turns.
+        One with a suspected broker comes last, and one that moves to another broker only if it is
+        the last one. Equal ones take turns.
 
         Raises:
             CredentialsRefused: All brokers have refused the credentials, and these stay the same.
@@ -333,7 +147,7 @@ class Pool:
         while True:
             if self._closing:
                 raise LinkDown("the broker", "the client is closed")
-            links = [link for link in self.alive() if link.usable]
+            links = [link for link in self._staying() if link.usable]
             if len(links) == 1:
                 return links[0]
             if links:
@@ -353,12 +167,46 @@ class Pool:
             return "the brokers do not read as fast as they are sent to"
         return "the brokers have leased no more requests"
 
+    # --- spreading ------------------------------------------------------------------------------
+
+    def _identify(self, link: ClientLink, broker_id: bytes) -> None:
+        for keeper in self.keepers:
+            if keeper.link is link and keeper.broker is not None:
+                keeper.broker.broker_id = broker_id
+
+    def drains(self, link: ClientLink) -> None:
+        """Move a connection to another broker, as its own refuses requests and is about to stop."""
+        loop = asyncio.get_running_loop()
+        for keeper in self.keepers:
+            broker = keeper.broker
+            if keeper.link is link and broker is not None:
+                self.brokers.drains(broker, loop.time())
+                other = self.brokers.choose(loop.time())
+                if keeper.movable and other is not broker and not other.misses(loop.time()):
+                    keeper.move_to(other)
+
+    async def _spread(self) -> None:
+        """Move connections, each at a random moment, as long as that spreads them better."""
+        options = self._options
+        loop = asyncio.get_running_loop()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(options.brokers.rebalance):
+                    await self._changed.wait()
+            await asyncio.sleep(options.backoff.random() * options.brokers.rebalance)
+            movable = {keeper.broker: keeper for keeper in self.keepers if keeper.movable}
+            brokers = [broker for broker in movable if broker is not None]
+            move = self.brokers.wanted_move(brokers, loop.time())
+            if move is not None:
+                movable[move[0]].move_to(move[1])
+
     async def close(self) -> None:
         """Drain and close all connections, and make no new ones. Idempotent."""
         self._closing = True
         self.news()
         timeout = self._options.drain_timeout
-        await asyncio.gather(*(link.drain(timeout) for link in self.alive()))
+        retired = [keeper.retired for keeper in self.keepers if keeper.retired is not None]
+        await asyncio.gather(*(link.drain(timeout) for link in (*self.alive(), *retired)))
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -367,17 +215,6 @@ class Pool:
 
 def _load(link: ClientLink) -> tuple[bool, int]:
     return link.suspicion.suspected(), len(link.core.streams)
-
-
-def _bound_of(backoff: Backoff, attempt: int) -> float:
-    """Return the longest that a wait may be, in seconds."""
-    return min(backoff.longest, backoff.first * 2.0 ** min(attempt, _LAST))
-
-
-def _attempt_of(backoff: Backoff, bound: float) -> int:
-    """Return the first attempt that may wait up to a bound, or up to the longest wait."""
-    wanted = min(bound, backoff.longest)
-    return next((each for each in range(_LAST) if _bound_of(backoff, each) >= wanted), _LAST)
 
 
 def _bound(

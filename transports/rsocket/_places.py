@@ -14,7 +14,7 @@ from ..streams._unix_endpoint import UnixEndpoint
 from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
 from ._ws_socket import FrameSocket
 
-__all__ = ["SUBPROTOCOL", "dialler_of"]
+__all__ = ["SUBPROTOCOL", "dialler_of", "needs_tls"]
 
 SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=FrameSocket)
 """RSocket over WebSockets, of either side."""
@@ -27,6 +27,11 @@ _SECURE: Final[Mapping[str, bool]] = {
     "rsocket+unix": False,
 }
 """The schemes of brokers, and whether each of them requires TLS."""
+
+
+def needs_tls(uri: str) -> bool:
+    """Whether the scheme of a broker's URI requires TLS."""
+    return _SECURE.get(uri.partition("://")[0], False)
 
 
 def dialler_of(uri: str, tls: TlsOptions | ssl.SSLContext | None, timeout: float) -> Dialler:

@@ -52,10 +52,14 @@ class Backoff:
     def __post_init__(self) -> None:
         check_options(self)
 
+    def bound(self, attempt: int) -> float:
+        """Return the longest wait after this many consecutive failures, in seconds."""
+        # 2 ** 64 seconds is long enough; beyond 1023 the float would overflow.
+        return min(self.longest, self.first * 2.0 ** min(attempt, 64))
+
     def wait(self, attempt: int) -> float:
         """Return the wait after this many consecutive failures, in seconds."""
-        # 2 ** 64 seconds is long enough; beyond 1023 the float would overflow.
-        return self.random() * min(self.longest, self.first * 2.0 ** min(attempt, 64))
+        return self.random() * self.bound(attempt)
 
 
 _BACKOFF: Final = Backoff()
