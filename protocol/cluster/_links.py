@@ -54,6 +54,7 @@ class PeerLink:
         link: Whatever the caller knows it by.
         info: The facts of the other broker.
         dialled: The address that this broker has dialled; `None` if the other one has.
+        made_at: When it was made, in seconds of the caller's clock.
         compare_at: When the lists of brokers are compared next.
         told: The timestamp up to which the other broker knows of each broker.
     """
@@ -61,6 +62,7 @@ class PeerLink:
     link: Any
     info: PeerInfo
     dialled: str | None
+    made_at: float
     compare_at: float
     told: dict[bytes, int] = field(default_factory=dict[bytes, int])
 

@@ -252,7 +252,7 @@ class Membership:
             self._addresses.reached(dialled, info.broker_id, now)
         # Another implementation knows no comparison; it is told instead.
         compares = dialled is not None and bool(info.version)
-        made = PeerLink(link, info, dialled, now if compares else inf)
+        made = PeerLink(link, info, dialled, now, now if compares else inf)
         refusal = self._refusal(made, now)
         if refusal is not None:
             self._refused[refusal] += 1
@@ -271,7 +271,7 @@ class Membership:
 
         A broker that has dialled itself is not: it learns from the handshake that it has.
         """
-        refusal = self._refusal(PeerLink(None, info, None, inf), now)
+        refusal = self._refusal(PeerLink(None, info, None, now, inf), now)
         if refusal is None or refusal is LinkRefusal.SELF:
             return None
         self._refused[refusal] += 1
@@ -340,8 +340,12 @@ class Membership:
         if own or broker_id in self._links:
             link.told[broker_id] = max(info.timestamp, link.told.get(broker_id, 0))
         # A broker with a link is believed about itself, and no other about it.
-        if not own and (broker_id == by or broker_id not in self._links):
-            self._learn(info, by, now)
+        if own or (broker_id != by and broker_id in self._links):
+            return
+        self._learn(info, by, now)
+        if now < link.made_at + self._limits.longest_retry:
+            # A network that was cut is whole again: the others need not wait for their time.
+            self._addresses.hasten(broker_id, now)
 
     def _learn(self, info: PeerInfo, by: bytes | None, now: float) -> bool:
         """Remember a broker, and return whether that is news."""

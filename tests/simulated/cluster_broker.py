@@ -195,15 +195,19 @@ class Broker:
             self._send(peer, "compare", task.digest)
 
     def _schedule(self) -> None:
-        now = self.network.clock.now
-        at = self.membership.get_timer()
-        for peer in self.peers.values():
-            if peer.presence.wake_at is not None:
-                at = min(at, peer.presence.wake_at)
-            if peer.feed is not None and peer.credit:
-                at = min(at, peer.feed.get_timer())
+        timers = (self._timer_of(peer) for peer in self.peers.values())
+        self._schedule_at(min(timers, default=inf))
+        self._schedule_at(self.membership.get_timer())
+
+    def _timer_of(self, peer: Peer) -> float:
+        at = inf if peer.presence.wake_at is None else peer.presence.wake_at
+        if peer.feed is not None and peer.credit:
+            at = min(at, peer.feed.get_timer())
+        return at
+
+    def _schedule_at(self, at: float) -> None:
         if at < self._wake_at:
-            self._wake_at = max(at, now)
+            self._wake_at = max(at, self.network.clock.now)
             self.network.clock.at(self._wake_at, self._wake, self._wake_at)
 
     def _wake(self, at: float) -> None:
@@ -233,13 +237,17 @@ class Broker:
 
     def receive(self, wire: Wire, message: Any) -> None:
         name, *rest = message
+        peer = None if name == "hello" else self._peer_of(wire)
         if name == "hello":
             self._hello(wire, *rest)
+        elif peer is not None:
+            getattr(self, f"on_{name}")(peer, *rest)
+        if peer is not None and name in ("credit", "element"):
+            # All but a few messages are one of these two, and concern this peer broker alone.
+            self._pump(peer)
+            self._schedule_at(self._timer_of(peer))
         else:
-            peer = self._peer_of(wire)
-            if peer is not None:
-                getattr(self, f"on_{name}")(peer, *rest)
-        self.poke()
+            self.poke()
 
     def _peer_of(self, wire: Wire) -> Peer | None:
         for peer in self.peers.values():

@@ -32,10 +32,10 @@ class Clockwork:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._queue: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._count = 0
 
-    def at(self, time: float, call: Callable[..., None], *arguments: Any) -> None:
+    def at(self, time: float, call: Callable[..., object], *arguments: Any) -> None:
         self._count += 1
         heapq.heappush(self._queue, (max(time, self.now), self._count, call, arguments))
 

@@ -224,7 +224,7 @@ class World:
         """Cut the way of a snapshot now and then, before it is whole."""
         if not self._healed and self.draw.random() < 0.2:
             at = self.clock.now + self.draw.uniform(0.0, 3 * self.plan.delays[1])
-            self.clock.at(at, self._cut, [(number, other)], 7.0)
+            self.clock.at(at, self.cut, [(number, other)], 7.0)
 
     def _find(self, uri: str) -> Broker | None:
         return self.brokers.get(int(uri.removeprefix("sim://")))
@@ -352,12 +352,12 @@ class World:
                 ways = [(broker.number, other)]
                 if name == "cut":
                     ways.append((other, broker.number))
-                self._cut(ways, draw.choice((0.3, 2.0, 7.0, 40.0)))
+                self.cut(ways, draw.choice((0.3, 2.0, 7.0, 40.0)))
             case "partition":
                 side = [n for n in range(self.plan.brokers) if draw.random() < 0.5]
                 rest = [n for n in range(self.plan.brokers) if n not in side]
                 ways = [(a, b) for a in side for b in rest] + [(b, a) for a in side for b in rest]
-                self._cut(ways, draw.choice((2.0, 10.0, 40.0)))
+                self.cut(ways, draw.choice((2.0, 10.0, 40.0)))
             case "request" | "multicast":
                 self.request(broker, multicast=name == "multicast")
             case _:
@@ -368,7 +368,8 @@ class World:
         if self.brokers[broker.number] is broker:
             self.start(broker.number)
 
-    def _cut(self, ways: Sequence[tuple[int, int]], time: float) -> None:
+    def cut(self, ways: Sequence[tuple[int, int]], time: float) -> None:
+        """Cut ways for a time."""
         if self._healed:
             return
         for way in ways:

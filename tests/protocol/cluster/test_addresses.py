@@ -122,6 +122,19 @@ def test_only_the_broker_itself_is_believed_about_a_known_address() -> None:
     assert dialable(made, GREATER.broker_id) == {}
 
 
+def test_a_broker_may_be_dialled_before_its_time() -> None:
+    made = book()
+    made.add(GREATER, 0.0, linked=False)
+    for _ in range(5):
+        made.dial("tcp://greater:1")
+        made.failed("tcp://greater:1", "x", 0.0)
+    assert dialable(made) == {"tcp://greater:1": 16.0}
+    made.hasten(SMALLER.broker_id, 2.0)
+    made.hasten(GREATER.broker_id, 2.0)
+    made.hasten(GREATER.broker_id, 3.0)
+    assert dialable(made) == {"tcp://greater:1": 3.0}
+
+
 def test_seeds_are_replaced() -> None:
     made = book("tcp://s:1", "tcp://t:1")
     made.dial("tcp://t:1")

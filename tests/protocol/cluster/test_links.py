@@ -11,7 +11,7 @@ SMALL, GREAT = bytes(16), bytes([1]) * 16
 
 
 def link(other: bytes, *, dialled: bool) -> PeerLink:
-    return PeerLink("link", PeerInfo(other, 1, 1), "tcp://x" if dialled else None, 0.0)
+    return PeerLink("link", PeerInfo(other, 1, 1), "tcp://x" if dialled else None, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("old_by_small", [True, False])

@@ -147,6 +147,25 @@ def test_news_of_a_link_that_is_lost_meanwhile_are_not_told() -> None:
     assert tells(made, 1.0) == []
 
 
+def test_a_new_link_brings_others_back_before_their_time() -> None:
+    made = member(5, 9)
+    made.due(0.0)
+    made.connected(info(9), "link", dialled="tcp://b9:1", now=0.0)
+    made.heard(info(8), info(9).broker_id, 0.0)
+    for _ in range(6):
+        made.due(50.0)
+        made.failed("tcp://b8:1", "no route to host", 50.0)
+        made.due(79.0)
+        made.failed("tcp://b8:1", "no route to host", 79.0)
+    made.due(200.0)
+    made.failed("tcp://b8:1", "no route to host", 200.0)
+    made.heard(info(8), info(9).broker_id, 200.0)
+    assert dials(made, 201.0) == []
+    made.connected(info(7), "link 7", dialled=None, now=202.0)
+    made.heard(info(8), info(7).broker_id, 202.0)
+    assert dials(made, 203.0) == ["tcp://b8:1"]
+
+
 def test_what_a_stranger_says_is_not_heard() -> None:
     made = member()
     made.heard(info(7), info(1).broker_id, 1.0)
