@@ -242,6 +242,13 @@ async def measure(size: Size) -> Report:
             )
             report.target("memory of a route, resident", found.bytes_each, "bytes", at_most=350)
             report.target("CPU of a route", found.cpu * 1e6, "µs", at_most=10)
+            if found.cpu > 10e-6:
+                share = found.reading / found.cpu
+                first = found.kinds / size.routes
+                report.note(
+                    f"CPU: {share:.0%} of it reads the frame. The rest is the index of five tags, "
+                    f"and what is shared: {first:.0%} of the routes are the first of their kind."
+                )
             report.target("slice of 500 routes, p99", p99 * 1e3, "ms", at_most=20)
     return report
 
