@@ -8,7 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from onward.actors import Node
 from onward.actors.broker import (
+    Broker,
     BrokerOptions,
     ChoiceOptions,
     PeerRoutes,
@@ -191,22 +193,48 @@ async def test_a_new_sticky_key_prefers_own_destinations_and_stays(w: World) -> 
     assert len(await peer.got()) == 1
 
 
+def shards(broker: Broker) -> list[int]:
+    """Return the numbers of the routes to which the shards of 64 keys belong."""
+    found: list[int] = []
+    for key in range(64):
+        query = f"@shard=user service=a user={key}".encode()
+        route = broker.index.preview(broker.index.asked(Address(TAGS, query)))
+        assert route is not None
+        found.append(UUID(bytes=route.route_id).int)
+    return found
+
+
 @in_world()
 async def test_a_shard_is_the_same_at_all_brokers(w: World) -> None:
-    peer = await other(w)
+    here = await other(w)
     for number in range(1, 5):
-        peer.add(number)
+        here.add(number)
     await w.node.start(Echo, address="worker")
     for number in range(5, 9):
         w.broker.register("worker", service="a", route_id=UUID(int=number))
-    index = w.broker.index
-    chosen: list[int] = []
-    for key in range(64):
-        ask = index.asked(Address(TAGS, f"@shard=user service=a user={key}".encode()))
-        found = index.preview(ask)
-        assert found is not None
-        chosen.append(UUID(bytes=found.route_id).int)
-    assert set(chosen) == set(range(1, 9))
+    async with Node("there") as node:
+        broker = await Broker.attach(node)
+        await node.start(Echo, address="worker")
+        peer = PeerRoutes(rid(2000))
+        broker.index.peer_joined(peer)
+        for number in (8, 2, 6, 4, 1, 7, 3, 5):
+            if number < 5:
+                broker.register("worker", service="a", route_id=UUID(int=number))
+            else:
+                frame = RouteAdd(peer.broker_id, rid(number), FUTURE, "a")
+                assert broker.index.add_remote(peer, frame) == ""
+        there = shards(broker)
+        assert there == shards(w.broker)
+        assert set(there) == set(range(1, 9))
+        # One that leaves moves its own keys only, at both.
+        assert here.remove(3)
+        gone = next(e for e in broker.index.own_entries() if e.route_id == rid(3))
+        assert broker.index.leave(gone)
+        after = shards(broker)
+        assert after == shards(w.broker)
+        assert [new for old, new in zip(there, after, strict=True) if old != 3] == [
+            old for old in there if old != 3
+        ]
 
 
 @in_world(BrokerOptions(management=False))
