@@ -128,10 +128,11 @@ class CachedAnswer:
         candidates: What the index's owner makes of `matches`, and keeps as long; `None`
             until it has.
         near: Those of them that it prefers, likewise: all if it prefers none; empty until then.
+        mixed: Whether some of them are of another kind than the owner's usual ones.
         several: Whether there are several.
     """
 
-    __slots__ = ("candidates", "matches", "near", "query", "several", "watch", "weight")
+    __slots__ = ("candidates", "matches", "mixed", "near", "query", "several", "watch", "weight")
 
     def __init__(self, query: Query, matches: Matches, watch: Tag) -> None:
         self.query: Final = query
@@ -141,6 +142,7 @@ class CachedAnswer:
         self.watch: Final = watch
         self.candidates: tuple[Any, ...] | None = None
         self.near: tuple[Any, ...] = ()
+        self.mixed = False
 
 
 @dataclass(frozen=True, slots=True)

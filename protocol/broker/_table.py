@@ -92,7 +92,8 @@ class RoutingTable(HomeEntries[Target]):
         max_tombstones: See `MAX_TOMBSTONES`.
         max_cached_queries: See `MAX_CACHED_QUERIES`.
         max_cached_matches: See `MAX_CACHED_MATCHES`.
-        near: The home broker with the routes that `answer` prefers; `None` prefers none.
+        near: The home broker with the routes that `answer` prefers; `None` prefers none. If there
+            are others among the candidates, the answer is `mixed`.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class RoutingTable(HomeEntries[Target]):
         self._kinds = RouteKinds(self._index)
         self._lifetime = tombstone_lifetime
         self._max_tombstones = max_tombstones
-        self._near = near
+        self._own = self._near = near
         # Indexed, and hidden; in the order they were expected.
         self._expected: dict[bytes, Expected] = {}
         # The same of routes that `forget_expected` keeps.
@@ -415,6 +416,8 @@ class RoutingTable(HomeEntries[Target]):
             entries = self._entries
             made: tuple[Any, ...] = tuple([entries[number] for number in answer.matches])
             near = made
+            if self._own is not None and self._homes.keys() != {self._own}:
+                answer.mixed = any(each.kind.broker_id != self._own for each in made)
             if self._near is not None and len(self._homes) > 1:
                 own = [each for each in made if each.kind.broker_id == self._near]
                 if own and len(own) < len(made):

@@ -318,15 +318,26 @@ class TagIndexWorker(Worker):
             if picked is None:
                 return None
             at = picked
-        route: AnyRoute = candidates[at].target
+        if answer.mixed:
+            return self._choose_any(ask, exchange, answer, candidates[at].target, at)
+        route: BrokerRoute = candidates[at].target
         if answer.several and route.busy and not ask.everywhere:
-            route = self._free(answer, at) or route
+            free = next_free(candidates, at)
+            route = route if free is None else candidates[free].target
         # As `route.choose` does, without the call: this runs for each request.
         route.requests += 1
         if exchange is not None:
             exchange.route = route
             route.outstanding += 1
         return route.to
+
+    def _choose_any(
+        self, ask: Ask, exchange: Exchange | None, answer: CachedAnswer, route: AnyRoute, at: int
+    ) -> Address:
+        """Choose as `choose` does, where a destination may be one of a peer broker."""
+        if answer.several and route.busy and not ask.everywhere:
+            route = self._free(answer, at) or route
+        return route.choose(exchange)
 
     def _free(self, answer: CachedAnswer, at: int) -> AnyRoute | None:
         """Return a candidate that is not busy, in place of one that is; `None` if none is found.

@@ -197,6 +197,7 @@ def test_the_routes_of_one_broker_are_preferred() -> None:
     add(table, ONE, b"a" * 16)
     answer = table.answer(query)
     assert answer.near is answer.candidates
+    assert answer.mixed
     add(table, TWO, b"b" * 16)
     add(table, ONE, b"c" * 16)
     add(table, TWO, b"d" * 16)
@@ -212,6 +213,7 @@ def test_the_routes_of_one_broker_are_preferred() -> None:
         remove(table, ONE, route_id)
     answer = table.answer(query)
     assert answer.near is answer.candidates
+    assert not answer.mixed
 
 
 # --- brokers that are away ----------------------------------------------------------------------
