@@ -16,6 +16,7 @@ from ...protocol import DeliveryError, NotDelivered, ProtocolError
 from ...protocol.broker import RoutingType, TagList, WellKnownKey, format_id
 from ...protocol.rsocket import (
     CLOSED,
+    COMPLETE,
     FOLLOWS,
     HEADER_SIZE,
     PIN_HEAD,
@@ -26,7 +27,7 @@ from ...protocol.rsocket import (
 )
 from ._metadata import FORMS, PEER
 from ._pinning import named_address, pinned
-from ._request import FRAME_COST, WITH_CREDIT, FrameExchange
+from ._request import WITH_CREDIT, FrameExchange
 
 if TYPE_CHECKING:
     from ...actors.broker import Ask
@@ -55,6 +56,7 @@ MAX_PIN_SIZE: Final = 512
 SPARE: Final = 64
 """Cancelled requests that are kept, besides as many as have not ended, before they are dropped."""
 
+_CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _ERROR: Final = int(FrameType.ERROR)
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _NAMED: Final = next(form for form in FORMS.values() if form.composite)
@@ -120,10 +122,13 @@ def forward(exchange: StreamExchange, link: Link) -> None:
         exchange.hand_to(link)
     finally:
         exchange.form, exchange.frames = form, frames
-    if not alone:
+    stream = exchange.taken
+    # A channel that its requester goes on with is not the same request later.
+    again = alone and (exchange.kind != _CHANNEL or first.word & COMPLETE)
+    if not again:
         exchange.frames = []
-    elif not exchange.ended:
-        link.forwarded.keep(exchange)
+    elif stream is not None and not exchange.ended:
+        link.forwarded.keep(exchange, stream)
 
 
 def _forward_pinned(
@@ -149,7 +154,7 @@ def _forward_pinned(
         exchange.unlink()
     else:
         stream.peer = exchange
-        link.forwarded.keep(exchange)
+        link.forwarded.keep(exchange, stream)
 
 
 def _remember(link: Link, exchange: StreamExchange, frame: Frame, made: Frame) -> None:
@@ -185,58 +190,48 @@ class ForwardedRequests:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        # With the state of the requester's stream, which changes with each frame of a channel's
-        # requester that is relayed.
-        self._pending: dict[Stream, tuple[StreamExchange, int]] = {}
+        self._pending: dict[Stream, StreamExchange] = {}
         self._sweep_at = SPARE
         self.held = 0
 
-    def keep(self, exchange: StreamExchange) -> None:
-        """Keep a request until the peer broker answers, if there is room for it."""
-        stream, frame, pending = exchange.taken, exchange.frames[0], self._pending
-        if stream is None:
-            raise AssertionError("a request that was handed over has a stream")
-        held = self.held + len(frame.buffer) + FRAME_COST
-        if held > self._most or len(pending) >= self._sweep_at:
-            held = self._sweep() + len(frame.buffer) + FRAME_COST
-            if held > self._most:
+    def keep(self, exchange: StreamExchange, stream: Stream) -> None:
+        """Keep a request until the peer broker answers on a stream, if there is room for it."""
+        pending = self._pending
+        size = len(exchange.frames[0].buffer)
+        if self.held + size > self._most or len(pending) >= self._sweep_at:
+            self._sweep()
+            if self.held + size > self._most:
                 exchange.frames = []
                 return
-        self.held = held
-        pending[stream] = exchange, frame.stream.state
+        self.held += size
+        pending[stream] = exchange
         stream.peer = self
 
-    def _sweep(self) -> int:
-        """Drop the requests that have ended; return the bytes kept."""
+    def _sweep(self) -> None:
+        """Drop the requests that have ended."""
         pending = self._pending
         for stream in [each for each in pending if each.state == CLOSED]:
             del pending[stream]
         self._sweep_at = 2 * len(pending) + SPARE
-        kept = (exchange.frames for exchange, _ in pending.values())
-        self.held = sum(len(each.buffer) + FRAME_COST for frames in kept for each in frames)
-        return self.held
-
-    def _release(self, stream: Stream) -> tuple[StreamExchange, int]:
-        """Return a request with the state of its requester's stream, and keep it no longer."""
-        exchange, state = self._pending.pop(stream)
-        self.held -= len(exchange.frames[0].buffer) + FRAME_COST
-        return exchange, state
+        self.held = sum(len(each.frames[0].buffer) for each in pending.values())
 
     def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
         """Relay the first frame of an answer, or send the request elsewhere."""
-        exchange, state = self._release(stream)
+        exchange = self._pending.pop(stream)
+        self.held -= len(exchange.frames[0].buffer)
         # Error Codes, REJECTED: "The Responder guarantees that it didn't process the request."
-        if frame.type == _ERROR and frame.error_code == ErrorCode.REJECTED:
-            origin = exchange.stream
-            if origin is not None and origin.state == state and _goes_elsewhere(exchange):
-                return
+        rejected = frame.type == _ERROR and frame.error_code == ErrorCode.REJECTED
+        if rejected and _goes_elsewhere(exchange):
+            return
         exchange.frames = []
         stream.peer = exchange
         exchange.on_answer(link, stream, frame)
 
     def on_gone(self, stream: Stream, text: str) -> None:
         """End a request, as the link was lost."""
-        exchange, _ = self._release(stream)
+        exchange = self._pending.pop(stream)
+        self.held -= len(exchange.frames[0].buffer)
+        exchange.frames = []
         exchange.on_gone(stream, text)
 
 

@@ -126,9 +126,8 @@ class GatheringOptions:
             without a byte read for 0.2 s do not count here as long as they fill less than a
             quarter of `max_held_total`.
         max_forwarded: Most bytes of requests that are kept while a peer broker has not answered
-            them, with the cost of their objects. If it rejects a request that is kept, the request
-            is sent elsewhere. One that finds no room, or has more than `max_gather` bytes, is not
-            kept.
+            them, each with the chunk of input that it came in. If it rejects a request that is
+            kept, the request is sent elsewhere. One that finds no room is not kept.
 
     Raises:
         ValueError: A number is out of its range, or `max_gathered` is below `max_gather`.

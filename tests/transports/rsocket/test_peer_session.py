@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from onward.actors import Node
+from onward.actors.broker import Broker, Handlers, Request
 from onward.protocol.security import Principal, read_rules
-from onward.transports.rsocket import LinkOptions
+from onward.transports.client import connect as client_of
+from onward.transports.rsocket import LinkOptions, ResumeOptions, RSocketListener
 from tests.support.peer_brokers import CLUSTER, HandMade
 from tests.support.rsocket_peer import *
+from tests.support.transports import eventually
 
 REJECTED_SETUP, CONNECTION_ERROR, REJECTED, INVALID = 0x003, 0x101, 0x202, 0x204
 THEIRS = UUID(int=0xB)
@@ -385,3 +390,75 @@ async def test_a_peer_broker_that_floods_is_answered_and_nobody_waits(w: World) 
     assert w.broker.statistics().waiting == 0
     assert not peer.closed
     requester.die()
+
+
+# --- on sockets -----------------------------------------------------------------------------
+AFTER_SETUP = {
+    "a broker that is none": (INTRODUCTION, VIOLATIONS["a request for a destination"], "handshake"),
+    "another id": (INTRODUCTION, ANOTHER, "handshake"),
+    "cut in the middle": (INTRODUCTION, HANDSHAKE[:-3], "by the peer"),
+    "a later version": (BROKEN[2], HANDSHAKE, "setup refused"),
+    "a destination as well": (
+        composite((BROKER_FRAME, route_setup(UUID(int=9), "a")), (BROKER_FRAME, broker_info())),
+        HANDSHAKE,
+        "setup refused",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "then", "reason"), AFTER_SETUP.values(), ids=AFTER_SETUP.keys()
+)
+@pytest.mark.parametrize("unix", [False, True])
+async def test_on_real_sockets_nobody_else_notices(
+    metadata: bytes, then: bytes, reason: str, unix: bool, tmp_path: Path
+) -> None:
+    uri = f"rsocket+unix://{tmp_path}/b" if unix else "rsocket+tcp://127.0.0.1:0"
+    handlers = Handlers()
+
+    @handlers.response
+    async def answer(request: Request) -> bytes:
+        return request.data
+
+    async with Node("edge") as node:
+        broker = await Broker.attach(node)
+        peers = HandMade(OURS)
+        listener = await node.listen(uri, broker=broker, peers=peers)
+        assert isinstance(listener, RSocketListener)
+        async with (
+            client_of(listener.uri, service="a", handlers=handlers),
+            client_of(listener.uri) as requester,
+        ):
+            if unix:
+                reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/b")
+            else:
+                port = int(listener.uri.rpartition(":")[2])
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(setup(metadata) + then)
+            if reason == "by the peer":
+                writer.write_eof()
+            got, _ = split(await reader.read())
+            codes = [code for _, code, _ in errors(got)]
+            wanted = {"handshake": [CONNECTION_ERROR], "setup refused": [REJECTED_SETUP]}
+            assert codes == wanted.get(reason, [])
+            writer.close()
+            await writer.wait_closed()
+            await eventually(lambda: listener.statistics().closed == {reason: 1})
+            assert peers.links == []
+            # The others go on.
+            assert (await requester.request("service=a", b"hi")).data == b"hi"
+
+
+@in_world(options=LinkOptions(resume=ResumeOptions()), peers=lambda: HandMade(OURS))
+async def test_a_link_of_brokers_has_no_session_to_resume(w: World) -> None:
+    peer = await joined(w)
+    peer.die()
+    await w.loop.idle()
+    assert [reason for _, reason in peers_of(w).lost] == ["by the peer"]
+    token = (5).to_bytes(2) + b"token"
+    frame_of_it = setup(INTRODUCTION, flags=0x80)
+    asking = frame_of_it[:21] + token + frame_of_it[21:]
+    asking = (len(asking) - 3).to_bytes(3) + asking[3:]
+    another = w.connect(INSIDE)
+    ((_, code, text),) = errors(await another.ask(asking))
+    assert (code, text) == (REJECTED_SETUP, "a broker has no session to resume")
