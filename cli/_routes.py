@@ -28,7 +28,8 @@ _DESCRIPTION: Final = """\
 Print the routing table of a running broker, in the order of registration. The broker's own
 management service, which answers this command, is in it. Expected destinations that have not
 registered yet come last; their STATE is `expected`. In a cluster, BROKER is the name or id of the
-broker that a destination is connected to, if it is another one; its PEER is the link to that.
+broker that a destination is connected to, if it is another one; its PEER is the link to that. While
+that link is lost, the STATE is `expected` too.
 """
 
 HEADINGS: Final = (

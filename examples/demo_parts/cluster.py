@@ -119,7 +119,7 @@ class Customer:
         """Return the shops that its broker knows, and reaches."""
         answer = await self.client.request(f"service={MANAGEMENT_SERVICE}", b"routes")
         rows = json.loads(answer.data)
-        reached = [row for row in rows if row["service"] == "stock" and not row["busy"]]
+        reached = [row for row in rows if row["service"] == "stock" and not row["expected"]]
         return {row["tags"]["instance"] for row in reached}
 
     async def until(self, *, shops: set[str]) -> None:

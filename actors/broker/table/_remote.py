@@ -327,6 +327,7 @@ class RemoteRoute(Entry[Any]):
     def row(self) -> RouteStatistics:
         """Return the destination as a row of the broker's table."""
         about = self.destination
+        hidden = self.shared.peer.suspended
         return RouteStatistics(
             about.route_id,
             about.service,
@@ -337,7 +338,8 @@ class RemoteRoute(Entry[Any]):
             self.timestamp / 1000,
             self.latency,
             self.weight,
-            self.busy,
+            self.busy and not hidden,
+            expected=hidden,
             broker=self.shared.peer.label,
         )
 

@@ -88,7 +88,8 @@ class RouteStatistics:
             at once; 0 if there has been none.
         weight: Its share of the requests with a method that goes by weight.
         busy: Whether it is overloaded now.
-        expected: Whether it is expected and has not registered yet; it gets no requests.
+        expected: Whether it is expected and has not registered yet, or the link to its broker is
+            lost; it gets no requests.
         principal: The name of its principal and the method of authentication, `orders (token)`;
             empty without authentication.
         broker: The name or id of the peer broker it is connected to; empty: this broker.

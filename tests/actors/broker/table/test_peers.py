@@ -606,7 +606,7 @@ async def test_rows_say_at_which_broker_a_destination_is(w: World) -> None:
     peer.routes.name = ""
     w.broker.index.suspend_peer(peer.routes)
     (_, there) = w.broker.routes()
-    assert (there.broker, there.peer, there.busy) == (str(UUID(int=1001)), "-", True)
+    assert (there.broker, there.peer, there.expected) == (str(UUID(int=1001)), "-", True)
     del own
 
 

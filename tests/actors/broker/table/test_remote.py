@@ -58,6 +58,16 @@ def test_answers_are_measured_for_the_kind() -> None:
     assert sum(kind.service.durations.read().counts) == 2 + SAMPLED
 
 
+def test_a_route_is_expected_while_the_link_is_lost() -> None:
+    kind = kind_of([0.0])
+    peer, route = kind.peer, route_of(kind, 1)
+    assert (route.row().busy, route.row().expected) == (False, False)
+    peer.draining = True
+    assert (route.row().busy, route.row().expected) == (True, False)
+    peer.suspended = True
+    assert (route.row().busy, route.row().expected) == (False, True)
+
+
 def test_a_peer_broker_without_a_name_is_known_by_its_id() -> None:
     peer = PeerRoutes(PEER)
     assert peer.label == "00000000-0000-0000-0000-000000000009"
