@@ -168,13 +168,20 @@ class PeerWorker(Worker):
         self._unsubscribe()
         actions = self.presence.lost(self._feeds.clock(), reason)
         self.routes.disconnected()
-        _logger.log(
-            logging.INFO if reason == STOPPED else logging.WARNING,
-            "the link to %s is lost: %s",
-            self.label,
-            reason,
-            extra={"event": "peer.lost", "peer": self.id_text, "reason": reason},
-        )
+        if reason == STOPPED or self.info.draining:
+            _logger.info(
+                "the link to %s has ended: %s",
+                self.label,
+                reason,
+                extra={"event": "peer.ended", "peer": self.id_text, "reason": reason},
+            )
+        else:
+            _logger.warning(
+                "the link to %s is lost: %s",
+                self.label,
+                reason,
+                extra={"event": "peer.lost", "peer": self.id_text, "reason": reason},
+            )
         self._emit("peer-lost", reason)
         self._act(actions)
 

@@ -466,11 +466,12 @@ class PeerSession(Session):
             self._unwatch = None
         link = self._link
         connection, self.connection = self.connection, None
+        error = link.core.error
         if connection is not None:
             connection.end()
             link.receive_by(_Ended(self))
-            self._peers.on_lost(connection, link.closed_reason or "by the peer")
-        error = link.core.error
+            told = error.text if isinstance(error, PeerError) else ""
+            self._peers.on_lost(connection, told or link.closed_reason or "by the peer")
         if isinstance(error, PeerError) and error.code == ErrorCode.REJECTED_SETUP:
             # Error Codes, REJECTED_SETUP: "The server rejected the setup, it can specify the reason
             # in the payload."

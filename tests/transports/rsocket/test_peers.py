@@ -111,7 +111,7 @@ async def test_over_each_kind_of_socket(
         made.close("drained", "it was enough")
         await eventually(lambda: bool(near.peers.lost and far.peers.lost))
         assert near.peers.lost == [(made, "drained")]
-        assert far.peers.lost == [(accepted, "error of the peer")]
+        assert far.peers.lost == [(accepted, "it was enough")]
 
 
 async def test_credentials_are_shown_and_rules_asked() -> None:
@@ -195,7 +195,7 @@ async def test_refusals_of_either_side() -> None:
         far.peers.refuses["connected"] = "another link stays"
         # Its answer came before it closed the connection.
         link = await dialler.connect(far.listener.uri, near.peers)
-        await eventually(lambda: near.peers.lost == [(link, "error of the peer")])
+        await eventually(lambda: near.peers.lost == [(link, "another link stays")])
         await eventually(lambda: workers(near) == before)
 
 
