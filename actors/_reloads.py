@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from ..protocol import OnwardError, counted
@@ -102,6 +104,20 @@ class Reloads:
         Raises:
             ReloadFailed: Some cannot be used; nothing has changed.
         """
+        async with self.prepared() as apply:
+            return apply()
+
+    @asynccontextmanager
+    async def prepared(self) -> AsyncGenerator[Callable[[], tuple[str, ...]]]:
+        """Read all parts anew, and hold other reloads back until the end.
+
+        Yields:
+            The function that applies them all, and returns their names. Without its call nothing
+            changes.
+
+        Raises:
+            ReloadFailed: Some cannot be used; nothing has changed.
+        """
         async with self._one_at_a_time:
             parts = dict(self._parts)
             applied, errors = list[Callable[[], object]](), dict[str, str]()
@@ -111,26 +127,39 @@ class Reloads:
                 except (OSError, ValueError, OnwardError) as error:
                     errors[name] = str(error)
             if errors:
-                self._failed += 1
-                failed = ReloadFailed(errors)
-                self._error = str(failed)
-                _logger.error(
-                    "reload refused, nothing has changed: %s",
-                    failed,
-                    extra={"event": "reload.refused"},
-                )
-                raise failed
-            for apply in applied:
-                apply()
-            self._done += 1
-            self._error = ""
-            self._applied = time.time()
-            _logger.info(
-                "reloaded %s",
-                ", ".join(parts) or counted(0, "part"),
-                extra={"event": "reload.done"},
-            )
-            return tuple(parts)
+                raise self.refused(errors)
+            yield partial(self._apply, tuple(parts), applied)
+
+    def refused(self, errors: dict[str, str]) -> ReloadFailed:
+        """Count and log that a reload is refused, and return the error.
+
+        Args:
+            errors: The error of each part that cannot be used, by its name.
+        """
+        self._failed += 1
+        failed = ReloadFailed(errors)
+        self._error = str(failed)
+        _logger.error(
+            "reload refused, nothing has changed: %s",
+            failed,
+            extra={"event": "reload.refused"},
+        )
+        return failed
+
+    def _apply(
+        self, parts: tuple[str, ...], applied: list[Callable[[], object]]
+    ) -> tuple[str, ...]:
+        for apply in applied:
+            apply()
+        self._done += 1
+        self._error = ""
+        self._applied = time.time()
+        _logger.info(
+            "reloaded %s",
+            ", ".join(parts) or counted(0, "part"),
+            extra={"event": "reload.done"},
+        )
+        return parts
 
     def statistics(self) -> ReloadStatistics:
         """Return the current figures."""

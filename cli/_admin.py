@@ -17,6 +17,7 @@ from ..actors.security import Authentication, Authorization
 from ..protocol.security import Action, Principal
 from ..transports import TlsOptions
 from ._listen import reason_of
+from ._process import Process
 from ._service import Service, reload_on_request
 from ._status import CommandError, Status
 
@@ -128,6 +129,7 @@ async def administered(
     admin: Admin | None,
     service: Service,
     cluster: Cluster | None = None,
+    process: Process | None = None,
     **configuration: object,
 ) -> AsyncGenerator[Started]:
     """Watch a node, and serve its admin interface if it is asked for.
@@ -141,6 +143,8 @@ async def administered(
         admin: The interface.
         service: The ties to the system, with the parts that a reload reads anew.
         cluster: The part of the broker in a cluster; `None` for none.
+        process: Its ties to others, as one of several, which are told in place of what is printed;
+            `None` for a program alone.
         **configuration: Options in effect, for operators to see.
 
     Yields:
@@ -151,7 +155,8 @@ async def administered(
     Raises:
         CommandError: It cannot be served.
     """
-    if admin is None and (broker is None or not broker.options.management):
+    managed = broker is not None and broker.options.management
+    if admin is None and process is None and not managed:
         yield _print_listening
         return
     from ..actors.monitoring import Monitor
@@ -164,15 +169,17 @@ async def administered(
     if admin is not None:
         options = AdminOptions(hosts=admin.hosts, open_metrics=admin.open_metrics)
     paths = admin_paths(monitor, options)
-    if broker is not None:
+    if broker is not None and (managed or process is None):
         answer_paths(broker, paths)
+    if process is not None:
+        process.paths = paths
     monitor.start()
     try:
         uri = None if admin is None else await _serve(node, admin, paths, options, service)
 
         def started(listeners: Sequence[Listener]) -> None:
             monitor.started = True
-            _print_listening(listeners)
+            (_print_listening if process is None else process.started)(listeners)
             if uri is not None:
                 print("admin", uri, flush=True)
                 if not uri.startswith("unix:"):  # a browser opens no Unix socket

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, cast
+from uuid import UUID
 
 from ..actors import DiagnosticsOptions, LimitReached, Node
 from ..actors.broker import (
@@ -22,7 +24,7 @@ from ..actors.broker import (
 from ..actors.cluster import Cluster
 from ..actors.security import Authentication
 from ..actors.tracing import HopTracer
-from ..protocol import LOCAL, counted
+from ..protocol import LOCAL
 from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import (
     LeaseOptions,
@@ -43,6 +45,8 @@ from ._context import add_context
 from ._event_log import add_event_log, attach, node_name, total
 from ._listen import listen
 from ._logs import LogWriter, add_server_log, server_log
+from ._process import Place, Process, Totals
+from ._processes import run_processes
 from ._reach import add_tls
 from ._reconfigure import Reconfiguration
 from ._rules import add_rules, reload_of
@@ -168,6 +172,7 @@ def add_command(commands: Commands) -> None:
     )
     _add_drain(parser)
     add_cluster(parser)
+    _add_processes(parser)
     add_admin(parser, broker=True)
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_event_log(parser, "broker")
@@ -188,6 +193,23 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
             default=default,
             help=f"{text} (default %(default)g)",
         )
+
+
+def _add_processes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--processes",
+        metavar="N",
+        type=positive,
+        default=1,
+        help="run N brokers, each a process, that share the listeners and form a cluster; "
+        "--max-connections and the totals of --resume are divided among them (default %(default)d)",
+    )
+    parser.add_argument(
+        "--process-folder",
+        metavar="DIR",
+        help="the folder of their sockets: N.sock, for operators, is process N (default: "
+        "processes in $RUNTIME_DIRECTORY, or a temporary one)",
+    )
 
 
 def _add_listening(parser: argparse.ArgumentParser) -> None:
@@ -334,8 +356,14 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
 
 
 def _command(arguments: argparse.Namespace, read: Configure) -> None:
-    with server_log(arguments) as log:
-        _run(Reconfiguration(arguments, read), log)
+    place = Place.of(os.environ)
+    with server_log(arguments, None if place is None else place.index) as log:
+        if place is not None:
+            _run_in(place, arguments, read, log)
+        elif arguments.processes > 1:
+            run_processes(arguments, read, log)
+        else:
+            _run(Reconfiguration(arguments, read), log)
 
 
 def _run(running: Reconfiguration, log: LogWriter) -> None:
@@ -343,12 +371,34 @@ def _run(running: Reconfiguration, log: LogWriter) -> None:
     run(work_of(running, service), {**service.signals(), "SIGUSR1": log.reopen})
 
 
-def work_of(running: Reconfiguration, service: Service) -> Callable[[StopRequest], Awaitable[None]]:
+def _run_in(place: Place, arguments: argparse.Namespace, read: Configure, log: LogWriter) -> None:
+    """Run one process of several."""
+
+    def placed() -> argparse.Namespace:
+        made = read()
+        made.place = place
+        return made
+
+    arguments.place = place
+    running, service = Reconfiguration(arguments, placed), Service()
+    process = Process(place, service)
+
+    async def work(stop: StopRequest) -> None:
+        async with process.runs(stop):
+            await work_of(running, service, process)(stop)
+
+    run(work, {"SIGHUP": process.request_reload, "SIGUSR1": log.reopen})
+
+
+def work_of(
+    running: Reconfiguration, service: Service, process: Process | None = None
+) -> Callable[[StopRequest], Awaitable[None]]:
     """Return the function that runs the broker of a configuration.
 
     Args:
         running: The configuration.
         service: The ties to the system, which get the parts that a reload reads.
+        process: Its ties to others, as one of several; `None` for a broker alone.
 
     Raises:
         CommandError: The configuration is not valid; the error names all faults.
@@ -365,6 +415,9 @@ def work_of(running: Reconfiguration, service: Service) -> Callable[[StopRequest
         service.reloads.add("configuration", running.prepare)
     if listening.authorization is not None:
         service.reloads.add("rules", reload_of(running.newest, listening.authorization))
+    listeners: Sequence[tuple[str, Listening]] = plan.listeners
+    if process is not None:
+        listeners, admin = process.listeners(listeners, listening, plan.clustering), None
     if admin is not None:
         admin = replace(admin, newest=running.shared_tls)
 
@@ -376,10 +429,10 @@ def work_of(running: Reconfiguration, service: Service) -> Callable[[StopRequest
         try:
             await serve(
                 stop,
-                [uri for uri, _ in plan.listeners],
+                [uri for uri, _ in listeners],
                 plan.options,
                 listening,
-                own=[own for _, own in plan.listeners],
+                own=[own for _, own in listeners],
                 name=node_name(arguments, "broker"),
                 quiet=arguments.quiet,
                 expected=expected,
@@ -388,6 +441,7 @@ def work_of(running: Reconfiguration, service: Service) -> Callable[[StopRequest
                 admin=admin,
                 running=running,
                 clustering=plan.clustering,
+                process=process,
             )
         finally:
             await plan.methods.close()
@@ -416,6 +470,7 @@ async def serve(
     admin: Admin | None = None,
     running: Reconfiguration | None = None,
     clustering: Clustering | None = None,
+    process: Process | None = None,
 ) -> None:
     """Run a broker until it is asked to stop.
 
@@ -433,6 +488,7 @@ async def serve(
         admin: Its admin interface; `None` for none.
         running: Its configuration, which a reload reads anew; `None` for one that stays.
         clustering: Its part in a cluster; `None` for none.
+        process: Its ties to others, as one of several; `None` for a broker alone.
 
     Raises:
         CommandError: It cannot listen at one of the URIs, has not enough room for the expected
@@ -449,16 +505,21 @@ async def serve(
         try:
             if opened is not None:
                 await stop.unless(_called(opened, node))
-            broker = await stop.unless(_start(node, options, own, listening, expected))
-            broker.operations.update(operations_of(stop, broker, service))
+            broker_id = None if process is None else UUID(process.place.broker_id)
+            broker = await stop.unless(_start(node, options, own, listening, expected, broker_id))
+            operations = operations_of(stop, broker, service)
+            if process is not None:
+                operations = process.operations(operations)
+            broker.operations.update(operations)
             cluster = await stop.unless(attach_cluster(node, broker, clustering))
             with _frozen():
                 async with administered(
-                    node, broker, admin, service, cluster, listeners=options_now
+                    node, broker, admin, service, cluster, process, listeners=options_now
                 ) as started:
                     # The last step of the start: a client may come the moment one is open.
                     await stop.unless(_listen(node, broker, cluster, uris, own, listeners))
-                    _reloads(service, running, broker, cluster, listeners)
+                    configured = listeners if process is None else process.shared(listeners)
+                    _reloads(service, running, broker, cluster, configured)
                     if cluster is not None:
                         first = listeners[0].uri
                         cluster.join(advertised(clustering, first), told_clients(clustering, first))
@@ -471,10 +532,12 @@ async def serve(
                             await stop.wait()
         except Interrupted:
             return
-        totals = _totals(broker, listeners)
-    if not quiet:
+        totals = _totals(broker, listeners if process is None else process.shared(listeners))
+    if process is not None:
+        process.ended(totals, total(node))
+    elif not quiet:
         # After the log's own end: its totals include the last records.
-        print(totals + total(node), flush=True)
+        print(f"{totals}{total(node)}", flush=True)
 
 
 async def _called(opened: Callable[[Node], Awaitable[None]], node: Node) -> None:
@@ -502,8 +565,11 @@ async def _start(
     own: Sequence[Listening],
     listening: Listening,
     expected: Sequence[SnapshotRoute],
+    broker_id: UUID | None,
 ) -> Broker:
-    broker = await Broker.attach(node, options, authorization=listening.authorization)
+    broker = await Broker.attach(
+        node, options, authorization=listening.authorization, broker_id=broker_id
+    )
     for exposed in chain.from_iterable(each.expose for each in own):
         if exposed.type == LOCAL and not node.has(exposed):
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
@@ -559,14 +625,9 @@ def _authentications(
     return {name: authentication for authentication, name in found.items()}
 
 
-def _totals(broker: Broker, listeners: list[RSocketListener]) -> str:
-    """Return the broker's totals as a line."""
+def _totals(broker: Broker, listeners: Sequence[RSocketListener]) -> Totals:
+    """Return the broker's totals."""
     accepted = sum(listener.statistics().accepted for listener in listeners)
-    destinations = [row for row in broker.routes() if row.service != MANAGEMENT_SERVICE]
+    own = [row for row in broker.routes() if not row.broker and row.service != MANAGEMENT_SERVICE]
     figures = broker.statistics()
-    return (
-        f"stopped: {counted(accepted, 'connection')} taken, "
-        f"{counted(len(destinations), 'destination')} left, "
-        f"{counted(figures.waited, 'request')} waited, "
-        f"{figures.rejected} rejected, {figures.lost} lost"
-    )
+    return Totals(accepted, len(own), figures.waited, figures.rejected, figures.lost)

@@ -34,6 +34,7 @@ from ._cluster import Clustering, clustering_of
 from ._config import listener_arguments
 from ._config_file import ListenerSettings
 from ._event_log import check_event_log
+from ._process import share
 from ._reach import tls_of
 from ._rules import authorization_of
 from ._status import CommandError, Status
@@ -75,6 +76,8 @@ class Listening:
         expose: The addresses that requests may name in place of tags.
         authentication: The authentication of clients; `None` admits all.
         authorization: The authorization of clients; `None` lets them do anything.
+        shared: Whether other processes of this broker listen there, too.
+        siblings: Whether it is for them.
     """
 
     links: LinkOptions = _LINKS
@@ -84,6 +87,8 @@ class Listening:
     expose: tuple[Address, ...] = ()
     authentication: Authentication | None = None
     authorization: Authorization | None = None
+    shared: bool = False
+    siblings: bool = False
 
     def options(self, uri: str) -> dict[str, Any]:
         """Return the options of the listener at a URI."""
@@ -95,6 +100,7 @@ class Listening:
         if uri.startswith(SECURE):
             own["tls"] = self.tls
         own["authentication"] = self.authentication
+        own["shared"], own["siblings"] = self.shared, self.siblings
         return {"options": self.links, "expose": self.expose, **own}
 
 
@@ -141,11 +147,16 @@ def listening_of(arguments: argparse.Namespace) -> Listening:
         CommandError: Options do not go together.
         ValueError: A value is out of its range.
     """
+    processes = arguments.processes
     lease = LeaseOptions(arguments.lease_requests, arguments.lease_time)
     session = ResumeLimits(time=arguments.resume_time, max_kept=arguments.resume_bytes)
-    resume = ResumeOptions(session, arguments.resume_bytes_total, arguments.resume_sessions)
+    resume = ResumeOptions(
+        session,
+        share(arguments.resume_bytes_total, processes),
+        share(arguments.resume_sessions, processes),
+    )
     links = LinkOptions(
-        max_connections=arguments.max_connections,
+        max_connections=share(arguments.max_connections, processes),
         max_connections_per_source=arguments.max_connections_per_source,
         proxies=tuple(arguments.proxy),
         proxy_protocol=arguments.proxy_protocol,

@@ -18,6 +18,7 @@ from ..protocol.security import BearerToken, Credentials
 from ..transports import TlsOptions
 from ..transports.rsocket import PeerDialler, PeerOptions, seed_addresses
 from ._arguments import positive, seconds, word
+from ._process import Place
 from ._reach import tls_of
 from ._status import CommandError, Status
 
@@ -149,7 +150,8 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
         CommandError: The options do not go together.
         ValueError: A value is out of its range.
     """
-    if not arguments.cluster_seed and arguments.cluster_advertise is None:
+    place: Place | None = getattr(arguments, "place", None)
+    if place is None and not arguments.cluster_seed and arguments.cluster_advertise is None:
         if arguments.cluster_allow or arguments.cluster_token or arguments.cluster_clients:
             raise CommandError(
                 "--cluster-allow, --cluster-clients and --cluster-token go with --cluster-seed or "
@@ -162,22 +164,33 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
         if not uri.startswith("rsocket+"):
             raise CommandError(f"{uri!r} does not start with rsocket+", Status.USAGE)
     limits = ClusterLimits(peer_hold=arguments.cluster_hold, max_peers=arguments.cluster_max_peers)
+    others = () if place is None else place.others
+    name: str = arguments.cluster_name
+    if place is not None:
+        name = f"{name or 'process'}-{place.index}"
+    advertise: str | None = arguments.cluster_advertise
+    if arguments.processes > 1 and (advertise is not None or arguments.cluster_seed):
+        if advertise is None or not urlsplit(advertise).port:
+            raise CommandError(
+                "a cluster of brokers with --processes needs --cluster-advertise with a port: that "
+                "of process 0; the others have those after it",
+                Status.USAGE,
+            )
+        if place is not None:
+            advertise = of_process(advertise, place.index)
+    elif place is not None:
+        advertise = place.peer()
     options = ClusterOptions(
-        seeds=tuple(arguments.cluster_seed),
+        seeds=(*others, *arguments.cluster_seed),
+        advertise="" if place is None or advertise is None else advertise,
         allowed_peers=tuple(arguments.cluster_allow),
-        name=arguments.cluster_name,
+        name=name,
         locality=arguments.cluster_locality,
         ready_peers=arguments.cluster_ready or 0,
         limits=limits,
     )
     tls = tls_of(arguments, listens=False)
-    return Clustering(
-        options,
-        arguments.cluster_advertise,
-        arguments.cluster_clients,
-        tls,
-        arguments.cluster_token,
-    )
+    return Clustering(options, advertise, arguments.cluster_clients, tls, arguments.cluster_token)
 
 
 async def attach_cluster(
@@ -199,6 +212,19 @@ async def attach_cluster(
     return await Cluster.attach(
         node, broker, options, connect=dialler.connect, resolve=seed_addresses
     )
+
+
+def of_process(uri: str, index: int, host: str | None = None) -> str:
+    """Return the URI of a process by that of process 0.
+
+    Args:
+        uri: The URI of process 0.
+        index: The number of the process, by which the port is higher.
+        host: Another host for it.
+    """
+    parts = urlsplit(uri)
+    own = host or parts.netloc.rpartition(":")[0]
+    return urlunsplit(parts._replace(netloc=f"{own}:{(parts.port or 0) + index}"))
 
 
 def advertised(clustering: Clustering | None, listener: str) -> str:

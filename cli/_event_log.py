@@ -15,6 +15,9 @@ from ._show import printable
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
+    from ._process import Place
+
+if TYPE_CHECKING:
     from ..actors import Node
 
 __all__ = ["add_event_log", "attach", "check_event_log", "node_name", "told", "total", "words"]
@@ -165,8 +168,15 @@ def node_name(arguments: argparse.Namespace, default: str) -> str:
 
     The log's names of workers begin with the node's name, so it has to be unique.
     """
-    named: str = default if arguments.event_log is None else arguments.event_log_name
+    named: str = default if arguments.event_log is None else log_name(arguments)
     return named
+
+
+def log_name(arguments: argparse.Namespace) -> str:
+    """Return the name of the log: each of several processes has its own."""
+    place: Place | None = getattr(arguments, "place", None)
+    name: str = arguments.event_log_name
+    return name if place is None else f"{name}-{place.index}"
 
 
 async def attach(node: Node, arguments: argparse.Namespace, name: str | None = None) -> None:
@@ -186,7 +196,7 @@ async def attach(node: Node, arguments: argparse.Namespace, name: str | None = N
     # A slow import, which most runs do not need.
     from ..actors.eventlog import EventLog, LogInUse, LogOptions
 
-    called: str = name or arguments.event_log_name
+    called = name or log_name(arguments)
     try:
         options = LogOptions(
             Path(arguments.event_log),

@@ -25,8 +25,24 @@ def event_of(record: logging.LogRecord) -> str:
     return event if isinstance(event, str) else record.name
 
 
-class _Lines(logging.Formatter):
+class ServerFormatter(logging.Formatter):
+    """A format of the log of a server.
+
+    Args:
+        process: The number of the process, as one of several.
+    """
+
+    def __init__(self, process: int | None = None) -> None:
+        super().__init__()
+        self.process = process
+
+
+class _Lines(ServerFormatter):
     """A format of which each record is lines of printable text."""
+
+    def source(self, record: logging.LogRecord) -> str:
+        """Return the name of the logger, with the number of the process."""
+        return record.name if self.process is None else f"{record.name}[{self.process}]"
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as lines, without a line break at the end."""
@@ -45,7 +61,7 @@ class TextFormatter(_Lines):
 
     def join(self, record: logging.LogRecord, lines: list[str]) -> str:
         """Return the lines with the head of the record in front."""
-        head = f"{self.formatTime(record)} {record.levelname} {record.name}: "
+        head = f"{self.formatTime(record)} {record.levelname} {self.source(record)}: "
         return head + "\n".join(lines)
 
 
@@ -55,11 +71,11 @@ class JournalFormatter(_Lines):
     def join(self, record: logging.LogRecord, lines: list[str]) -> str:
         """Return the lines, each with the priority in front."""
         priority = f"<{_PRIORITIES.get(record.levelname, 6)}>"
-        lines[0] = f"{record.name}: {lines[0]}"
+        lines[0] = f"{self.source(record)}: {lines[0]}"
         return "\n".join(priority + line for line in lines)
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(ServerFormatter):
     """The format for collectors: an object on one line for each record."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -71,6 +87,8 @@ class JsonFormatter(logging.Formatter):
             "event": event_of(record),
             "message": record.getMessage(),
         }
+        if self.process is not None:
+            said["process"] = self.process
         for name in FIELDS:
             value = getattr(record, name, None)
             if value is not None:
@@ -80,7 +98,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(said)
 
 
-FORMATS: Final[dict[str, type[logging.Formatter]]] = {
+FORMATS: Final[dict[str, type[ServerFormatter]]] = {
     "text": TextFormatter,
     "json": JsonFormatter,
     "journal": JournalFormatter,

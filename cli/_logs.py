@@ -35,6 +35,7 @@ OPERATED: Final = frozenset(
         "broker.serving",
         "certificates.reloaded",
         "configuration.changed",
+        "process.started",
         "reload.done",
     }
 )
@@ -211,8 +212,12 @@ def add_server_log(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def server_log(arguments: argparse.Namespace) -> Generator[LogWriter]:
+def server_log(arguments: argparse.Namespace, process: int | None = None) -> Generator[LogWriter]:
     """Log as the options of `add_server_log` say.
+
+    Args:
+        arguments: The options.
+        process: The number of this process, as one of several.
 
     Raises:
         CommandError: The file cannot be opened.
@@ -222,7 +227,7 @@ def server_log(arguments: argparse.Namespace) -> Generator[LogWriter]:
     except OSError as error:
         text = f"--log-file: {arguments.log_file}: {error.strerror}"
         raise CommandError(text, Status.FAILED) from error
-    writer.setFormatter(FORMATS[arguments.log_format]())
+    writer.setFormatter(FORMATS[arguments.log_format](process))
     writer.addFilter(SeldomFilter())
     root = logging.getLogger()
     root.addHandler(writer)

@@ -42,6 +42,8 @@ After=network-online.target
 Type=notify-reload
 ExecStart={command}
 Restart=on-failure
+# The processes of `onward broker --processes` are stopped by the one that has started them.
+KillMode=mixed
 WatchdogSec=30
 # A stop drains for up to 25 seconds; SIGUSR2 for as long as the options of the command say.
 TimeoutStopSec=90

@@ -172,12 +172,13 @@ class Broker(Worker):
         self,
         options: BrokerOptions = BrokerOptions(),  # noqa: B008 - frozen
         authorization: Authorization | None = None,
+        broker_id: uuid.UUID | None = None,
     ) -> None:
         check_value("options", options, BrokerOptions)
         super().__init__()
         self.options = options
         self.authorization = authorization
-        self.broker_id = uuid.uuid4()
+        self.broker_id = broker_id or uuid.uuid4()
         self.index = TagIndexWorker(options, self.broker_id.bytes)
         self.events = self.index.events
         self.tally = RequestTally()
@@ -200,6 +201,7 @@ class Broker(Worker):
         *,
         address: AddressLike = DEFAULT_ADDRESS,
         authorization: Authorization | None = None,
+        broker_id: uuid.UUID | None = None,
     ) -> Broker:
         """Start a broker on a node.
 
@@ -209,12 +211,14 @@ class Broker(Worker):
             address: The address of its worker.
             authorization: The decisions on what the peers of connections may do; by default all of
                 them may do anything. Workers of the node always may.
+            broker_id: Its identity, for a broker that takes the place of one that has ended; by
+                default a new one.
 
         Raises:
             AddressInUse: The node has a worker at this address already.
             RuleInUse: The node has a broker, at another address.
         """
-        broker = cls(options, authorization)
+        broker = cls(options, authorization, broker_id)
         await node.start(lambda: broker, address=address)
         return broker
 

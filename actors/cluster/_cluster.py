@@ -109,6 +109,7 @@ class Cluster(Worker):
         self._own = PeerInfo(
             broker.broker_id.bytes,
             now,
+            cluster_uri=options.advertise,
             instance=now,
             zone=options.zone,
             name=options.name,

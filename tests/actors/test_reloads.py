@@ -66,3 +66,25 @@ def test_each_part_has_a_name_of_its_own() -> None:
     reloads.add("rules", part([], "rules"))
     with pytest.raises(ValueError, match="a part 'rules' already"):
         reloads.add("rules", part([], "rules"))
+
+
+async def test_what_is_prepared_is_applied_only_if_it_is_asked_for() -> None:
+    reloads, log = Reloads(), list[str]()
+    reloads.add("rules", part(log, "rules"))
+    async with reloads.prepared():
+        pass
+    assert log == ["read rules"]
+    assert reloads.statistics().done == 0
+    async with reloads.prepared() as apply:
+        assert apply() == ("rules",)
+    assert log == ["read rules", "read rules", "applied rules"]
+    assert reloads.statistics().done == 1
+
+
+async def test_a_reload_that_another_refuses_counts_as_refused() -> None:
+    reloads = Reloads()
+    with pytest.raises(ReloadFailed, match="rules: gone"):
+        async with reloads.prepared():
+            raise reloads.refused({"rules": "gone"})
+    figures = reloads.statistics()
+    assert (figures.done, figures.failed, figures.error) == (0, 1, "rules: gone")

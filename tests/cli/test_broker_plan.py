@@ -174,3 +174,11 @@ def test_the_order_of_methods_is_an_option_too(tmp_path: Path) -> None:
     assert plan.listening.authentication is not None
     methods = [each.method for each in plan.listening.authentication._methods]
     assert methods == ["password", "token", "anonymous"]
+
+
+def test_processes_share_the_limits_of_the_machine(tmp_path: Path) -> None:
+    text = "[connections]\nmax_connections = 1000\nmax_connections_per_source = 10\nresume = true\n"
+    links = planned(tmp_path, text + "resume_sessions = 100\n", "--processes", "3").listening.links
+    assert (links.max_connections, links.max_connections_per_source) == (334, 10)
+    assert links.resume is not None
+    assert links.resume.max_sessions == 34

@@ -175,8 +175,8 @@ def test_an_unknown_variable_with_levels_is_a_fault(folder: Folder, monkeypatch:
     assert folder.faults("[broker]\nquite = true") == [
         (
             "onward.toml:2: broker.quite: unknown key; there are: expect_for, express_path, index, "
-            "management, max_wait, method, multicast_on_leave, no_route_timeout, quiet, "
-            "shard_method, "
+            "management, max_wait, method, multicast_on_leave, no_route_timeout, process_folder, "
+            "processes, quiet, shard_method, "
             "trace; did you mean 'quiet'?"
         ),
         "ONWARD_BROKER__QUIET: 'perhaps' is not true or false",

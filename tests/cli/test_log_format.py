@@ -84,3 +84,9 @@ def test_fields_do_not_collide_with_those_of_logging() -> None:
     # `extra=` refuses names that a record has already.
     logging.getLogger("onward.test").info("x", extra=dict.fromkeys((*FIELDS, "event"), "x"))
     assert event_of(record(event=None)) == "onward.transports"
+
+
+def test_one_process_of_several_has_its_number_in_each_line() -> None:
+    assert json.loads(FORMATS["json"](0).format(record()))["process"] == 0
+    assert FORMATS["text"](1).format(record()).endswith("WARNING onward.transports[1]: hello you")
+    assert FORMATS["journal"](2).format(record()) == "<4>onward.transports[2]: hello you"

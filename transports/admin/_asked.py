@@ -6,17 +6,17 @@ So clients of the broker see what its operators see by HTTP, with the credential
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Final
 
 from ...actors.broker import ApplicationError, Broker
 from ...protocol.rsocket import ErrorCode
 from ...protocol.security import ANONYMOUS, Action, NotAllowed, Principal
-from ._messages import JSON, HttpError, HttpRequest, HttpResponse, json_text
+from ._messages import JSON, HttpError, HttpRequest, HttpResponse, accepted, json_text
 from ._paths import AdminPaths, Needs
 
-__all__ = ["answer_paths"]
+__all__ = ["answer_paths", "asked", "text_of"]
 
 MAX_ANSWER: Final = 8 * 1024 * 1024
 """The maximum number of bytes of an answer; a question with a longer one is refused."""
@@ -37,19 +37,40 @@ def answer_paths(broker: Broker, paths: AdminPaths) -> None:
     """
 
     async def answer(target: str, arguments: str, principal: Principal | None) -> bytes:
-        path, _, query = target.partition("?")
-        method = "POST" if arguments else "GET"
         try:
-            found = paths.find(method, path)
+            found = paths.find("POST" if arguments else "GET", target.partition("?")[0])
             _check(broker, found.needs, principal)
-            body = arguments.encode()
             reads = partial(_may_read, broker, principal)
-            request = HttpRequest(method, path, query, body=body, principal=principal, reads=reads)
-            return await _written(await found.handle(request))
+            return await _written(await asked(paths, target, arguments.encode(), principal, reads))
         except HttpError as error:
             return json_text({"error": error.text}).encode()
 
     broker.admin = answer
+
+
+async def asked(
+    paths: AdminPaths,
+    target: str,
+    body: bytes = b"",
+    principal: Principal | None = None,
+    reads: Callable[[], Awaitable[bool]] = accepted,
+) -> HttpResponse:
+    """Return the answer of a path, whatever the principal may do.
+
+    Args:
+        paths: The paths.
+        target: The path, with its query.
+        body: The arguments of a `POST`; empty for a `GET`.
+        principal: The principal that asks.
+        reads: Whether it may read; by default it may.
+
+    Raises:
+        HttpError: There is no such path, or it refuses the question.
+    """
+    path, _, query = target.partition("?")
+    method = "POST" if body else "GET"
+    request = HttpRequest(method, path, query, body=body, principal=principal, reads=reads)
+    return await paths.find(method, path).handle(request)
 
 
 def _check(broker: Broker, needs: Needs, principal: Principal | None) -> None:
@@ -85,15 +106,24 @@ async def _written(response: HttpResponse) -> bytes:
     Raises:
         ApplicationError: It is too long, or has no end.
     """
+    whole = await text_of(response)
+    text = whole if response.content_type == JSON else json.dumps(whole.decode()).encode()
+    if len(text) > MAX_ANSWER:
+        raise _too_long()
+    return text
+
+
+async def text_of(response: HttpResponse) -> bytes:
+    """Return the whole body of an answer.
+
+    Raises:
+        ApplicationError: It is too long, or has no end.
+    """
     try:
         if response.content_type == _EVENTS:
             raise ApplicationError(ErrorCode.INVALID, "it has no end: watch 'watch'")
         body = response.body
-        whole = body if isinstance(body, bytes) else await _whole(body)
-        text = whole if response.content_type == JSON else json.dumps(whole.decode()).encode()
-        if len(text) > MAX_ANSWER:
-            raise _too_long()
-        return text
+        return body if isinstance(body, bytes) else await _whole(body)
     finally:
         if response.on_end is not None:
             response.on_end()

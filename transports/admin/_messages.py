@@ -16,6 +16,7 @@ __all__ = [
     "HttpError",
     "HttpRequest",
     "HttpResponse",
+    "accepted",
     "json_response",
     "json_text",
     "text_response",
@@ -56,7 +57,8 @@ def _true() -> bool:
     return True
 
 
-async def _accepted() -> bool:
+async def accepted() -> bool:
+    """Return true: the answer where no credentials are asked for."""
     return True
 
 
@@ -85,9 +87,9 @@ class HttpRequest:
     body: bytes = field(default=b"", repr=False)
     principal: Principal | None = None
     permitted: Callable[[], bool] = field(default=_true, repr=False, compare=False)
-    admitted: Callable[[], Awaitable[bool]] = field(default=_accepted, repr=False, compare=False)
+    admitted: Callable[[], Awaitable[bool]] = field(default=accepted, repr=False, compare=False)
     operates: bool = True
-    reads: Callable[[], Awaitable[bool]] = field(default=_accepted, repr=False, compare=False)
+    reads: Callable[[], Awaitable[bool]] = field(default=accepted, repr=False, compare=False)
 
     def fields(self) -> list[tuple[str, str]]:
         """Return the fields of the query in order.

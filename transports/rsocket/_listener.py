@@ -130,6 +130,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         exposed: The addresses that requests may name instead of tags.
         authentication: The authentication of peers; `None` admits each of them.
         peers: The cluster, of which other brokers may connect; `None` for none.
+        siblings: Whether a broker of the same user may be one without a rule, at a Unix socket.
     """
 
     def __init__(
@@ -143,6 +144,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         exposed: Exposed = _NOTHING,
         authentication: Authentication | None = None,
         peers: PeerHandlers | None = None,
+        *,
+        siblings: bool = False,
     ) -> None:
         self._authentication = authentication
         self._node = node
@@ -158,7 +161,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         if authentication is not None:
             self._acceptor.admits = authentication.admits
         self._unused = UnusedConnections(self._acceptor.places, options, node.loop.time)
-        self._shared = Shared(node.loop, options, exposed, authentication, peers)
+        self._shared = Shared(node.loop, options, exposed, authentication, peers, siblings=siblings)
         resume = options.resume
         self._sessions = None if resume is None else ResumableSessions(resume, self, node.loop.time)
         # With the number of each connection, and the time at which it was accepted.

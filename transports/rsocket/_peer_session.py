@@ -56,6 +56,7 @@ from ._connection import FrameReceiver
 from ._express import ExpressPath
 from ._metadata import ADDRESS, PEER, Form
 from ._peer_link import AskedAnswer, PeerLink, routing_entry, routing_in
+from ._peer_place import is_sibling
 from ._request import WITH_CREDIT, more_follow
 from ._session import Session
 from ._validity import names_authenticate
@@ -286,7 +287,7 @@ class PeerSession(Session):
     def _on_other_rules(self) -> None:
         """End the link of a broker that is not allowed any more."""
         link, authorization = self._link, self._link.broker.authorization
-        if self.connection is None or authorization is None:
+        if self.connection is None or authorization is None or is_sibling(link):
             return
         if not authorization.allows(self.principal or ANONYMOUS, Action.PEER):
             link.close("not allowed", str(authorization.denial(Action.PEER)))

@@ -70,7 +70,7 @@ from ._gathered import Gathered
 from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_id_of
 from ._named import NamedRequests, route_in
 from ._origin import false_origins, with_origin
-from ._peer_place import is_inside
+from ._peer_place import is_inside, is_sibling
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 from ._request_checks import RequestChecks
 from ._tracing import RequestTracing, tracing_in
@@ -290,7 +290,9 @@ class Session(FrameReceiver):
             ProtocolError: The BROKER_INFO is broken.
         """
         link, authorization = self._link, self._link.broker.authorization
-        if authorization is not None:
+        if is_sibling(link):
+            pass  # the brokers of one `onward broker --processes`
+        elif authorization is not None:
             authorization.check(self.principal or ANONYMOUS, Action.PEER)
         elif not is_inside(link.identity):
             # Without rules, a broker has to be on this machine.

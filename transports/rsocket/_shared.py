@@ -31,6 +31,7 @@ class Shared:
         exposed: The addresses that requests may name.
         authentication: The authentication of the listener's peers; `None` for none.
         peers: The cluster, of which other brokers may connect; `None` for none.
+        siblings: Whether a broker of the same user may be one without a rule, at a Unix socket.
 
     Attributes:
         unfinished: Bytes of unfinished frames.
@@ -39,6 +40,7 @@ class Shared:
         exposed: The addresses that requests may name, and that they may go on to.
         authentication: The authentication of the listener's peers; `None` for none.
         peers: The cluster, of which other brokers may connect; `None` for none.
+        siblings: Whether a broker of the same user may be one without a rule, at a Unix socket.
         listener: The address of the listener's worker, once it has one.
     """
 
@@ -49,10 +51,13 @@ class Shared:
         exposed: Exposed = _NOTHING,
         authentication: Authentication | None = None,
         peers: PeerHandlers | None = None,
+        *,
+        siblings: bool = False,
     ) -> None:
         self.exposed = exposed
         self.authentication = authentication
         self.peers = peers
+        self.siblings = siblings
         self.listener: Route = ()
         self.unfinished = UnfinishedFrames(loop, options)
         self.waiting = ByteShares(options.flow.max_pending_total, _waiting, loop.time)

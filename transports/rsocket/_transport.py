@@ -77,11 +77,12 @@ class RSocketTransport(Transport):
             expose: The addresses that requests may name by a route, and with `Exposed` those
                 that they may go on to; destinations of the broker need not be exposed.
             **options: `broker`, the `Broker`; `options`, `LinkOptions`; `tls`, the encryption, as
-            **options: `broker`, the `Broker`; `options`, `LinkOptions`; `tls`, the encryption, as
                 for `tcp`, which the schemes with TLS need; `authentication`, an `Authentication`,
                 without which each peer is admitted; `peers`, the `PeerHandlers` of its cluster,
-                without which no broker is admitted; and the options of the kind of socket. `None`
-                stands for the default.
+                without which no broker is admitted; `siblings`, whether a broker of the same user
+                may be a peer broker without a rule, at a Unix socket; `shared`, whether other
+                processes of the user may listen at the same port; and the options of the kind of
+                socket. `None` stands for the default.
 
         Raises:
             OSError: The socket cannot be bound, or a certificate cannot be read.
@@ -94,6 +95,8 @@ class RSocketTransport(Transport):
             "tls": TlsOptions | ssl.SSLContext,
             "authentication": Authentication,
             "peers": object,
+            "siblings": bool,
+            "shared": bool,
             **self.own_options,
         }
         for name, value in options.items():
@@ -109,12 +112,14 @@ class RSocketTransport(Transport):
         limits = options.pop("options", None) or LinkOptions()
         authentication = options.pop("authentication", None)
         peers: PeerHandlers | None = options.pop("peers", None)
+        siblings = bool(options.pop("siblings", None))
+        shared = bool(options.pop("shared", None))
         tls = options.pop("tls", None)
         if tls is None and self.schemes[scheme]:
             tls = TlsOptions()
         uri, passed = passed_socket(uri)
         endpoint = self.endpoint(uri, scheme, options, secure=tls is not None)
-        endpoint.passed = passed
+        endpoint.passed, endpoint.shared = passed, shared
         context = None if tls is None else TlsContext(tls, server_context)
         if context is not None:  # the scheme of TLS, if there is one
             scheme = next((name for name, secure in self.schemes.items() if secure), scheme)
@@ -128,6 +133,7 @@ class RSocketTransport(Transport):
             exposed,
             authentication,
             peers,
+            siblings=siblings,
         )
         await listener.open()
         self._listeners = [each for each in self._listeners if each.open_now]

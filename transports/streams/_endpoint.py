@@ -85,6 +85,9 @@ class Endpoint(ABC):
     passed: socket.socket | None = None
     """The listening socket that was passed to the process; `None` to open one."""
 
+    shared: bool = False
+    """Whether other processes of the user may listen at the same port (`SO_REUSEPORT`)."""
+
     @abstractmethod
     async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
         """Open a socket.
@@ -158,7 +161,11 @@ class TcpEndpoint(Endpoint):
                 protocol_factory, sock=self.passed, backlog=BACKLOG, start_serving=False
             )
         return await loop.create_server(
-            protocol_factory, *self._where, backlog=BACKLOG, start_serving=False
+            protocol_factory,
+            *self._where,
+            backlog=BACKLOG,
+            start_serving=False,
+            reuse_port=self.shared or None,
         )
 
     def where(self, server: asyncio.Server) -> str:

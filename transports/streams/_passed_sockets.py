@@ -2,7 +2,8 @@
 
 The specification is `sd_listen_fds(3)`. A URI names such a socket by `sd:` and the name in its
 unit, `FileDescriptorName=`: `rsocket+tcp://sd:web`, `rsocket+ws://sd:web/rsocket`, and for Unix
-sockets `rsocket+unix://sd:web`.
+sockets `rsocket+unix://sd:web`. A process that starts another one names a socket by `fd:` and the
+number of its file, which the other inherits: `rsocket+unix://fd:7`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ FIRST: Final = 3
 """The number of the first file that is passed: SD_LISTEN_FDS_START."""
 
 MARK: Final = "sd:"
+INHERITED: Final = "fd:"
 
 
 def passed_socket(
@@ -40,17 +42,34 @@ def passed_socket(
     """
     scheme, _, rest = uri.partition("://")
     authority, slash, path = rest.partition("/")
-    if not authority.startswith(MARK):
+    number = _number(authority, environment)
+    if number is None:
         return uri, None
+    # A copy: a second listener with this name, or a second start, finds the socket open.
+    try:
+        passed = socket.socket(fileno=os.dup(number))
+    except OSError as error:
+        raise ValueError(f"{authority} is no socket: {error.strerror}") from None
+    passed.setblocking(False)
+    return f"{scheme}://{_where(passed)}{slash}{path}", passed
+
+
+def _number(authority: str, environment: Mapping[str, str]) -> int | None:
+    """Return the number of the file of a socket; `None` if none is named.
+
+    Raises:
+        ValueError: There is no such socket.
+    """
+    if authority.startswith(INHERITED):
+        return int(authority.removeprefix(INHERITED))
+    if not authority.startswith(MARK):
+        return None
     name = authority.removeprefix(MARK)
     names = _names(environment)
     if name not in names:
         there = ", ".join(names) or "none"
         raise ValueError(f"systemd has passed no socket named {name!r}; there are: {there}")
-    # A copy: a second listener with this name, or a second start, finds the socket open.
-    passed = socket.socket(fileno=os.dup(FIRST + names.index(name)))
-    passed.setblocking(False)
-    return f"{scheme}://{_where(passed)}{slash}{path}", passed
+    return FIRST + names.index(name)
 
 
 def _names(environment: Mapping[str, str]) -> list[str]:

@@ -1,11 +1,13 @@
-"""Which peers are on this machine."""
+"""Which peers are on this machine, and which are of this user."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
 from onward.protocol.security import PeerIdentity
-from onward.transports.rsocket._peer_place import is_inside
+from onward.transports.rsocket._peer_place import is_inside, is_of_this_user
 from onward.transports.streams._source import source_of
 
 
@@ -29,3 +31,17 @@ from onward.transports.streams._source import source_of
 )
 def test_whether_a_peer_is_inside(identity: PeerIdentity, inside: bool) -> None:
     assert is_inside(identity) == inside
+
+
+@pytest.mark.parametrize(
+    ("identity", "own"),
+    [
+        (PeerIdentity(source="uid=0", user_id=os.geteuid()), True),
+        (PeerIdentity(source="uid=0", user_id=os.geteuid() + 1), False),
+        (PeerIdentity(source="unix"), True),
+        (PeerIdentity(source="127.0.0.1"), False),
+        (PeerIdentity(), False),
+    ],
+)
+def test_whether_a_peer_is_of_this_user(identity: PeerIdentity, own: bool) -> None:
+    assert is_of_this_user(identity) == own

@@ -91,3 +91,14 @@ def fd_above(fd: int, at: int) -> int:
     os.dup2(fd, at)
     os.close(fd)
     return at
+
+
+def test_a_socket_that_is_inherited() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        uri, passed = passed_socket(f"rsocket+ws://fd:{tcp.fileno()}/path")
+        assert passed is not None
+        with passed:
+            assert uri == f"rsocket+ws://127.0.0.1:{tcp.getsockname()[1]}/path"
+            assert passed.getsockname() == tcp.getsockname()
+    with pytest.raises(ValueError, match="fd:65000 is no socket: Bad file descriptor"):
+        passed_socket("rsocket+tcp://fd:65000")

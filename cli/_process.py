@@ -1,0 +1,308 @@
+"""One process of `onward broker --processes`: its place among them, and its ties to them.
+
+It is an `onward broker` with the same options. What differs is told by a variable of its
+environment: the sockets to listen at, its identity, and the folder with the sockets by which the
+processes reach one another. It prints nothing; it tells the `onward broker` that has started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
+
+from ..actors import Listener, ReloadFailed
+from ..actors.broker import ApplicationError
+from ..protocol import OnwardError, counted
+from ..transports.rsocket import UnixOptions
+from ._process_channel import Channel, Said
+from ._run import Pace, StopRequest
+from ._service import Service
+from ._status import CommandError, Status, status_of
+
+if TYPE_CHECKING:
+    from ..transports.admin import AdminPaths
+    from ._broker_plan import Listening
+    from ._cluster import Clustering
+
+__all__ = ["Place", "Process", "Totals", "share"]
+
+T = TypeVar("T")
+
+VARIABLE: Final = "ONWARD_PROCESS"
+"""The variable of the environment with the place of a process."""
+
+DECISION: Final = 30.0
+"""Seconds for which what was prepared for a reload is kept; then it is dropped."""
+
+ASKED: Final = 60.0
+"""Most seconds for an operation on all processes."""
+
+
+class Totals(NamedTuple):
+    """The figures of a broker at its end."""
+
+    accepted: int
+    destinations: int
+    waited: int
+    rejected: int
+    lost: int
+
+    def __str__(self) -> str:
+        """Return them as a line."""
+        return (
+            f"stopped: {counted(self.accepted, 'connection')} taken, "
+            f"{counted(self.destinations, 'destination')} left, "
+            f"{counted(self.waited, 'request')} waited, "
+            f"{self.rejected} rejected, {self.lost} lost"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a process among those of one `onward broker`.
+
+    Attributes:
+        index: Its number, from 0 on.
+        count: The number of processes.
+        broker_id: The identity of its broker, which a process in its place after it has, too.
+        folder: The folder of the sockets of all processes.
+        listen: The URI that it opens for each listener.
+        channel: The number of the file of its channel.
+    """
+
+    index: int
+    count: int
+    broker_id: str
+    folder: str
+    listen: tuple[str, ...]
+    channel: int
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Place | None:
+        """Return the place of this process by its environment; `None` if it has none."""
+        text = environment.get(VARIABLE)
+        if text is None:
+            return None
+        found: dict[str, Any] = json.loads(text)
+        found["listen"] = tuple(found["listen"])
+        return cls(**found)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables by which a process finds its place."""
+        return {VARIABLE: json.dumps(asdict(self))}
+
+    def address(self, index: int | None = None) -> str:
+        """Return the URI of a process for operators; by default of this one."""
+        return self._uri(self.index if index is None else index, "sock")
+
+    def peer(self, index: int | None = None) -> str:
+        """Return the URI of a process for the others; by default of this one."""
+        return self._uri(self.index if index is None else index, "peer")
+
+    def _uri(self, index: int, kind: str) -> str:
+        return f"rsocket+unix://{quote(self.folder)}/{index}.{kind}"
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The URIs of the other processes for this one."""
+        return tuple(self.peer(each) for each in range(self.count) if each != self.index)
+
+
+def share(limit: int, processes: int) -> int:
+    """Return the part of one process in a limit for all, rounded up."""
+    return -(-limit // processes)
+
+
+class Process:
+    """The ties of a process to the `onward broker` that has started it.
+
+    Args:
+        place: Its place.
+        service: Its parts that a reload reads anew.
+
+    Attributes:
+        place: Its place.
+        paths: The paths of its admin interface, once it has them.
+    """
+
+    def __init__(self, place: Place, service: Service) -> None:
+        self.place = place
+        self.paths: AdminPaths | None = None
+        self._own: Mapping[str, Callable[[], Awaitable[object]]] = {}
+        self._stop = StopRequest()
+        self._service = service
+        self._channel: Channel | None = None
+        self._prepared: AsyncExitStack | None = None
+        self._apply: Callable[[], tuple[str, ...]] = tuple
+        self._expiry: asyncio.TimerHandle | None = None
+
+    @asynccontextmanager
+    async def runs(self, stop: StopRequest) -> AsyncGenerator[None]:
+        """Be a process for a while. The end of the channel stops it, orderly.
+
+        Args:
+            stop: The request to stop it.
+
+        Raises:
+            SystemExit: It has failed; the others were told why.
+        """
+        self._stop = stop
+        end = socket.socket(fileno=self.place.channel)
+        end.setblocking(False)
+        self._channel = channel = await Channel.open(end, self._answered)
+        channel.over.add_done_callback(lambda _: self._stopped(Pace.ORDERLY))
+        try:
+            yield
+        except (CommandError, OnwardError, OSError, ValueError) as error:
+            channel.tell("failed", text=str(error), status=_status_of(error))
+            raise SystemExit(int(_status_of(error))) from None
+        finally:
+            await channel.close()
+
+    @property
+    def channel(self) -> Channel:
+        """The channel."""
+        if self._channel is None:
+            raise AssertionError("the channel is not open")
+        return self._channel
+
+    def listeners(
+        self,
+        given: Sequence[tuple[str, Listening]],
+        shared: Listening,
+        clustering: Clustering | None,
+    ) -> list[tuple[str, Listening]]:
+        """Return the URI and the options of each listener of this process.
+
+        After those that all processes share come its own for operators, that for the others, and
+        that for brokers elsewhere, if there are any.
+        """
+        from ._cluster import of_process
+
+        elsewhere: list[tuple[str, Listening]] = []
+        advertise = None if clustering is None else clustering.advertise
+        if advertise is not None and advertise != self.place.peer():
+            # On the interface of the first listener: the address that is told may be a proxy's.
+            bound = urlsplit(given[0][0]).netloc.rpartition(":")[0] if given else ""
+            elsewhere.append((of_process(advertise, 0, bound or None), shared))
+        own = replace(
+            shared,
+            links=replace(shared.links, proxies=(), proxy_protocol=False),
+            unix=UnixOptions(),
+        )
+        return [
+            *(
+                (uri, replace(options, shared=True))
+                for uri, (_, options) in zip(self.place.listen, given, strict=True)
+            ),
+            (self.place.address(), own),
+            (self.place.peer(), replace(own, authentication=None, siblings=True)),
+            *elsewhere,
+        ]
+
+    def shared(self, listeners: Sequence[T]) -> Sequence[T]:
+        """Return those listeners that all processes share."""
+        return listeners[: len(self.place.listen)]
+
+    def operations(
+        self, own: Mapping[str, Callable[[], Awaitable[object]]]
+    ) -> dict[str, Callable[[], Awaitable[object]]]:
+        """Return the operations on all processes, in place of those on this one."""
+        self._own = own
+        return {name: partial(self.operate, name) for name in ("drain", "undo-drain", "reload")}
+
+    async def operate(self, name: str) -> object:
+        """Request an operation on all processes, and return the outcome."""
+        try:
+            return (await self.channel.ask("operate", ASKED, name=name))["answer"]
+        except CommandError as error:
+            return {"error": str(error)}
+
+    def request_reload(self) -> None:
+        """Ask for a reload of all processes; the outcome is logged and counted."""
+        self.channel.tell("operate", name="reload")
+
+    def started(self, listeners: Sequence[Listener]) -> None:
+        """Report that the listeners are open."""
+        self.channel.tell("started", listeners=[each.uri for each in listeners])
+
+    def ended(self, totals: Totals, log: str) -> None:
+        """Report the figures at the end, and those of its event log, if any."""
+        self.channel.tell("totals", totals=totals, log=log)
+
+    # --- what is asked ------------------------------------------------------------------------
+
+    async def _answered(self, what: str, said: Said) -> Said:
+        if what == "stop":
+            self._stopped(Pace[said["pace"]])
+            return {}
+        if what == "undo-drain":
+            return {"answer": await self._own["undo-drain"]() if self._own else None}
+        if what == "prepare":
+            return {"errors": await self._prepare()}
+        if what in ("apply", "abort"):
+            return {"parts": await self._decided(apply=what == "apply")}
+        if what == "path":
+            return await self._path(said["target"], said["body"])
+        raise AssertionError(f"unexpected question {what}")
+
+    def _stopped(self, pace: Pace) -> None:
+        # A service manager may send the same signal to this process itself.
+        if pace is Pace.AT_ONCE or not self._stop.is_final:
+            self._stop.wish(pace)
+
+    async def _prepare(self) -> dict[str, str]:
+        """Read all parts anew, and keep them; return the errors."""
+        await self._decided(apply=False)
+        stack = AsyncExitStack()
+        try:
+            self._apply = await stack.enter_async_context(self._service.reloads.prepared())
+        except ReloadFailed as error:
+            return error.errors
+        self._prepared = stack
+        loop = asyncio.get_running_loop()
+        self._expiry = loop.call_later(
+            DECISION, lambda: loop.create_task(self._decided(apply=False))
+        )
+        return {}
+
+    async def _decided(self, *, apply: bool) -> tuple[str, ...]:
+        """Apply what was prepared, or drop it."""
+        stack, self._prepared = self._prepared, None
+        if stack is None:
+            return ()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        async with stack:
+            return self._apply() if apply else ()
+
+    async def _path(self, target: str, body: str) -> Said:
+        from ..transports.admin import HttpError
+        from ..transports.admin._asked import asked, text_of
+
+        if self.paths is None:
+            raise CommandError("it has not started")
+        try:
+            answer = await asked(self.paths, target, body.encode())
+            text = (await text_of(answer)).decode()
+        except HttpError as error:
+            return {"status": int(error.status), "type": "", "body": error.text}
+        except ApplicationError as error:  # too long
+            raise CommandError(str(error)) from None
+        return {"status": int(answer.status), "type": answer.content_type, "body": text}
+
+
+def _status_of(error: Exception) -> Status:
+    """Return the exit status for an error."""
+    if isinstance(error, CommandError):
+        return error.status
+    if isinstance(error, OnwardError):
+        return status_of(error)
+    return Status.FAILED if isinstance(error, OSError) else Status.USAGE
