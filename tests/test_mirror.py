@@ -44,6 +44,7 @@ CONCEPTS = {
         "workers/test_composition": "",
     },
     "cli": {
+        "test_cluster_clients": "_cluster",
         "test_config": "_config_file _config_options",
         "test_events": "_event_logs",
         "test_installed_transport": "_listen _reach",

@@ -127,18 +127,18 @@ class Pool:
         return [link for link in links if link is not None and link.alive]
 
     def _staying(self) -> list[ClientLink]:
-        """Return the open connections, without those that move to another broker just now.
+        """Return the open connections, without those that are being replaced.
 
-        A request waits for the end of a move rather than being sent to the broker that is left.
+        A request waits for that rather than being refused by the broker that is left.
         """
-        links = [keeper.link for keeper in self.keepers if not keeper.moving]
+        links = [keeper.link for keeper in self.keepers if not keeper.leaving]
         return [link for link in links if link is not None and link.alive]
 
     async def take(self) -> ClientLink:
         """Wait for a usable connection; return the one with the fewest open streams.
 
-        One with a suspected broker comes last, and one that moves to another broker only if it is
-        the last one. Equal ones take turns.
+        One with a suspected broker comes last, and one that leaves its broker not at all. Equal
+        ones take turns.
 
         Raises:
             CredentialsRefused: All brokers have refused the credentials, and these stay the same.
@@ -183,7 +183,7 @@ class Pool:
                 self.brokers.drains(broker, loop.time())
                 other = self.brokers.choose(loop.time())
                 if keeper.movable and other is not broker and not other.misses(loop.time()):
-                    keeper.move_to(other)
+                    keeper.move_to(other, leaving=True)
 
     async def _spread(self) -> None:
         """Move connections, each at a random moment, as long as that spreads them better."""

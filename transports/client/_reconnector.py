@@ -50,7 +50,7 @@ class Reconnector:
     Attributes:
         link: The connection, while it is open.
         broker: The broker of the connection, or the one that was tried last.
-        moving: Whether the connection moves to another broker just now.
+        leaving: Whether the connection moves just now because its broker refuses requests.
         retired: The connection that it has moved from, until its last request has ended.
         failure: Why the last attempt failed; empty after a success.
         connects: Connections made.
@@ -64,7 +64,7 @@ class Reconnector:
         brokers: The brokers.
         make: Makes a connection, given its name; each with the same route id.
         options: Times.
-        news: Called when `link`, `moving` or `failure` has changed.
+        news: Called when `link`, `leaving` or `failure` has changed.
         log: The logger of failures.
         fixed_credentials: Whether each SETUP has the same credentials.
     """
@@ -81,7 +81,7 @@ class Reconnector:
     ) -> None:
         self.link: ClientLink | None = None
         self.broker: KnownBroker | None = None
-        self.moving = False
+        self.leaving = False
         self.retired: ClientLink | None = None
         self.failure = ""
         self.connects = 0
@@ -124,13 +124,16 @@ class Reconnector:
             # broker is left to try, or connections are lost as fast as they are made.
             if self._lived > (backoff.longest if self._evicted else bound):
                 attempt = 0
+            many = len(self._brokers)
             if self._evicted:
-                attempt = max(attempt, _attempt_of(backoff, CONTESTED))
-            bound = backoff.bound(attempt)
-            wait = backoff.wait(attempt)
+                attempt = max(attempt, many * _attempt_of(backoff, CONTESTED))
+            bound = backoff.bound(attempt // many)
+            wait = backoff.wait(attempt // many)
             if self.shut_out:
                 # The same credentials will most likely be refused again, and be counted there.
                 wait = max(wait, backoff.longest / 2)
+            elif not self._evicted and not self._lived:
+                wait /= many  # each of them is tried once in a wait
             elsewhere = self._brokers.any_fit(self._loop.time())
             await asyncio.sleep(wait)
             if not elsewhere or self._lived:
@@ -235,14 +238,19 @@ class Reconnector:
     def movable(self) -> bool:
         """Whether the connection can move to another broker."""
         link = self.link
-        if link is None or not link.alive or self.moving or self.retired is not None:
+        if link is None or not link.alive or self._wish.done() or self.retired is not None:
             return False
         return not (link.registers and link.core.streams)
 
-    def move_to(self, broker: KnownBroker) -> None:
-        """Move the connection to another broker, if it can be reached."""
+    def move_to(self, broker: KnownBroker, *, leaving: bool = False) -> None:
+        """Move the connection to another broker, if it can be reached.
+
+        Args:
+            broker: The other broker.
+            leaving: Whether requests wait for the end of the move, as this one refuses them.
+        """
         if not self._wish.done():
-            self.moving = True
+            self.leaving = leaving
             self._wish.set_result(broker)
             self._news()
 
@@ -252,7 +260,7 @@ class Reconnector:
                 return await self._change(link, broker)
             return await self._connect(broker)
         finally:
-            self.moving = False
+            self.leaving = False
             self._news()
 
     async def _change(self, old: ClientLink, broker: KnownBroker) -> Held | None:
