@@ -157,6 +157,7 @@ class FakePeer:
         lost: The reasons for which links were lost.
         subscriptions: The positions from which its routes were asked for.
         told: The brokers that it was told of.
+        answer: Its answer to a comparison of the brokers that are known.
     """
 
     def __init__(self, **facts: Any) -> None:
@@ -168,7 +169,8 @@ class FakePeer:
         self.lost: list[str] = []
         self.subscriptions: list[bytes] = []
         self.told: list[PeerInfo] = []
-        self.elements: asyncio.Queue[bytes] = asyncio.Queue()
+        self.elements: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.answer = b""
 
     @property
     def info(self) -> BrokerInfo:
@@ -187,8 +189,8 @@ class FakePeer:
         @handlers.stream(ROUTES_ROUTE)
         async def routes(request: Request) -> AsyncGenerator[bytes]:
             self.subscriptions.append(request.data)
-            while True:
-                yield await self.elements.get()
+            while (element := await self.elements.get()) is not None:
+                yield element
 
         @handlers.response(REMOTE_BROKER_INFO_ROUTE)
         async def told(request: Request) -> bytes:
@@ -197,7 +199,7 @@ class FakePeer:
 
         @handlers.response(BROKERS_ROUTE)
         async def compare(request: Request) -> bytes:
-            return b""
+            return self.answer
 
         del routes, told, compare
         return handlers
@@ -243,7 +245,7 @@ class FakePeer:
         element = Element(kind, self.facts.broker_id, self.facts.instance, sequence, frames, last)
         return element.serialize()
 
-    def send(self, *elements: bytes) -> None:
-        """Send elements, as credit allows."""
+    def send(self, *elements: bytes | None) -> None:
+        """Send elements, as credit allows; `None` ends the stream."""
         for element in elements:
             self.elements.put_nowait(element)

@@ -22,7 +22,7 @@ from onward.protocol.cluster import (
     Position,
 )
 from tests.support.clusters import SOON, Clusters, FakePeer, Site, clusters
-from tests.support.fixtures import Caplog
+from tests.support.fixtures import Caplog, Patch
 
 PAUSE = ClusterLimits().pause
 FAKE = "test://fake"
@@ -210,6 +210,61 @@ async def test_a_list_that_cannot_be_read(cluster: Clusters) -> None:
     # Another digest than the broker's own is answered with its list.
     answer = await fake.connection.request(BROKERS_ROUTE, b"x" * 32)
     assert one.cluster.info.broker_id in answer
+
+
+async def test_a_comparison_that_cannot_be_read(cluster: Clusters, caplog: Caplog) -> None:
+    fake = FakePeer()
+    fake.answer = b"no list of brokers"
+    with caplog.at_level(logging.WARNING):
+        one, _ = await beside(cluster, fake)
+        await check_closed(cluster, one, fake, caplog, text="a list of brokers is cut short")
+
+
+async def test_a_stream_that_the_peer_broker_ends_is_asked_for_again(cluster: Clusters) -> None:
+    fake = FakePeer()
+    one, _ = await beside(cluster, fake)
+    fake.send(fake.snapshot(fake.route("prices")))
+    await asyncio.sleep(SOON)
+    fake.send(None)
+    await asyncio.sleep(SOON)
+    assert len(one.found("prices")) == 1
+    assert len(fake.subscriptions) == 1
+    await asyncio.sleep(1)
+    position = Position(fake.facts.instance, 1)
+    assert fake.subscriptions == [Position().serialize(), position.serialize()]
+    fake.send(fake.changes(fake.route("prices"), sequence=2))
+    await asyncio.sleep(SOON)
+    assert len(one.found("prices")) == 2
+
+
+async def test_a_route_that_cannot_be_loaded_is_the_end_of_the_link_only(
+    cluster: Clusters, caplog: Caplog, monkeypatch: Patch
+) -> None:
+    fake = FakePeer()
+    one, honest = await beside(cluster, fake)
+
+    def fail(*_: object) -> str:
+        raise RuntimeError("a mistake of ours")
+
+    with caplog.at_level(logging.ERROR), monkeypatch.context() as patched:
+        patched.setattr(one.broker.index, "add_remote", fail)
+        fake.send(fake.snapshot(fake.route("prices")))
+        await asyncio.sleep(SOON)
+    assert [each for each in caplog.messages if "cannot be loaded" in each]
+    assert one.peer(fake.facts.broker_id).state == "paused"
+    assert one.found("orders") == [honest.id]
+
+
+async def test_a_peer_broker_that_does_not_know_a_request(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    fake = FakePeer()
+    cluster.network.listen(FAKE, fake)
+    await cluster.network.connect_from(FAKE)(one.uri, fake)
+    worker = one.cluster._workers[fake.facts.broker_id]
+    assert worker.connection is not None
+    assert await one.cluster._ask(fake.facts.broker_id, "unknown.route", b"") is None
+    assert await one.cluster._ask(uuid4().bytes, "unknown.route", b"") is None
+    assert fake.lost == []
 
 
 @pytest.mark.parametrize(
