@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 from ..actors import Node
 from ..actors.broker import Broker
 from ..actors.cluster import Cluster, ClusterOptions
-from ..protocol.cluster import ClusterLimits
+from ..protocol.cluster import ClusterLimits, java_places
 from ..protocol.security import BearerToken, Credentials
 from ..transports import TlsOptions
 from ..transports.rsocket import PeerDialler, PeerOptions, seed_addresses
@@ -44,7 +44,9 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="form a cluster with the broker at this URI, one that it listens at: each broker's "
         "clients reach the destinations of all; without TLS a host name may stand for several, and "
-        "is looked up again every 30 s; may be repeated",
+        "is looked up again every 30 s; with ?proxy=PORT a Java broker, as in "
+        "rsocket+tcp://host:7001?proxy=8001: its port for brokers, and the one for clients; may be "
+        "repeated",
     )
     parser.add_argument(
         "--cluster-advertise",
@@ -163,6 +165,8 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
     for uri in (*arguments.cluster_seed, *told):
         if not uri.startswith("rsocket+"):
             raise CommandError(f"{uri!r} does not start with rsocket+", Status.USAGE)
+    for seed in arguments.cluster_seed:
+        java_places(seed)
     limits = ClusterLimits(peer_hold=arguments.cluster_hold, max_peers=arguments.cluster_max_peers)
     others = () if place is None else place.others
     name: str = arguments.cluster_name

@@ -121,7 +121,9 @@ _PEERS: Final = Look(
 
 
 def _broker_state(row: Any) -> str:
-    return f"{row['state']}, drains" if row.get("draining") else str(row["state"])
+    state = f"{row['state']}, drains" if row.get("draining") else str(row["state"])
+    # It tells a route once, when it joins, to the brokers that have a link then.
+    return f"{state} (Java: routes since the link)" if row.get("java") else state
 
 
 def _why(row: Any) -> str:

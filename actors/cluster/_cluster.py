@@ -32,6 +32,7 @@ from ...protocol.cluster import (
     PresenceState,
     RouteLog,
     Tell,
+    with_seed_uri,
 )
 from .._log import SeldomLogger, shown
 from .._worker import Worker
@@ -41,6 +42,7 @@ from ._clients import clients_service
 from ._dialled import ClusterDrain, DialledPeer
 from ._feeds import Feeds
 from ._greetings import greetings
+from ._java_peer import java_greetings
 from ._options import ClusterOptions
 from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
 from ._peer_worker import STOPPED, PeerWorker
@@ -322,6 +324,8 @@ class Cluster(Worker):
             before: PeerConnection = verdict.replaces
             before.close("duplicate", LinkRefusal.DUPLICATE.value)
         self._arm()
+        if connection.java:
+            return java_greetings(worker, connection)
         return greetings(self, worker, connection, stream)
 
     def on_lost(self, connection: PeerConnection, reason: str) -> None:
@@ -357,7 +361,7 @@ class Cluster(Worker):
             PeerRefused: It cannot be read.
         """
         try:
-            return PeerInfo.of(info)
+            return with_seed_uri(PeerInfo.of(info))
         except ClusterFrameError as error:
             raise PeerRefused(error.reason) from error
 
@@ -473,7 +477,8 @@ class Cluster(Worker):
         """Return the answer of a peer broker; `None` if there is none."""
         worker = self._workers.get(to)
         connection = None if worker is None else worker.connection
-        if connection is None:
+        if connection is None or connection.java:
+            # A Java broker would dial each broker that it is told of, whether it knows it or not.
             return None
         try:
             async with asyncio.timeout(self.options.connect_timeout):

@@ -37,6 +37,7 @@ class ClusterOptions:
         load_slice: Most routes that are loaded, or removed, before the loop does other things.
         max_greetings: Most requests of one peer broker, other than forwarded ones, that are served
             at a time; more are REJECTED.
+        java_joins: Most own routes that a Java broker is told at a time, without its answer.
         limits: The limits of the cluster's state machines.
 
     Raises:
@@ -56,6 +57,7 @@ class ClusterOptions:
     ahead: Count = 16
     load_slice: Count = 500
     max_greetings: Count = 16
+    java_joins: Count = 32
     limits: ClusterLimits = field(default_factory=ClusterLimits)
 
     def __post_init__(self) -> None:

@@ -85,6 +85,11 @@ class PeerConnection(Protocol):
         ...
 
     @property
+    def java(self) -> bool:
+        """Whether the other is a Java broker, which has requests of its own for routes."""
+        ...
+
+    @property
     def dialled(self) -> bool:
         """Whether this broker has dialled, and not the other."""
         ...

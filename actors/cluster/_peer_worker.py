@@ -25,6 +25,7 @@ from .._worker import Worker
 from ..broker import BrokerEvent, EventKind, PeerRoutes, TagIndexWorker
 from ..runtime._timer import Timer
 from ._feeds import Feeds, RouteStream
+from ._java_peer import JavaRoutes
 from ._loader import RouteLoader
 from ._options import ClusterOptions
 from ._statistics import PeerStatistics
@@ -98,6 +99,7 @@ class PeerWorker(Worker):
         self._subscription = RouteSubscription(info.broker_id, options.limits)
         self._loader = self._new_loader()
         self._receiver: _Receiver | None = None
+        self._java: JavaRoutes | None = None
         self._dropping = False
         self._working = False
         self._timer: Timer | None = None
@@ -143,6 +145,7 @@ class PeerWorker(Worker):
         self.connection = connection
         self.stream = RouteStream(self._feeds, info.max_batch)
         self.routes.connected(connection.address, connection.peer, lambda: connection.busy)
+        self.routes.java = connection.java
         self._act(self.presence.linked_up(self._feeds.clock()))
         self._unsubscribe()
         if before is None:
@@ -152,7 +155,10 @@ class PeerWorker(Worker):
                 extra={"event": "peer.connected", "peer": self.id_text},
             )
             self._emit("peer-up")
-        self._subscribe()
+        if connection.java:
+            self._exchange_java(connection)
+        else:
+            self._subscribe()
         return self.stream
 
     def retire(self) -> None:
@@ -168,6 +174,11 @@ class PeerWorker(Worker):
         self._unsubscribe()
         actions = self.presence.lost(self._feeds.clock(), reason)
         self.routes.disconnected()
+        if self._java is not None:
+            # What it says of its routes, it says once: they would stay for ever.
+            self._java.end()
+            self._java = None
+            actions = (*actions, PresenceAction.DROP)
         if reason == STOPPED or self.info.draining:
             _logger.info(
                 "the link to %s has ended: %s",
@@ -208,6 +219,27 @@ class PeerWorker(Worker):
         self._act(actions)
         self._on_fault(self.info.broker_id)
         connection.close(BAD_FRAME, str(error))
+
+    # --- a Java broker ------------------------------------------------------------------------
+
+    def _exchange_java(self, connection: PeerConnection) -> None:
+        """Tell all own routes; of its routes those are known that join from now on."""
+        self._java = JavaRoutes(connection, self._index, self.routes, self._options, self._refused)
+        self._act(self.presence.caught_up(self._feeds.clock()))
+        self._java.begin()
+
+    def on_java_route(self, connection: PeerConnection, data: bytes) -> None:
+        """Add a route that a Java broker tells of; ignore it if the link is none any more.
+
+        Raises:
+            ClusterFrameError: It is none.
+        """
+        if connection is not self.connection or self._java is None:
+            return
+        limit = self._options.load_slice
+        while self._dropping:  # those of an earlier link, before the first of this one
+            self._dropping = self._index.drop_peer(self.routes, limit) >= limit
+        self._java.joined(data, int(time.time() * 1000))
 
     # --- the copy of its routes ---------------------------------------------------------------
 
@@ -354,11 +386,16 @@ class PeerWorker(Worker):
 
     # --- inspection ---------------------------------------------------------------------------
 
+    def _unsent(self) -> int:
+        if self._java is not None:
+            return self._java.unsent
+        feed = None if self.stream is None else self.stream.statistics()
+        return 0 if feed is None else feed.behind
+
     def statistics(self) -> PeerStatistics:
         """Return the figures of the peer broker at this moment."""
         now = self._feeds.clock()
         connection, presence = self.connection, self.presence
-        feed = None if self.stream is None else self.stream.statistics()
         subscription = self._subscription.statistics()
         return PeerStatistics(
             broker_id=self.id_text,
@@ -373,11 +410,12 @@ class PeerWorker(Worker):
             routes=self.routes.count,
             sequence=subscription.position.sequence,
             behind=self._subscription.lag(now),
-            unsent=0 if feed is None else feed.behind,
+            unsent=self._unsent(),
             in_flight=0 if connection is None else connection.in_flight,
             since=time.time() - (now - presence.since),
             reason=presence.cause,
             losses=self.losses.total(),
+            java=self.routes.java,
             refused=dict(self._refused),
         )
 

@@ -34,6 +34,7 @@ class PeerStatistics:
         reason: Why the link was lost last, or why it cannot be had; empty if neither.
         reported_by: A broker that has told of it, if this one cannot reach it; else empty.
         losses: The number of links lost since the start.
+        java: Whether it is a Java broker: routes that it had before the link are not known.
         refused: Its routes that were not loaded since the start, by reason.
     """
 
@@ -55,6 +56,7 @@ class PeerStatistics:
     reason: str
     reported_by: str = ""
     losses: int = 0
+    java: bool = False
     refused: dict[str, int] = field(default_factory=dict[str, int])
 
 

@@ -87,6 +87,7 @@ from ._keys import (
 )
 from ._pinning import (
     VIA_KEY,
+    address_for_java,
     brokers_passed,
     pin_address,
     route_id_tag,
@@ -261,6 +262,7 @@ __all__ = [
     "Update",
     "Weighted",
     "WellKnownKey",
+    "address_for_java",
     "brokers_passed",
     "canonical_id",
     "check_default_tags",

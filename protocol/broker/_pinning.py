@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ._address_frame import locate_address
+from ._address_frame import AddressFrame, RoutingType, locate_address
 from ._dialect import Dialect
 from ._errors import BrokerFrameError
 from ._fields import lacks_more_flag
+from ._hints import query_of_address
 from ._ids import ID_SIZE, format_id
 from ._keys import WellKnownKey
 from ._tags import (
@@ -29,12 +30,13 @@ from ._tags import (
     serialize_tags,
 )
 
-__all__ = ["VIA_KEY", "brokers_passed", "pin_address", "route_id_tag"]
+__all__ = ["VIA_KEY", "address_for_java", "brokers_passed", "pin_address", "route_id_tag"]
 
 VIA_KEY: Final = "onward.via"
 """The key, in the metadata of an ADDRESS, of the ids of the brokers that it has passed."""
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_LARGEST_KEY: Final = 0x7F
 _LAST: Final = (int(WellKnownKey.NO_TAG), "")
 
 
@@ -92,6 +94,35 @@ def pin_address(frame: bytes, dialect: Dialect, tags: Iterable[Tag], broker_id: 
     )
     locate_address(made, dialect)  # it may have too many entries now
     return made
+
+
+def address_for_java(frame: bytes, dialect: Dialect, tags: Iterable[Tag], route_id: bytes) -> bytes:
+    """Return an ADDRESS for the Java broker: unicast, to one of its routes, in its dialect.
+
+    This broker has chosen the destination, also where the request is for several or for a shard.
+    The Java broker has no place for hints, for tags without a value, and for wrapped metadata.
+
+    Args:
+        frame: The whole frame.
+        dialect: Its dialect.
+        tags: The tags to add, none of them null.
+        route_id: The route, 16 bytes.
+
+    Raises:
+        BrokerFrameError: The frame is broken, or would have too many tags; or a tag cannot be
+            written in that dialect.
+    """
+    asked = AddressFrame.parse(frame, dialect)
+    query = query_of_address(asked, dialect).query | frozenset(normal_form(tags))
+    told = (
+        (key, value)
+        for key, value in sorted(query, key=str)
+        if key != _ROUTE_ID and value and (isinstance(key, str) or key <= _LARGEST_KEY)
+    )
+    # It compares texts, and writes an id like this.
+    pin = (_ROUTE_ID, f"Id{{{format_id(route_id)}}}")
+    made = AddressFrame(asked.origin_route_id, RoutingType.UNICAST, (*told, pin))
+    return made.serialize(Dialect.REFERENCE)
 
 
 def brokers_passed(frame: bytes, dialect: Dialect) -> tuple[bytes, ...]:

@@ -371,6 +371,16 @@ class RoutingTable(HomeEntries[Target]):
         self._expired += before - len(tombstones)
         return before - len(tombstones)
 
+    def last_change(self, route_id: bytes) -> int:
+        """Return the latest timestamp known for a route, of any home broker; -1 if none is.
+
+        That of a removal is known for as long as its tombstone is kept.
+        """
+        there, tombstone = self.get(route_id), self._tombstones.get(route_id)
+        return max(
+            -1 if there is None else there.timestamp, -1 if tombstone is None else tombstone[0]
+        )
+
     def _removed_at(self, route_id: bytes, broker_id: bytes) -> int:
         """Return the timestamp of a home broker's removal of a route; -1 if none is remembered."""
         tombstone = self._tombstones.get(route_id)

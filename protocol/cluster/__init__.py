@@ -33,6 +33,14 @@ from ._info import (
     parse_infos,
     serialize_infos,
 )
+from ._java import (
+    ROUTE_JOIN_ROUTE,
+    java_info,
+    java_places,
+    java_route,
+    parse_java_route,
+    with_seed_uri,
+)
 from ._limits import ClusterLimits
 from ._links import LinkRefusal, LinkRefused
 from ._membership import (
@@ -75,6 +83,7 @@ __all__ = [
     "PRESENCE",
     "REMOTE_BROKER_INFO_ROUTE",
     "ROUTES_ROUTE",
+    "ROUTE_JOIN_ROUTE",
     "SUBSCRIPTION",
     "UP",
     "BatchSize",
@@ -116,6 +125,11 @@ __all__ = [
     "SubscriptionInput",
     "SubscriptionState",
     "Tell",
+    "java_info",
+    "java_places",
+    "java_route",
     "parse_infos",
+    "parse_java_route",
     "serialize_infos",
+    "with_seed_uri",
 ]

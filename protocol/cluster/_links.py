@@ -71,8 +71,11 @@ def preferred(new: PeerLink, old: PeerLink, own_id: bytes) -> bool:
     """Whether a new link to the same broker replaces the old one.
 
     Both brokers decide alike: the link stays that the smaller id has dialled, and of two that one
-    broker has dialled the newer, since it only dials if it takes the old one for lost.
+    broker has dialled the newer, since it only dials if it takes the old one for lost. Another
+    implementation does not decide so: the link that is there stays.
     """
+    if not new.info.version:
+        return False
     if (new.dialled is None) is (old.dialled is None):
         return True
     this_is_smaller = own_id < new.info.broker_id

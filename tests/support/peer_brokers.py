@@ -16,6 +16,7 @@ from onward.actors.cluster import PeerConnection, PeerRefused
 from onward.protocol.broker import BrokerInfo, RouteAdd
 from onward.transports.rsocket import LinkOptions, PeerDialler
 from onward.transports.rsocket._link import Link
+from onward.transports.rsocket._peer_session import PeerSession
 from tests.support.rsocket_peer import (
     KEEPALIVE,
     MemoryLoop,
@@ -176,7 +177,9 @@ async def join(near: World, far: World) -> Joint:
     theirs, ours = HandMade(far.broker.broker_id), HandMade(near.broker.broker_id)
     far.listener._shared.peers = theirs
     dialler = PeerDialler(near.broker)
-    link, session = await dialler._link("far", await dialler._setup("far", ours), ours)
+    link = await dialler._link("far", await dialler._setup("far", ours))
+    session = PeerSession(link, ours, link.session)
+    link.join(session)
     factory = far.loop.servers[int(far.listener.uri.rpartition(":")[2])]
     there = WiredTransport(near.loop, link, ("127.0.0.1", 1))
     accepting = cast(asyncio.Protocol, factory())

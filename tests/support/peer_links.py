@@ -122,6 +122,7 @@ class MemoryLink:
     """
 
     info: BrokerInfo
+    java = False
 
     def __init__(
         self,

@@ -112,6 +112,7 @@ _PEERS: Final = (
     "reason",
     "reported_by",
     "losses",
+    "java",
 )
 """The columns of links of the node, up to `in_doubt`, and of peer brokers."""
 

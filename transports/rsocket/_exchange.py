@@ -27,8 +27,8 @@ from ...protocol.rsocket import (
     RequestGatherer,
     Stream,
 )
-from ._forwarded import forward, frames_for_peer
-from ._metadata import PEER
+from ._forwarded import forward, frames_for_java, frames_for_peer
+from ._metadata import JAVA, PEER
 from ._multicast import MulticastRequest
 from ._request import (
     WITH_CREDIT,
@@ -44,6 +44,7 @@ from ._translate import translated
 
 if TYPE_CHECKING:
     from ...actors.broker import Ask
+    from ...actors.broker.table._remote import AnyRoute
     from ...protocol.security import Principal
     from ._link import Link
     from ._metadata import Form
@@ -138,7 +139,7 @@ class StreamExchange(FrameExchange):
             return
         frames = self.frames
         if link.form is not self.form:
-            if link.form is PEER:
+            if link.to_broker:
                 forward(self, link)
                 return
             frames = self.frames_for(link)
@@ -186,14 +187,20 @@ class StreamExchange(FrameExchange):
         self.forwarded()
         self.end()
 
-    def frames_for(self, link: Link) -> list[Frame]:
+    def frames_for(self, link: Link, route: AnyRoute | None = None) -> list[Frame]:
         """Return the frames read so far, in the form that a destination uses.
+
+        Args:
+            link: The connection of the destination.
+            route: The route of the destination, if it is not that of the request: of a leg.
 
         Raises:
             ProtocolError: The metadata cannot be written in that form.
             NotDelivered: The destination is at a peer broker, and so is the requester.
         """
         target = link.form
+        if target is JAVA:
+            return frames_for_java(self, self.route if route is None else route)
         if target is PEER:
             return frames_for_peer(self)
         if target is self.form or target is None or self.form is None:

@@ -25,12 +25,13 @@ from ...protocol.rsocket import (
     FrameType,
     Stream,
 )
-from ._metadata import FORMS, PEER
-from ._pinning import named_address, pinned
+from ._metadata import FORMS, JAVA
+from ._pinning import named_address, pinned, pinned_for_java
 from ._request import WITH_CREDIT, FrameExchange
 
 if TYPE_CHECKING:
     from ...actors.broker import Ask
+    from ...actors.broker.table._remote import AnyRoute
     from ._exchange import StreamExchange
     from ._link import Link
 
@@ -40,6 +41,7 @@ __all__ = [
     "TRIES",
     "ForwardedRequests",
     "forward",
+    "frames_for_java",
     "frames_for_peer",
 ]
 
@@ -72,7 +74,46 @@ def frames_for_peer(exchange: StreamExchange) -> list[Frame]:
         NotDelivered: The request came from a peer broker.
         ProtocolError: Its metadata cannot be read, or would have too many tags.
     """
-    link, route = exchange.link, exchange.route
+    tags = _added(exchange)
+    if exchange.route is not None:
+        tags = ((_ROUTE_ID, format_id(exchange.route.route_id)), *tags)
+    form = exchange.form or _NAMED
+    own = exchange.link.broker.broker_id.bytes
+    return pinned(exchange.frames, form, tags, own, _asked(exchange))
+
+
+def frames_for_java(exchange: StreamExchange, route: AnyRoute | None) -> list[Frame]:
+    """Return the frames of a request for a destination of a Java broker.
+
+    Args:
+        exchange: The request.
+        route: The destination: that of the request, or of a leg of it.
+
+    Raises:
+        NotDelivered: The request came from a peer broker.
+        ProtocolError: Its metadata cannot be read, or has a tag that cannot be written for it.
+    """
+    if route is None:
+        raise AssertionError("a request for a Java broker has a destination")
+    form = exchange.form or _NAMED
+    return pinned_for_java(
+        exchange.frames, form, _added(exchange), route.route_id, _asked(exchange)
+    )
+
+
+def _asked(exchange: StreamExchange) -> bytes:
+    """Return the ADDRESS of a request that names a route instead; empty for others."""
+    ask: Ask | None = getattr(exchange, "named", None)
+    return b"" if ask is None else named_address(ask)
+
+
+def _added(exchange: StreamExchange) -> TagList:
+    """Return the tags that the rules add to the query of a request that goes to a peer broker.
+
+    Raises:
+        NotDelivered: The request came from a peer broker.
+    """
+    link = exchange.link
     if link.to_broker:
         # Routes of other brokers are no candidates for such a request: there is a fault in here.
         link.core.counters["forwarded_again"] += 1
@@ -82,16 +123,10 @@ def frames_for_peer(exchange: StreamExchange) -> list[Frame]:
             extra={"event": "request.forwarded_again", "peer": link.name},
         )
         raise NotDelivered("the destination", "it is at another broker")
-    tags: TagList = ()
-    if route is not None:
-        tags = ((_ROUTE_ID, format_id(route.route_id)),)
     principal = getattr(exchange, "checked", link.session.principal)
-    if principal is not None and principal.tags and link.broker.authorization is not None:
-        tags = (*tags, *sorted(principal.tags, key=str))
-    ask: Ask | None = getattr(exchange, "named", None)
-    asked = b"" if ask is None else named_address(ask)
-    form = exchange.form or _NAMED
-    return pinned(exchange.frames, form, tags, link.broker.broker_id.bytes, asked)
+    if principal is None or not principal.tags or link.broker.authorization is None:
+        return ()
+    return tuple(sorted(principal.tags, key=str))
 
 
 def forward(exchange: StreamExchange, link: Link) -> None:
@@ -114,10 +149,10 @@ def forward(exchange: StreamExchange, link: Link) -> None:
         if pin is not None:
             _forward_pinned(exchange, link, first, data, pin)
             return
-    made = frames_for_peer(exchange)
+    made = frames_for_java(exchange, route) if link.form is JAVA else frames_for_peer(exchange)
     if plain and len(made) == 1:
         _remember(link, exchange, first, made[0])
-    exchange.form, exchange.frames = PEER, made
+    exchange.form, exchange.frames = link.form, made
     try:
         exchange.hand_to(link)
     finally:

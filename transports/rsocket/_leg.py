@@ -120,7 +120,7 @@ class Leg(FrameExchange):
         multicast = self.multicast
         exchange = multicast.exchange
         if exchange.kind == _PUSH:
-            link.push(exchange.frames_for(link)[0])
+            link.push(exchange.frames_for(link, self.route)[0])
             self.forwarded()
             multicast.on_taken(self)
         elif multicast.large(exchange.size):
@@ -140,7 +140,7 @@ class Leg(FrameExchange):
         """
         multicast = self.multicast
         exchange = multicast.exchange
-        frames = exchange.frames_for(link)
+        frames = exchange.frames_for(link, self.route)
         core, kind = link.core, exchange.kind
         stream = link.open(kind, now)
         stream.peer = self

@@ -52,6 +52,7 @@ from ._exchange import StreamExchange
 from ._flow import Flow
 from ._forwarded import ForwardedRequests
 from ._held_back import HeldBack
+from ._java_peer import NO_CONTROL, ControlSession, JavaLink, ProxySession
 from ._leg import Leg
 from ._local import LocalRequest
 from ._multicast import MulticastRequest
@@ -199,6 +200,43 @@ class Link(Flow):
             raise PeerRefused("this broker has no cluster")
         peers.greet(info)
         self.join(PeerSession(self, peers, self.session, info))
+
+    def greet_java(self, info: BrokerInfo, *, proxy: bool) -> None:
+        """Replace the session by one of the two with a Java broker.
+
+        Args:
+            info: Its BROKER_INFO.
+            proxy: Whether this is the connection for forwarded requests.
+
+        Raises:
+            PeerRefused: There is no cluster, or it refuses the broker; or the other connection is
+                not there.
+        """
+        peers, waiting = self.shared.peers, self.shared.java
+        if peers is None:
+            raise PeerRefused("this broker has no cluster")
+        key = info.broker_id
+        pair = waiting.get(key)
+        if proxy:
+            if pair is None:
+                raise PeerRefused(NO_CONTROL)
+            session: ControlSession | ProxySession = ProxySession(self, peers, self.session, pair)
+        else:
+            peers.greet(info)
+            if pair is not None:
+                raise PeerRefused("it has such a connection already")
+            pair = JavaLink(peers, dialled=False, forget=lambda: waiting.pop(key, None))
+            waiting[key] = pair
+            session = ControlSession(self, peers, self.session, pair, info)
+        self.join_java(session, pair)
+        if proxy:
+            pair.join()
+
+    def join_java(self, session: ControlSession | ProxySession, pair: JavaLink) -> None:
+        """Set the session with a Java broker; its requests are read at once."""
+        pair.add(session)
+        self.join(session)
+        self.receive_by(session)
 
     def join(self, session: PeerSession) -> None:
         """Set the session with a broker."""

@@ -19,7 +19,15 @@ from ...protocol import (
     WorkerFailed,
     read_error_reply,
 )
-from ...protocol.broker import MIME_FORWARDING, Dialect, pin_address
+from ...protocol.broker import (
+    MIME_BROKER_FRAME,
+    MIME_FORWARDING,
+    Dialect,
+    WellKnownKey,
+    address_for_java,
+    parse_id,
+    pin_address,
+)
 from ...protocol.rsocket import (
     ErrorCode,
     Frame,
@@ -28,6 +36,7 @@ from ...protocol.rsocket import (
     composite_entry,
 )
 from ._errors import DestinationError
+from ._metadata import JAVA
 from ._pinning import named_address
 from ._reassembly import Reassembly
 
@@ -39,6 +48,9 @@ __all__ = ["LocalRequest", "LocalRequests"]
 
 PEER_ROUTE: Final = 2
 """Addresses of a message to a peer broker: the link, and the query."""
+
+
+_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 
 
 class LocalRequest:
@@ -105,7 +117,12 @@ def asking_peer(link: Link, onward: Route) -> bytes:
     if len(onward) != PEER_ROUTE:
         raise NotDelivered("the destination", "no route leads on from a peer broker")
     own = link.broker.broker_id.bytes
-    asked = named_address(link.broker.index.asked(onward[1]), own)
+    ask = link.broker.index.asked(onward[1])
+    asked = named_address(ask, own)
+    if link.form is JAVA:
+        ids = [parse_id(value) for key, value in ask.query if key == _ROUTE_ID and value]
+        made = address_for_java(asked, Dialect.SPECIFICATION, (), ids[0])
+        return composite_entry(MIME_BROKER_FRAME.decode(), made)
     passed = pin_address(asked, Dialect.SPECIFICATION, (), own)
     return composite_entry(MIME_FORWARDING.decode(), passed)
 

@@ -8,24 +8,27 @@ from ...protocol.broker import (
     DIALECTS,
     HEADER_SIZE,
     ID_SIZE,
+    MIME_BROKER_FRAME,
     MIME_FORWARDING,
     Dialect,
     FrameType,
     frame_type,
 )
-from ...protocol.rsocket import COMPOSITE_MIME, MalformedComposite, entry_finder
+from ...protocol.rsocket import COMPOSITE_MIME, MalformedComposite, Setup, entry_finder
 from ...protocol.security import AUTHENTICATION_MIME
 
 __all__ = [
     "ADDRESS",
     "EITHER",
     "FORMS",
+    "JAVA",
     "PEER",
     "ROUTE_SETUP",
     "Form",
     "MetadataShape",
     "address_starts",
     "find_broker_frame",
+    "introduces_java",
     "trace_id_of",
 ]
 
@@ -55,6 +58,9 @@ FORMS: Final = {
 
 PEER: Final = Form(True, MIME_FORWARDING, Dialect.SPECIFICATION)
 """The form of a peer broker. It is no requester's, so each request for it is written anew."""
+
+JAVA: Final = Form(True, MIME_BROKER_FRAME, Dialect.REFERENCE)
+"""The form of a Java broker as a peer broker, likewise."""
 
 ADDRESS: Final = frozenset({FrameType.ADDRESS})
 """The frame type of a request."""
@@ -143,6 +149,14 @@ class MetadataShape:
             if _introduces(buffer, content, at):
                 return content, at, FORMS[True, _MIMES[which]]
         return None
+
+
+def introduces_java(setup: Setup) -> bool:
+    """Whether a SETUP is that of a Java broker: its data are BROKER_INFO."""
+    mime = setup.data_mime.encode("ascii", "replace")
+    if DIALECTS.get(mime) is not Dialect.REFERENCE:
+        return False
+    return _introduces(setup.data, 0, len(setup.data))
 
 
 def _introduces(buffer: bytes, start: int, end: int) -> bool:

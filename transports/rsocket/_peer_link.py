@@ -180,6 +180,7 @@ class PeerLink:
     Attributes:
         info: As given.
         dialled: As given.
+        java: Whether the other is a Java broker: never, as it has two connections.
         address: The address of the connection's worker.
         peer: The network address of the other end, as text.
     """
@@ -188,6 +189,7 @@ class PeerLink:
         self._link: Link | None = link
         self.info = info
         self.dialled = dialled
+        self.java = False
         self.address: Address = link.worker.address
         self.peer = link.identity.peer
         self._task: asyncio.Task[None] | None = None

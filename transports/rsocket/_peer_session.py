@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from ...actors.broker._instrument import part_of
 from ...actors.broker.table._leaving import CONNECTION_LOST
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from ...protocol import Address
     from ...protocol.security import Principal
     from ._exchange import StreamExchange
+    from ._java_peer import JavaLink
     from ._link import Link
 
 __all__ = ["HANDSHAKE", "PEER_BROKERS", "Greeting", "PeerSession"]
@@ -152,6 +153,9 @@ class PeerSession(Session):
         info: The BROKER_INFO in the SETUP of the peer; `None` if the SETUP is ours.
     """
 
+    dialect: ClassVar[Dialect] = Dialect.SPECIFICATION
+    """The dialect of BROKER_INFO."""
+
     def __init__(
         self, link: Link, peers: PeerHandlers, before: Session, info: BrokerInfo | None = None
     ) -> None:
@@ -160,7 +164,7 @@ class PeerSession(Session):
             self.begin(before.setup)
         self.principal = before.principal
         self._validity, before._validity = before._validity, None
-        self.connection: PeerLink | None = None
+        self.connection: PeerLink | JavaLink | None = None
         self._peers = peers
         self._info = info
         self._handlers: Handlers | None = None
@@ -182,6 +186,10 @@ class PeerSession(Session):
         return self._handlers is not None
 
     # --- the handshake ------------------------------------------------------------------------
+
+    def own_info(self) -> bytes:
+        """Return the BROKER_INFO of this broker."""
+        return self._peers.info.serialize(self.dialect)
 
     def before_handshake(self, frame: Frame) -> None:
         """Handle a frame of the connection before the handshake: only an ERROR is allowed."""
@@ -211,7 +219,7 @@ class PeerSession(Session):
             self._violated(f"the first request is not {HANDSHAKE}")
             return
         try:
-            info = BrokerInfo.parse(bytes(frame.data or b""), Dialect.SPECIFICATION)
+            info = BrokerInfo.parse(bytes(frame.data or b""), self.dialect)
         except ProtocolError as error:
             self._violated(str(error))
             return
@@ -221,8 +229,7 @@ class PeerSession(Session):
         self._stop_waiting()
         # BROKER_INFO: "Broker B would need to send Broker A a BROKER_INFO frame before it can
         # forward requests from A." Both have sent theirs: that keeps either reading.
-        answer = self._peers.info.serialize(Dialect.SPECIFICATION)
-        link.core.send_payload(frame.stream, answer, complete=True)
+        link.core.send_payload(frame.stream, self.own_info(), complete=True)
         link.flush_soon()
         self._connected(info, dialled=False)
 
@@ -238,8 +245,7 @@ class PeerSession(Session):
             self._fail(LinkDown(link.identity.peer, "it has closed the connection"))
             return joined
         stream = link.core.open(_RESPONSE)
-        told = self._peers.info.serialize(Dialect.SPECIFICATION)
-        link.core.send_request(stream, told, routing_entry(HANDSHAKE))
+        link.core.send_request(stream, self.own_info(), routing_entry(HANDSHAKE))
         stream.peer = AskedAnswer(link, stream, self._on_introduced, self._on_not_introduced)
         link.flush_soon()
         return joined
@@ -247,7 +253,7 @@ class PeerSession(Session):
     def _on_introduced(self, data: bytes) -> None:
         """Join the cluster, as the peer has answered with its BROKER_INFO."""
         try:
-            info = BrokerInfo.parse(data, Dialect.SPECIFICATION)
+            info = BrokerInfo.parse(data, self.dialect)
         except ProtocolError as error:
             self._violated(str(error))
             return
@@ -263,12 +269,20 @@ class PeerSession(Session):
         link.form = PEER
         connection = self.connection = PeerLink(link, info, dialled=dialled)
         try:
-            self._handlers = self._peers.on_connected(connection)
+            handlers = self._peers.on_connected(connection)
         except PeerRefused as error:
             self.connection = None
             self._fail(error)
             link.close("peer refused", error.reason)
             return
+        self._begin_to_serve(handlers, dialled=dialled)
+        if self._joined is not None and not self._joined.done():
+            self._joined.set_result(connection)
+
+    def _begin_to_serve(self, handlers: Handlers, *, dialled: bool) -> None:
+        """Serve the requests of the peer broker from now on."""
+        link = self._link
+        self._handlers = handlers
         authorization = link.broker.authorization
         if authorization is not None and not dialled:
             self._unwatch = authorization.on_replace(self._on_other_rules)
@@ -276,8 +290,6 @@ class PeerSession(Session):
         if part is not None:
             self._log = part.origin(PEER_BROKERS)
         link.receive_by(self)
-        if self._joined is not None and not self._joined.done():
-            self._joined.set_result(connection)
 
     def renew(self, principal: Principal) -> None:
         """Replace the principal, and end the link if it may not be a broker any more."""

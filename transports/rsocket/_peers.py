@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 from ...actors import MailboxOptions
@@ -13,18 +14,21 @@ from ...actors.broker import MANAGEMENT_SERVICE
 from ...protocol import LinkDown
 from ...protocol.broker import (
     ID_SIZE,
+    MIME_BROKER_FRAME,
     MIME_FORWARDING,
     AddressFrame,
     Dialect,
     RoutingType,
     WellKnownKey,
 )
+from ...protocol.cluster import java_places
 from ...protocol.options import Range, Seconds, check_options
 from ...protocol.rsocket import MAX_REQUEST_N, Setup, composite_entry
 from ...protocol.security import AUTHENTICATION_MIME, PeerIdentity
 from .._log import SeldomLogger
 from ..streams._credentials import CredentialsSource, ShownCredentials
 from ..streams._tls import TlsOptions
+from ._java_peer import ControlSession, JavaLink, ProxySession
 from ._link import Link
 from ._options import LinkOptions
 from ._peer_link import PeerLink, routing_entry
@@ -99,12 +103,13 @@ class PeerDialler:
         self._seldom = SeldomLogger(_logger, node.loop.time)
         self._shared = Shared(node.loop, options.link)
 
-    async def connect(self, uri: str, peers: PeerHandlers) -> PeerLink:
+    async def connect(self, uri: str, peers: PeerHandlers) -> PeerLink | JavaLink:
         """Dial a broker, and exchange BROKER_INFO with it.
 
         Args:
             uri: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or `rsocket+unix:///path`;
-                `rsocket+tls` and `rsocket+wss` with TLS.
+                `rsocket+tls` and `rsocket+wss` with TLS. With `?proxy=PORT` at its end it is a Java
+                broker: its port for brokers, and the one for clients.
             peers: The cluster.
 
         Raises:
@@ -115,8 +120,13 @@ class PeerDialler:
             ValueError: It is no such URI, or a certificate is wrong.
         """
         options = self._options
+        places = java_places(uri)
+        if places is not None:
+            return await self._connect_java(uri, places, peers)
         dialler = dialler_of(uri, options.tls, options.connect_timeout)
-        link, session = await self._link(uri, await self._setup(uri, peers), peers)
+        link = await self._link(uri, await self._setup(uri, peers))
+        session = PeerSession(link, peers, link.session)
+        link.join(session)
         joined: asyncio.Future[PeerLink] | None = None
         try:
             async with asyncio.timeout(options.connect_timeout):
@@ -134,6 +144,35 @@ class PeerDialler:
             connection.keep(asyncio.ensure_future(keeper.run()))
         return connection
 
+    async def _connect_java(
+        self, uri: str, places: tuple[str, str], peers: PeerHandlers
+    ) -> JavaLink:
+        """Dial a Java broker at both ports, first at the one for forwarded requests."""
+        options, pair = self._options, JavaLink(peers, dialled=True)
+        mime, told = MIME_BROKER_FRAME.decode(), pair.told()
+        control_uri, proxy_uri = places
+        proxy = await self._link(proxy_uri, self._timed(composite_entry(mime, told)))
+        setup = replace(self._timed(), data_mime=mime, data=told)
+        control = await self._link(control_uri, setup)
+        proxy.join_java(ProxySession(proxy, peers, proxy.session, pair), pair)
+        session = ControlSession(control, peers, control.session, pair)
+        control.join_java(session, pair)
+        joined = False
+        try:
+            async with asyncio.timeout(options.connect_timeout):
+                for link, place in ((proxy, proxy_uri), (control, control_uri)):
+                    dialler = dialler_of(place, options.tls, options.connect_timeout)
+                    await dialler.open(_returns(link))
+                await session.introduce()
+                joined = True
+        except TimeoutError:
+            raise LinkDown(uri, f"no answer within {options.connect_timeout:g} s") from None
+        finally:
+            for link in () if joined else (proxy, control):
+                link.closed_reason = link.closed_reason or "no handshake"
+                self._give_up(link)
+        return pair
+
     def _give_up(self, link: Link) -> None:
         """Close a connection that is no peer link."""
         if link.core.setup is not None:
@@ -146,14 +185,18 @@ class PeerDialler:
         """Return the SETUP, with credentials and the BROKER_INFO of this broker."""
         entries = await _entry_of(self._credentials, uri)
         told = peers.info.serialize(Dialect.SPECIFICATION)
+        return self._timed(entries + composite_entry(MIME_FORWARDING.decode(), told))
+
+    def _timed(self, metadata: bytes | None = None) -> Setup:
+        """Return a SETUP with the times of peer links."""
         return Setup(
-            metadata=entries + composite_entry(MIME_FORWARDING.decode(), told),
+            metadata=metadata,
             keepalive=round(self._options.keepalive * 1000),
             lifetime=round(self._options.lifetime * 1000),
         )
 
-    async def _link(self, uri: str, setup: Setup, peers: PeerHandlers) -> tuple[Link, PeerSession]:
-        """Return a connection that is not open yet, with its worker and its session."""
+    async def _link(self, uri: str, setup: Setup) -> Link:
+        """Return a connection that is not open yet, with its worker."""
         worker = ConnectionWorker()
         await self._node.start(lambda: worker, mailbox=_MAILBOX)
         link = Link(
@@ -166,10 +209,12 @@ class PeerDialler:
             setup,
         )
         link.source, link.identity = uri, PeerIdentity(listener="", source=uri, peer=uri)
-        session = PeerSession(link, peers, link.session)
-        link.join(session)
         worker.attach(link)
-        return link, session
+        return link
+
+
+def _returns(link: Link) -> Callable[[], Link]:
+    return lambda: link
 
 
 async def _entry_of(credentials: ShownCredentials, uri: str) -> bytes:

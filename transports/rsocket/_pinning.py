@@ -13,11 +13,13 @@ from typing import Final
 from ...actors.broker import Ask
 from ...protocol.broker import (
     ID_SIZE,
+    MIME_BROKER_FRAME,
     MIME_FORWARDING,
     AddressFrame,
     Dialect,
     RoutingType,
     TagList,
+    address_for_java,
     pin_address,
 )
 from ...protocol.rsocket import (
@@ -32,7 +34,7 @@ from ._metadata import ADDRESS, Form, find_broker_frame
 from ._request import WITH_CREDIT, more_follow
 from ._translate import with_metadata
 
-__all__ = ["REMEMBERED", "REMEMBERED_SIZE", "named_address", "pinned"]
+__all__ = ["REMEMBERED", "REMEMBERED_SIZE", "named_address", "pinned", "pinned_for_java"]
 
 REMEMBERED: Final = 4096
 """Most metadata with a pinned ADDRESS that are cached; the least recently used is forgotten."""
@@ -96,6 +98,39 @@ def _pinned(metadata: bytes, form: Form, tags: TagList, broker_id: bytes, asked:
     _, start, end = found
     made = pin_address(metadata[start:end], dialect, tags, broker_id)
     return metadata[: start - 3] + len(made).to_bytes(3) + made + metadata[end:]
+
+
+def pinned_for_java(
+    frames: list[Frame], form: Form, tags: TagList, route_id: bytes, asked: bytes = b""
+) -> list[Frame]:
+    """Return the frames of a request for a destination of a Java broker.
+
+    Args:
+        frames: The frames read so far, which hold all of its metadata.
+        form: The form of the requester's ADDRESS.
+        tags: The tags to add to it.
+        route_id: The destination.
+        asked: An ADDRESS in place of one in the metadata, for a request that names a route.
+
+    Raises:
+        ProtocolError: The metadata cannot be read, or has a tag that cannot be written for it.
+    """
+    metadata = b"".join(bytes(frame.metadata or b"") for frame in frames)
+    front, address, dialect, back = metadata, asked, Dialect.SPECIFICATION, b""
+    if not asked:
+        dialect = form.dialect
+        front, address = b"", metadata
+        if form.composite:
+            found = find_broker_frame(metadata, 0, len(metadata), ADDRESS)
+            if found is None:
+                raise AssertionError("a request is routed by its ADDRESS")
+            _, start, end = found
+            # The entry's head: lengths and name.
+            front, back = metadata[: start - 3 - len(form.mime) - 1], metadata[end:]
+            address = metadata[start:end]
+    made = address_for_java(address, dialect, tags, route_id)
+    entry = composite_entry(MIME_BROKER_FRAME.decode(), made)
+    return with_metadata(frames, front + entry + back)
 
 
 _pinned_remembered = lru_cache(REMEMBERED)(_pinned)

@@ -32,6 +32,7 @@ from ...protocol.broker import (
     AddressFrame,
     BrokerFrameError,
     BrokerInfo,
+    Dialect,
     FrameType as BrokerFrameType,
     RouteSetup,
     RoutingType,
@@ -67,7 +68,15 @@ from ._connection import FrameReceiver
 from ._exchange import StreamExchange
 from ._express import ExpressPath
 from ._gathered import Gathered
-from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_id_of
+from ._metadata import (
+    ADDRESS,
+    EITHER,
+    ROUTE_SETUP,
+    Form,
+    MetadataShape,
+    introduces_java,
+    trace_id_of,
+)
 from ._named import NamedRequests, route_in
 from ._origin import false_origins, with_origin
 from ._peer_place import is_inside, is_sibling
@@ -257,6 +266,9 @@ class Session(FrameReceiver):
                 if found is not None:
                     self._introduce(setup, metadata, found)
                     return
+            if introduces_java(setup):
+                self._introduce_java(setup)
+                return
             if setup.token is not None:
                 link.begin_session(setup.token)
             if metadata is None:
@@ -289,6 +301,42 @@ class Session(FrameReceiver):
             RejectedSetup: The SETUP has more than that, or the cluster does not want it.
             ProtocolError: The BROKER_INFO is broken.
         """
+        link = self._link
+        self._check_broker(setup)
+        other = self._shape.find(metadata, 0, len(metadata), ROUTE_SETUP)
+        if other is not None and other[0] != found[0]:
+            raise RejectedSetup("a broker is no destination")
+        try:
+            start, end, form = found
+            info = BrokerInfo.parse(metadata[start:end], form.dialect)
+            if form.dialect is Dialect.REFERENCE and "onward" not in dict(info.metadata):
+                link.greet_java(info, proxy=True)
+            else:
+                link.greet(info)
+        except PeerRefused as error:
+            raise RejectedSetup(error.reason) from None
+
+    def _introduce_java(self, setup: Setup) -> None:
+        """Begin the session with a Java broker, which has its BROKER_INFO in the data of SETUP.
+
+        Raises:
+            NotAllowed: It has no permission for `peer`.
+            RejectedSetup: The cluster does not want it.
+            ProtocolError: The BROKER_INFO is broken.
+        """
+        self._check_broker(setup)
+        try:
+            self._link.greet_java(BrokerInfo.parse(setup.data, Dialect.REFERENCE), proxy=False)
+        except PeerRefused as error:
+            raise RejectedSetup(error.reason) from None
+
+    def _check_broker(self, setup: Setup) -> None:
+        """Check whether the peer may be a broker.
+
+        Raises:
+            NotAllowed: It has no permission for `peer`.
+            RejectedSetup: Its SETUP is not that of a broker.
+        """
         link, authorization = self._link, self._link.broker.authorization
         if is_sibling(link):
             pass  # the brokers of one `onward broker --processes`
@@ -299,14 +347,6 @@ class Session(FrameReceiver):
             raise NotAllowed(Action.PEER.value)
         if setup.token is not None:
             raise RejectedSetup("a broker has no session to resume")
-        other = self._shape.find(metadata, 0, len(metadata), ROUTE_SETUP)
-        if other is not None and other[0] != found[0]:
-            raise RejectedSetup("a broker is no destination")
-        try:
-            start, end, form = found
-            link.greet(BrokerInfo.parse(metadata[start:end], form.dialect))
-        except PeerRefused as error:
-            raise RejectedSetup(error.reason) from None
 
     def _on_broker_frame(
         self, buffer: bytes, span: tuple[int, int], wanted: frozenset[BrokerFrameType]

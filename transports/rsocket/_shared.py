@@ -15,6 +15,7 @@ from ._unfinished import UnfinishedFrames
 if TYPE_CHECKING:
     from ...actors.cluster import PeerHandlers
     from ._flow import Flow
+    from ._java_peer import JavaLink
     from ._link import Link
 
 __all__ = ["Shared"]
@@ -42,6 +43,8 @@ class Shared:
         peers: The cluster, of which other brokers may connect; `None` for none.
         siblings: Whether a broker of the same user may be one without a rule, at a Unix socket.
         listener: The address of the listener's worker, once it has one.
+        java: Java brokers that have one of their two connections, by their ids; each has a
+            connection, so that there are no more than those.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Shared:
         self.peers = peers
         self.siblings = siblings
         self.listener: Route = ()
+        self.java: dict[bytes, JavaLink] = {}
         self.unfinished = UnfinishedFrames(loop, options)
         self.waiting = ByteShares(options.flow.max_pending_total, _waiting, loop.time)
         self.gathered = ByteShares(options.gathering.max_gathered_total, _gathered, loop.time)

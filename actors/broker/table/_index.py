@@ -425,17 +425,21 @@ class TagIndexWorker(Worker):
         """Return the destinations of a multicast: those of this broker, and the peer brokers.
 
         Returns:
-            The destinations of this broker, and each peer broker that has some with their number:
-            it gets one copy for all of them, by its `PeerRoutes.every`.
+            The destinations of this broker, with those of Java brokers, and each other peer broker
+            that has some with their number: it gets one copy for all of them, by its
+            `PeerRoutes.every`.
         """
         table = self.table
         if not self.peers.known:
             return table.candidates(ask.query), ()
-        counts = (
-            (peer, table.count(table.at(ask.query, peer.broker_id)))
-            for peer in self.peers.known.values()
-        )
-        return self.own_candidates(ask), tuple(each for each in counts if each[1])
+        single, counts = self.own_candidates(ask), list[tuple[PeerRoutes, int]]()
+        for peer in self.peers.known.values():
+            there = table.at(ask.query, peer.broker_id)
+            if peer.java:
+                single = (*single, *table.candidates(there))
+            elif count := table.count(there):
+                counts.append((peer, count))
+        return single, tuple(counts)
 
     def handle_message(self, message: Message) -> None:
         """Resolve a request of a connection, or a message that was sent on another thread."""
@@ -871,6 +875,15 @@ class TagIndexWorker(Worker):
     def remove_remote(self, peer: PeerRoutes, route: RouteRemove) -> bool:
         """Remove a route of a peer broker; return whether it was there."""
         return self.peers.remove(peer, route)
+
+    def moved_here(self, peer: PeerRoutes, route: RouteAdd) -> None:
+        """Remove a route of a Java broker that is one of this broker now.
+
+        It does not say that it has gone, and what it has said of it may still come.
+        """
+        if self.table.entry_of(route.route_id, peer.broker_id) is not None:
+            gone = RouteRemove(peer.broker_id, route.route_id, route.timestamp)
+            self.peers.remove(peer, gone, remember=True)
 
     def suspend_peer(self, peer: PeerRoutes) -> None:
         """Hide the routes of a peer broker; requests that only they could take wait for them."""

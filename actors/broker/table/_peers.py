@@ -32,6 +32,7 @@ their broker: no other is told of them, and none is believed to have one for oth
 TABLE_FULL: Final = "the table has as many routes of peer brokers as it may"
 _RESERVED_NAME: Final = "its service name is reserved"
 _LOCAL: Final = "its id is that of a worker of this broker"
+_OLDER: Final = "a later change of the route is known"
 _OTHER_HOME: Final = "it is connected to another broker"
 
 
@@ -89,8 +90,8 @@ class Peers:
             return _OTHER_HOME
         if route.service_name.startswith(RESERVED_SERVICES):
             return _RESERVED_NAME
-        if route_id in table.ids or self.count >= self._limit:
-            reason = self._refusal(peer, route_id)
+        if route_id in table.ids or self.count >= self._limit or peer.java:
+            reason = self._refusal(peer, route_id, route.timestamp)
             if reason:
                 return reason
         kind = table.kind_of(peer.broker_id, route.service_name, route.tags, route_id)
@@ -114,16 +115,30 @@ class Peers:
         entry, other = update.entry, update.other
         if entry is not None and entry.kind is kind:
             self._releases.begin(entry)
+        if other is not None and other is not entry:
+            self._on_moved(other, route.timestamp)
+        return ""
+
+    def _on_moved(self, entry: Entry[AnyRoute], timestamp: int) -> None:
+        """Close or remove the earlier route of a destination that is elsewhere now."""
         # Handling ROUTE_SETUP Frames: "the Broker or Broker cluster MUST close the existing route,
         # and remove it from the table, and replace it with the information from the new
         # ROUTE_SETUP."
-        if other is not None and other.kind.broker_id == self._own:
-            self._beaten(other)
-        return ""
+        if entry.kind.broker_id == self._own:
+            self._beaten(entry)
+            return
+        peer = self.of(entry)
+        if peer is not None and peer.java:
+            # A Java broker never says that it has gone.
+            gone = RouteRemove(peer.broker_id, entry.route_id, timestamp)
+            self.remove(peer, gone, remember=True)
 
-    def _refusal(self, peer: PeerRoutes, route_id: bytes) -> str:
+    def _refusal(self, peer: PeerRoutes, route_id: bytes, timestamp: int) -> str:
         """Return why a route with an id is refused; empty if it is not."""
         table = self._table
+        if peer.java and timestamp < table.last_change(route_id):
+            # It tells in no order, and does not say later that the destination has gone.
+            return _OLDER
         there = table.get(route_id)
         own = there is not None and there.kind.broker_id == self._own
         if there is not None and own and not there.target.destination.link:
@@ -134,14 +149,20 @@ class Peers:
             return TABLE_FULL
         return ""
 
-    def remove(self, peer: PeerRoutes, route: RouteRemove) -> bool:
-        """Remove a route of a peer broker; return whether it was there."""
+    def remove(self, peer: PeerRoutes, route: RouteRemove, *, remember: bool = False) -> bool:
+        """Remove a route of a peer broker; return whether it was there.
+
+        Args:
+            peer: The peer broker.
+            route: The route.
+            remember: Whether what the peer broker has said of it may still come.
+        """
         update = self._table.remove(
             route.route_id,
             route.timestamp,
             broker_id=peer.broker_id,
             now=int(time.time() * 1000),
-            remember=False,
+            remember=remember,
         )
         return self._gone(peer, (update,)) > 0
 

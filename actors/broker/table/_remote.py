@@ -48,6 +48,8 @@ class PeerRoutes:
         address: The address of the link's worker; `None` without a link.
         connection: The cell of the link's worker; `None` without a link.
         peer: The network address of the other end of the link, as text.
+        java: Whether it is a Java broker: it gets a copy of a multicast for each destination, each
+            pinned, and takes nothing back that it has told.
         every: The route entry for a copy of a multicast to all of its destinations that match.
         kinds: The kinds of its routes.
         clock: Returns a monotonic time in seconds.
@@ -59,6 +61,7 @@ class PeerRoutes:
         self.name = name
         self.draining = False
         self.suspended = False
+        self.java = False
         self.count = 0
         self.to: Address = _NOWHERE
         self.cell: Cell | None = None

@@ -13,8 +13,10 @@ from onward.protocol.broker import (
     Dialect,
     RoutingType,
     Tag,
+    TagList,
     TooManyTags,
     WellKnownKey,
+    address_for_java,
     brokers_passed,
     locate_address,
     pin_address,
@@ -154,3 +156,24 @@ def test_several_brokers_in_one_value() -> None:
     metadata = (("k", b"?"), (VIA_KEY, ID + BROKER), (VIA_KEY, ROUTE))
     raw = AddressFrame(ID, RoutingType.UNICAST, ((1, "a"),), False, metadata).serialize(SPEC)
     assert brokers_passed(raw, SPEC) == (ID, BROKER, ROUTE)
+
+
+@pytest.mark.parametrize("routing", [RoutingType.UNICAST, RoutingType.MULTICAST])
+@pytest.mark.parametrize("dialect", Dialect)
+def test_an_address_for_a_java_broker(dialect: Dialect, routing: RoutingType) -> None:
+    tags: TagList = ((1, "sj"), ("region", "eu"), (2, "other"), ("empty", ""))
+    metadata = () if dialect is REFERENCE else ((0x1E, b"roundrobin"),)
+    asked = AddressFrame(bytes(range(16)), routing, tags, metadata=metadata)
+    route_id = bytes.fromhex("71bb741e8c034c6d9e130137496b3ff4")
+    made = address_for_java(asked.serialize(dialect), dialect, (("tenant", "x"),), route_id)
+    # It compares texts: of each tag, of a route id as it writes it, and of no hint.
+    assert AddressFrame.parse(made, Dialect.REFERENCE) == AddressFrame(
+        bytes(range(16)),
+        RoutingType.UNICAST,
+        (
+            ("region", "eu"),
+            ("tenant", "x"),
+            (1, "sj"),
+            (2, "Id{71bb741e-8c03-4c6d-9e13-0137496b3ff4}"),
+        ),
+    )
