@@ -88,11 +88,11 @@ class JavaRoutes:
         return len(self._untold)
 
     def begin(self) -> None:
-        """Tell all own routes, and those that join from now on."""
+        """Announce all own routes, and those that join from now on."""
         self._withdraw = self._index.own_changes(self._on_own_change)
 
     def end(self) -> None:
-        """Tell nothing any more."""
+        """Announce nothing any more."""
         self._connection = None
         self._untold.clear()
         if self._withdraw is not None:
@@ -120,7 +120,7 @@ class JavaRoutes:
             task.add_done_callback(self._tasks.discard)
 
     async def _tell(self) -> None:
-        """Tell own routes, one after another, until there are none."""
+        """Announce own routes, one after another, until there are none."""
         while self._untold and self._connection is not None:
             route = self._untold.pop(next(iter(self._untold)))
             try:

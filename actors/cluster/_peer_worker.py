@@ -223,7 +223,7 @@ class PeerWorker(Worker):
     # --- a Java broker ------------------------------------------------------------------------
 
     def _exchange_java(self, connection: PeerConnection) -> None:
-        """Tell all own routes; of its routes those are known that join from now on."""
+        """Announce all own routes; of its routes those are known that join from now on."""
         self._java = JavaRoutes(connection, self._index, self.routes, self._options, self._refused)
         self._act(self.presence.caught_up(self._feeds.clock()))
         self._java.begin()

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from onward.actors.cluster import Cluster
+from onward.actors import Node
+from onward.actors.broker import Broker
+from onward.actors.cluster import Cluster, PeerRefused
+from onward.protocol import LinkDown, NotDelivered
 from onward.protocol.rsocket import Frame
+from onward.transports.rsocket import PeerDialler, PeerOptions
+from tests.support.peer_brokers import HandMade
 from tests.support.rsocket_peer import *
+from tests.support.transports import eventually
 from tests.transports.rsocket.test_cluster_sentences import clustered, routing
 
 INSIDE = "127.0.0.1"
@@ -377,3 +386,128 @@ async def test_what_it_says_of_others_is_not_passed_on(w: World) -> None:
     assert len(cluster_of(w).peers()) == 1
     # Nor is it told of others, as it would dial them whether it knows them or not.
     assert await peer.control.received() == []
+
+
+# --- this broker dials --------------------------------------------------------------------------
+
+
+class JavaServer:
+    """A Java broker that listens, at one port for both connections, played frame by frame.
+
+    Attributes:
+        uri: The URI of a seed for it.
+        opened: The connections, in order: what came by each, and the way to answer.
+    """
+
+    def __init__(self) -> None:
+        self.uri = ""
+        self.opened: list[tuple[asyncio.Queue[bytes], asyncio.StreamWriter]] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls) -> AsyncGenerator[JavaServer]:
+        made = cls()
+        async with await asyncio.start_server(made._on_connected, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            made.uri = f"rsocket+tcp://127.0.0.1:{port}?proxy={port}"
+            yield made
+            for _, writer in made.opened:
+                writer.close()
+
+    async def _on_connected(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        frames: asyncio.Queue[bytes] = asyncio.Queue()
+        self.opened.append((frames, writer))
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readexactly(3)
+                frame = head + await reader.readexactly(int.from_bytes(head))
+                if kind_of(frame) != KEEPALIVE:
+                    frames.put_nowait(frame)
+        frames.put_nowait(b"")
+
+    async def next(self, at: int) -> bytes:
+        """Return the next frame of a connection; empty at its end."""
+        await eventually(lambda: len(self.opened) > at)
+        async with asyncio.timeout(30):
+            return await self.opened[at][0].get()
+
+    def send(self, at: int, frame: bytes) -> None:
+        self.opened[at][1].write(frame)
+
+
+@asynccontextmanager
+async def dialling(
+    server: JavaServer, **options: Any
+) -> AsyncGenerator[tuple[PeerDialler, HandMade]]:
+    async with Node("broker") as node:
+        broker = await Broker.attach(node)
+        yield PeerDialler(broker, options=PeerOptions(**options)), HandMade(broker.broker_id)
+
+
+async def test_it_is_dialled_at_both_ports() -> None:
+    async with JavaServer.running() as server, dialling(server) as (dialler, peers):
+        connecting = asyncio.ensure_future(dialler.connect(server.uri, peers))
+        hello = await server.next(0)
+        told = bytes.fromhex("0000 0001 1000") + peers.info.broker_id
+        assert composite((BROKER_FRAME, told + hello[-8:])) in hello
+        hello = await server.next(1)
+        assert told in hello
+        asked = await server.next(1)
+        assert asked[9:].startswith(len(routing(HANDSHAKE)).to_bytes(3) + routing(HANDSHAKE))
+        server.send(1, payload(1, INFO, N | C))
+        link = await connecting
+        assert peers.links == [link]
+        assert (link.java, link.dialled, link.info.broker_id) == (True, True, THEIRS.bytes)
+        # A second later it asks for the same.
+        server.send(1, request(RR, 2, routing(HANDSHAKE), INFO))
+        assert told in await server.next(1)
+        answer = asyncio.ensure_future(link.request("cluster.route-join", b"route"))
+        assert (await server.next(1)).endswith(routing("cluster.route-join") + b"route")
+        server.send(1, payload(3, b"route", N | C))
+        assert await answer == b"route"
+        assert link.in_flight == 0
+        assert not link.busy
+        with pytest.raises(NotDelivered):
+            link.subscribe("onward.cluster.routes", b"", 1, cast(Any, None))
+        link.close("test", "it is over")
+        for at in (0, 1):
+            assert errors([await server.next(at)])
+            assert await server.next(at) == b""
+        assert peers.lost == [(link, "test")]
+
+
+async def test_a_refusal_ends_both() -> None:
+    async with JavaServer.running() as server, dialling(server) as (dialler, peers):
+        connecting = asyncio.ensure_future(dialler.connect(server.uri, peers))
+        await server.next(1)
+        server.send(1, error(0, REJECTED_SETUP, b"Duplicate connection from Onward"))
+        with pytest.raises(PeerRefused, match="Duplicate"):
+            await connecting
+        while await server.next(0):
+            pass
+        assert peers.lost == []
+
+
+async def test_the_cluster_may_refuse_it() -> None:
+    async with JavaServer.running() as server, dialling(server) as (dialler, peers):
+        peers.refuses["connected"] = "there is another link between the two brokers"
+        connecting = asyncio.ensure_future(dialler.connect(server.uri, peers))
+        await server.next(1)
+        server.send(1, payload(1, INFO, N | C))
+        with pytest.raises(PeerRefused, match="another link"):
+            await connecting
+        while await server.next(0):
+            pass
+
+
+async def test_one_that_does_not_answer_is_given_up() -> None:
+    async with (
+        JavaServer.running() as server,
+        dialling(server, connect_timeout=0.2) as (dialler, peers),
+    ):
+        with pytest.raises(LinkDown, match=r"no answer within 0\.2 s"):
+            await dialler.connect(server.uri, peers)
+        while await server.next(0):
+            pass

@@ -647,3 +647,23 @@ async def test_no_event_is_made_of_a_route_of_a_peer_broker(w: World) -> None:
         w.broker.register("worker", service="own")
         event = await anext(events)
     assert (event.kind, event.service) == ("joined", "own")
+
+
+@in_world()
+async def test_a_route_that_has_moved_from_a_java_broker_does_not_come_back(w: World) -> None:
+    java, other = Other(w, 1), Other(w, 2)
+    java.routes.java = True
+
+    def add(peer: Other, timestamp: int) -> str:
+        route = RouteAdd(peer.routes.broker_id, rid(7), timestamp, "a")
+        return w.broker.index.add_remote(peer.routes, route)
+
+    assert not add(java, 1000)
+    assert not add(other, 2000)
+    gone = RouteRemove(other.routes.broker_id, rid(7), 3000)
+    assert w.broker.index.remove_remote(other.routes, gone)
+    # It never says that the destination has gone, and what it has said may come later.
+    assert (java.routes.count, w.services()) == (0, [])
+    assert add(java, 1000) == "a later change of the route is known"
+    assert not add(java, 4000)
+    assert w.services() == ["a"]
