@@ -179,7 +179,10 @@ async def administered(
 
         def started(listeners: Sequence[Listener]) -> None:
             monitor.started = True
-            (_print_listening if process is None else process.started)(listeners)
+            if process is not None:
+                process.started(listeners, uri)
+                return
+            _print_listening(listeners)
             if uri is not None:
                 print("admin", uri, flush=True)
                 if not uri.startswith("unix:"):  # a browser opens no Unix socket

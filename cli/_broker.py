@@ -417,7 +417,8 @@ def work_of(
         service.reloads.add("rules", reload_of(running.newest, listening.authorization))
     listeners: Sequence[tuple[str, Listening]] = plan.listeners
     if process is not None:
-        listeners, admin = process.listeners(listeners, listening, plan.clustering), None
+        listeners = process.listeners(listeners, listening, plan.clustering)
+        admin = process.admin(admin)
     if admin is not None:
         admin = replace(admin, newest=running.shared_tls)
 

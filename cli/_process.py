@@ -28,6 +28,7 @@ from ._status import CommandError, Status, status_of
 
 if TYPE_CHECKING:
     from ..transports.admin import AdminPaths
+    from ._admin import Admin
     from ._broker_plan import Listening
     from ._cluster import Clustering
 
@@ -229,9 +230,21 @@ class Process:
         """Ask for a reload of all processes; the outcome is logged and counted."""
         self.channel.tell("operate", name="reload")
 
-    def started(self, listeners: Sequence[Listener]) -> None:
-        """Report that the listeners are open."""
-        self.channel.tell("started", listeners=[each.uri for each in listeners])
+    def admin(self, given: Admin | None) -> Admin | None:
+        """Return the admin interface of this process, by that of process 0."""
+        from ._cluster import of_process
+
+        if given is None or not self.place.index:
+            return given
+        if given.uri.startswith("unix:"):
+            return replace(given, uri=f"{given.uri}.{self.place.index}")
+        if not urlsplit(given.uri).port:
+            return given  # any free port
+        return replace(given, uri=of_process(given.uri, self.place.index))
+
+    def started(self, listeners: Sequence[Listener], admin: str | None) -> None:
+        """Report that the listeners are open, and the URI of the admin interface, if any."""
+        self.channel.tell("started", listeners=[each.uri for each in listeners], admin=admin)
 
     def ended(self, totals: Totals, log: str) -> None:
         """Report the figures at the end, and those of its event log, if any."""

@@ -5,7 +5,7 @@ may be `failed`, with a text. The end of the channel tells either side that the 
 
 | asked by | ask | with | answer |
 | --- | --- | --- | --- |
-| a process | started | listeners: their URIs | |
+| a process | started | listeners, admin: their URIs | |
 | | failed | text, status: why it could not start | |
 | | totals | totals: its figures at the end | |
 | | operate | name: drain, undo-drain, reload | that of the operation, for all processes |

@@ -74,8 +74,6 @@ def run_processes(arguments: argparse.Namespace, read: Configure, log: LogWriter
     """
     running = Reconfiguration(arguments, read)
     plan = plan_of(arguments, running.newest)
-    if plan.admin is not None:
-        raise CommandError("--admin is for a broker of one process", Status.USAGE)
     with folder_of(arguments) as folder:
         processes = Processes(arguments, plan, folder)
         service = processes.service
@@ -117,6 +115,7 @@ class _Child:
         over: The task that ends with it, and returns its status.
         totals: Its figures at the end, once it has told them.
         log: Those of its event log, if any.
+        admin: The URI of its admin interface, if any.
         failed: Why it could not start; `None` if it has not told that.
     """
 
@@ -131,7 +130,7 @@ class _Child:
         self.process = process
         self.started: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         self.totals: Totals | None = None
-        self.log = ""
+        self.log, self.admin = "", ""
         self.failed: CommandError | None = None
         self._operate = operate
         self._own = own
@@ -180,6 +179,7 @@ class _Child:
 
     async def _answered(self, what: str, said: Said) -> Said:
         if what == "started" and not self.started.done():
+            self.admin = said["admin"]
             self.started.set_result(said["listeners"])
         elif what == "failed":
             self.failed = CommandError(said["text"], Status(said["status"]))
@@ -351,6 +351,9 @@ class Processes:
                 print("listening", uri, flush=True)
             for slot in self._slots:
                 print(f"process {slot.index}", self._place(slot, -1).address(), flush=True)
+            for child in self._children():
+                if child.admin:
+                    print("admin", child.admin, flush=True)
             with self.service.serving(", ".join(uris)), stop.paces(self._paced):
                 await self._watch()
         finally:

@@ -19,8 +19,11 @@ from typing import Any
 import pytest
 
 from onward.actors.broker import Handlers, Request
+from onward.cli._admin import Admin
 from onward.cli._client import ask_broker
+from onward.cli._process import Place, Process
 from onward.cli._processes import MAX_ENDS, WINDOW, _Slot, folder_of
+from onward.cli._service import Service
 from onward.cli._status import CommandError, Status
 from onward.protocol import DeliveryError, OnwardError
 from onward.transports.client import ClientOptions, RetryOptions, connect
@@ -293,6 +296,28 @@ async def test_an_operator_at_any_process_drains_all(tmp_path: Path) -> None:
             assert said == {"error": "the broker does not drain"}
         made.process.send_signal(signal.SIGINT)
         assert await made.ended() == 0
+
+
+async def test_each_process_has_its_admin_interface(tmp_path: Path) -> None:
+    admin = f"unix://{tmp_path}/admin"
+    with brokers(2, "--admin", admin) as made:
+        assert [made.line(), made.line()] == [f"admin {admin}\n", f"admin {admin}.1\n"]
+        for path in (tmp_path / "admin", tmp_path / "admin.1"):
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).endswith(b"ok\n")
+            writer.close()
+            await writer.wait_closed()
+
+
+def test_the_ports_of_admin_interfaces() -> None:
+    found = list[str]()
+    for uri in ("http://127.0.0.1:8601", "http://127.0.0.1:0"):
+        place = Place(2, 3, "", "/run", (), 0)
+        admin = Process(place, Service()).admin(Admin(uri))
+        assert admin is not None
+        found.append(admin.uri)
+    assert found == ["http://127.0.0.1:8603", "http://127.0.0.1:0"]
 
 
 async def test_a_unix_socket_that_processes_share(tmp_path: Path) -> None:
