@@ -21,8 +21,9 @@ class ClusterOptions:
             brokers that have it as a seed dial it.
         clients: The URI by which clients reach this broker. Clients of all brokers may learn of it
             then; empty: they are not told, and the clients of this one are told of no other.
-        allowed_peers: Patterns of URIs, with `*` for any characters, of brokers that are dialled
-            when a peer broker has told of them. Without one, only seeds are dialled.
+        allowed_peers: Patterns of URIs of brokers that are dialled when a peer broker has told of
+            them: a `*` stands for a part of the host, the port or the path, and alone for all URIs.
+            Without one, only seeds are dialled.
         name: The name of this broker for operators of others; at most 127 bytes.
         zone: The name of the zone; brokers of another zone are refused. At most 127 bytes.
         locality: The choice among destinations of this broker and of peer brokers, for unicast:

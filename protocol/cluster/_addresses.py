@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from .._pattern import matcher
+from .._pattern import uri_matcher
 from ._info import PeerInfo
 from ._limits import ClusterLimits
 
@@ -57,7 +57,7 @@ class AddressBook:
         random: Callable[[], float],
     ) -> None:
         self.own = own
-        self._allowed = [matcher(pattern.encode()) for pattern in allowed]
+        self._allowed = [uri_matcher(pattern) for pattern in allowed]
         self._limits = limits
         self._random = random
         self._seeds: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class AddressBook:
 
     def replace_allowed(self, allowed: Sequence[str]) -> None:
         """Replace the patterns of addresses that may be dialled."""
-        self._allowed = [matcher(pattern.encode()) for pattern in allowed]
+        self._allowed = [uri_matcher(pattern) for pattern in allowed]
 
     def unreached(self) -> Iterator[tuple[str, str]]:
         """Yield the addresses at which no broker was found, with the cause of the last failure."""
@@ -115,8 +115,7 @@ class AddressBook:
                 self.drop(other)
 
     def _may_dial(self, uri: str) -> bool:
-        data = uri.encode()
-        return any(matches(data) for matches in self._allowed)
+        return any(matches(uri) for matches in self._allowed)
 
     def drop(self, uri: str) -> None:
         """Forget an address, unless it is a seed."""

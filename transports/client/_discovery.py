@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ...protocol import OnwardError
+from ...protocol._pattern import uri_matcher
 from ...protocol.broker import ID_SIZE, Dialect
 from ...protocol.cluster import CLIENTS_SERVICE, ClusterFrameError, PeerInfo, parse_infos
 from ..streams._tls import TlsOptions
@@ -54,7 +54,7 @@ class LearnedUris:
 
     def __init__(self, named: Sequence[BrokerEndpoint], options: ClientOptions) -> None:
         self._options = options
-        self._patterns = [_pattern(each) for each in options.brokers.allowed]
+        self._patterns = [uri_matcher(each) for each in options.brokers.allowed]
         self._secure = any(is_secure(each.uri, options) for each in named)
         self._hosts = {_host(each.uri) for each in named} - {None}
         tls = options.tls
@@ -71,7 +71,7 @@ class LearnedUris:
         if self._secure and not secure:
             return LESS_SECURE
         if self._patterns:
-            allowed = any(each.fullmatch(uri) for each in self._patterns)
+            allowed = any(matches(uri) for matches in self._patterns)
         elif not secure:
             return LESS_SECURE
         else:
@@ -83,15 +83,6 @@ class LearnedUris:
         except (ValueError, OSError):
             return NO_URI
         return ""
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """Return a pattern of URIs; a `*` stands for a part of the host, the port or the path.
-
-    It ends at each character that ends one of these: `rsocket+wss://*.example:1` is no
-    `rsocket+wss://other/.example:1`.
-    """
-    return re.compile("[^/?#@]*".join(re.escape(part) for part in text.split("*")))
 
 
 def _host(uri: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from onward.protocol.cluster import ClusterLimits, PeerInfo
 from onward.protocol.cluster._addresses import AddressBook
 
@@ -21,6 +23,25 @@ def dialable(made: AddressBook, *linked: bytes) -> dict[str, float]:
     return dict(made.dialable(linked))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "uri", "may"),
+    [
+        ("rsocket+wss://*.example:1", "rsocket+wss://b.example:1", True),
+        ("rsocket+wss://*.example:1", "rsocket+wss://other/.example:1", False),
+        ("rsocket+wss://*.example:1", "rsocket+wss://other?.example:1", False),
+        ("rsocket+wss://*.example:1", "rsocket+wss://other#.example:1", False),
+        ("rsocket+tls://b.*:1", "rsocket+tls://b.@other:1", False),
+        ("rsocket+tls://b:*", "rsocket+tls://b:1", True),
+        ("rsocket+tls://b:*", "rsocket+tcp://b:1", False),
+        ("*", "rsocket+unix:///run/broker", True),
+    ],
+)
+def test_a_pattern_does_not_reach_past_a_part_of_a_uri(pattern: str, uri: str, may: bool) -> None:
+    made = book(allowed=(pattern,))
+    made.add(PeerInfo(bytes([9]) * 16, 1, 1, uri, zone="a"), 0.0, linked=False)
+    assert (uri in dialable(made)) == may
+
+
 def test_seeds_are_dialled_at_once_and_once() -> None:
     made = book("tcp://s:1", "tcp://s:1", "tcp://own:1")
     assert dialable(made) == {"tcp://s:1": 0.0}
@@ -30,7 +51,7 @@ def test_seeds_are_dialled_at_once_and_once() -> None:
 
 
 def test_an_address_that_is_not_allowed_is_not_dialled() -> None:
-    made = book("udp://seed:1", allowed=("tcp://*:1", "ws://10.0.*"))
+    made = book("udp://seed:1", allowed=("tcp://*:1", "ws://10.0.*/c"))
     made.add(SMALLER, 0.0, linked=False)
     made.add(PeerInfo(bytes([7]) * 16, 1, cluster_uri="tcp://x:12", zone="a"), 0.0, linked=False)
     made.add(
