@@ -265,6 +265,7 @@ async def test_the_question_is_asked_once_at_first_and_then_rarely() -> None:
         b"",
         serialize_infos([]),
     ],
+    ids=("no list", "too long", "a length alone", "cut", "too many", "nothing", "of none"),
 )
 @on_wires
 async def test_a_list_that_cannot_be_read_changes_nothing(data: bytes) -> None:
