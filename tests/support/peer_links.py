@@ -79,7 +79,12 @@ class PeerNetwork:
                 link.far.take()
             except PeerRefused as error:
                 link.far.close(error.reason, error.reason)  # the answer is on its way before
-            await answered
+            try:
+                await answered
+            except asyncio.CancelledError:
+                # Given up, as by a broker that stops: its socket is closed.
+                link.cut("the connection was reset")
+                raise
             return link
 
         return connect
