@@ -108,9 +108,13 @@ def flags(*words: str, monkeypatch: Patch) -> tuple[BrokerOptions, Listening]:
         service: object,
         admin: object,
         running: object,
+        clustering: object,
+        process: object,
     ) -> None:
         assert service is not None
         assert running is not None
+        assert clustering is None
+        assert process is None
         assert admin is None
         assert name == "broker"
         assert set(own) == {listening}
