@@ -108,7 +108,13 @@ EVENT = {
     "query": "",
     "missed": 0,
 }
-NOBODY = {**EVENT, "kind": "rejected", "route_id": None, "reason": "no route: service=stock"}
+NOBODY = {
+    **EVENT,
+    "kind": "rejected",
+    "route_id": None,
+    "peer": "",
+    "reason": "no route: service=stock",
+}
 
 
 @pytest.fixture(autouse=True)
