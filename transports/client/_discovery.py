@@ -198,4 +198,6 @@ class Discovery:
 
 def learns(options: ClientOptions) -> bool:
     """Whether a client with these options asks for other brokers at all."""
-    return options.brokers.learn and options.reconnect and options.dialect is Dialect.SPECIFICATION
+    brokers = options.brokers
+    asks = brokers.learn or bool(brokers.allowed)
+    return asks and options.reconnect and options.dialect is Dialect.SPECIFICATION

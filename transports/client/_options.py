@@ -35,7 +35,9 @@ class BrokersOptions:
     """The brokers that a client learns of, and the spreading of its connections over all it knows.
 
     Attributes:
-        learn: Whether the client asks brokers for the others of their cluster.
+        learn: Whether the client asks brokers for the others of their cluster; it also does with
+            `allowed`. A broker with rules counts the question as a refused request, unless a rule
+            allows it.
         allowed: Patterns of URIs, with `*` for any characters, of brokers that the client connects
             to when it is told of them. Without one, it believes only a broker that it has
             authenticated by TLS, and connects to others only with TLS: at a host that it was given,
@@ -53,7 +55,7 @@ class BrokersOptions:
         ValueError: A value is out of its range.
     """
 
-    learn: bool = True
+    learn: bool = False
     allowed: tuple[str, ...] = ()
     refresh: Seconds = 60.0
     rebalance: Seconds = 10.0

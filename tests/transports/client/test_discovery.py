@@ -204,13 +204,13 @@ async def test_with_tls_the_certificates_say_which_brokers_are_used(
     async with sites(
         2, uri=TCP.replace("tcp", "tls"), tls=certificates.listener, peer_tls=trusting
     ) as cluster:
-        options = quick(tls=trusting, brokers=replace(FAST, allowed=()))
+        options = quick(tls=trusting, brokers=replace(FAST, allowed=(), learn=True))
         async with connect(cluster.all[0].uri, connections=2, options=options) as client:
             await eventually(lambda: places(client) == {each.uri for each in cluster.all})
         # Without a check of the certificate the broker may be anything.
         blind = ssl.create_default_context()
         blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
-        options = quick(tls=blind, brokers=replace(FAST, allowed=()))
+        options = quick(tls=blind, brokers=replace(FAST, allowed=(), learn=True))
         async with connect(cluster.all[0].uri, connections=2, options=options) as client:
             await eventually(lambda: client.statistics().connected == 2)
             assert discovery_of(client)._due(1e9) is None
