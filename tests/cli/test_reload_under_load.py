@@ -173,7 +173,8 @@ sha256 = "{DIGEST}"
         f"{reloads} reloads in {took:.1f} s, {load.answered} requests, none failed; in the last "
         f"three quarters {grown} objects and {memory} KiB more"
     )
-    assert grown < 300
+    # The monitor keeps a sample each two seconds, up to its limit; less than an object a reload.
+    assert grown < max(300, reloads * 3 // 4)
     assert memory < 8 * 1024
 
 

@@ -104,6 +104,12 @@ def test_all_else_stays_byte_for_byte(
             assert brokers_passed(made, dialect) == ()
 
 
+def test_a_new_request_has_passed_no_broker() -> None:
+    asked = AddressFrame(ROUTE, RoutingType.UNICAST, ((1, "orders"),))
+    for dialect in Dialect:
+        assert brokers_passed(asked.serialize(dialect), dialect) == ()
+
+
 @pytest.mark.parametrize("dialect", Dialect)
 def test_a_tag_that_is_there_is_not_added_again(dialect: Dialect) -> None:
     # Two spellings of one route id are one tag.
