@@ -275,7 +275,10 @@ async def test_what_it_is_told_wrong() -> None:
                 await node.listen(URI, broker=wrong)
         with pytest.raises(ValueError, match="of the same node"):
             await other.listen(URI, broker=broker)
-        text = r"'colour'; rsocket.tcp takes broker=, options=, tls=, authentication=, peers=, .*=$"
+        text = (
+            r"'colour'; rsocket.tcp takes broker=, options=, tls=, authentication=, peers=, "
+            "siblings=, shared=$"
+        )
         with pytest.raises(ValueError, match=text):
             await node.listen(URI, broker=broker, colour="blue")
         with pytest.raises(ValueError, match=r"options must be None or LinkOptions, not {"):

@@ -69,7 +69,8 @@ async def test_what_it_is_told_wrong() -> None:
             await node.listen(URI, broker=broker, websocket=UnixOptions())
         with pytest.raises(
             ValueError,
-            match=r"'unix'; rsocket.ws takes broker=, options=, tls=, .*=, websocket=$",
+            match=r"'unix'; rsocket.ws takes broker=, options=, tls=, authentication=, peers=, "
+            "siblings=, shared=, websocket=$",
         ):
             await node.listen(URI, broker=broker, unix=UnixOptions())
         with pytest.raises(LinkDown, match="only listens"):
