@@ -6,6 +6,13 @@ the gaps of the specification" on the architecture page for what the specificati
 """
 
 from ._address_frame import FLAG_ENCRYPTED, AddressFrame, AddressSpans, RoutingType, locate_address
+from ._answers import (
+    MAX_CACHED_MATCHES,
+    MAX_CACHED_QUERIES,
+    MAX_CACHED_TAGS,
+    CachedAnswer,
+    Matches,
+)
 from ._balance import (
     BALANCERS,
     LATENCY_DECAY,
@@ -68,15 +75,7 @@ from ._ids import (
     format_id,
     parse_id,
 )
-from ._index import (
-    MAX_CACHED_MATCHES,
-    MAX_CACHED_QUERIES,
-    MAX_CACHED_TAGS,
-    CachedAnswer,
-    Matches,
-    TagIndex,
-    TagIndexStatistics,
-)
+from ._index import TagIndex, TagIndexStatistics
 from ._keys import (
     MAX_KEY_SIZE,
     Key,

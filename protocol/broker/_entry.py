@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from ._ids import format_id
-from ._index import HOME_KEY, OWN_ID, TagIndex
+from ._index import TagIndex
 from ._keys import WellKnownKey
+from ._postings import HOME_KEY, OWN_ID
 from ._tags import Tag, TagList, normal_form
 
 __all__ = [

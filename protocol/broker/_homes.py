@@ -13,8 +13,9 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
+from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, Matches
 from ._entry import Entry, Update, home_tag
-from ._index import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, Matches, TagIndex
+from ._index import TagIndex
 from ._query import Query
 from ._tags import Tag, TagList
 

@@ -1,148 +1,39 @@
 """The tag index: which routes carry all of these tags.
 
-One posting for each tag that any route carries: the dense numbers of its routes, as a
-roaring bitmap. A query is the AND of its postings, from the smallest on. Most tags of a big
-table are carried by one route only (every route has a RouteId), and for those the number
-itself is the posting, at a tenth of a bitmap's memory. No empty posting is ever kept, and
-the numbers of removed routes are used again.
-
-Nearly every query names a service, so the routes of a service get numbers side by side, in
-blocks that grow with the service. Its bitmap then has few of the containers, of 65,536 numbers
-each, that the table's numbers are spread over, and an AND with it visits no others. Blocks have
-room for further routes of their service: a third of the numbers, at most, have no route yet.
-
-Answers are kept. A query's answer can only change when a route that carries all of the
-query's tags comes or goes, and every such route carries, in particular, the rarest of
-them. So an answer is filed under that one tag, its *watch*. A change of the table looks at
-the answers filed under the tags of the route that changed, and drops those with a query that
-the route matches: exactly the ones that are no longer valid. Routes that share no watched tag
-with a query never touch its answer, and there is no version to compare on a look-up.
+A query is the AND of the postings of its tags (`_postings.py`), from the smallest on. Answers are
+kept until a change of the table makes them invalid (`_answers.py`).
 
 A route may be indexed before it is there (*hidden*): it has its number and its place in the
 postings, and answers leave it out. To reveal it is to take one number out of one bitmap. All routes
 of a tag are hidden, or revealed, by one operation on two bitmaps.
-
-A RouteId that is the route's own needs no posting: it leads to the number by a dictionary of ids.
-In a list of tags `OWN_ID` stands for it, so that routes with equal tags share one list.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from pyroaring import BitMap
 
-from .._errors import AddressError
-from ._ids import format_id, parse_id
+from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer, KeptAnswers, Matches
 from ._keys import WellKnownKey
+from ._postings import HOME_KEY, Posting, Postings
 from ._tags import Tag, TagList, normal_form
 
 if TYPE_CHECKING:
     from ._query import Query
 
-__all__ = [
-    "HOME_KEY",
-    "MAX_CACHED_MATCHES",
-    "MAX_CACHED_QUERIES",
-    "MAX_CACHED_TAGS",
-    "MAX_ISOLATING",
-    "OWN_ID",
-    "CachedAnswer",
-    "Matches",
-    "TagIndex",
-    "TagIndexStatistics",
-]
-
-MAX_CACHED_QUERIES: Final = 4096
-"""Most answers that are kept, by default; at the limit the oldest is dropped."""
-
-MAX_CACHED_MATCHES: Final = 4_000_000
-"""Most routes that the kept answers name, all together, by default. A route in an answer
-takes at most two bytes, and eight more once its candidates have been asked for."""
-
-MAX_CACHED_TAGS: Final = 16
-"""An answer to a query of more tags is not kept."""
-
-_MAX_BLOCK: Final = 4096
-"""Most numbers in a block: a sixteenth of a container, so that few blocks are in two."""
-
-Matches: TypeAlias = BitMap
-"""Dense numbers of routes. The receiver must not change it."""
+__all__ = ["MAX_ISOLATING", "TagIndex", "TagIndexStatistics"]
 
 MAX_ISOLATING: Final = 10_000
 """Most tags by which queries are isolated; then the oldest isolates none, until it is asked for."""
 
-HOME_KEY: Final = -1
-"""The key of the tag that says to which broker a route is connected. No wire has it, and `tags`
-leaves it out."""
-
-OWN_ID: Final[Tag] = (-2, None)
-"""Stands for the RouteId of the route itself among its tags."""
-
 _SIZE: Final = attrgetter("size")
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
-_SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
 _NEVER: Final[Tag] = (int(WellKnownKey.NO_TAG), None)
 # No route carries it in normal form: what is filed under it stays right for ever.
-
-
-class _Posting:
-    """The routes of a tag that more than one route carries, or has carried.
-
-    Attributes:
-        tag: The tag.
-        numbers: The numbers of the routes.
-        size: How many there are. A bitmap has to visit all its containers to count them.
-        free: Numbers for further routes of the tag, if it is a service: those of routes that have
-            left. With those of the block, there are at most `size`.
-        next: The first number of its block that no route has had; the block ends before `end`.
-        end: See `next`.
-    """
-
-    __slots__ = ("end", "free", "next", "numbers", "size", "tag")
-
-    def __init__(self, tag: Tag, first: int, second: int) -> None:
-        self.tag: Final = tag
-        self.numbers: Final = BitMap((first, second))
-        self.size = 2
-        self.free: list[int] | None = None
-        self.next = self.end = 0
-
-    @property
-    def spare(self) -> int:
-        """How many numbers it has for further routes."""
-        return self.end - self.next + len(self.free or ())
-
-
-class CachedAnswer:
-    """A kept answer.
-
-    Attributes:
-        query: The query.
-        matches: The numbers of the routes that carry all tags asked for.
-        weight: How many there are.
-        candidates: What the index's owner makes of `matches`, and keeps as long; `None`
-            until it has.
-        near: Those of them that it prefers, likewise: all if it prefers none; empty until then.
-        mixed: Whether some of them are of another kind than the owner's usual ones.
-        several: Whether there are several.
-    """
-
-    __slots__ = ("candidates", "matches", "mixed", "near", "query", "several", "watch", "weight")
-
-    def __init__(self, query: Query, matches: Matches, watch: Tag) -> None:
-        self.query: Final = query
-        self.matches: Final = matches
-        self.weight: Final = len(matches)
-        self.several: Final = self.weight > 1
-        self.watch: Final = watch
-        self.candidates: tuple[Any, ...] | None = None
-        self.near: tuple[Any, ...] = ()
-        self.mixed = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +65,7 @@ class TagIndexStatistics:
     hidden: int = 0
 
 
-class TagIndex:
+class TagIndex(Postings):
     """Routes by their tags.
 
     Not safe for use by several threads at once.
@@ -194,25 +85,12 @@ class TagIndex:
         max_cached_queries: int = MAX_CACHED_QUERIES,
         max_cached_matches: int = MAX_CACHED_MATCHES,
     ) -> None:
-        self._max_queries = max_cached_queries
-        self._max_matches = max_cached_matches
-        self._postings: dict[Tag, int | _Posting] = {}
-        self.ids: Final[dict[bytes, int]] = {}
-        self._tags: list[TagList | None] = []
-        self._names: list[bytes] = []  # by number; empty without an id
-        self._named = 0  # routes with `OWN_ID`
-        self._unnamed: set[int] = set()  # routes with an id and without `OWN_ID`
-        self._homes = 0  # postings of home brokers
-        self._free: list[int] = []  # of no service
+        super().__init__(KeptAnswers(max_cached_queries, max_cached_matches))
+        self.answers: Final = self._kept.by_query
         self._routes = 0
         self._hidden: BitMap = BitMap()
         self._isolating: dict[Tag, None] = {}
-        self.answers: Final[OrderedDict[Query, CachedAnswer]] = OrderedDict()
-        self._watched: dict[Tag, set[CachedAnswer]] = {}
-        self._cached_matches = 0
         self._computed = 0
-        self._invalidated = 0
-        self._evicted = 0
 
     # --- routes -----------------------------------------------------------------------------
 
@@ -240,25 +118,6 @@ class TagIndex:
         self._routes += 1
         return number
 
-    def known(self, tags: TagList) -> TagList:
-        """Return equal tags, made of the objects that the index has already.
-
-        A tag object is kept once then, however many routes carry an equal one.
-
-        Args:
-            tags: Tags in normal form; `OWN_ID` may be among them, and one of a home broker.
-        """
-        found: list[Tag] = []
-        for tag in tags:
-            posting = self._postings.get(tag)
-            if isinstance(posting, _Posting):
-                found.append(posting.tag)
-            elif posting is None:
-                found.append(tag)
-            else:
-                found.append(next(each for each in self._indexed(posting) if each == tag))
-        return tuple(found)
-
     def replace(self, number: int, tags: Iterable[Tag]) -> None:
         """Give a route other tags, and none of those it had.
 
@@ -274,7 +133,7 @@ class TagIndex:
             KeyError: There is no such route.
         """
         if self._indexed(number) is tags:
-            self._changed(self._carried(number))
+            self._kept.changed(self._carried(number))
             return
         self._unlink(number)
         self._link(number, tags)
@@ -314,7 +173,7 @@ class TagIndex:
         """
         carried = self._carried(number)
         self._hidden.add(number)
-        self._changed(carried)
+        self._kept.changed(carried)
 
     def reveal(self, number: int) -> None:
         """Include a hidden route in answers; its place in the postings stays.
@@ -324,7 +183,7 @@ class TagIndex:
         """
         carried = self._carried(number)
         self._hidden.discard(number)
-        self._changed(carried)
+        self._kept.changed(carried)
 
     def hide_all(self, tag: Tag) -> None:
         """Leave the routes that carry a tag out of all answers, until they are revealed."""
@@ -337,16 +196,6 @@ class TagIndex:
         numbers = self.numbers_of(tag)
         self._hidden -= numbers
         self._changed_all(numbers)
-
-    def numbers_of(self, tag: Tag) -> Matches:
-        """Return the numbers of the routes that carry a tag, hidden ones too.
-
-        It is no copy: it has the changes to come as well.
-        """
-        posting = self._posting_of(tag)
-        if posting is None:
-            return BitMap()
-        return BitMap((posting,)) if isinstance(posting, int) else posting.numbers
 
     @property
     def hiding(self) -> bool:
@@ -364,131 +213,6 @@ class TagIndex:
             KeyError: There is no such route.
         """
         return tuple([tag for tag in self._carried(number) if tag[0] != HOME_KEY])
-
-    def _indexed(self, number: int) -> TagList:
-        """Return a route's tags as they were added.
-
-        Raises:
-            KeyError: There is no such route.
-        """
-        tags = self._tags[number] if 0 <= number < len(self._tags) else None
-        if tags is None:
-            raise KeyError(number)
-        return tags
-
-    def _carried(self, number: int) -> TagList:
-        """Return all tags by which a route is found.
-
-        Raises:
-            KeyError: There is no such route.
-        """
-        tags, route_id = self._indexed(number), self._names[number]
-        if not route_id:
-            return tags
-        own = (_ROUTE_ID, format_id(route_id))
-        return tuple([own if tag is OWN_ID else tag for tag in tags])
-
-    def _service_of(self, tags: TagList) -> _Posting | None:
-        """Return the posting of the service that tags name, if it has had two routes at once."""
-        for tag in tags:
-            if tag[0] == _SERVICE:
-                posting = self._postings.get(tag)
-                return None if isinstance(posting, int) else posting
-        return None
-
-    def _take_number(self, tags: TagList) -> int:
-        """Return a number for a new route: close to those of its service, if one is free there."""
-        service = self._service_of(tags)
-        if service is not None:
-            if service.free:
-                return service.free.pop()
-            if service.next < service.end:
-                service.next += 1
-                return service.next - 1
-        if self._free:
-            return self._free.pop()
-        first = len(self._tags)
-        end = first + 1
-        if service is not None:
-            end = first + max(1, min(service.size // 2, _MAX_BLOCK))
-            service.next, service.end = first + 1, end
-        self._tags.extend([None] * (end - first))
-        self._names.extend([b""] * (end - first))
-        return first
-
-    def _link(self, number: int, tags: TagList) -> None:
-        postings = self._postings
-        unnamed = bool(self._names[number])
-        for tag in tags:
-            posting = postings.get(tag)
-            if isinstance(posting, _Posting):
-                posting.numbers.add(number)
-                posting.size += 1
-            elif tag is OWN_ID:
-                self._named += 1
-                unnamed = False
-            elif posting is None:
-                postings[tag] = number
-                self._homes += tag[0] == HOME_KEY
-            else:
-                postings[tag] = _Posting(tag, posting, number)
-        self._tags[number] = tags
-        if unnamed:
-            self._unnamed.add(number)
-        if self._watched:
-            self._changed(self._carried(number))
-
-    def _unlink(self, number: int) -> None:
-        postings = self._postings
-        tags = self._indexed(number)
-        if self._watched:
-            self._changed(self._carried(number))
-        if self._unnamed:
-            self._unnamed.discard(number)
-        for tag in tags:
-            if tag is OWN_ID:
-                self._named -= 1
-                continue
-            posting = postings[tag]
-            if not isinstance(posting, int):
-                posting.numbers.discard(number)
-                posting.size -= 1
-                if posting.spare > posting.size:
-                    if posting.free:
-                        self._free.append(posting.free.pop())
-                    else:
-                        posting.end -= 1
-                        self._free.append(posting.end)
-                if posting.size:
-                    continue
-            del postings[tag]
-            self._homes -= tag[0] == HOME_KEY
-
-    def _posting_of(self, tag: Tag) -> int | _Posting | None:
-        """Return the posting of a tag; for a RouteId one that has the route of that id as well."""
-        posting, own = self._postings.get(tag), self._own_number(tag)
-        if not own:
-            return posting
-        if posting is None:
-            return own[0]
-        # Others claim the id of that route.
-        found = _Posting(tag, own[0], own[0])
-        found.numbers.update((posting,) if isinstance(posting, int) else posting.numbers)
-        found.size = len(found.numbers)
-        return found
-
-    def _own_number(self, tag: Tag) -> tuple[int, ...]:
-        """Return the number of the route that has a RouteId for its own, or none.
-
-        It takes as many steps either way.
-        """
-        if tag[0] != _ROUTE_ID or tag[1] is None:
-            return ()
-        try:
-            number = self.ids.get(parse_id(tag[1]), -1)
-        except AddressError:
-            return ()
-        return () if number < 0 or number in self._unnamed else (number,)
 
     # --- queries ----------------------------------------------------------------------------
 
@@ -519,7 +243,7 @@ class TagIndex:
         answer = self.answers.get(query)
         if answer is None:
             answer = self._compute(query)
-            self._keep(answer)
+            self._kept.keep(answer)
         return answer
 
     def _compute(self, query: Query) -> CachedAnswer:
@@ -537,7 +261,7 @@ class TagIndex:
                 if tag in isolating:
                     return self._isolated(query, tag)
         postings = self._postings
-        found: list[_Posting] = []
+        found: list[Posting] = []
         single: tuple[int, Tag] | None = None
         for tag in query:
             posting = self._posting_of(tag) if tag[0] == _ROUTE_ID else postings.get(tag)
@@ -577,7 +301,7 @@ class TagIndex:
             posting = self._postings.get(tag)
             # Made also where it is not needed, as that is a step too.
             numbers = BitMap((posting,) if isinstance(posting, int) else ())
-            if isinstance(posting, _Posting):
+            if isinstance(posting, Posting):
                 numbers = posting.numbers
             if tag[0] == _ROUTE_ID:
                 matches = (matches & numbers) | (matches & BitMap(self._own_number(tag)))
@@ -591,59 +315,12 @@ class TagIndex:
         matches = BitMap((number,)) if query.issubset(self._carried(number)) else BitMap()
         return matches, watch
 
-    def _keep(self, answer: CachedAnswer) -> None:
-        weight = answer.weight
-        if (
-            len(answer.query) > MAX_CACHED_TAGS
-            or weight > self._max_matches
-            or not self._max_queries
-        ):
-            return
-        answers = self.answers
-        while (
-            len(answers) >= self._max_queries or self._cached_matches + weight > self._max_matches
-        ):
-            _, oldest = answers.popitem(last=False)
-            self._forget(oldest)
-            self._evicted += 1
-        answers[answer.query] = answer
-        self._cached_matches += weight
-        watching = self._watched.get(answer.watch)
-        if watching is None:
-            self._watched[answer.watch] = {answer}
-        else:
-            watching.add(answer)
-
-    def _forget(self, answer: CachedAnswer) -> None:
-        """Undo what `_keep` did, but for the entry in the table of answers."""
-        self._cached_matches -= answer.weight
-        watching = self._watched[answer.watch]
-        watching.discard(answer)
-        if not watching:
-            del self._watched[answer.watch]
-
-    def _changed(self, carried: TagList) -> None:
-        """Drop the answers to every query that a route with these tags matches."""
-        watched = self._watched
-        watching = [each for tag in carried if tag in watched for each in watched[tag]]
-        if not watching:
-            return
-        found = frozenset(carried)
-        for answer in watching:
-            if answer.query <= found:
-                self._drop(answer)
-
     def _changed_all(self, numbers: Matches) -> None:
         """Drop the answers to every query that one of these routes may match."""
         for tag in tuple(self._watched):
             if self.numbers_of(tag).intersect(numbers):
                 for answer in tuple(self._watched[tag]):
-                    self._drop(answer)
-
-    def _drop(self, answer: CachedAnswer) -> None:
-        del self.answers[answer.query]
-        self._forget(answer)
-        self._invalidated += 1
+                    self._kept.drop(answer)
 
     # --- the whole --------------------------------------------------------------------------
 
@@ -657,9 +334,9 @@ class TagIndex:
             tags=len(self._postings) - self._homes + self._named,
             numbers=len(self._tags),
             cached_queries=len(self.answers),
-            cached_matches=self._cached_matches,
+            cached_matches=self._kept.matches,
             computed=self._computed,
-            invalidated=self._invalidated,
-            evicted=self._evicted,
+            invalidated=self._kept.invalidated,
+            evicted=self._kept.evicted,
             hidden=len(self._hidden),
         )

@@ -11,8 +11,8 @@ from zlib import crc32
 from pyroaring import BitMap
 
 from .._errors import AddressError
+from ._answers import Matches
 from ._ids import format_id, parse_id
-from ._index import Matches
 from ._keys import WellKnownKey
 from ._query import Query
 from ._shard import shard_hash

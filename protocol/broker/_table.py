@@ -20,14 +20,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
+from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer
 from ._entry import Entry, Expected, RouteKind, RouteKinds, TargetEntry, Update
 from ._homes import HomeEntries
-from ._index import (
-    MAX_CACHED_MATCHES,
-    MAX_CACHED_QUERIES,
-    CachedAnswer,
-    TagIndexStatistics,
-)
+from ._index import TagIndexStatistics
 from ._query import Query
 from ._reader import QueryReader
 from ._snapshot_format import SnapshotRoute

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from onward.protocol.broker import (
-    MAX_CACHED_TAGS,
     Query,
     Tag,
     TagIndex,
@@ -19,7 +16,7 @@ from onward.protocol.broker import (
     parse_query,
     tag_set,
 )
-from onward.protocol.broker._index import HOME_KEY, OWN_ID
+from onward.protocol.broker._postings import HOME_KEY, OWN_ID
 from tests.support.counts import times
 
 EMPTY: Query = frozenset()
@@ -113,64 +110,6 @@ def test_nothing_is_left_of_a_removed_route() -> None:
     )
 
 
-def test_numbers_are_used_again() -> None:
-    index = TagIndex()
-    numbers = [index.add(tags(f"instance={name}")) for name in "abcd"]
-    assert numbers == [0, 1, 2, 3]
-    index.remove(1)
-    index.remove(2)
-    assert {index.add(tags("instance=e")), index.add(tags("instance=f"))} == {1, 2}
-    assert index.add(tags("instance=g")) == 4
-    assert index.statistics().numbers == 5
-    assert found(index, "instance=b") == []
-
-
-def test_routes_of_a_service_have_numbers_side_by_side() -> None:
-    index = TagIndex()
-    services = [tags("service=orders"), tags("service=stock"), tags("service=mail")]
-    numbers: list[list[int]] = [[], [], []]
-    for _ in range(1000):
-        for each, service in zip(numbers, services, strict=True):
-            each.append(index.add(service))
-    for each in numbers:
-        apart = sum(b != a + 1 for a, b in pairwise(each))
-        assert apart < 19  # blocks of 1, 1, 2, 3 ... 337
-    assert index.statistics().numbers < 1.5 * 3000
-
-
-def test_numbers_that_a_smaller_service_leaves_go_to_others() -> None:
-    index = TagIndex()
-    for service in "abcde":
-        numbers = [index.add(tags(f"service={service}")) for _ in range(100)]
-        for number in numbers[1:]:
-            index.remove(number)
-    assert index.statistics().routes == 5
-    assert index.statistics().numbers <= 2 * 104
-
-
-@pytest.mark.parametrize("number", [-1, 1, 7])
-def test_a_number_that_is_not_in_use(number: int) -> None:
-    index = TagIndex()
-    index.add(tags("instance=a"))
-    gone = index.add(tags("instance=b"))
-    index.remove(gone)
-    with pytest.raises(KeyError):
-        index.tags(number)
-    with pytest.raises(KeyError):
-        index.remove(number)
-    with pytest.raises(KeyError):
-        index.replace(number, ())
-    assert found(index, "instance=a") == [0]
-    assert len(index) == 1
-
-
-def test_equal_tags_are_kept_once() -> None:
-    index = TagIndex()
-    numbers = [index.add(((1, f"orders-{len(name)}"), (3, name))) for name in "abc"]
-    first, second, third = (index.tags(number)[0] for number in numbers)
-    assert first is second is third
-
-
 def test_all_routes_of_a_tag_are_hidden_at_once() -> None:
     index = TagIndex()
     for region in ("eu", "us", "eu"):
@@ -200,144 +139,6 @@ def test_the_own_id_of_a_route_is_one_of_its_tags() -> None:
     index.remove(number)
     assert index.ids == {}
     assert index.statistics().tags == 0
-
-
-# --- kept answers ---------------------------------------------------------------------------
-
-
-def test_a_repeated_query_is_not_computed_again() -> None:
-    index = TagIndex()
-    index.add(tags("service=orders region=eu"))
-    first = index.resolve(parse_query("service=orders region=eu"))
-    assert index.resolve(parse_query("region=eu service=orders")) is first
-    assert index.statistics().computed == 1
-    assert index.answers.get(parse_query("service=orders region=eu")) is not None
-    assert index.answers.get(parse_query("service=orders")) is None
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "service=orders",
-        "service=orders region=eu",
-        "service=orders region=eu instance=a",
-        "instance=a",
-        "service=orders instance=a",
-    ],
-)
-def test_a_change_that_matters_drops_the_answer(query: str) -> None:
-    index = TagIndex()
-    mine = tags("service=orders region=eu instance=a")
-    index.add(tags("service=orders region=eu instance=b"))
-    before = found(index, query)
-    number = index.add(mine)
-    assert found(index, query) == [*before, number]
-    index.replace(number, tags("service=billing"))
-    assert found(index, query) == before
-    index.replace(number, mine)
-    assert found(index, query) == [*before, number]
-    index.remove(number)
-    assert found(index, query) == before
-    assert index.statistics().invalidated == 4
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        "service=billing region=us",
-        "service=billing region=eu",
-        "service=orders region=us",
-        "region=eu",
-        "colour=blue",
-    ],
-)
-def test_a_change_that_does_not_matter_drops_nothing(other: str) -> None:
-    index = TagIndex()
-    for name in "abc":
-        index.add(tags(f"service=orders region=eu instance={name}"))
-    answer = index.answer(parse_query("service=orders region=eu"))
-    number = index.add(tags(other))
-    index.replace(number, tags(f"{other} zone=a"))
-    index.remove(number)
-    assert index.answers.get(answer.query) is answer
-    assert index.statistics().invalidated == 0
-
-
-def test_an_answer_of_nothing_is_kept_until_there_is_something() -> None:
-    index = TagIndex()
-    query = parse_query("service=orders region=eu")
-    assert list(index.resolve(query)) == []
-    index.add(tags("service=orders region=us"))
-    assert list(index.resolve(query)) == []
-    assert index.statistics().computed == 1
-    number = index.add(tags("service=orders region=eu"))
-    assert list(index.resolve(query)) == [number]
-    assert index.statistics().computed == 2
-
-
-def test_an_answer_is_a_snapshot() -> None:
-    index = TagIndex()
-    numbers = [index.add(tags("service=orders region=eu")) for _ in range(3)]
-    answers = [
-        index.resolve(parse_query(text)) for text in ("service=orders", "service=orders region=eu")
-    ]
-    index.remove(numbers[0])
-    assert [list(answer) for answer in answers] == [numbers, numbers]
-
-
-def test_the_number_of_kept_answers_is_limited() -> None:
-    index = TagIndex(max_cached_queries=2)
-    for name in "abc":
-        index.add(tags(f"instance={name}"))
-        found(index, f"instance={name}")
-    statistics = index.statistics()
-    assert (statistics.cached_queries, statistics.evicted) == (2, 1)
-    assert index.answers.get(parse_query("instance=a")) is None
-    assert index.answers.get(parse_query("instance=b")) is not None
-    index.remove(0)
-    assert index.statistics().invalidated == 0
-
-
-def test_the_size_of_kept_answers_is_limited() -> None:
-    index = TagIndex(max_cached_matches=5)
-    for number in range(6):
-        index.add(tags(f"service=orders region={'eu' if number < 3 else 'us'} instance={number}"))
-    assert len(found(index, "service=orders")) == 6
-    assert index.statistics().cached_queries == 0
-    found(index, "region=eu")
-    found(index, "instance=0")
-    assert index.statistics().cached_matches == 4
-    found(index, "region=us")
-    statistics = index.statistics()
-    assert (statistics.cached_matches, statistics.cached_queries) == (4, 2)
-    assert statistics.evicted == 1
-
-
-def test_no_answers_are_kept_at_limit_zero() -> None:
-    index = TagIndex(max_cached_queries=0)
-    index.add(tags("service=orders"))
-    assert found(index, "service=orders") == found(index, "service=orders") == [0]
-    assert index.statistics().cached_queries == 0
-
-
-def test_answers_to_long_queries_are_not_kept() -> None:
-    index = TagIndex()
-    words = [f"k{number}=v" for number in range(MAX_CACHED_TAGS + 1)]
-    number = index.add(tags(" ".join(words)))
-    assert found(index, " ".join(words)) == [number]
-    assert index.statistics().cached_queries == 0
-    assert found(index, " ".join(words[1:])) == [number]
-    assert index.statistics().cached_queries == 1
-
-
-def test_an_evicted_answer_is_no_longer_watched() -> None:
-    index = TagIndex(max_cached_queries=1)
-    for number in range(100):
-        found(index, f"service=orders zone={number}")
-    index.add(tags("service=orders zone=5"))
-    statistics = index.statistics()
-    assert (statistics.cached_queries, statistics.invalidated) == (1, 0)
-    assert statistics.evicted == 99
 
 
 # --- against a model ------------------------------------------------------------------------

@@ -1,0 +1,199 @@
+"""The choice among the destinations in the table, for requests of clients."""
+
+from __future__ import annotations
+
+from random import random
+
+from ....protocol import Address, Message, Route
+from ....protocol.broker import CachedAnswer, Dialect, RoutingTable, TagSet
+from ..._worker import Worker
+from .._exchange import DELIVER, Exchange, exchange_of
+from .._instrument import part_of
+from .._options import BrokerOptions
+from ._choice import Candidates, Choice, next_free
+from ._methods import Methods
+from ._remote import AnyRoute
+from ._route import BrokerRoute
+from ._selector import Ask, Selectors
+
+__all__ = ["ChoosingIndex"]
+
+
+class _Chosen(Exchange):
+    """An exchange that only records the chosen route entry."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.route = None
+
+
+class ChoosingIndex(Worker):
+    """A routing table, and the choice among the destinations in it.
+
+    Args:
+        options: The limits.
+        broker_id: The id of this broker, 16 bytes.
+
+    Raises:
+        ValueError: A method of the options is unknown.
+
+    Attributes:
+        table: The routing table.
+        choice: The choice among several destinations, except by plain round robin.
+    """
+
+    def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
+        super().__init__()
+        self._options = options
+        self._broker_id = broker_id
+        self.table: RoutingTable[AnyRoute] = RoutingTable(
+            tombstone_lifetime=int(options.tombstone_seconds * 1000), near=broker_id
+        )
+        self._answers = self.table.answers
+        self._methods = methods = Methods(options.choice)
+        self._selectors = Selectors(self.table.queries, methods, options.max_queries)
+        self.choice = Choice(options.choice.max_sticky, options.choice.max_placed, self._now)
+
+    def _now(self) -> float:
+        return self.node.loop.time()
+
+    def ask(self, frame: bytes, dialect: Dialect) -> Ask:
+        """Parse an ADDRESS frame into a query; it does not depend on the table.
+
+        Args:
+            frame: The whole frame.
+            dialect: The dialect of the frame.
+
+        Raises:
+            BrokerFrameError: The frame is broken.
+        """
+        return self._selectors.read(frame, dialect)
+
+    def asked(self, address: Address) -> Ask:
+        """Parse an address of type 32 into a query.
+
+        Raises:
+            AddressError: The query cannot be read.
+        """
+        return self._selectors.named(address)
+
+    def narrowed(self, ask: Ask, forced: TagSet) -> Ask:
+        """Return a query with the forced tags of its requester; see `Selectors.narrowed`."""
+        self.table.isolate(forced)
+        return self._selectors.narrowed(ask, forced)
+
+    def candidates(self, ask: Ask) -> Candidates:
+        """Return the destinations that carry the tags of a query."""
+        return self.table.candidates(ask.query)
+
+    def choose(self, ask: Ask, exchange: Exchange | None) -> Address | None:
+        """Choose a destination among those that carry the tags of a query.
+
+        A busy destination is passed over if another is free, except for shard requests and
+        sticky keys, which belong to one destination.
+
+        Args:
+            ask: The query.
+            exchange: The request, if it came in frames.
+
+        Returns:
+            The address to send it to, or `None` if there is no destination or the message is
+            for several.
+        """
+        # As `table.answer` does for a kept answer, without the call.
+        answer = self._answers.get(ask.query)
+        if answer is None or not (candidates := answer.near):
+            answer = self.table.answer(ask.query)
+            candidates = answer.near
+            if not candidates:
+                return None
+        turn = ask.turn
+        if turn is not None:
+            at = turn(candidates, 0.0, random) if len(candidates) > 1 else 0
+        else:
+            near = 0
+            if ask.everywhere:
+                near = len(candidates)
+                candidates = answer.candidates or ()
+            picked = self.choice.pick(ask, candidates, near)
+            if picked is None:
+                return None
+            at = picked
+        if answer.mixed:
+            return self._choose_any(ask, exchange, answer, candidates[at].target, at)
+        route: BrokerRoute = candidates[at].target
+        if answer.several and route.busy and not ask.everywhere:
+            free = next_free(candidates, at)
+            route = route if free is None else candidates[free].target
+        # As `route.choose` does, without the call: this runs for each request.
+        route.requests += 1
+        if exchange is not None:
+            exchange.route = route
+            route.outstanding += 1
+        return route.to
+
+    def _choose_any(
+        self, ask: Ask, exchange: Exchange | None, answer: CachedAnswer, route: AnyRoute, at: int
+    ) -> Address:
+        """Choose as `choose` does, where a destination may be one of a peer broker."""
+        if answer.several and route.busy and not ask.everywhere:
+            route = self._free(answer, at) or route
+        return route.choose(exchange)
+
+    def _free(self, answer: CachedAnswer, at: int) -> AnyRoute | None:
+        """Return a candidate that is not busy, in place of one that is; `None` if none is found.
+
+        Args:
+            answer: The candidates.
+            at: The busy one, of those to prefer. Others are taken if these are all busy.
+        """
+        near: Candidates = answer.near
+        every: Candidates = answer.candidates or ()
+        free = next_free(near, at)
+        if free is not None:
+            return near[free].target
+        far = len(every) - len(near)
+        if not far:
+            return None
+        free = next_free(every, len(near) - 1 + int(self.choice.random() * far))
+        return None if free is None else every[free].target
+
+    def chosen(self, ask: Ask, message: Message) -> Route | None:
+        """Choose a destination for a message in progress; return the way there. See `choose`."""
+        exchange = exchange_of(message)
+        if exchange is not None:
+            to = self.choose(ask, exchange)
+            return None if to is None else (to,)
+        chosen = _Chosen()
+        self.choose(ask, chosen)
+        route = chosen.route
+        if route is None:
+            return None
+        route.outstanding -= 1  # the end of a plain message is not known
+        instruments = self.node.instruments
+        if instruments is not None and instruments.broker is not None:
+            self.note_message(ask, message, (route,))
+        return route.way()
+
+    def preview(self, ask: Ask) -> AnyRoute | None:
+        """Return the route entry that `choose` would choose now.
+
+        `None` if there is none, if all are chosen, or if the choice is random.
+        """
+        answer = self.table.answer(ask.query)
+        candidates: Candidates = (answer.candidates or ()) if ask.everywhere else answer.near
+        at = self.choice.preview(ask, candidates) if candidates else None
+        return None if at is None else candidates[at].target
+
+    def note_message(
+        self,
+        ask: Ask,
+        message: Message,
+        routes: tuple[AnyRoute, ...],
+        outcome: int = DELIVER,
+    ) -> None:
+        """Record the outcome of a plain message, which has no exchange."""
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.message(ask, message[3], len(message[2]), routes, outcome)

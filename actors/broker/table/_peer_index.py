@@ -1,0 +1,248 @@
+"""The destinations of peer brokers in the tag index, and requests from and to peer brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+from ....protocol import Address
+from ....protocol.broker import Entry, RouteAdd, RouteKind, RouteRemove
+from .._exchange import Exchange
+from .._instrument import part_of
+from .._options import BrokerOptions
+from ._choice import Candidates, next_free
+from ._joining import JoiningIndex, route_add
+from ._peers import RESERVED_SERVICES, Peers
+from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, RemoteKind
+from ._route import weight_of
+from ._selector import Ask
+
+__all__ = ["PeerIndex"]
+
+_BEATEN: Final = "replaced by a newer connection"
+
+
+class PeerIndex(JoiningIndex):
+    """A routing table with the destinations of peer brokers beside those of this one.
+
+    Args:
+        options: The limits.
+        broker_id: The id of this broker, 16 bytes.
+
+    Attributes:
+        peers: The peer brokers with routes in the table.
+    """
+
+    def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
+        super().__init__(options, broker_id)
+        self.peers = Peers(
+            self.table,
+            broker_id,
+            options.max_peer_routes,
+            self.services,
+            self._releases,
+            self._remote_kind,
+            self._beaten,
+        )
+
+    # --- requests of peer brokers, and copies for them --------------------------------------------
+
+    def own_candidates(self, ask: Ask) -> Candidates:
+        """Return the destinations of this broker that carry the tags of a query."""
+        if not self.peers.known:
+            return self.table.candidates(ask.query)
+        return self.table.candidates(self.table.at(ask.query, self._broker_id))
+
+    def choose_own(self, ask: Ask, exchange: Exchange | None) -> Address | None:
+        """Choose a destination of this broker, for a request of a peer broker; see `choose`."""
+        candidates = self.own_candidates(ask)
+        at = self.choice.pick(ask, candidates) if candidates else None
+        if at is None:
+            return None
+        route = candidates[at].target
+        if route.busy and not ask.everywhere:
+            free = next_free(candidates, at)
+            route = route if free is None else candidates[free].target
+        return route.choose(exchange)
+
+    def choose_other(
+        self, ask: Ask, exchange: Exchange | None, refused: Collection[bytes]
+    ) -> Address | None:
+        """Choose a destination for a unicast request that others have refused; see `choose`.
+
+        Args:
+            ask: The query.
+            exchange: The request, if it came in frames.
+            refused: The route ids of those others.
+        """
+        found = [each for each in self.candidates(ask) if each.route_id not in refused]
+        if not found:
+            return None
+        at = int(self.choice.random() * len(found))
+        free = next_free(tuple(found), at) if found[at].target.busy else None
+        return found[at if free is None else free].target.choose(exchange)
+
+    def divide(self, ask: Ask) -> tuple[Candidates, tuple[tuple[PeerRoutes, int], ...]]:
+        """Return the destinations of a multicast: those of this broker, and the peer brokers.
+
+        Returns:
+            The destinations of this broker, with those of Java brokers, and each other peer broker
+            that has some with their number: it gets one copy for all of them, by its
+            `PeerRoutes.every`.
+        """
+        table = self.table
+        if not self.peers.known:
+            return table.candidates(ask.query), ()
+        single, counts = self.own_candidates(ask), list[tuple[PeerRoutes, int]]()
+        for peer in self.peers.known.values():
+            there = table.at(ask.query, peer.broker_id)
+            if peer.java:
+                single = (*single, *table.candidates(there))
+            elif count := table.count(there):
+                counts.append((peer, count))
+        return single, tuple(counts)
+
+    # --- what is told -----------------------------------------------------------------------------
+
+    def own_entries(self) -> tuple[Entry[AnyRoute], ...]:
+        """Return the destinations of this broker; without peers in the order they joined."""
+        return tuple(self.table.of(self._broker_id) if self.peers.known else self.table)
+
+    def entries(self) -> Iterator[Entry[AnyRoute]]:
+        """Yield the destinations of all brokers, those of this one first, as of the first one.
+
+        Those of each peer broker are as of the first of them.
+        """
+        yield from self.own_entries()
+        for broker_id in tuple(self.peers.known):
+            yield from self.table.of(broker_id)
+
+    def own_changes(self, follow: Callable[[RouteAdd | RouteRemove], object]) -> Callable[[], None]:
+        """Call a function with each change of an own destination, and first with those there are.
+
+        Workers of reserved services are none of them.
+
+        Args:
+            follow: Called with a ROUTE_ADD or a ROUTE_REMOVE, in order.
+
+        Returns:
+            The function that ends this.
+        """
+        for entry in self.own_entries():
+            if not entry.service_name.startswith(RESERVED_SERVICES):
+                follow(route_add(entry))
+        self._followers.append(follow)
+        return lambda: self._unfollow(follow)
+
+    def _unfollow(self, follow: Callable[[RouteAdd | RouteRemove], object]) -> None:
+        if follow in self._followers:
+            self._followers.remove(follow)
+
+    def prefer_own(self, *, prefer: bool) -> None:
+        """Set whether `choose` prefers destinations of this broker as long as they keep up.
+
+        Otherwise those of all brokers are alike. Shard requests and sticky keys that have a
+        destination are not concerned.
+        """
+        self.table.prefer(self._broker_id if prefer else None)
+
+    # --- their destinations -----------------------------------------------------------------------
+
+    def peer_joined(self, peer: PeerRoutes) -> None:
+        """Add a peer broker, which has no routes yet.
+
+        Raises:
+            LimitReached: The node has as many addresses as it may.
+        """
+        worker = PeerRouteWorker(peer)
+        to = self.spawn(lambda: worker, mailbox=self._mailbox)
+        peer.joined(to, self._cell_of, self.node.loop.time, self._options.choice.latency_decay)
+        self.peers.known[peer.broker_id] = peer
+
+    def peer_left(self, peer: PeerRoutes) -> None:
+        """Remove a peer broker, the routes of which are removed already."""
+        if self.peers.known.get(peer.broker_id) is peer:
+            del self.peers.known[peer.broker_id]
+        if peer.cell is not None:
+            peer.cell.worker.stop()
+        peer.left()
+
+    def add_remote(self, peer: PeerRoutes, route: RouteAdd) -> str:
+        """Add a route of a peer broker, or replace it, and release what waits for it.
+
+        An own destination with the same id and an older timestamp is closed.
+
+        Returns:
+            Why the route is refused, in a few fixed words; empty if it is not.
+        """
+        table, route_id = self.table, route.route_id
+        if route_id not in table.ids and not self.suspended:
+            return self.peers.add(peer, route)
+        expected = table.is_expected(route_id)
+        suspended = self.suspended.get(route_id)
+        refused = self.peers.add(peer, route)
+        if expected and not table.is_expected(route_id):
+            self.expectations.came()
+        if not refused and suspended is not None and suspended.timestamp < route.timestamp:
+            del self.suspended[route_id]
+            self._let_go(suspended, _BEATEN)
+        return refused
+
+    def remove_remote(self, peer: PeerRoutes, route: RouteRemove) -> bool:
+        """Remove a route of a peer broker; return whether it was there."""
+        return self.peers.remove(peer, route)
+
+    def moved_here(self, peer: PeerRoutes, route: RouteAdd) -> None:
+        """Remove a route of a Java broker that is one of this broker now.
+
+        It does not say that it has gone, and what it has said of it may still come.
+        """
+        if self.table.entry_of(route.route_id, peer.broker_id) is not None:
+            gone = RouteRemove(peer.broker_id, route.route_id, route.timestamp)
+            self.peers.remove(peer, gone, remember=True)
+
+    def suspend_peer(self, peer: PeerRoutes) -> None:
+        """Hide the routes of a peer broker; requests that only they could take wait for them."""
+        peer.suspended = True
+        self.table.suspend(peer.broker_id)
+
+    def reveal_peer(self, peer: PeerRoutes) -> None:
+        """Show the routes of a peer broker again, and release what waits for them."""
+        peer.suspended = False
+        self.table.reveal(peer.broker_id)
+        self._releases.begin_all()
+
+    def begin_round(self, peer: PeerRoutes) -> None:
+        """Begin a round of a peer broker, which tells all its routes anew."""
+        self.table.begin_round(peer.broker_id)
+
+    def sweep_peer(self, peer: PeerRoutes, limit: int) -> int:
+        """Remove routes that a peer broker has not told in its round.
+
+        Returns:
+            How many were removed; fewer than the limit: there are no more, and the round has ended.
+        """
+        return self.peers.sweep(peer, limit)
+
+    def drop_peer(self, peer: PeerRoutes, limit: int) -> int:
+        """Remove routes of a peer broker.
+
+        Returns:
+            How many were removed; fewer than the limit: there are no more.
+        """
+        return self.peers.drop(peer, limit)
+
+    def _remote_kind(self, peer: PeerRoutes, kind: RouteKind) -> RemoteKind:
+        weight = next((value for key, value in kind.common if key == self._weight_key), None)
+        made = RemoteKind(peer, kind, self.services.of(kind.service_name), weight_of(weight))
+        if kind.shared is not None:
+            made.outstanding = kind.shared.outstanding  # of routes that have left
+        return made
+
+    def _beaten(self, entry: Entry[AnyRoute]) -> None:
+        """Close an own destination, as a peer broker has a newer one with its route id."""
+        self._discard(entry)
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.left(entry, _BEATEN)
+        self._leave(entry, _BEATEN)

@@ -1,0 +1,247 @@
+"""The postings of the tag index: the numbers of the routes that carry a tag.
+
+One posting for each tag that any route carries: the dense numbers of its routes, as a roaring
+bitmap. Most tags of a big table are carried by one route only (every route has a RouteId), and for
+those the number itself is the posting, at a tenth of a bitmap's memory. No empty posting is ever
+kept, and the numbers of removed routes are used again.
+
+Nearly every query names a service, so the routes of a service get numbers side by side, in
+blocks that grow with the service. Its bitmap then has few of the containers, of 65,536 numbers
+each, that the table's numbers are spread over, and an AND with it visits no others. Blocks have
+room for further routes of their service: a third of the numbers, at most, have no route yet.
+
+A RouteId that is the route's own needs no posting: it leads to the number by a dictionary of ids.
+In a list of tags `OWN_ID` stands for it, so that routes with equal tags share one list.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyroaring import BitMap
+
+from .._errors import AddressError
+from ._answers import KeptAnswers, Matches
+from ._ids import format_id, parse_id
+from ._keys import WellKnownKey
+from ._tags import Tag, TagList
+
+__all__ = ["HOME_KEY", "OWN_ID", "Posting", "Postings"]
+
+_MAX_BLOCK: Final = 4096
+"""Most numbers in a block: a sixteenth of a container, so that few blocks are in two."""
+
+HOME_KEY: Final = -1
+"""The key of the tag that says to which broker a route is connected. No wire has it, and `tags`
+leaves it out."""
+
+OWN_ID: Final[Tag] = (-2, None)
+"""Stands for the RouteId of the route itself among its tags."""
+
+_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
+
+
+class Posting:
+    """The routes of a tag that more than one route carries, or has carried.
+
+    Attributes:
+        tag: The tag.
+        numbers: The numbers of the routes.
+        size: How many there are. A bitmap has to visit all its containers to count them.
+        free: Numbers for further routes of the tag, if it is a service: those of routes that have
+            left. With those of the block, there are at most `size`.
+        next: The first number of its block that no route has had; the block ends before `end`.
+        end: See `next`.
+    """
+
+    __slots__ = ("end", "free", "next", "numbers", "size", "tag")
+
+    def __init__(self, tag: Tag, first: int, second: int) -> None:
+        self.tag: Final = tag
+        self.numbers: Final = BitMap((first, second))
+        self.size = 2
+        self.free: list[int] | None = None
+        self.next = self.end = 0
+
+    @property
+    def spare(self) -> int:
+        """How many numbers it has for further routes."""
+        return self.end - self.next + len(self.free or ())
+
+
+class Postings:
+    """The numbers of routes, and the postings of their tags.
+
+    Attributes:
+        ids: The numbers of the routes that were added with an id, for reading only.
+
+    Args:
+        kept: The answers, of which a change drops those that are no longer valid.
+    """
+
+    def __init__(self, kept: KeptAnswers) -> None:
+        self._kept = kept
+        self._watched = kept.watched
+        self._postings: dict[Tag, int | Posting] = {}
+        self.ids: Final[dict[bytes, int]] = {}
+        self._tags: list[TagList | None] = []
+        self._names: list[bytes] = []  # by number; empty without an id
+        self._named = 0  # routes with `OWN_ID`
+        self._unnamed: set[int] = set()  # routes with an id and without `OWN_ID`
+        self._homes = 0  # postings of home brokers
+        self._free: list[int] = []  # of no service
+
+    def known(self, tags: TagList) -> TagList:
+        """Return equal tags, made of the objects that the index has already.
+
+        A tag object is kept once then, however many routes carry an equal one.
+
+        Args:
+            tags: Tags in normal form; `OWN_ID` may be among them, and one of a home broker.
+        """
+        found: list[Tag] = []
+        for tag in tags:
+            posting = self._postings.get(tag)
+            if isinstance(posting, Posting):
+                found.append(posting.tag)
+            elif posting is None:
+                found.append(tag)
+            else:
+                found.append(next(each for each in self._indexed(posting) if each == tag))
+        return tuple(found)
+
+    def numbers_of(self, tag: Tag) -> Matches:
+        """Return the numbers of the routes that carry a tag, hidden ones too.
+
+        It is no copy: it has the changes to come as well.
+        """
+        posting = self._posting_of(tag)
+        if posting is None:
+            return BitMap()
+        return BitMap((posting,)) if isinstance(posting, int) else posting.numbers
+
+    def _indexed(self, number: int) -> TagList:
+        """Return a route's tags as they were added.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        tags = self._tags[number] if 0 <= number < len(self._tags) else None
+        if tags is None:
+            raise KeyError(number)
+        return tags
+
+    def _carried(self, number: int) -> TagList:
+        """Return all tags by which a route is found.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        tags, route_id = self._indexed(number), self._names[number]
+        if not route_id:
+            return tags
+        own = (_ROUTE_ID, format_id(route_id))
+        return tuple([own if tag is OWN_ID else tag for tag in tags])
+
+    def _service_of(self, tags: TagList) -> Posting | None:
+        """Return the posting of the service that tags name, if it has had two routes at once."""
+        for tag in tags:
+            if tag[0] == _SERVICE:
+                posting = self._postings.get(tag)
+                return None if isinstance(posting, int) else posting
+        return None
+
+    def _take_number(self, tags: TagList) -> int:
+        """Return a number for a new route: close to those of its service, if one is free there."""
+        service = self._service_of(tags)
+        if service is not None:
+            if service.free:
+                return service.free.pop()
+            if service.next < service.end:
+                service.next += 1
+                return service.next - 1
+        if self._free:
+            return self._free.pop()
+        first = len(self._tags)
+        end = first + 1
+        if service is not None:
+            end = first + max(1, min(service.size // 2, _MAX_BLOCK))
+            service.next, service.end = first + 1, end
+        self._tags.extend([None] * (end - first))
+        self._names.extend([b""] * (end - first))
+        return first
+
+    def _link(self, number: int, tags: TagList) -> None:
+        postings = self._postings
+        unnamed = bool(self._names[number])
+        for tag in tags:
+            posting = postings.get(tag)
+            if isinstance(posting, Posting):
+                posting.numbers.add(number)
+                posting.size += 1
+            elif tag is OWN_ID:
+                self._named += 1
+                unnamed = False
+            elif posting is None:
+                postings[tag] = number
+                self._homes += tag[0] == HOME_KEY
+            else:
+                postings[tag] = Posting(tag, posting, number)
+        self._tags[number] = tags
+        if unnamed:
+            self._unnamed.add(number)
+        if self._watched:
+            self._kept.changed(self._carried(number))
+
+    def _unlink(self, number: int) -> None:
+        postings = self._postings
+        tags = self._indexed(number)
+        if self._watched:
+            self._kept.changed(self._carried(number))
+        if self._unnamed:
+            self._unnamed.discard(number)
+        for tag in tags:
+            if tag is OWN_ID:
+                self._named -= 1
+                continue
+            posting = postings[tag]
+            if not isinstance(posting, int):
+                posting.numbers.discard(number)
+                posting.size -= 1
+                if posting.spare > posting.size:
+                    if posting.free:
+                        self._free.append(posting.free.pop())
+                    else:
+                        posting.end -= 1
+                        self._free.append(posting.end)
+                if posting.size:
+                    continue
+            del postings[tag]
+            self._homes -= tag[0] == HOME_KEY
+
+    def _posting_of(self, tag: Tag) -> int | Posting | None:
+        """Return the posting of a tag; for a RouteId one that has the route of that id as well."""
+        posting, own = self._postings.get(tag), self._own_number(tag)
+        if not own:
+            return posting
+        if posting is None:
+            return own[0]
+        # Others claim the id of that route.
+        found = Posting(tag, own[0], own[0])
+        found.numbers.update((posting,) if isinstance(posting, int) else posting.numbers)
+        found.size = len(found.numbers)
+        return found
+
+    def _own_number(self, tag: Tag) -> tuple[int, ...]:
+        """Return the number of the route that has a RouteId for its own, or none.
+
+        It takes as many steps either way.
+        """
+        if tag[0] != _ROUTE_ID or tag[1] is None:
+            return ()
+        try:
+            number = self.ids.get(parse_id(tag[1]), -1)
+        except AddressError:
+            return ()
+        return () if number < 0 or number in self._unnamed else (number,)
