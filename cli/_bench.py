@@ -13,7 +13,7 @@ from ..protocol import counted
 from ._access import access_of
 from ._arguments import Commands, no_log, positive, seconds
 from ._bench_report import as_csv, as_json, as_text
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._load import MAX_IN_FLIGHT, LoadPlan, Measured, Send, generate
 from ._run import Interrupted, StopRequest, run
 from ._show import printable

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ._arguments import Commands
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._columns import Column, count, number, share, span, text, when
 from ._tables import Look, add_selection, pages, print_answers, select, selection_of, show
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..protocol.metrics import Metric, MetricFamily, metrics_text
 from ._access import Access, access_of
 from ._arguments import Commands, positive, seconds
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._run import Interrupted, StopRequest, run
 from ._show import printable
 from ._status import CommandError, Status

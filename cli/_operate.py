@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ._access import access_of
 from ._arguments import Commands, positive, word
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._run import StopRequest, run
 from ._show import printable
 from ._status import CommandError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ._access import access_of
 from ._arguments import Commands
 from ._audits import Finding, audit
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._report_archive import MAX_REPORT, read_archive, write_archive
 from ._report_scrub import scrubbed
 from ._run import StopRequest, run

@@ -15,7 +15,7 @@ from ..protocol.broker import (
 )
 from ._access import access_of
 from ._arguments import Commands
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._routes import HEADINGS, broker_of, line
 from ._run import StopRequest, run
 from ._show import printable, table

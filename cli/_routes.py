@@ -12,7 +12,7 @@ from ..protocol import counted
 from ..protocol.broker import SnapshotError, parse_routes
 from ._access import Access, access_of
 from ._arguments import Commands
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._run import StopRequest, run
 from ._show import table
 from ._snapshots import check_file, save_routes

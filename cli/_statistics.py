@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ._arguments import Commands
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._event_log import told
 from ._show import printable, table
 from ._status import CommandError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ._access import access_of
 from ._arguments import Commands, positive, seconds
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._run import Interrupted, StopRequest, run
 from ._status import CommandError, Status
 from ._top_views import VIEWS, Rates, Sample, TopState, frame

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..protocol import counted
 from ._access import access_of
 from ._arguments import Commands
-from ._broker import add_broker
+from ._broker_options import add_broker
 from ._routes import peer_of, tags_of
 from ._run import Interrupted, StopRequest, run
 from ._show import printable

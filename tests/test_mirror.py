@@ -45,6 +45,7 @@ CONCEPTS = {
         "workers/test_composition": "",
     },
     "cli": {
+        "test_broker": "_broker_options",
         "test_cluster_clients": "_cluster",
         "test_config": "_config_file _config_options",
         "test_events": "_event_logs",

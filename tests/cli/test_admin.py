@@ -17,7 +17,7 @@ import pytest
 from onward.actors.security import AnonymousAuthenticator, Authentication, Authorization
 from onward.cli import main
 from onward.cli._admin import Admin, admin_of, permits_of
-from onward.cli._broker import serve
+from onward.cli._broker_serve import serve
 from onward.cli._node import add_command, serve as serve_node
 from onward.cli._run import StopRequest
 from onward.cli._service import Service

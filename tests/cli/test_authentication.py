@@ -12,7 +12,7 @@ import pytest
 from onward.actors.security import Authentication, _authenticator
 from onward.cli import main
 from onward.cli._access import Access
-from onward.cli._broker import Listening
+from onward.cli._broker_plan import Listening
 from onward.cli._client import ask_broker
 from onward.cli._status import CommandError
 from onward.protocol.security import BearerToken, Credentials, UserPassword

@@ -15,9 +15,10 @@ import pytest
 from onward.actors import Node, ReloadFailed
 from onward.actors.broker import BrokerOptions, ChoiceOptions, MulticastOptions, WaitingOptions
 from onward.actors.security import Authentication, TokenAuthenticator
-from onward.cli import _broker, main
+from onward.cli import _broker, _broker_serve, main
 from onward.cli._access import Access
-from onward.cli._broker import Listening, serve
+from onward.cli._broker_plan import Listening
+from onward.cli._broker_serve import serve
 from onward.cli._client import ask_broker
 from onward.cli._run import StopRequest
 from onward.cli._service import Service
@@ -328,7 +329,7 @@ def test_a_table_that_is_too_long_is_refused_unread(tmp_path: Path, monkeypatch:
 
 
 async def test_it_expects_a_slice_at_a_time(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(_broker, "EXPECT_SLICE", 2)
+    monkeypatch.setattr(_broker_serve, "EXPECT_SLICE", 2)
     stop = StopRequest()
     with printed() as output:
         serving = asyncio.create_task(

@@ -11,7 +11,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.eventlog import EventLog, LogOptions, Recorder
 from onward.cli import main
-from onward.cli._broker import serve
+from onward.cli._broker_serve import serve
 from onward.cli._client import ask_broker
 from onward.cli._event_log import add_event_log, attach, told, total, words
 from onward.cli._run import StopRequest

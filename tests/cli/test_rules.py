@@ -9,7 +9,7 @@ import pytest
 
 from onward.actors.security import Authorizer
 from onward.cli import main
-from onward.cli._broker import Listening
+from onward.cli._broker_plan import Listening
 from onward.cli._client import ask_broker
 from onward.cli._status import CommandError
 from onward.protocol.broker import TagSet

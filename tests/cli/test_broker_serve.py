@@ -13,7 +13,7 @@ import pytest
 from onward.actors import Listener, Node
 from onward.cli import main
 from onward.cli._admin import Admin
-from onward.cli._broker import serve
+from onward.cli._broker_serve import serve
 from onward.cli._client import ask_broker, ask_of, connected
 from onward.cli._main import parser_of
 from onward.cli._node import serve as serve_node
