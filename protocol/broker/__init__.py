@@ -89,7 +89,6 @@ from ._pinning import (
     address_for_java,
     brokers_passed,
     pin_address,
-    route_id_tag,
 )
 from ._query import (
     Query,
@@ -298,7 +297,6 @@ __all__ = [
     "query_of_address",
     "read_address",
     "read_snapshot",
-    "route_id_tag",
     "serialize_metadata",
     "serialize_tags",
     "shard",

@@ -1,8 +1,9 @@
 """An ADDRESS that one broker forwards to another: with more tags, and the brokers it has passed.
 
-The first broker chooses the destination, and *pins* it: it adds the tag RouteId with the value that
-the route announced, so that the other broker finds exactly that route. What it adds stands in front
-of the lists. No byte behind it changes: not the order and the flags of the requester's own tags,
+The first broker chooses the destination, and *pins* it: it adds the tag RouteId, so that the other
+broker finds exactly that route. Its value is the canonical text of the id, which a broker of this
+kind announces whatever spelling a destination has registered; for the Java broker, which compares
+texts and announces nothing else, it is `Id{…}`. What it adds stands in front of the lists. No byte behind it changes: not the order and the flags of the requester's own tags,
 and not what the ADDRESS wraps.
 """
 
@@ -30,7 +31,7 @@ from ._tags import (
     serialize_tags,
 )
 
-__all__ = ["VIA_KEY", "address_for_java", "brokers_passed", "pin_address", "route_id_tag"]
+__all__ = ["VIA_KEY", "address_for_java", "brokers_passed", "pin_address"]
 
 VIA_KEY: Final = "onward.via"
 """The key, in the metadata of an ADDRESS, of the ids of the brokers that it has passed."""
@@ -38,19 +39,6 @@ VIA_KEY: Final = "onward.via"
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _LARGEST_KEY: Final = 0x7F
 _LAST: Final = (int(WellKnownKey.NO_TAG), "")
-
-
-def route_id_tag(route_id: bytes, tags: TagList) -> tuple[int, str]:
-    """Return the tag RouteId of a route, with the value that the route announced.
-
-    The reference writes `Id{…}`, and finds no other spelling.
-
-    Args:
-        route_id: 16 bytes.
-        tags: The tags of its ROUTE_ADD.
-    """
-    announced = (value for key, value in tags if key == _ROUTE_ID and value)
-    return _ROUTE_ID, next(announced, None) or format_id(route_id)
 
 
 def pin_address(frame: bytes, dialect: Dialect, tags: Iterable[Tag], broker_id: bytes) -> bytes:

@@ -382,12 +382,13 @@ class PeerSession(Session):
             self._link.core.counters["looped"] += 1
             raise NotDelivered("the request", "it has been at this broker before")
         asked = query_of_address(AddressFrame.parse(frame, form.dialect), form.dialect)
-        ids = [value for key, value in asked.query if key == _ROUTE_ID and value]
+        ids = [tag for tag in asked.query if tag[0] == _ROUTE_ID and tag[1]]
         if len(ids) != 1 or asked.routing is RoutingType.MULTICAST:
             return _Pin(form, None, index.ask(frame, form.dialect))
-        # By its id, and not as a query of its own: there is one such query for each route.
-        entry = self._own(ids[0])
-        if entry is None or not asked.query.issubset(entry.tags):
+        # By its id, and not as a query of its own: there is one such query for each route. One that
+        # has registered the tag RouteId without a value is that route all the same.
+        entry = self._own(ids[0][1] or "")
+        if entry is None or not (asked.query - {ids[0]}).issubset(entry.tags):
             raise NoRoute(format_query(asked.query))
         return _Pin(form, entry, None)
 

@@ -20,7 +20,6 @@ from onward.protocol.broker import (
     brokers_passed,
     locate_address,
     pin_address,
-    route_id_tag,
 )
 
 SPEC, REFERENCE = Dialect.SPECIFICATION, Dialect.REFERENCE
@@ -117,14 +116,6 @@ def test_a_tag_that_is_there_is_not_added_again(dialect: Dialect) -> None:
         frame = AddressFrame(ID, RoutingType.UNICAST, ((2, value), (1, "a")))
         made = pin_address(frame.serialize(dialect), dialect, (PIN, (1, "a")), BROKER)
         assert AddressFrame.parse(made, dialect).tags == frame.tags
-
-
-def test_the_value_that_a_route_has_announced() -> None:
-    assert route_id_tag(ROUTE, ()) == PIN
-    assert route_id_tag(ROUTE, ((1, "a"), (2, TEXT))) == PIN
-    assert route_id_tag(ROUTE, ((2, f"Id{{{TEXT}}}"),)) == (2, f"Id{{{TEXT}}}")
-    for nothing in ("", None):
-        assert route_id_tag(ROUTE, ((2, nothing),)) == PIN
 
 
 @pytest.mark.parametrize("dialect", Dialect)

@@ -7,16 +7,18 @@ from uuid import UUID
 
 import pytest
 
+from onward.actors.broker.table._remote import PeerRoutes
 from onward.actors.security import Authorization
 from onward.actors.workers import Echo
 from onward.protocol import NotDelivered
-from onward.protocol.broker import RouteSetup
+from onward.protocol.broker import Dialect, RouteAdd, RouteRemove, RouteSetup
 from onward.protocol.security import Principal, read_rules
 from onward.transports.rsocket import LinkOptions
 from tests.support.peer_brokers import Joint, joint
 from tests.support.rsocket_peer import *
 
 REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
+ROUTE_ID = 2
 FORMS = [(mime, alone) for mime in (BROKER_FRAME, FORWARDING) for alone in (False, True)]
 FIRST = UUID(int=0xFA00)
 
@@ -234,6 +236,54 @@ async def test_the_loss_of_the_requester_cancels_at_the_other_broker(w: World) -
         await destination.received()
         requester.die()
         assert await destination.received() == [cancel(2), cancel(4)]
+
+
+# --- pinned to one route, whatever it has written for its id ----------------------------------
+SPELLINGS = [f"Id{{{FIRST}}}", str(FIRST).upper(), FIRST.hex, f"{{{FIRST}}}", ""]
+SECOND = UUID(int=0xFA01)
+
+
+def announced(j: Joint) -> None:
+    """Tell the near broker of all routes of the far one, as that announces them."""
+    index, broker_id = j.near.broker.index, j.far.broker.broker_id.bytes
+    peer = PeerRoutes(broker_id, "far")
+    index.peer_joined(peer)
+    peer.connected(j.link.worker.address, "far", lambda: j.link.busy)
+
+    def told(change: RouteAdd | RouteRemove) -> None:
+        if isinstance(change, RouteRemove):
+            assert index.remove_remote(peer, change)
+            return
+        # By the wire, as the stream of routes has it.
+        again = RouteAdd.parse(change.serialize(Dialect.SPECIFICATION), Dialect.SPECIFICATION)
+        assert not index.add_remote(peer, again)
+
+    j.far.broker.index.own_changes(told)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@in_world()
+async def test_a_route_is_found_however_it_has_written_its_id(w: World, spelling: str) -> None:
+    """The tag RouteId of a route is its id in any spelling, or without a value."""
+    async with joint(w) as j:
+        one = await j.far.destination("a", {ROUTE_ID: spelling}, route_id=FIRST)
+        two = await j.far.destination("a", {ROUTE_ID: str(SECOND)}, route_id=SECOND)
+        announced(j)
+        requester = await w.requester()
+        for stream in range(1, 9, 2):
+            await requester.ask(request(RR, stream, asked_for("a")))
+        for to, route_id in ((one, FIRST), (two, SECOND)):
+            got = await to.received()
+            wanted = composite((BROKER_FRAME, pinned(j, route_id=route_id)))
+            assert got == [request(RR, each, wanted) for each in (2, 4)]
+            await to.ask(*(payload(each, b"x", N | C) for each in (2, 4)))
+        assert len(await requester.received()) == 4
+        # Requests for the id itself, in any spelling, find that one and no other.
+        for number, text in enumerate(each for each in SPELLINGS if each and spelling):
+            await requester.ask(request(FNF, 9 + 2 * number, asked_for({ROUTE_ID: text})))
+            (arrived,) = await one.received()
+            assert text.encode() in arrived
+        assert await two.received() == []
 
 
 # --- refused by the other broker ------------------------------------------------------------

@@ -221,6 +221,25 @@ async def test_its_requests_go_to_own_routes_only_and_never_wait(w: World) -> No
     assert [each[:2] for each in errors(got)] == [(7, INVALID)]
 
 
+@pytest.mark.parametrize("spelling", ["Id{%s}", "%s", ""])
+@in_world(settles=False)
+async def test_a_route_is_told_and_found_by_the_spelling_of_the_java_broker(
+    w: World, spelling: str
+) -> None:
+    await clustered(w)
+    peer = await java(w)
+    tags = {2: spelling % ROUTE if spelling else ""}
+    wanted = await w.destination("a", tags, route_id=ROUTE)
+    (told_of,) = await peer.control.received()
+    assert told_of.count(f"Id{{{ROUTE}}}".encode()) == told_of.count(str(ROUTE).encode()) == 1
+    other = await w.destination("a")
+    pinned = composite((BROKER_FRAME, address({1: "a", 2: f"Id{{{ROUTE}}}"})))
+    for stream in (3, 5, 7):
+        assert await peer.proxy.ask(request(FNF, stream, pinned)) == []
+        assert await wanted.received() == [request(FNF, stream - 1, pinned)]
+    assert await other.received() == []
+
+
 @in_world(settles=False)
 async def test_workers_of_this_node_reach_its_routes(w: World) -> None:
     await clustered(w)
