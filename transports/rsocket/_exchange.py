@@ -84,12 +84,14 @@ class StreamExchange(FrameExchange):
         checked: The principal of the credentials in the request itself. It is unset for most
             requests, which have none that are checked, so that it costs them nothing.
         named: The query of a request that names it instead of an ADDRESS; unset for all others.
-        tried: The ids of the routes at peer brokers that have rejected the request; unset without.
+        tried: The routes at peer brokers that have rejected the request; unset without.
+        read_at: When the request was read, if it has waited for a route; unset without.
     """
 
     checked: Principal
     named: Ask
-    tried: tuple[bytes, ...]
+    tried: tuple[AnyRoute, ...]
+    read_at: float
 
     __slots__ = (
         "checked",
@@ -100,6 +102,7 @@ class StreamExchange(FrameExchange):
         "link",
         "low",
         "named",
+        "read_at",
         "resume",
         "stream",
         "taken",
@@ -398,6 +401,7 @@ class StreamExchange(FrameExchange):
 
     def wait(self) -> None:
         """Copy the frames out of the chunks of input that hold them."""
+        self.read_at = getattr(self, "read_at", 0.0) or self.began
         self.frames = [frame.detached() for frame in self.frames]
 
     def data(self) -> bytes:

@@ -3,7 +3,8 @@
 The request is pinned to the route that this broker has chosen. From the first frame of the answer
 on it is relayed like any other. If that frame is ERROR[REJECTED], the other broker has certainly
 not handed the request over. Then it is sent elsewhere, at most `TRIES` times, as long as the whole
-request is still kept: it is, until then, within `GatheringOptions.max_forwarded`.
+request is still kept: it is, until then, within `GatheringOptions.max_forwarded`. If there is no
+other destination, and the last one has gone, it waits here as for any missing route.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker._exchange import RELAYED
-from ...protocol import DeliveryError, NotDelivered, ProtocolError
+from ...protocol import DeliveryError, NoRoute, NotDelivered, ProtocolError
 from ...protocol.broker import RoutingType, TagList, WellKnownKey, format_id
 from ...protocol.rsocket import (
     CLOSED,
@@ -58,6 +59,8 @@ MAX_PIN_SIZE: Final = 512
 SPARE: Final = 64
 """Cancelled requests that are kept, besides as many as have not ended, before they are dropped."""
 
+_GONE: Final = f"{NoRoute.reason}:".encode()
+"""How the text of a peer broker's ERROR[REJECTED] begins if it has no such route."""
 _CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _ERROR: Final = int(FrameType.ERROR)
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
@@ -256,7 +259,7 @@ class ForwardedRequests:
         self.held -= len(exchange.frames[0].buffer)
         # Error Codes, REJECTED: "The Responder guarantees that it didn't process the request."
         rejected = frame.type == _ERROR and frame.error_code == ErrorCode.REJECTED
-        if rejected and _goes_elsewhere(exchange):
+        if rejected and _goes_on(exchange, gone=bytes(frame.data or b"").startswith(_GONE)):
             return
         exchange.frames = []
         stream.peer = exchange
@@ -270,27 +273,44 @@ class ForwardedRequests:
         exchange.on_gone(stream, text)
 
 
-def _goes_elsewhere(exchange: StreamExchange) -> bool:
-    """Send a rejected request to another destination; return whether there is one."""
-    route, session = exchange.route, exchange.link.session
-    tried: tuple[bytes, ...] = getattr(exchange, "tried", ())
-    if route is None or exchange.ended or len(tried) >= TRIES:
+def _goes_on(exchange: StreamExchange, *, gone: bool) -> bool:
+    """Send a rejected request to another destination, or let it wait for one.
+
+    Args:
+        exchange: The request.
+        gone: Whether the destination is not at the peer broker any more.
+
+    Returns:
+        False if the requester has to get the error: the destination cannot take it now, or there
+        are others that the request must not go to.
+    """
+    route, session, index = exchange.route, exchange.link.session, exchange.link.broker.index
+    if route is None or exchange.ended:
         return False
     try:
         ask = session.ask_of(exchange)
     except (ProtocolError, DeliveryError):
         return False  # the rules are others by now
-    if ask.routing is not RoutingType.UNICAST or ask.sticky:
-        return False  # one destination is responsible
-    tried = (*tried, route.route_id)
-    to = exchange.link.broker.index.choose_other(ask, exchange, tried)
-    if to is None:
+    tried = (*getattr(exchange, "tried", ()), route)
+    others = index.others(ask, tried)
+    if others:
+        # Shard requests and sticky keys have one destination that is responsible.
+        if ask.routing is not RoutingType.UNICAST or ask.sticky or len(tried) > TRIES:
+            return False
+    elif ask.routing is RoutingType.MULTICAST or not gone:
         return False
+    exchange.route = None
     route.outstanding -= 1
     if exchange.taken is not None:
         exchange.taken.peer = None
     exchange.taker = exchange.taken = None
+    if not others:
+        exchange.tried = ()
+        since = getattr(exchange, "read_at", 0.0) or exchange.began
+        index.wait(session.message(exchange, (ask.address,)), ask, since)
+        return True
     exchange.tried = tried
+    to = index.choose_among(others, exchange)
     try:
         exchange.link.node.parts.router.dispatch(session.message(exchange, (to,)))
     except DeliveryError as error:

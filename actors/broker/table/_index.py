@@ -130,7 +130,7 @@ class TagIndexWorker(PeerIndex):
         if not candidates:
             # Creating list of Routable Destinations: "If the index is empty, there are no valid
             # routable destinations."
-            self._wait(message, ask)
+            self.wait(message, ask)
             return None
         # A connection's requests all take the same number of hops, so that they stay in order.
         if len(candidates) == 1 and exchange_of(message) is None:

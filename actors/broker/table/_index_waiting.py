@@ -72,8 +72,14 @@ class WaitingIndex(ChoosingIndex):
             asked = options.no_route_timeout
         return options.max_wait if asked is None else min(asked, options.max_wait)
 
-    def _wait(self, message: Message, ask: Ask) -> None:
-        """Store a message until there is a destination or its time is over, or refuse it."""
+    def wait(self, message: Message, ask: Ask, since: float | None = None) -> None:
+        """Store a message until there is a destination or its time is over, or refuse it.
+
+        Args:
+            message: The message, with the query in front.
+            ask: The query.
+            since: When it has begun to wait, in seconds of the loop's clock; `None` for now.
+        """
         if self.closing:
             self._refuse(message, ask, BROKER_DRAINS)
             return
@@ -85,7 +91,7 @@ class WaitingIndex(ChoosingIndex):
             return
         # Creating list of Routable Destinations: "Wait for the route to become available with a
         # timeout. If the timeout expires, send an error to the client".
-        self._keep(message, ask, self._now(), patience)
+        self._keep(message, ask, self._now() if since is None else since, patience)
 
     def _keep(self, message: Message, ask: Ask, since: float, patience: float) -> None:
         exchange = exchange_of(message)

@@ -65,19 +65,17 @@ class PeerIndex(JoiningIndex):
             route = route if free is None else candidates[free].target
         return route.choose(exchange)
 
-    def choose_other(
-        self, ask: Ask, exchange: Exchange | None, refused: Collection[bytes]
-    ) -> Address | None:
-        """Choose a destination for a unicast request that others have refused; see `choose`.
+    def others(self, ask: Ask, refused: Collection[AnyRoute]) -> list[Entry[AnyRoute]]:
+        """Return the destinations that carry the tags of a query, without some of them.
 
         Args:
             ask: The query.
-            exchange: The request, if it came in frames.
-            refused: The route ids of those others.
+            refused: The routes to leave out. One that has registered anew since is another route.
         """
-        found = [each for each in self.candidates(ask) if each.route_id not in refused]
-        if not found:
-            return None
+        return [each for each in self.candidates(ask) if each.target not in refused]
+
+    def choose_among(self, found: list[Entry[AnyRoute]], exchange: Exchange | None) -> Address:
+        """Choose one of some destinations for a unicast request; see `choose`."""
         at = int(self.choice.random() * len(found))
         free = next_free(tuple(found), at) if found[at].target.busy else None
         return found[at if free is None else free].target.choose(exchange)

@@ -228,7 +228,7 @@ async def test_a_route_is_told_and_found_by_the_spelling_of_the_java_broker(
 ) -> None:
     await clustered(w)
     peer = await java(w)
-    tags = {2: spelling % ROUTE if spelling else ""}
+    tags: dict[int | str, str] = {2: spelling % ROUTE if spelling else ""}
     wanted = await w.destination("a", tags, route_id=ROUTE)
     (told_of,) = await peer.control.received()
     assert told_of.count(f"Id{{{ROUTE}}}".encode()) == told_of.count(str(ROUTE).encode()) == 1

@@ -268,11 +268,22 @@ async def test_what_others_have_refused_goes_to_one_that_has_not(w: World) -> No
     mine = w.broker.register("worker", service="a", route_id=UUID(int=3))
     index = w.broker.index
     ask = index.asked(Address(TAGS, b"service=a"))
-    assert index.choose_other(ask, None, {rid(1), rid(2)}) == mine.address
-    assert index.choose_other(ask, None, {rid(1), rid(3)}) == peer.routes.to
+    one, two, three = [index.table.get(rid(number)) for number in (1, 2, 3)]
+    assert one is not None and two is not None and three is not None  # noqa: PT018
+    assert index.others(ask, (one.target, two.target)) == [three]
+    assert index.choose_among([three], None) == mine.address
+    assert index.others(ask, (one.target, three.target)) == [two]
     mine.pass_over()
-    assert {index.choose_other(ask, None, {rid(1)}) for _ in range(9)} == {peer.routes.to}
-    assert index.choose_other(ask, None, {rid(1), rid(2), rid(3)}) is None
+    found = index.others(ask, (one.target,))
+    assert set(found) == {two, three}
+    assert {index.choose_among(found, None) for _ in range(9)} == {peer.routes.to}
+    assert index.others(ask, (one.target, two.target, three.target)) == []
+    # One that has registered anew is another route.
+    peer.add(1, timestamp=FUTURE + 1)
+    assert [each.route_id for each in index.others(ask, (one.target, two.target))] == [
+        rid(3),
+        rid(1),
+    ]
 
 
 @in_world(BrokerOptions(management=False))
