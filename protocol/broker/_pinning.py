@@ -3,7 +3,8 @@
 The first broker chooses the destination, and *pins* it: it adds the tag RouteId, so that the other
 broker finds exactly that route. Its value is the canonical text of the id, which a broker of this
 kind announces whatever spelling a destination has registered; for the Java broker, which compares
-texts and announces nothing else, it is `Id{…}`. What it adds stands in front of the lists. No byte behind it changes: not the order and the flags of the requester's own tags,
+texts and announces nothing else, it is `Id{…}`. What it adds stands in front
+of the lists. No byte behind it changes: not the order and the flags of the requester's own tags,
 and not what the ADDRESS wraps.
 """
 
@@ -23,7 +24,6 @@ from ._tags import (
     EMPTY_LIST,
     Metadata,
     Tag,
-    TagList,
     normal_form,
     parse_metadata,
     parse_tags,
