@@ -334,9 +334,12 @@ class Cluster(Worker):
         if not self.membership.lost(broker_id, connection, self._now()):
             return  # another one has replaced it
         reason = shown(reason)
-        known = reason in self._lost or len(self._lost) < MAX_REASONS
-        self._lost[reason if known else "other"] += 1
-        self._workers[broker_id].lost(reason)
+        # Both have dialled at a time, and the other one knows already which of the links stays.
+        replaced = reason == LinkRefusal.DUPLICATE.value
+        if not replaced:
+            known = reason in self._lost or len(self._lost) < MAX_REASONS
+            self._lost[reason if known else "other"] += 1
+        self._workers[broker_id].lost(reason, replaced=replaced)
         self._arm()
 
     def brokers_for_clients(self) -> Iterator[PeerInfo]:

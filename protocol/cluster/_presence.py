@@ -95,14 +95,21 @@ class Presence:
             return _NOTHING
         return (PresenceAction.REVEAL,) if hidden else _NOTHING
 
-    def lost(self, now: float, cause: str) -> PresenceActions:
-        """Receive the loss of the link."""
+    def lost(self, now: float, cause: str, *, replaced: bool = False) -> PresenceActions:
+        """Receive the loss of the link.
+
+        Args:
+            now: The time.
+            cause: The reason, in a few words.
+            replaced: Whether another link takes its place, so that it does not count as a loss.
+        """
         hidden = self.state in (_S.RETURNING, _S.UNSTEADY)
         if not self._move(_I.LOST, now):
             return _NOTHING
         self.cause = cause
         self.wake_at = now + self.limits.peer_hold
-        self._count_loss(now)
+        if not replaced:
+            self._count_loss(now)
         return _NOTHING if hidden else (PresenceAction.SUSPEND,)
 
     def _count_loss(self, now: float) -> None:

@@ -22,6 +22,7 @@ class PeerNetwork:
 
     Attributes:
         delay: The seconds that everything takes from one end of a link to the other.
+        delays: The same for links of a dialler, by its URI, where it differs.
         unreachable: The pairs (dialler's URI, dialled URI) between which nothing goes.
         links: The links that are open, each by the end of its dialler.
         dials: The URIs that were dialled, in order.
@@ -29,6 +30,7 @@ class PeerNetwork:
 
     def __init__(self, delay: float = 0.001) -> None:
         self.delay = delay
+        self.delays: dict[str, float] = {}
         self.unreachable: set[tuple[str, str]] = set()
         self.links: list[MemoryLink] = []
         self.dials: list[tuple[str, str]] = []
@@ -51,7 +53,7 @@ class PeerNetwork:
 
         async def connect(uri: str, handlers: PeerHandlers) -> PeerConnection:
             self.dials.append((own, uri))
-            await asyncio.sleep(self.delay)
+            await asyncio.sleep(self.delays.get(own, self.delay))
             if (own, uri) in self.unreachable:
                 await asyncio.sleep(60)  # a firewall that drops
             listener = self._listeners.get(uri)
@@ -175,7 +177,8 @@ class MemoryLink:
             return
         # Timers of one moment have no order: the actions have one of their own.
         self._posted.append(action)
-        self._last = max(self._last, loop.time() + self.network.delay)
+        delay = self.network.delays.get(self.uris[0], self.network.delay)
+        self._last = max(self._last, loop.time() + delay)
         loop.call_at(self._last, self._deliver)
 
     def _deliver(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 from onward.actors import Worker
 from onward.actors.broker import BrokerOptions, DrainOptions, DrainPart
 from onward.actors.cluster import ClusterOptions
-from onward.protocol.cluster import ClusterLimits, PeerInfo
+from onward.protocol.cluster import ClusterLimits, LinkRefusal, PeerInfo
 from tests.support.clusters import SOON, Clusters, Site, clusters
 from tests.support.fixtures import Caplog
 from tests.support.peer_links import LIFETIME
@@ -197,9 +197,13 @@ async def test_a_peer_broker_without_credit_holds_nothing_up(cluster: Clusters) 
     assert one.peer(two).unsent == 0
 
 
+@pytest.mark.parametrize("slow", [None, "one", "two"])
 async def test_of_two_links_the_one_that_the_smaller_id_has_dialled_stays(
-    cluster: Clusters,
+    cluster: Clusters, slow: str | None
 ) -> None:
+    if slow is not None:
+        # Its link is refused, or replaces the other, before or after each side knows of both.
+        cluster.network.delays[f"test://{slow}"] = 0.2
     one = await cluster.start("one", ["two"], join=False)
     two = await cluster.start("two", ["one"], join=False)
     await one.serve("orders")
@@ -213,6 +217,20 @@ async def test_of_two_links_the_one_that_the_smaller_id_has_dialled_stays(
         row = site.peer(other)
         assert (row.state, row.losses) == ("up", 0)
         assert site.cluster.statistics().lost == {}
+
+
+async def test_links_that_another_one_replaces_are_no_losses(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    await one.serve("orders")
+    for _ in range(5):
+        await asyncio.sleep(5)
+        (link,) = cluster.network.links
+        link.far.close("duplicate", LinkRefusal.DUPLICATE.value)
+        await asyncio.sleep(0.1)
+        assert two.peer(one).state == "suspended"
+    await asyncio.sleep(5)
+    assert (two.peer(one).state, two.peer(one).losses) == ("up", 0)
+    assert two.found("orders") == [one.id]
 
 
 async def test_a_link_to_oneself_is_refused_once(cluster: Clusters) -> None:

@@ -107,6 +107,15 @@ def test_a_link_that_is_lost_too_often_has_to_hold_before_routes_are_used() -> N
     assert state_of(presence) is State.UP  # the others are long ago
 
 
+def test_a_link_that_another_one_replaces_is_not_lost() -> None:
+    presence = up()
+    for at in range(100, 110):
+        assert presence.lost(at, "another link", replaced=True) == SUSPEND
+        presence.linked_up(at + 0.1)
+        assert presence.caught_up(at + 0.2) == REVEAL
+    assert state_of(presence) is State.UP
+
+
 def test_a_hold_that_is_over_before_the_copy_is_whole_is_not_waited_for() -> None:
     presence = up()
     for at in (100.0, 101.0):
