@@ -88,7 +88,7 @@ async def serve(
         try:
             if opened is not None:
                 await stop.unless(_called(opened, node))
-            broker_id = None if process is None else UUID(process.place.broker_id)
+            broker_id = None if clustering is None else clustering.broker_id
             broker = await stop.unless(_start(node, options, own, listening, expected, broker_id))
             operations = operations_of(stop, broker, service)
             if process is not None:

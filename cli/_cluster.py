@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from ..actors import Node
 from ..actors.broker import Broker
@@ -51,9 +52,10 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster-advertise",
         metavar="URI",
-        help="form a cluster, and tell other brokers to reach this one here; port 0 stands for "
-        "that of the first --listen (default, with --cluster-seed: the first --listen, unless it "
-        "is for all interfaces)",
+        help="form a cluster, and tell other brokers to reach this one here; the id of the broker "
+        "is made of it, so that it is the same after a restart; port 0 stands for that of the "
+        "first --listen (default, with --cluster-seed: the first --listen, unless it is for all "
+        "interfaces, and another id at each start)",
     )
     parser.add_argument(
         "--cluster-clients",
@@ -125,6 +127,7 @@ class Clustering:
         clients: The URI that clients are told; `None` for none.
         tls: The certificates for the brokers that it connects to.
         token: The file of the token that it shows them; `None` for none.
+        broker_id: The id of the broker; `None` for one that is made at each start.
     """
 
     options: ClusterOptions
@@ -132,6 +135,7 @@ class Clustering:
     clients: str | None = None
     tls: TlsOptions | None = None
     token: Path | None = None
+    broker_id: UUID | None = None
 
     async def credentials(self) -> Credentials:
         """Return what is shown to another broker now.
@@ -193,8 +197,21 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
         ready_peers=arguments.cluster_ready or 0,
         limits=limits,
     )
+    broker_id = None if place is None else UUID(place.broker_id)
+    if advertise is not None and arguments.cluster_advertise is not None:
+        broker_id = lasting_id(advertise) or broker_id
     tls = tls_of(arguments, listens=False)
-    return Clustering(options, advertise, arguments.cluster_clients, tls, arguments.cluster_token)
+    token: Path | None = arguments.cluster_token
+    return Clustering(options, advertise, arguments.cluster_clients, tls, token, broker_id)
+
+
+def lasting_id(uri: str) -> UUID | None:
+    """Return the id of the broker that others reach at a URI: the same after each restart.
+
+    `None` for port 0, which is another port at each start. Two brokers that advertise one URI have
+    one id, and refuse each other.
+    """
+    return None if urlsplit(uri).port == 0 else uuid5(NAMESPACE_URL, uri)
 
 
 async def attach_cluster(

@@ -166,20 +166,26 @@ class PeerWorker(Worker):
         self._index.peer_left(self.routes)
         self.stop()
 
-    def lost(self, reason: str) -> None:
-        """Receive the loss of the link: the routes are hidden at once."""
+    def lost(self, reason: str, *, replaced: bool) -> None:
+        """Receive the loss of the link: the routes are hidden at once.
+
+        Args:
+            reason: The reason.
+            replaced: Whether the peer broker keeps another link, which is about to be known here.
+        """
         reason = shown(reason)
         self.connection = self.stream = None
-        self.losses[reason] += 1
+        if not replaced:
+            self.losses[reason] += 1
         self._unsubscribe()
-        actions = self.presence.lost(self._feeds.clock(), reason)
+        actions = self.presence.lost(self._feeds.clock(), reason, replaced=replaced)
         self.routes.disconnected()
         if self._java is not None:
             # What it says of its routes, it says once: they would stay for ever.
             self._java.end()
             self._java = None
             actions = (*actions, PresenceAction.DROP)
-        if reason == STOPPED or self.info.draining:
+        if reason == STOPPED or replaced or self.info.draining:
             _logger.info(
                 "the link to %s has ended: %s",
                 self.label,
@@ -197,8 +203,11 @@ class PeerWorker(Worker):
         self._act(actions)
 
     def tell(self, info: PeerInfo) -> None:
-        """Keep what the peer broker has told of itself, if it is not older than what is known."""
-        if info.timestamp >= self.info.timestamp:
+        """Keep what the peer broker has told of itself, if it is not older than what is known.
+
+        After a restart it is not, even if its clock was set back.
+        """
+        if info.timestamp >= self.info.timestamp or info.instance != self.info.instance:
             self.info = info
             self.routes.name = info.name
             self.routes.draining = info.draining

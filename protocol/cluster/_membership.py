@@ -361,7 +361,9 @@ class Membership:
         known.heard_at = now
         if by is not None:
             known.reported_by = by
-        if info.timestamp <= known.info.timestamp:
+        # What it says of itself counts after a restart, even if its clock was set back.
+        anew = by is None and info.instance != known.info.instance
+        if info.timestamp <= known.info.timestamp and not anew:
             if by is None:
                 # A seed may have been of an unknown broker until now.
                 self._addresses.add(known.info, now, linked=True)

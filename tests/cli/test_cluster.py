@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 import pytest
 
@@ -19,6 +20,7 @@ from onward.cli import main
 from onward.cli._client import ask_broker
 from onward.cli._cluster import Clustering, advertised, clustering_of, told_clients
 from onward.cli._main import parser_of
+from onward.cli._process import Place
 from onward.cli._status import CommandError, Status
 from onward.protocol import DeliveryError, InDoubt
 from onward.protocol.security import BearerToken
@@ -35,6 +37,7 @@ from tests.support.proxy import CuttingProxy
 
 TCP = "rsocket+tcp://127.0.0.1:0"
 ALL = "rsocket+tcp://127.0.0.1:*"
+B = "rsocket+tls://b:2"
 
 
 def clustering(*words: str) -> Clustering | None:
@@ -121,6 +124,32 @@ def test_the_uri_that_others_are_told(given: str | None, listener: str, uri: str
     made = clustering("--cluster-seed", "rsocket+tcp://a:1")
     assert made is not None
     assert advertised(Clustering(made.options, given), listener) == uri
+
+
+def test_the_id_of_a_broker_lasts_if_it_advertises_an_address() -> None:
+    def made(*words: str, place: Place | None = None) -> UUID | None:
+        arguments = parser_of("broker").parse_args(words)
+        arguments.place = place
+        found = clustering_of(arguments)
+        assert found is not None
+        return found.broker_id
+
+    seed = ("--cluster-seed", "rsocket+tcp://a:1")
+    one = made("--cluster-advertise", "rsocket+tls://b:2", *seed)
+    assert one == made("--cluster-advertise", "rsocket+tls://b:2") == uuid5(NAMESPACE_URL, B)
+    assert one != made("--cluster-advertise", "rsocket+tls://b:3")
+    # It has another port, or another address, at each start.
+    assert made("--cluster-advertise", "rsocket+tls://b:0") is None
+    assert made(*seed) is None
+    # One of several processes.
+    other = str(uuid4())
+    places = [Place(index, 2, other, "/run/x", (), 3) for index in (0, 1)]
+    words = ("--processes", "2", "--cluster-advertise", "rsocket+tls://b:2")
+    assert [made(*words, place=each) for each in places] == [
+        one,
+        uuid5(NAMESPACE_URL, B[:-1] + "3"),
+    ]
+    assert made("--processes", "2", place=places[0]) == UUID(other)
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -376,6 +405,51 @@ async def test_a_link_that_is_cut_and_heals() -> None:
         assert await made.ask("a", "b") == "b"
         assert await made.ask("b", "a") == "a"
         assert made.sent == made.seen.total() == 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_broker_that_is_restarted_with_its_id(number: signal.Signals) -> None:
+    words = ("--cluster-allow", ALL, "--drain-grace", "0.1", "--drain-spread", "0.1")
+    async with AsyncExitStack() as stack:
+        a = stack.enter_context(broker("a", "--cluster-advertise", TCP, *words))
+        seed = ("--cluster-advertise", B, "--cluster-seed", a.uri, *words)
+        b = stack.enter_context(broker("b", *seed))
+        await a.until(b="up")
+        async with clients() as made:
+            await made.join(b)
+            served = connect(b.uri, service="old", handlers=served_by("old"))
+            async with served:
+                await a.until_known("b", "old")
+                (before,) = await a.rows()
+                b.kill(number)
+                await asyncio.to_thread(b.process.wait, TIMEOUT)
+            listen = ("--listen", f"rsocket+tcp://127.0.0.1:{b.port}")
+            again = onward("broker", "--cluster-name", "b", *listen, *seed)
+            stack.enter_context(again)
+            # The client of the one service comes back to it, and nothing is left of the other.
+            await a.until(b="up")
+            await a.until_known("b")
+            (after,) = await a.rows()
+        assert after["broker_id"] == before["broker_id"] == str(uuid5(NAMESPACE_URL, B))
+        assert after["instance"] > before["instance"]
+        assert (after["draining"], after["routes"]) == (False, 1)
+
+
+async def test_two_brokers_that_advertise_one_address_refuse_each_other() -> None:
+    with broker("a", "--cluster-advertise", TCP, "--cluster-allow", ALL) as a:
+        seed = ("--cluster-advertise", B, "--cluster-seed", a.uri)
+        with broker("b", *seed) as b:
+            await a.until(b="up")
+            with broker("twin", *seed) as twin:
+                reason = ""
+                async with asyncio.timeout(TIMEOUT):
+                    while not reason:
+                        found = await twin.rows()
+                        reason = "".join(row["reason"] for row in found)
+                        await asyncio.sleep(0.05)
+                assert "another broker with the same id has a link" in reason
+                assert await a.peers() == {"b": "up"}
+                assert await b.peers() == {"a": "up"}
 
 
 @pytest.mark.exhaustive

@@ -15,6 +15,7 @@ from onward.protocol.broker import BrokerInfo, Dialect
 from onward.protocol.cluster import (
     BROKER_INFO_ROUTE,
     BROKERS_ROUTE,
+    DRAINING,
     REMOTE_BROKER_INFO_ROUTE,
     ROUTES_ROUTE,
     ClusterLimits,
@@ -335,6 +336,29 @@ async def test_a_restarted_broker_with_its_id_has_its_routes_read_anew(cluster: 
     assert len(one.found("orders")) == 1
     assert one.found("prices") == []
     assert one.peer(second.facts.broker_id).instance == second.facts.instance
+
+
+async def test_a_restarted_broker_with_its_id_and_a_clock_that_was_set_back(
+    cluster: Clusters,
+) -> None:
+    one = await cluster.start("one")
+    first = FakePeer(state=DRAINING)
+    connect = cluster.network.connect_from(FAKE)
+    await connect(one.uri, first)
+    await asyncio.sleep(SOON)
+    assert one.peer(first.facts.broker_id).draining
+    cluster.network.links[0].cut("the connection was reset")
+    second = FakePeer(
+        broker_id=first.facts.broker_id,
+        instance=first.facts.instance - 600_000,
+        timestamp=first.facts.timestamp - 600_000,
+    )
+    await connect(one.uri, second)
+    second.send(second.snapshot(second.route("orders")))
+    await asyncio.sleep(SOON)
+    row = one.peer(second.facts.broker_id)
+    assert (row.state, row.draining, row.instance) == ("up", False, second.facts.instance)
+    assert len(one.found("orders")) == 1
 
 
 async def test_what_a_peer_broker_tells_of_others_is_only_about_others(cluster: Clusters) -> None:

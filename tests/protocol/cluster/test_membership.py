@@ -140,6 +140,19 @@ def test_news_of_another_instance_do_not_change_a_link() -> None:
     assert parse_infos(made.answer(info(1).broker_id, b""), 9)[1] == info(1)
 
 
+def test_a_restarted_broker_is_believed_about_itself_whatever_its_clock_says() -> None:
+    made = member()
+    linked(made, 1, 2)
+    (first, _) = made.brokers()
+    assert made.lost(first.info.broker_id, "link 1", 1.0)
+    again = replace(info(1, timestamp=50, instance=2), cluster_uri="x://elsewhere")
+    # What others say of it may be of before.
+    made.heard(again, info(2).broker_id, 2.0)
+    assert next(made.brokers()).info == first.info
+    assert made.connected(again, "link", dialled=None, now=3.0) == Linked()
+    assert next(made.brokers()).info == again
+
+
 def test_news_of_a_link_that_is_lost_meanwhile_are_not_told() -> None:
     made = member()
     linked(made, 1, 2)
