@@ -197,11 +197,6 @@ class TagIndex(Postings):
         self._hidden -= numbers
         self._changed_all(numbers)
 
-    @property
-    def hiding(self) -> bool:
-        """Whether there are hidden routes."""
-        return bool(self._hidden)
-
     def hides(self, query: Query) -> bool:
         """Whether a hidden route carries all tags of a query. The answer is not cached."""
         return bool(self._hidden and self._matching(query)[0] & self._hidden)

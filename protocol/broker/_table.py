@@ -302,11 +302,6 @@ class RoutingTable(HomeEntries[Target]):
         )
         return True
 
-    @property
-    def hiding(self) -> bool:
-        """Whether there are routes that no answer has: expected ones, or of suspended brokers."""
-        return self._index.hiding
-
     def expects(self, query: Query) -> bool:
         """Whether a route that carries all tags of a query is expected, or suspended."""
         return self._index.hides(query)

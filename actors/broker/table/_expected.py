@@ -85,8 +85,13 @@ class Expectations:
         return self._table.count_of(self._own) + self._table.expecting
 
     def waits(self, query: Query) -> bool:
-        """Whether a destination that carries the tags is expected, or out of reach for a while."""
-        return self._table.hiding and self._table.expects(query)
+        """Whether a destination that carries the tags is expected at this broker.
+
+        Those of a peer broker that is away are not: it may never be back, and what waits for it is
+        refused in time to be asked elsewhere.
+        """
+        table = self._table
+        return table.expecting > 0 and table.expects(table.at(query, self._own))
 
     def coming(self, route_id: bytes) -> bool:
         """Make room for a destination that is about to join.
