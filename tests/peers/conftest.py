@@ -97,6 +97,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print who has talked to whom, if the tests were to be told one by one."""
     if terminalreporter.verbosity <= 0:
         return
+    _print_trouble(terminalreporter)
     table: dict[tuple[str, ...], Counter[str]] = {}
     skipped: Counter[str] = Counter()
     for outcome in ("passed", "failed", "error", "skipped"):
@@ -126,6 +127,21 @@ def _print_table(
         reporter.write_line("  ".join(cells).rstrip())
     for reason, count in sorted(skipped.items()):
         reporter.write_line(f"skipped {count}: {reason}")
+
+
+def _print_trouble(reporter: pytest.TerminalReporter) -> None:
+    """Print what became of the requests of each client of the clusters in trouble."""
+    reports = (*reporter.stats.get("passed", []), *reporter.stats.get("failed", []))
+    rows = [row for each in reports for name, row in each.user_properties if name == "cluster"]
+    if not rows:
+        return
+    head = tuple(rows[0])
+    cells = [head, *(tuple(str(value) for value in row.values()) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    reporter.section("clusters in trouble")
+    for row in cells:
+        words = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        reporter.write_line("  ".join(words).rstrip())
 
 
 def _summed(outcomes: Counter[str]) -> str:

@@ -71,7 +71,10 @@ def java_command(name: str, *arguments: str, options: Sequence[str] = ()) -> lis
 
 @contextmanager
 def java_broker(
-    *uris: str, options: Sequence[str] = (), balancer: str = "roundrobin"
+    *uris: str,
+    options: Sequence[str] = (),
+    balancer: str = "roundrobin",
+    enter: Sequence[str] = (),
 ) -> Generator[JavaBroker]:
     """Run the Java broker without a cluster, and kill it at the end.
 
@@ -80,6 +83,7 @@ def java_broker(
             All listeners share one routing table. By default TCP on any free port.
         options: Options of the JVM; none by default, as for a measurement.
         balancer: Its default load balancer, `roundrobin` or `weighted`.
+        enter: The words before the command, which run it elsewhere.
 
     Raises:
         JavaMissing: There is no Java, or the programs cannot be built.
@@ -87,7 +91,7 @@ def java_broker(
     """
     wanted = uris or ("tcp://127.0.0.1:0",)
     balance = f"-Dio.rsocket.broker.default-load-balancer={balancer}"
-    command = java_command("JavaBroker", *wanted, options=(*options, balance))
+    command = [*enter, *java_command("JavaBroker", *wanted, options=(*options, balance))]
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
         assert process.stdout
         try:

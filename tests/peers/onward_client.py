@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from onward.actors.broker import ApplicationError, Handlers, Request
+from onward.protocol import InDoubt, NotDelivered, RequestTimeout
 from onward.protocol.broker import Dialect
 from onward.protocol.security import BearerToken, Credentials, UserPassword
 from onward.transports import TlsOptions
@@ -28,8 +29,12 @@ APPLICATION_ERROR = 0x201
 
 
 def connect(uri: str, service: str, handlers: Handlers | None = None) -> Client:
-    """Return a client of the broker at a URI, as `access.Access` takes it, to be entered."""
-    access = Access(uri)
+    """Return a client of the broker at a URI, as `access.Access` takes it, to be entered.
+
+    Of several, separated by commas, the next one is connected to when a connection ends.
+    """
+    places = [Access(each) for each in uri.split(",")]
+    access = places[0]
     tls = None
     if access.authority:
         tls = TlsOptions(authority=access.authority, certificate=access.certificate)
@@ -42,7 +47,7 @@ def connect(uri: str, service: str, handlers: Handlers | None = None) -> Client:
     elif access.simple:
         credentials = UserPassword(*access.simple)
     return connect_client(
-        f"rsocket+{access.plain}",
+        [f"rsocket+{each.plain}" for each in places],
         service=service,
         handlers=handlers,
         credentials=credentials,
@@ -56,6 +61,12 @@ async def ask(client: Client, service: str, interaction: str, argument: str) -> 
         return Outcome(await _answers(client, f"service={service}", interaction, argument))
     except DestinationError as error:
         return Outcome([], error.code, error.text)
+    except NotDelivered as error:
+        return Outcome([], None, f"refused: {error}")
+    except RequestTimeout:
+        raise TimeoutError from None
+    except InDoubt as error:
+        return Outcome([], None, f"closed: {error}")
 
 
 async def _answers(client: Client, to: str, interaction: str, argument: str) -> list[str]:

@@ -7,7 +7,6 @@ answered was REJECTED, or crossed the end of its connection, and no destination 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import signal
 import sys
 from collections import Counter
@@ -21,10 +20,10 @@ import pytest_asyncio
 from onward.actors.broker import Handlers, Request
 from onward.protocol.broker import Dialect
 from onward.transports.client import ClientOptions, connect
-from tests.peers.clients import CANCELED, REJECTED, Ask, JavaRequester, to_others
+from tests.peers.clients import JavaRequester, to_others
+from tests.peers.loads import Load, loaded
 from tests.peers.makes import Makes
-from tests.peers.programs import LISTENING, TIMEOUT, Program
-from tests.peers.rsocket_client import Outcome
+from tests.peers.programs import LISTENING, Program
 
 pytestmark = [
     pytest.mark.peer(destination="onward"),
@@ -43,11 +42,8 @@ SPREAD = 1.0
 """Seconds in which a drain begins with all connections."""
 DRAIN = ("--drain-grace", "0.2", "--drain-spread", str(SPREAD), "--drain-timeout", "15")
 
-CONNECTION_CLOSE = 0x102
-CONNECTION_ERROR = 0x101
-"""The code of the Python package for whatever ends a connection."""
-AGAIN = 0.05
-"""Seconds before a request is asked again that could not be sent, or was REJECTED."""
+CROSSED = ("closed", "rejected")
+"""What becomes of requests that no destination may have got."""
 
 
 # --- brokers ------------------------------------------------------------------------------------
@@ -126,75 +122,6 @@ class Shop:
             yield
 
 
-class Load:
-    """One client that sends one request after the other.
-
-    Attributes:
-        outcomes: What has become of the requests: `answered`, `rejected`, `closed` for those that
-            crossed the end of the connection, `unsent`, `canceled`, or the outcome in words.
-        crossed: The texts of those that were `closed` or `rejected`.
-        answered: Is set when one more was answered.
-    """
-
-    def __init__(self, name: str, ask: Ask) -> None:
-        self._name = name
-        self._ask = ask
-        self.outcomes = Counter[str]()
-        self.crossed: list[str] = []
-        self.answered = asyncio.Event()
-
-    async def run(self) -> None:
-        """Send requests without an end."""
-        for number in itertools.count():
-            text = f"{self._name}-{number}"
-            outcome = await self._ask("request_response", text)
-            kind = kind_of(outcome, text)
-            self.outcomes[kind] += 1
-            if kind == "answered":
-                self.answered.set()
-                continue
-            if kind in {"closed", "rejected"}:
-                self.crossed.append(text)
-            await asyncio.sleep(AGAIN)
-
-    async def one_more(self) -> None:
-        """Wait until a request is answered that was not when this was called."""
-        self.answered.clear()
-        await asyncio.wait_for(self.answered.wait(), TIMEOUT)
-
-
-def kind_of(outcome: Outcome, text: str) -> str:
-    """Return what became of a request."""
-    message = (outcome.message or "").lower()
-    if outcome == Outcome([f"{text} from onward"]):
-        return "answered"
-    if outcome.code == REJECTED:
-        return "rejected"
-    if outcome.code == CANCELED:
-        return "canceled"
-    if outcome.code is None and any(word in message for word in ("refused", "lease")):
-        return "unsent"
-    ends = {CONNECTION_CLOSE, CONNECTION_ERROR, None}
-    if outcome.code in ends and (outcome.code or "clos" in message or not message):
-        return "closed"
-    return str(outcome)
-
-
-@asynccontextmanager
-async def loaded(loads: Sequence[Load]) -> AsyncGenerator[None]:
-    """Run them, once each has had an answer, and stop them in the end."""
-    tasks = [asyncio.create_task(load.run()) for load in loads]
-    try:
-        for load in loads:
-            await load.one_more()
-        yield
-        assert not [task for task in tasks if task.done()]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def clients(
     makes: Makes, make: str, brokers: Sequence[Broker], service: str, stack: AsyncExitStack
 ) -> list[Load]:
@@ -231,7 +158,7 @@ def check(loads: Sequence[Load], shop: Shop, about: str) -> Counter[str]:
     total = Counter[str]()
     for load in loads:
         total.update(load.outcomes)
-    crossed = [text for load in loads for text in load.crossed]
+    crossed = [text for load in loads for kind in CROSSED for text in load.texts.get(kind, ())]
     processed = [text for text in crossed if shop.got[text]]
     print(f"{about}: {sum(total.values())} requests, {dict(total)}, {len(processed)} in doubt")
     assert set(total) <= {"answered", "rejected", "closed", "unsent"}, total
