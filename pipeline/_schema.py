@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["EVENT_TABLES", "LAKE_TABLES", "PARTITIONS", "REPORT_TABLES"]
+__all__ = ["EVENT_TABLES", "FROM_PEERS", "LAKE_TABLES", "PARTITIONS", "REPORT_TABLES"]
+
+FROM_PEERS: Final = "(from peer brokers)"
+"""The `dst`, in the audit, of the requests that other brokers have forwarded to a broker."""
 
 EVENT_TABLES: Final[Mapping[str, str]] = MappingProxyType(
     {

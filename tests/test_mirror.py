@@ -66,6 +66,7 @@ CONCEPTS = {
         "ingest/test_parquet": "_parts",
         "ingest/test_reading": "_lake",
         "ingest/test_state": "_plan",
+        "jobs/test_cluster_audit": "",
         "jobs/test_command": "",
         "jobs/test_rehearsed": "_replay",
         "jobs/test_run": "_reports",

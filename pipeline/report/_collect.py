@@ -14,6 +14,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
+from .._schema import FROM_PEERS
 from ._collect_routes import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
 from ._names import Names
 from ._page import LogCompleteness, Page, Totals
@@ -355,7 +356,7 @@ def _told(totals: DataFrame) -> DataFrame:
     Such a log does not show which requests ended twice: all would count as duplicated.
     """
     is_untold = (
-        (sf.coalesce("dst", sf.lit("")) == "")
+        sf.coalesce("dst", sf.lit("")).isin("", FROM_PEERS)
         & (sf.col("sent") == 0)
         & (sf.col("duplicated") > 0)
         & ~sf.col("earlier")

@@ -13,7 +13,7 @@ class AuditRow:
 
     Attributes:
         src: The broker, or the sending node.
-        dst: The link; empty for a broker.
+        dst: The link; empty for a broker, `FROM_PEERS` for what other brokers have forwarded to it.
         sent: Messages read from requesters, or sent over the link; `None` if that end has no log.
         received: Messages forwarded, or received over the link; `None` if that end has no log.
         going: Whether the run continues, so that missing requests may be open.

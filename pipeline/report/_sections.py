@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from .._schema import FROM_PEERS
 from ._page import Page
 from ._page_audit import Audit, AuditRow
 from ._page_requests import Burn, Demand, Latency, Matrix
@@ -304,6 +305,13 @@ def _replay(replay: Replay) -> Section:
     return Section("replay", title, body, figures)
 
 
+def _where(dst: str) -> str:
+    """Return what a row of the audit is of, besides its broker or node."""
+    if dst == FROM_PEERS:
+        return f" {html(dst)}"
+    return f" → <code>{html(dst)}</code>" if dst else ""
+
+
 def _audit(audit: Audit) -> Section:
     title = "Audit"
     body = note(
@@ -311,7 +319,9 @@ def _audit(audit: Audit) -> Section:
         "reason, or unroutable. For links, the counts of both ends are compared. Missing requests "
         "have no outcome in the lake; amber: their broker still runs, so they may be in progress. "
         "Duplicated requests have more than one outcome; amber: the run began before the audit, "
-        "so they may have been in progress then. A dash: not known, as reads were not recorded or "
+        "so they may have been in progress then. What a broker of a cluster has forwarded is in "
+        "its own row, and in one (from peer brokers) of the other broker. A dash: not known, as "
+        "reads were not recorded or "
         "that end has no log. If a log is incomplete, the balance proves nothing."
     )
     body += _holes(audit)
@@ -319,7 +329,7 @@ def _audit(audit: Audit) -> Section:
         return Section("audit", title, body + none("No requests were recorded on this day."))
     rows = [
         (
-            html(row.src) + (f" → <code>{html(row.dst)}</code>" if row.dst else ""),
+            html(row.src) + _where(row.dst),
             "\u2013" if row.sent is None or row.untold else amount(row.sent),
             "\u2013" if row.received is None else amount(row.received),
             amount(row.delivered),

@@ -5,6 +5,10 @@ Two equations hold for the counts of flows, which are never sampled:
     broker:  sent = delivered + dropped + unroutable + missing - duplicated
     link:    sent = received + dropped + missing - duplicated
 
+In a cluster a request of a client is counted at the broker that has the client. A broker that it is
+forwarded to counts it in a row of its own, `FROM_PEERS`, with the same equation, and both ends of
+the link between them count it as of that link.
+
 They need not hold in one window: a request of one window may end in a later one. So `missing` and
 `duplicated` are running totals from the first window to the end of the row's, and those of the last
 window are the result. They are computed for each kind of request and each run of a broker, so that
@@ -22,7 +26,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from ._columns import is_asked, is_outcome, start_of, total_where, with_columns_of
+from .._schema import FROM_PEERS
+from ._columns import is_asked, is_leg, is_outcome, start_of, total_where, with_columns_of
 
 __all__ = ["AUDIT_SECONDS", "audit", "audit_totals"]
 
@@ -51,6 +56,8 @@ def audit(
     A broker's row has its name as `src` and an empty `dst`: `sent` are the requests read,
     `received` the copies sent to destinations, `delivered` those that succeeded, `dropped` those
     dropped, rejected, invalid, canceled or failed, `unroutable` those without a destination. A
+    broker in a cluster has another such row with `FROM_PEERS` as `dst`, for the requests that other
+    brokers have forwarded to it; they are not in the first one, but in that of the other broker. A
     link's row has the log of the sending end as `src` and the link as `dst`: `sent` at that end,
     `received` at the other, `dropped` by the link.
 
@@ -90,7 +97,13 @@ def _brokers(flows: DataFrame) -> DataFrame:
     ended = total_where(is_outcome(Outcome.DELIVER, Outcome.UNROUTABLE, *_DROPPED), "frames")
     return (
         flows.filter(sf.col("kind") != int(Kind.LINK))
-        .groupBy("window_start", sf.col("broker").alias("src"), "epoch", "kind")
+        .groupBy(
+            "window_start",
+            sf.col("broker").alias("src"),
+            sf.when(is_leg(), FROM_PEERS).otherwise("").alias("dst"),
+            "epoch",
+            "kind",
+        )
         .agg(
             asked(Outcome.RECEIVED).alias("sent"),
             asked(Outcome.FORWARD).alias("received"),
@@ -103,7 +116,7 @@ def _brokers(flows: DataFrame) -> DataFrame:
         .select(
             "window_start",
             "src",
-            sf.lit("").alias("dst"),
+            "dst",
             sf.struct("epoch", sf.col("kind").cast("int").alias("kind")).alias("series"),
             *_COUNTED,
             "open",

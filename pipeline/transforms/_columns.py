@@ -6,13 +6,14 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as sf
 
-from ...protocol.eventlog import Kind, Outcome
+from ...protocol.eventlog import PEER_BROKER, Kind, Outcome, name_id
 from .._schema import REPORT_TABLES
 
 __all__ = [
     "FAILED",
     "hour_of",
     "is_asked",
+    "is_leg",
     "is_outcome",
     "minute_of",
     "start_of",
@@ -38,6 +39,15 @@ def is_asked() -> Column:
     """
     request = sf.col("kind").between(int(Kind.RESPONSE), int(Kind.PUSH))
     return request | ((sf.col("kind") == int(Kind.MESSAGE)) & (sf.col("tagset_id") != 0))
+
+
+def is_leg() -> Column:
+    """Whether a row is of requests that another broker of a cluster has forwarded to this one.
+
+    That one counts them as requests, so over all brokers each is counted once.
+    """
+    asked = sf.col("kind").between(int(Kind.RESPONSE), int(Kind.PUSH))
+    return asked & (sf.col("origin_node") == name_id(PEER_BROKER))
 
 
 def is_outcome(*outcomes: Outcome) -> Column:

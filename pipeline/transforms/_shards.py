@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from ._columns import hour_of, is_outcome, with_columns_of
+from ._columns import hour_of, is_leg, is_outcome, with_columns_of
 
 __all__ = ["MAX_HOT_KEYS", "hot_keys", "shard_load"]
 
@@ -34,6 +34,7 @@ def shard_load(flows: DataFrame) -> DataFrame:
         flows.filter(
             is_outcome(Outcome.FORWARD)
             & (sf.col("kind") != int(Kind.LINK))
+            & ~is_leg()
             & (sf.col("route_id") != 0)
             & (sf.col("frames") > 0)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from ._columns import FAILED, is_outcome, minute_of, total_where, with_columns_of
+from ._columns import FAILED, is_leg, is_outcome, minute_of, total_where, with_columns_of
 
 __all__ = ["traffic_matrix"]
 
@@ -16,7 +16,7 @@ def traffic_matrix(flows: DataFrame) -> DataFrame:
     `frames` and `bytes` count copies sent to destinations of a broker, and messages handled by a
     worker. `failed` counts requests that were unroutable, rejected, invalid, dropped or failed; if
     no destination had been chosen, their `dest_node` is 0. Traffic over links is in the audit, not
-    here.
+    here, and so are requests that another broker has forwarded: here they are counted there.
 
     Args:
         flows: The table `flows`. A window counts in the minute it began in.
@@ -33,7 +33,7 @@ def traffic_matrix(flows: DataFrame) -> DataFrame:
     moved = is_outcome(Outcome.FORWARD) | handled
     failed = is_outcome(*FAILED)
     counted = (
-        flows.filter((sf.col("kind") != int(Kind.LINK)) & (moved | failed))
+        flows.filter((sf.col("kind") != int(Kind.LINK)) & ~is_leg() & (moved | failed))
         .groupBy(minute_of("window_start").alias("minute"), "origin_node", "dest_node", "tagset_id")
         .agg(
             total_where(moved, "frames").alias("frames"),

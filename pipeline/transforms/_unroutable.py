@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import EventName, Outcome
 from ._churn import event_text
-from ._columns import hour_of, is_asked, is_outcome, with_columns_of
+from ._columns import hour_of, is_asked, is_leg, is_outcome, with_columns_of
 
 __all__ = ["MAX_CANDIDATES", "MAX_SEARCHED", "unroutable"]
 
@@ -42,7 +42,9 @@ def unroutable(flows: DataFrame, tagsets: DataFrame, events: DataFrame) -> DataF
         values.
     """
     wanted = (
-        flows.filter(is_asked() & is_outcome(Outcome.UNROUTABLE) & (sf.col("frames") > 0))
+        flows.filter(
+            is_asked() & ~is_leg() & is_outcome(Outcome.UNROUTABLE) & (sf.col("frames") > 0)
+        )
         .groupBy(hour_of("window_start").alias("hour"), "tagset_id")
         .agg(
             sf.sum("frames").alias("frames"),

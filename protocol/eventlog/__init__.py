@@ -41,7 +41,19 @@ from ._header import (
 )
 from ._ids import asked_tags_text, asked_text, carried_tags_text, name_id, route_key, tagset_id
 from ._mark import LOG_KEY, MAX_LOG_HOP, MAX_LOG_WEIGHT, LogMark, log_mark_of, with_log_mark
-from ._records import FLOW, HOP, Asked, EventName, Flag, Flow, Hop, Kind, Outcome, RouteEvent
+from ._records import (
+    FLOW,
+    HOP,
+    PEER_BROKER,
+    Asked,
+    EventName,
+    Flag,
+    Flow,
+    Hop,
+    Kind,
+    Outcome,
+    RouteEvent,
+)
 from ._recover import Recovered, recover
 from ._sampling import sampled, threshold_of, weight_of_rate
 from ._scan import RecordBlock
@@ -76,6 +88,7 @@ __all__ = [
     "MAX_ROUTES",
     "MAX_TAGSETS",
     "OPEN",
+    "PEER_BROKER",
     "ROUTE_SIZE",
     "SEALED",
     "VERSION",

@@ -17,6 +17,7 @@ from ..broker import RoutingType, TagList
 __all__ = [
     "FLOW",
     "HOP",
+    "PEER_BROKER",
     "Asked",
     "EventName",
     "Flag",
@@ -32,6 +33,10 @@ HOP: Final = Struct("<QqQQBBBBIIIIIII")
 
 FLOW: Final = Struct("<QqIIIIIBBHQQ")
 """A flow, 56 bytes: the fields of `Flow` in their order; the 16 bits before the last two are 0."""
+
+
+PEER_BROKER: Final = "(peer broker)"
+"""The origin of requests that another broker has forwarded: that one has the requester."""
 
 
 class Kind(IntEnum):

@@ -86,12 +86,15 @@ class StreamExchange(FrameExchange):
         named: The query of a request that names it instead of an ADDRESS; unset for all others.
         tried: The routes at peer brokers that have rejected the request; unset without.
         read_at: When the request was read, if it has waited for a route; unset without.
+        uncounted: Whether a peer broker has the stream or channel, and the event log does not count
+            that yet, as the request may still go elsewhere; unset for others.
     """
 
     checked: Principal
     named: Ask
     tried: tuple[AnyRoute, ...]
     read_at: float
+    uncounted: bool
 
     __slots__ = (
         "checked",
@@ -109,6 +112,7 @@ class StreamExchange(FrameExchange):
         "taker",
         "token",
         "tried",
+        "uncounted",
         "window",
     )
 
@@ -175,7 +179,7 @@ class StreamExchange(FrameExchange):
         if not link.flushing:
             link.flush_soon()
         # Other requests are short and counted at their end: see `relayed`.
-        if self.log is not None and kind in WITH_CREDIT:
+        if self.log is not None and kind in WITH_CREDIT and not link.to_broker:
             self.log.forward(self)
         if stream.state == CLOSED:
             if kind == _FNF:
@@ -187,6 +191,7 @@ class StreamExchange(FrameExchange):
 
     def _push(self, link: Link) -> None:
         link.push(self.frames_for(link)[0])
+        link.legs.taken += 1
         self.forwarded()
         self.end()
 
@@ -387,7 +392,9 @@ class StreamExchange(FrameExchange):
     @property
     def relayed(self) -> bool:
         """Whether a connection has taken the request and the end of the request counts that."""
-        return self.taker is not None and self.kind not in WITH_CREDIT
+        if self.taker is None:
+            return False
+        return self.kind not in WITH_CREDIT or getattr(self, "uncounted", False)
 
     @property
     def source(self) -> str:

@@ -156,10 +156,15 @@ def forward(exchange: StreamExchange, link: Link) -> None:
     if plain and len(made) == 1:
         _remember(link, exchange, first, made[0])
     exchange.form, exchange.frames = link.form, made
+    exchange.uncounted = exchange.log is not None and exchange.kind in WITH_CREDIT
     try:
         exchange.hand_to(link)
+    except BaseException:
+        exchange.uncounted = False
+        raise
     finally:
         exchange.form, exchange.frames = form, frames
+    link.legs.taken += 1
     stream = exchange.taken
     # A channel that its requester goes on with is not the same request later.
     again = alone and (exchange.kind != _CHANNEL or first.word & COMPLETE)
@@ -167,6 +172,15 @@ def forward(exchange: StreamExchange, link: Link) -> None:
         exchange.frames = []
     elif stream is not None and not exchange.ended:
         link.forwarded.keep(exchange, stream)
+    if stream is not None and stream.peer is not link.forwarded:
+        _count(exchange)
+
+
+def _count(exchange: StreamExchange) -> None:
+    """Count in the event log that a peer broker has the request, if that is not counted yet."""
+    if getattr(exchange, "uncounted", False):
+        exchange.uncounted = False
+        exchange.forwarded()
 
 
 def _forward_pinned(
@@ -183,6 +197,7 @@ def _forward_pinned(
     except ProtocolError:
         core.send_cancel(stream)
         raise
+    link.legs.taken += 1
     exchange.taker, exchange.taken = link, stream
     if not link.flushing:
         link.flush_soon()
@@ -263,6 +278,7 @@ class ForwardedRequests:
             return
         exchange.frames = []
         stream.peer = exchange
+        _count(exchange)
         exchange.on_answer(link, stream, frame)
 
     def on_gone(self, stream: Stream, text: str) -> None:
@@ -304,6 +320,7 @@ def _goes_on(exchange: StreamExchange, *, gone: bool) -> bool:
     if exchange.taken is not None:
         exchange.taken.peer = None
     exchange.taker = exchange.taken = None
+    exchange.uncounted = False
     if not others:
         exchange.tried = ()
         since = getattr(exchange, "read_at", 0.0) or exchange.began

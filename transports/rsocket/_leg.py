@@ -121,6 +121,7 @@ class Leg(FrameExchange):
         exchange = multicast.exchange
         if exchange.kind == _PUSH:
             link.push(exchange.frames_for(link, self.route)[0])
+            link.legs.taken += 1
             self.forwarded()
             multicast.on_taken(self)
         elif multicast.large(exchange.size):
@@ -155,6 +156,7 @@ class Leg(FrameExchange):
         if len(frames) > 1:
             for frame in frames[1:]:
                 core.relay(stream, frame)
+        link.legs.taken += 1
         if not link.flushing:
             link.flush_soon()
         if exchange.log is not None:

@@ -54,6 +54,7 @@ from ._forwarded import ForwardedRequests
 from ._held_back import HeldBack
 from ._java_peer import NO_CONTROL, ControlSession, JavaLink, ProxySession
 from ._leg import Leg
+from ._leg_counts import LegCounts
 from ._local import LocalRequest
 from ._multicast import MulticastRequest
 from ._options import LinkOptions
@@ -101,6 +102,7 @@ OVERDUE: Final = 2
 
 _NO_PINS: Final[dict[tuple[bytes, bytes, Form], bytes]] = {}
 _NONE_FORWARDED: Final = ForwardedRequests(0)
+_NO_LEGS: Final = LegCounts()
 _GONE: Final = (ConnectionState.CLOSED, ConnectionState.SUSPENDED)
 _CONNECTION_OPEN: Final = ConnectionState.OPEN
 _FNF: Final = int(FrameType.REQUEST_FNF)
@@ -131,6 +133,8 @@ class Link(Flow):
         multicast_held: Bytes held for multicasts of this requester.
         pins: Metadata for this peer broker, by those of the requester, the route and the form.
         forwarded: The requests at this peer broker that it has not answered.
+        legs: The counts of the requests that are forwarded over this link of brokers; for a client
+            they are of no meaning.
         to_broker: Whether the peer is a broker of the cluster, or claims to be one.
 
     Args:
@@ -166,6 +170,7 @@ class Link(Flow):
         self.multicast_held = 0
         self.pins: dict[tuple[bytes, bytes, Form], bytes] = _NO_PINS
         self.forwarded: ForwardedRequests = _NONE_FORWARDED
+        self.legs: LegCounts = _NO_LEGS
         self.to_broker = False
         self.window = min(FIRST_WINDOW, options.flow.credit_window)
         self._back: HeldBack | None = None
@@ -243,6 +248,7 @@ class Link(Flow):
         self.to_broker = True
         self.pins = {}
         self.forwarded = ForwardedRequests(self.gathering.max_forwarded)
+        self.legs = LegCounts()
         self.tally = self.broker.forwarded
         self.session = session
         self._receiver = Greeting(session)

@@ -204,6 +204,7 @@ class LocalRequests:
         except ProtocolError as error:
             link.core.send_cancel(stream)
             raise NotDelivered(link.identity.peer, str(error)) from None
+        link.legs.taken += 1
         if wants_answer:
             stream.peer = LocalRequest(link, message)
             self._asked.append(stream)

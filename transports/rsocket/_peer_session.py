@@ -43,7 +43,9 @@ from ...protocol.broker import (
     parse_id,
     query_of_address,
 )
+from ...protocol.eventlog import PEER_BROKER
 from ...protocol.rsocket import (
+    CLOSED,
     HEADER_SIZE,
     ConnectionState,
     ErrorCode,
@@ -71,14 +73,12 @@ if TYPE_CHECKING:
     from ._java_peer import JavaLink
     from ._link import Link
 
-__all__ = ["HANDSHAKE", "PEER_BROKERS", "Greeting", "PeerSession"]
+__all__ = ["HANDSHAKE", "Greeting", "PeerSession"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
 HANDSHAKE: Final = "cluster.broker-info"
 """The route of the request by which two brokers exchange their BROKER_INFO."""
-PEER_BROKERS: Final = "(peer broker)"
-"""The origin, in the event log, of requests that another broker has forwarded."""
 MAX_PINS: Final = 4096
 """Most metadata of forwarded requests with a remembered destination; then all are forgotten."""
 MAX_PIN_SIZE: Final = 512
@@ -86,6 +86,7 @@ MAX_PIN_SIZE: Final = 512
 
 _LONG_HEADER: Final = HEADER_SIZE + 4
 """Bytes before the metadata of a request with an initial request-n."""
+_FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _RESPONSE: Final = int(FrameType.REQUEST_RESPONSE)
@@ -288,8 +289,17 @@ class PeerSession(Session):
             self._unwatch = authorization.on_replace(self._on_other_rules)
         part = part_of(link.node)
         if part is not None:
-            self._log = part.origin(PEER_BROKERS)
+            self._log = part.origin(PEER_BROKER)
+        self._count_legs()
         link.receive_by(self)
+
+    def _count_legs(self) -> None:
+        """Have the event log compare the requests of this link with what the other end counts."""
+        link, connection = self._link, self.connection
+        instruments = link.node.instruments
+        if instruments is not None and connection is not None:
+            link.legs.join(self._broker_id, connection.info.broker_id)
+            instruments.link_opened(link.legs)
 
     def renew(self, principal: Principal) -> None:
         """Replace the principal, and end the link if it may not be a broker any more."""
@@ -315,6 +325,35 @@ class PeerSession(Session):
             self._timer = None
 
     # --- requests -----------------------------------------------------------------------------
+
+    def on_request(self, frame: Frame) -> None:
+        """Route a request to a destination of this broker, or serve or refuse it."""
+        if frame.stream.state == CLOSED and frame.type != _FNF and not self._is_forwarded(frame):
+            return  # of the cluster itself, and cancelled within the same read
+        self._link.legs.arrived += 1
+        super().on_request(frame)
+
+    def _on_push(self, frame: Frame) -> None:
+        self._link.legs.arrived += 1
+        super()._on_push(frame)
+
+    def turn_away(self, frame: Frame, text: str) -> None:
+        """Refuse a request that is not looked at."""
+        log = self._log
+        if self._is_forwarded(frame):
+            self._link.legs.arrived += 1
+        else:
+            self._log = None  # what the cluster itself asks is no request of a client
+        super().turn_away(frame, text)
+        self._log = log
+
+    def _is_forwarded(self, frame: Frame) -> bool:
+        """Whether a request is forwarded, and not one of the cluster itself."""
+        span = frame.metadata_range
+        try:
+            return span is not None and self._shape.find(frame.buffer, *span, ADDRESS) is not None
+        except ProtocolError:
+            return True  # only the other broker's clients send such metadata
 
     def _route(self, exchange: StreamExchange, frame: Frame) -> None:
         buffer = frame.buffer
@@ -448,6 +487,7 @@ class PeerSession(Session):
             self._violated("a second BROKER_INFO")
             return
         self.requests += 1
+        self._link.legs.arrived -= 1  # the other end counts what it forwards, and nothing else
         if exchange.whole(lambda: self._start(exchange, handlers)):
             self._start(exchange, handlers)
 
@@ -479,6 +519,7 @@ class PeerSession(Session):
             self._unwatch()
             self._unwatch = None
         link = self._link
+        link.legs.over = True
         connection, self.connection = self.connection, None
         error = link.core.error
         if connection is not None:

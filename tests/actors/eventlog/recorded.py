@@ -232,6 +232,8 @@ class Recording:
 def _balance(totals: Counter[tuple[Kind, Outcome]]) -> dict[Kind, int]:
     found: Counter[Kind] = Counter()
     for (kind, outcome), count in totals.items():
+        if kind == Kind.LINK:
+            continue  # it is received at one end, and sent at the other
         found[kind] += count * ((outcome == Outcome.RECEIVED) - (outcome in ENDS))
     return {kind: count for kind, count in found.items() if count}
 

@@ -22,10 +22,12 @@ def flow(
     dest: int = 0,
     tagset: int = TAGSET,
     epoch: int = 1,
+    origin: int = 1,
+    route: int = 0,
 ) -> Row:
     """Return a flow of a window that begins so many seconds after the start."""
     window = time_of(START + int(at * SECOND))
-    ids = (1, dest, 0, tagset)
+    ids = (origin, dest, route, tagset)
     return (log, epoch, 1, window, 10_000, *ids, int(kind), int(outcome), frames, 0)
 
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from onward.pipeline.transforms import audit, audit_totals, traffic_matrix, unroutable
-from onward.protocol.eventlog import Kind, Outcome, name_id
+from onward.pipeline.transforms import (
+    Objective,
+    audit,
+    audit_totals,
+    shard_load,
+    slo_burn,
+    traffic_matrix,
+    unroutable,
+)
+from onward.protocol.eventlog import PEER_BROKER, Kind, Outcome, name_id
 from tests.pipeline.transforms.rows import flow, frame
 from tests.support.traffic import SECOND, START, Row, time_of
 
@@ -203,3 +211,49 @@ def test_reports_are_of_utc_hours_and_minutes_wherever_the_session_is(spark: Spa
         }
 
     assert starts(kolkata) == starts(spark)
+
+
+def test_requests_of_peer_brokers_are_held_apart(spark: SparkSession) -> None:
+    made = windows(
+        spark,
+        flow(Outcome.RECEIVED, frames=5, log="b1"),
+        flow(Outcome.FORWARD, frames=5, log="b1"),
+        flow(Outcome.DELIVER, frames=5, log="b1"),
+        flow(Outcome.RECEIVED, frames=4, log="b2", origin=name_id(PEER_BROKER), tagset=0),
+        flow(Outcome.FORWARD, frames=3, log="b2", origin=name_id(PEER_BROKER), tagset=0),
+        flow(Outcome.DELIVER, frames=3, log="b2", origin=name_id(PEER_BROKER), tagset=0),
+    )
+    # The fourth leg has no end yet: it is missing at the second broker alone.
+    assert made == [
+        (0, "b1", "", 5, 5, 5, 0, 0, 0, 0),
+        (0, "b2", "(from peer brokers)", 4, 3, 3, 0, 0, 1, 0),
+    ]
+
+
+def test_other_reports_count_a_request_at_the_broker_that_has_its_requester(
+    spark: SparkSession,
+) -> None:
+    def leg(outcome: Outcome, frames: int, dest: int, route: int) -> Row:
+        origin = name_id(PEER_BROKER)
+        return flow(outcome, 0, frames, log="b2", origin=origin, tagset=0, dest=dest, route=route)
+
+    flows = frame(
+        spark,
+        "flows",
+        [
+            flow(Outcome.FORWARD, frames=2, dest=5, route=9),
+            flow(Outcome.DELIVER, frames=2, dest=5),
+            leg(Outcome.FORWARD, 2, 5, 9),
+            leg(Outcome.DELIVER, 2, 5, 9),
+            leg(Outcome.UNROUTABLE, 1, 0, 0),
+        ],
+    )
+    (row,) = traffic_matrix(flows).collect()
+    assert (row.dest_node, row.frames, row.failed) == (5, 2, 0)
+    (load,) = shard_load(flows).collect()
+    assert (load.route_id, load.frames) == (9, 2)
+    tagsets, events = (frame(spark, table, []) for table in ("dim_tagset", "route_events"))
+    assert unroutable(flows, tagsets, events).count() == 0
+    histogram = frame(spark, "hops", [])
+    (burn,) = slo_burn(flows, histogram, [Objective("all", target=0.9)]).collect()
+    assert (burn.good, burn.total) == (2, 2)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 import pytest
 
+from onward.actors.eventlog.recording._flow_sampler import FlowSampler
 from onward.actors.eventlog.recording._requests import UNREGISTERED
-from onward.protocol.eventlog import Kind, Outcome
-from onward.transports.rsocket._peer_session import PEER_BROKERS
+from onward.protocol.eventlog import PEER_BROKER, Kind, Outcome
+from onward.transports.rsocket._peer_session import PeerSession
 from tests.actors.eventlog.recorded import NEVER, recorded_world, served
 from tests.support.counts import times
-from tests.support.peer_brokers import join
+from tests.support.peer_brokers import CLUSTER, HandMade, join
 from tests.support.rsocket_peer import *
 from tests.support.workers import Echo, Failing, Gate
 
@@ -349,10 +350,136 @@ async def test_a_forwarded_request_is_told_apart_at_the_other_broker() -> None:
         await other.settled()
     here, there = log.flows(), other_log.flows()
     # Each request has one origin at one broker, and is "(peer broker)" at the other.
-    assert {each.origin for each in here} == {UNREGISTERED}
-    assert {each.origin for each in there} == {PEER_BROKERS}
+    links = {each for each in (*here, *there) if each.kind == Kind.LINK}
+    assert {each.origin for each in {*here} - links} == {UNREGISTERED}
+    assert {each.origin for each in {*there} - links} == {PEER_BROKER}
     assert {each.asked for each in there} == {None}
-    came = {(each.kind, each.outcome): count for each, count in there.items() if not each.dest}
+    came = {
+        (each.kind, each.outcome): count
+        for each, count in there.items()
+        if not each.dest and each not in links
+    }
     assert came == {(kind, Outcome.RECEIVED): 1 for kind in (RESPONSE, FORGET, Kind.STREAM)}
     ended = {each.kind for each in there if each.outcome == OK and each.dest == "a"}
     assert ended == {RESPONSE, FORGET, Kind.STREAM}
+
+
+async def ended_by(destination: Peer) -> None:
+    """Answer all requests that a destination has got."""
+    for arrived in await destination.received():
+        if kind_of(arrived) not in {FNF, PUSH}:
+            await destination.ask(payload(stream_of(arrived), b"", C))
+
+
+@pytest.mark.parametrize("kind", [RR, STREAM, CHANNEL])
+@pytest.mark.parametrize("ends", ["answered", "failed", "cancelled", "gone"])
+@in_memory
+async def test_a_request_that_goes_elsewhere_is_forwarded_once(kind: int, ends: str) -> None:
+    async with recorded_world(NEVER) as (w, log), recorded_world(NEVER) as (other, other_log):
+        j = await join(w, other)
+        destination, requester = await j.destination(), await w.requester()
+        j.tell("a", UUID(int=0xDEAD))
+        n = None if kind == RR else 1
+        for stream in (1, 3, 5, 7):  # every second one is rejected first, by the route of no client
+            flags = C if kind == CHANNEL else 0
+            await requester.ask(request(kind, stream, ASKED, b"", n=n, flags=flags))
+            (arrived,) = [each for each in await destination.received() if kind_of(each) == kind]
+            if ends == "answered":
+                await destination.ask(payload(stream_of(arrived), b"", N | C))
+            elif ends == "failed":
+                await destination.ask(error(stream_of(arrived), APPLICATION_ERROR, b"no"))
+            elif ends == "cancelled":
+                await requester.ask(cancel(stream))
+        if ends == "gone":
+            destination.die()
+            await requester.received()
+        await w.settled()
+        tried = j.link.legs.taken
+        assert tried > 4
+        requester.die()
+        j.link.abort()
+        await w.settled()
+        await other.settled()
+    kind_logged = {RR: RESPONSE, STREAM: Kind.STREAM, CHANNEL: Kind.CHANNEL}[kind]
+    here, there = log.totals(), other_log.totals()
+    assert here[kind_logged, Outcome.RECEIVED] == here[kind_logged, Outcome.FORWARD] == 4
+    # What the first broker sends, and nothing else, is received at the other.
+    assert there[kind_logged, Outcome.RECEIVED] == tried
+    assert there[kind_logged, Outcome.FORWARD] == 4
+    refused = there[kind_logged, Outcome.UNROUTABLE] + there[kind_logged, Outcome.REJECTED]
+    assert refused == tried - 4
+
+
+@in_memory
+async def test_both_ends_of_a_peer_link_count_the_legs_of_requests() -> None:
+    async with recorded_world(NEVER) as (w, log), recorded_world(NEVER) as (other, other_log):
+        log.recorder.links = FlowSampler(log.recorder, w.node)
+        other_log.recorder.links = FlowSampler(other_log.recorder, other.node)
+        j = await join(w, other)
+        first, second = await j.destination(), await j.destination()
+        requester = await w.requester()
+        for number, kind in enumerate((RR, FNF, STREAM, CHANNEL)):
+            n = 1 if kind in {STREAM, CHANNEL} else None
+            await requester.ask(
+                request(kind, 4 * number + 1, ASKED, n=n), request(kind, 4 * number + 3, MANY, n=n)
+            )
+            await requester.ask(cancel(4 * number + 1), cancel(4 * number + 3))
+        await requester.ask(push(ASKED), push(MANY))
+        # In fragments, and refused there: both count, and cancelled in the same read as well.
+        await requester.ask(request(RR, 31, ASKED, b"pi", flags=F), payload(31, b"ng", N))
+        await ended_by(first)
+        await ended_by(second)
+        j.tell("b", UUID(int=0xDEAD))
+        await requester.ask(request(RR, 33, asked_for("b")))
+        await requester.ask(request(RR, 35, ASKED), cancel(35))
+        # What the cluster itself asks is none.
+        (connection,) = cast(HandMade, cast(PeerSession, j.link.session)._peers).links
+        assert await connection.request(CLUSTER, b"")
+        await w.settled()
+        sent = j.link.legs.taken
+        requester.die()
+        j.link.abort()
+        await w.settled()
+        await other.settled()
+    here, there = log.flows(), other_log.flows()
+    way = f"broker {w.broker.broker_id}>{other.broker.broker_id}"
+    (out,) = [each for each in here if (each.kind, each.outcome) == (Kind.LINK, Outcome.FORWARD)]
+    (came,) = [each for each in there if each.kind == Kind.LINK and there[each]]
+    assert (out.dest, came.dest, came.outcome) == (way, way, Outcome.RECEIVED)
+    assert here[out] == there[came] == sent >= 12
+    received = other_log.totals()
+    kinds = {RESPONSE, FORGET, Kind.STREAM, Kind.CHANNEL, Kind.PUSH}
+    assert sent == sum(received[kind, Outcome.RECEIVED] for kind in kinds)
+
+
+@in_memory
+async def test_what_the_cluster_asks_is_no_leg_also_if_it_is_refused() -> None:
+    async with recorded_world(NEVER) as (w, _), recorded_world(NEVER) as (other, other_log):
+        j = await join(w, other)
+        (connection,) = cast(HandMade, cast(PeerSession, j.link.session)._peers).links
+        asked = asyncio.ensure_future(connection.request(CLUSTER, b""))
+        # Cancelled within the same read.
+        await asyncio.sleep(0)
+        asked.cancel()
+        await w.settled()
+        await other.settled()
+        # The link ends at the other broker, which is asked once more before that arrives.
+        session = j.accepted.session
+        session.leave("test")
+        requester = await w.requester()
+        j.tell("a", UUID(int=0xDEAD))
+        lost = asyncio.ensure_future(connection.request(CLUSTER, b""))
+        requester.send(request(RR, 1, ASKED))
+        await w.settled()
+        await other.settled()
+        assert j.accepted.legs.arrived == 1
+        requester.die()
+        j.link.abort()
+        await asyncio.gather(lost, return_exceptions=True)
+        await w.settled()
+        await other.settled()
+    there = other_log.totals()
+    assert {key: count for key, count in there.items() if count} == {
+        (RESPONSE, Outcome.RECEIVED): 1,
+        (RESPONSE, Outcome.REJECTED): 1,
+    }
