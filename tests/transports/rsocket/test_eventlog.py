@@ -431,6 +431,7 @@ async def test_both_ends_of_a_peer_link_count_the_legs_of_requests() -> None:
         await ended_by(second)
         j.tell("b", UUID(int=0xDEAD))
         await requester.ask(request(RR, 33, asked_for("b")))
+        await requester.ask(cancel(33))  # it waits for another destination
         await requester.ask(request(RR, 35, ASKED), cancel(35))
         # What the cluster itself asks is none.
         (connection,) = cast(HandMade, cast(PeerSession, j.link.session)._peers).links
