@@ -294,7 +294,7 @@ class PeerSession(Session):
         link.receive_by(self)
 
     def _count_legs(self) -> None:
-        """Have the event log compare the requests of this link with what the other end counts."""
+        """Register the counts of the requests that are forwarded over this link."""
         link, connection = self._link, self.connection
         instruments = link.node.instruments
         if instruments is not None and connection is not None:
