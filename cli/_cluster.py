@@ -44,8 +44,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="form a cluster with the broker at this URI, one that it listens at: each broker's "
-        "clients reach the destinations of all; without TLS a host name may stand for several, and "
-        "is looked up again every 30 s; with ?proxy=PORT a Java broker, as in "
+        "clients reach the destinations of all; a host name may stand for several, and is looked "
+        "up again every 30 s; with ?proxy=PORT a Java broker, as in "
         "rsocket+tcp://host:7001?proxy=8001: its port for brokers, and the one for clients; may be "
         "repeated",
     )

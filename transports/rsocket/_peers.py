@@ -35,6 +35,7 @@ from ._peer_link import PeerLink, routing_entry
 from ._peer_session import PeerSession
 from ._places import dialler_of
 from ._prolonging import CredentialsKeeper
+from ._seeds import address_in
 from ._shared import Shared
 from ._worker import ConnectionWorker
 
@@ -108,7 +109,8 @@ class PeerDialler:
 
         Args:
             uri: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or `rsocket+unix:///path`;
-                `rsocket+tls` and `rsocket+wss` with TLS. With `?proxy=PORT` at its end it is a Java
+                `rsocket+tls` and `rsocket+wss` with TLS, and then with `#ADDRESS` at its end where
+                the host is a name that has several. With `?proxy=PORT` at its end it is a Java
                 broker: its port for brokers, and the one for clients.
             peers: The cluster.
 
@@ -123,7 +125,8 @@ class PeerDialler:
         places = java_places(uri)
         if places is not None:
             return await self._connect_java(uri, places, peers)
-        dialler = dialler_of(uri, options.tls, options.connect_timeout)
+        place, address = address_in(uri)
+        dialler = dialler_of(place, options.tls, options.connect_timeout, address)
         link = await self._link(uri, await self._setup(uri, peers))
         session = PeerSession(link, peers, link.session)
         link.join(session)

@@ -34,7 +34,9 @@ def needs_tls(uri: str) -> bool:
     return _SECURE.get(uri.partition("://")[0], False)
 
 
-def dialler_of(uri: str, tls: TlsOptions | ssl.SSLContext | None, timeout: float) -> Dialler:
+def dialler_of(
+    uri: str, tls: TlsOptions | ssl.SSLContext | None, timeout: float, address: str = ""
+) -> Dialler:
     """Parse the URI of a broker, and load the certificates.
 
     Args:
@@ -42,6 +44,8 @@ def dialler_of(uri: str, tls: TlsOptions | ssl.SSLContext | None, timeout: float
             `rsocket+tls` and `rsocket+wss` with TLS.
         tls: The encryption; `None` for the default of the scheme.
         timeout: Time for the TLS handshake, in seconds.
+        address: The address to connect to, where the host is a name that has several; the
+            certificate has to be for the name.
 
     Raises:
         OSError: A certificate cannot be read.
@@ -52,7 +56,9 @@ def dialler_of(uri: str, tls: TlsOptions | ssl.SSLContext | None, timeout: float
         raise ValueError(f"{uri!r} is not {', '.join(_SECURE)}")
     if tls is None and _SECURE[scheme]:
         tls = TlsOptions()
-    return Dialler(_endpoint(uri, scheme, secure=tls is not None), tls, timeout)
+    endpoint = _endpoint(uri, scheme, secure=tls is not None)
+    endpoint.address = address
+    return Dialler(endpoint, tls, timeout)
 
 
 def _endpoint(uri: str, scheme: str, *, secure: bool) -> Endpoint:

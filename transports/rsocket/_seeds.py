@@ -1,4 +1,8 @@
-"""The addresses behind the name of a seed: a name may stand for all brokers of a cluster."""
+"""The addresses behind the name of a seed: a name may stand for all brokers of a cluster.
+
+With TLS the name is kept, as each certificate has to be for it, and the address stands behind it:
+`rsocket+tls://brokers.example:7001#10.0.0.1`. Only a `PeerDialler` reads that.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,21 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["MAX_SEED_ADDRESSES", "seed_addresses"]
+from ._places import needs_tls
+
+__all__ = ["MAX_SEED_ADDRESSES", "address_in", "seed_addresses"]
 
 MAX_SEED_ADDRESSES: Final = 64
 """Most addresses of one name that are dialled; further ones are ignored."""
 
-_NAMED: Final = ("rsocket+tcp", "rsocket+ws")
-"""The schemes with a host and without TLS, for which a name has to be that of a certificate."""
+_NAMED: Final = ("rsocket+tcp", "rsocket+ws", "rsocket+tls", "rsocket+wss")
+"""The schemes with a host."""
 
 
 async def seed_addresses(uri: str) -> tuple[str, ...]:
     """Return the URIs of all addresses that the name in a URI has now.
 
-    A URI with an address, with TLS, or of a Unix socket is returned as it is.
+    A URI with an address, or of a Unix socket, is returned as it is.
 
     Raises:
         OSError: The name cannot be resolved.
@@ -30,9 +36,19 @@ async def seed_addresses(uri: str) -> tuple[str, ...]:
     if parts.scheme not in _NAMED or host is None or parts.port is None or _is_address(host):
         return (uri,)
     found = await asyncio.get_running_loop().getaddrinfo(host, parts.port, type=socket.SOCK_STREAM)
-    hosts = dict.fromkeys(str(address[0]) for *_, address in found)
-    places = (f"[{each}]" if ":" in each else each for each in list(hosts)[:MAX_SEED_ADDRESSES])
+    hosts = list(dict.fromkeys(str(address[0]) for *_, address in found))[:MAX_SEED_ADDRESSES]
+    if needs_tls(uri):
+        return tuple(urlunsplit(parts._replace(fragment=each)) for each in hosts)
+    places = (f"[{each}]" if ":" in each else each for each in hosts)
     return tuple(urlunsplit(parts._replace(netloc=f"{each}:{parts.port}")) for each in places)
+
+
+def address_in(uri: str) -> tuple[str, str]:
+    """Return a URI of `seed_addresses` without its address, and that; empty if it has none."""
+    if not needs_tls(uri):
+        return uri, ""
+    place, _, address = uri.partition("#")
+    return place, address
 
 
 def _is_address(host: str) -> bool:

@@ -82,6 +82,9 @@ class Endpoint(ABC):
     host: str | None = None
     """The name that the peer's certificate must have, or `None`."""
 
+    address: str = ""
+    """The address to connect to, where the host is a name that has several; empty for any."""
+
     passed: socket.socket | None = None
     """The listening socket that was passed to the process; `None` to open one."""
 
@@ -150,7 +153,8 @@ class TcpEndpoint(Endpoint):
 
     async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
         """Open a connection."""
-        return (await loop.create_connection(PendingConnection, *self._where))[1]
+        host, port = self._where
+        return (await loop.create_connection(PendingConnection, self.address or host, port))[1]
 
     async def listen(
         self, loop: asyncio.AbstractEventLoop, protocol_factory: ProtocolFactory

@@ -114,6 +114,29 @@ async def test_over_each_kind_of_socket(
         assert far.peers.lost == [(accepted, "it was enough")]
 
 
+@pytest.mark.parametrize("scheme", ["rsocket+tls", "rsocket+wss"])
+async def test_an_address_of_a_name_that_the_certificate_is_for(
+    scheme: str, certificates: Certificates
+) -> None:
+    # The certificate is for `localhost`, and for no address of the two.
+    async with (
+        side("rsocket+tcp://127.0.0.1:0") as near,
+        side(f"{scheme}://127.0.0.2:0", tls=certificates.listener) as one,
+        side(f"{scheme}://127.0.0.3:0", tls=certificates.listener) as two,
+    ):
+        dialler = PeerDialler(near.broker, options=PeerOptions(tls=certificates.anonymous))
+        for far, address in ((one, "127.0.0.2"), (two, "127.0.0.3")):
+            plain = far.listener.uri
+            with pytest.raises(OSError, match="certificate"):
+                await dialler.connect(plain, near.peers)
+            named = plain.replace(address, "localhost")
+            made = await dialler.connect(f"{named}#{address}", near.peers)
+            assert made.info == far.peers.info
+        other = one.listener.uri.replace("127.0.0.2", "brokers.example")
+        with pytest.raises(OSError, match="certificate"):
+            await dialler.connect(f"{other}#127.0.0.2", near.peers)
+
+
 async def test_credentials_are_shown_and_rules_asked() -> None:
     good, bad, weak = BearerToken(b"good"), BearerToken(b"bad"), BearerToken(b"weak")
     principals: dict[Credentials | None, Principal] = {

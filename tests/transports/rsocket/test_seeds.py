@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onward.transports.rsocket import seed_addresses
-from onward.transports.rsocket._seeds import MAX_SEED_ADDRESSES
+from onward.transports.rsocket._seeds import MAX_SEED_ADDRESSES, address_in
 from tests.support.fixtures import Patch
 
 
@@ -43,8 +43,8 @@ async def test_each_address_of_a_name_is_one(names: dict[str, list[str]]) -> Non
     [
         "rsocket+tcp://10.0.0.1:8001",
         "rsocket+tcp://[::1]:8001",
-        "rsocket+tls://brokers:8001",
-        "rsocket+wss://brokers:443/",
+        "rsocket+tls://10.0.0.1:8001",
+        "rsocket+tls://brokers",
         "rsocket+unix:///run/broker",
         "rsocket+tcp://brokers",
     ],
@@ -52,6 +52,22 @@ async def test_each_address_of_a_name_is_one(names: dict[str, list[str]]) -> Non
 async def test_what_has_no_name_to_look_up_stays(names: dict[str, list[str]], uri: str) -> None:
     assert await seed_addresses(uri) == (uri,)
     assert not names
+
+
+async def test_with_tls_the_name_is_kept_for_the_certificate(names: dict[str, list[str]]) -> None:
+    names["brokers"] = ["10.0.0.1", "fd00::1"]
+    tls = await seed_addresses("rsocket+tls://brokers:8001")
+    assert tls == ("rsocket+tls://brokers:8001#10.0.0.1", "rsocket+tls://brokers:8001#fd00::1")
+    assert [address_in(each) for each in tls] == [
+        ("rsocket+tls://brokers:8001", "10.0.0.1"),
+        ("rsocket+tls://brokers:8001", "fd00::1"),
+    ]
+    assert await seed_addresses("rsocket+wss://brokers:443/a?b") == (
+        "rsocket+wss://brokers:443/a?b#10.0.0.1",
+        "rsocket+wss://brokers:443/a?b#fd00::1",
+    )
+    for uri in ("rsocket+tls://brokers:8001", "rsocket+unix:///a#b"):
+        assert address_in(uri) == (uri, "")
 
 
 async def test_a_name_without_an_address(names: dict[str, list[str]]) -> None:
