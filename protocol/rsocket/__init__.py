@@ -56,7 +56,7 @@ from ._errors import (
     UnsupportedSetup,
 )
 from ._events import Closed, Event, Resumed, StreamFailed
-from ._frames import Frame, check_frame, parse_frame, split_frames
+from ._frames import UNEXPECTED_PROXY_HEADER, Frame, check_frame, parse_frame, split_frames
 from ._kept_frames import BUFFER_COST, KeptFrames, positions_in
 from ._lease import LeaseBudget
 from ._limits import ConnectionLimits, FrameSize
@@ -128,6 +128,7 @@ __all__ = [
     "RESPONDER_START",
     "RESUME_REQUESTED",
     "RESUME_RULES",
+    "UNEXPECTED_PROXY_HEADER",
     "WELL_KNOWN_MIME_IDS",
     "WELL_KNOWN_MIME_TYPES",
     "Buffer",

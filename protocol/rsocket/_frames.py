@@ -23,7 +23,7 @@ from ._errors import MalformedFrame
 from ._octets import unpack_header, unpack_u24, unpack_u32
 from ._stream import CONNECTION_STREAM, Stream
 
-__all__ = ["Frame", "check_frame", "parse_frame", "split_frames"]
+__all__ = ["UNEXPECTED_PROXY_HEADER", "Frame", "check_frame", "parse_frame", "split_frames"]
 
 _unpack_u64: Final = Struct(">Q").unpack_from
 _unpack_u16: Final = Struct(">H").unpack_from
@@ -325,6 +325,13 @@ def split_frames(
     return frames, data[pos:]
 
 
+UNEXPECTED_PROXY_HEADER: Final = "a PROXY header, which is not expected"
+"""The reason for which a connection is refused that begins with a header of the PROXY protocol."""
+
+_PROXY_HEADERS: Final = frozenset({int.from_bytes(b"PRO"), int.from_bytes(b"\r\n\r")})
+"""The first bytes of such a header, of version 1 and of version 2, as the length of a frame."""
+
+
 def check_length(length: int, max_frame: int) -> None:
     """Check the length a frame announces.
 
@@ -334,6 +341,8 @@ def check_length(length: int, max_frame: int) -> None:
     if length < HEADER_SIZE:
         raise MalformedFrame(f"a frame of {length} bytes has no header")
     if length > max_frame:
+        if length in _PROXY_HEADERS:
+            raise MalformedFrame(UNEXPECTED_PROXY_HEADER)
         raise MalformedFrame(f"a frame of {length} bytes is over the limit of {max_frame} bytes")
 
 

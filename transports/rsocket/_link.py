@@ -24,6 +24,7 @@ from ...protocol import NotDelivered
 from ...protocol.rsocket import (
     CLOSED,
     FOLLOWS,
+    UNEXPECTED_PROXY_HEADER,
     Closed,
     ConnectionState,
     ErrorCode,
@@ -512,6 +513,9 @@ class Link(Flow):
         if event.error is not None:
             reason = _REASONS.get(type(event.error), "broken frame")
             self.closed_reason = self.closed_reason or reason
+            if event.error.text == UNEXPECTED_PROXY_HEADER:
+                # Its clients would all have the address of the proxy.
+                self.warn("PROXY header", UNEXPECTED_PROXY_HEADER)
             _logger.info(
                 "%s: closing: %s",
                 self.name,

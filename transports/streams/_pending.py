@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
+from ._proxy_protocol import UNEXPECTED, is_proxy_header
 from ._tls import NO_TLS, reason_of
 
 __all__ = ["PendingConnection", "TlsHandshake", "secure"]
@@ -260,7 +261,7 @@ class TlsHandshake(PendingConnection):
         if self._task is not None or self._outcome:
             return
         if data[0] != _HANDSHAKE:
-            self.abort(NO_TLS)
+            self.abort(UNEXPECTED if is_proxy_header(data) else NO_TLS)
             return
         self._timer.cancel()
         self.transport.pause_reading()

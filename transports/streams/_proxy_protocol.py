@@ -13,7 +13,19 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
-__all__ = ["MAX_HEADER", "SIGNATURE", "BadProxyHeader", "ProxyHeader", "parse_proxy_header"]
+__all__ = [
+    "MAX_HEADER",
+    "SIGNATURE",
+    "UNEXPECTED",
+    "BadProxyHeader",
+    "ProxyHeader",
+    "is_proxy_header",
+    "parse_proxy_header",
+]
+
+UNEXPECTED: Final = "a PROXY header, which is not expected"
+"""The reason for which a connection is refused that begins with one at a listener without proxies;
+without TLS and WebSockets it is found by the protocol above."""
 
 SIGNATURE: Final = bytes.fromhex("0d0a0d0a000d0a515549540a")
 """The first bytes of each header."""
@@ -49,6 +61,11 @@ class ProxyHeader(NamedTuple):
     size: int
     local: bool
     source: tuple[str, int] | str | None
+
+
+def is_proxy_header(data: bytes) -> bool:
+    """Whether a connection begins with a header, of version 1 or 2."""
+    return data.startswith((SIGNATURE, _VERSION_1))
 
 
 def parse_proxy_header(data: bytes) -> ProxyHeader | None:

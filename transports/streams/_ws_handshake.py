@@ -21,6 +21,7 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from ._proxy_protocol import UNEXPECTED, is_proxy_header
 from ._ws_options import WebSocketOptions
 
 __all__ = ["Handshake", "Opener", "own_names"]
@@ -119,7 +120,8 @@ class Handshake(asyncio.Protocol):
         events = wire.events_received()
         if not events:
             # The library has made a response itself if one makes sense.
-            self._close("not understood", wire)
+            proxied = is_proxy_header(bytes(self._head))
+            self._close(UNEXPECTED if proxied else "not understood", wire)
             return
         request = cast(Request, events[0])
         path = request.path.partition("?")[0]

@@ -8,6 +8,7 @@ from onward.protocol.rsocket import (
     IGNORE,
     METADATA,
     NEXT,
+    UNEXPECTED_PROXY_HEADER,
     Frame,
     FrameType,
     MalformedFrame,
@@ -201,6 +202,12 @@ def test_many_frames_in_any_chunks() -> None:
 def test_a_length_out_of_bounds_is_refused_before_the_frame_is_there(length: int) -> None:
     with pytest.raises(MalformedFrame, match=str(length)):
         split_frames(b"", u24(length), 100)
+
+
+@pytest.mark.parametrize("head", [b"PROXY TCP4 1.2.3.4", b"\r\n\r\n\0\r\nQUIT\n\x21"])
+def test_a_proxy_header_is_told_from_a_long_frame(head: bytes) -> None:
+    with pytest.raises(MalformedFrame, match=UNEXPECTED_PROXY_HEADER):
+        split_frames(b"", head, 256 * 1024)
 
 
 def test_the_reserved_bit_is_no_part_of_the_id() -> None:

@@ -21,6 +21,7 @@ from onward.transports.streams import _proxy_entrance
 from onward.transports.streams._proxy_entrance import behind_proxy
 from onward.transports.streams._proxy_protocol import SIGNATURE, ProxyHeader
 from tests.support.certificates import Certificates
+from tests.support.fixtures import Caplog
 from tests.support.loops import on_both_loops
 from tests.support.proxy import LOCAL, UNKNOWN, header, header_of, proxy_to
 from tests.support.tcp import ended, raw
@@ -219,6 +220,25 @@ async def test_a_header_from_elsewhere_is_a_claim_and_is_refused(a: Node, c: Nod
     assert (await a.request([link, "echo"], b"x")).payload == b"x"
     (accepted,) = listener._worker._links
     assert accepted.identity.source == "127.0.0.1"
+
+
+@pytest.mark.parametrize("head", [ONE, b"PROXY TCP4 203.0.113.7 127.0.0.1 4711 1\r\n"])
+@pytest.mark.parametrize("scheme", ["tcp", "tls", "ws", "wss"])
+async def test_a_header_that_a_listener_does_not_expect(
+    c: Node, scheme: str, head: bytes, certificates: Certificates, caplog: Caplog
+) -> None:
+    """The clients of a proxy that is not declared would be taken for the proxy itself."""
+    broker = await Broker.attach(c)
+    tls = certificates.listener if scheme in {"tls", "wss"} else None
+    listener = await c.listen(f"rsocket+{scheme}://127.0.0.1:0", broker=broker, tls=tls)
+    port = port_of(cast(RSocketListener, listener))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head + b"GET / HTTP/1.1\r\n\r\n")
+    await ended(reader)
+    writer.close()
+    await eventually(lambda: "a PROXY header, which is not expected" in caplog.text)
+    first = next(each for each in caplog.records if "PROXY" in each.getMessage())
+    assert first.levelname == "WARNING"
 
 
 async def test_what_begins_like_a_header_from_elsewhere_is_handed_on(c: Node) -> None:
