@@ -20,6 +20,14 @@ from ._elements import (
 )
 from ._errors import ClusterFrameError, ElementTooBig
 from ._feed import RouteFeed, RouteFeedStatistics
+from ._groups import (
+    COUNT_KEY,
+    FOLDED_KEY,
+    GROUPS_ROUTE,
+    RouteGroups,
+    RouteGroupsStatistics,
+    group_id,
+)
 from ._info import (
     BROKER_INFO_ROUTE,
     BROKERS_ROUTE,
@@ -42,19 +50,20 @@ from ._java import (
     with_seed_uri,
 )
 from ._limits import ClusterLimits
-from ._links import LinkRefusal, LinkRefused
-from ._membership import (
+from ._links import LinkRefusal, LinkRefused, LinkRole
+from ._membership import Membership
+from ._membership_tasks import (
     Compare,
     Dial,
     KnownBroker,
     Linked,
-    Membership,
     MembershipStatistics,
     MembershipTask,
     Tell,
 )
 from ._presence import Presence, PresenceAction, PresenceActions
 from ._presence_states import PRESENCE, PresenceInput, PresenceState
+from ._route_filter import FILTER_SALT_SIZE, FilterSize, RouteFilter
 from ._route_log import RouteLog, RouteLogStatistics
 from ._subscription import (
     CaughtUp,
@@ -75,8 +84,12 @@ __all__ = [
     "BROKER_INFO_ROUTE",
     "CLIENTS_SERVICE",
     "CLUSTER_VERSION",
+    "COUNT_KEY",
     "DRAINING",
     "ELEMENT_HEADER_SIZE",
+    "FILTER_SALT_SIZE",
+    "FOLDED_KEY",
+    "GROUPS_ROUTE",
     "LENGTH_SIZE",
     "MAX_ELEMENT",
     "MIN_BATCH",
@@ -95,9 +108,11 @@ __all__ = [
     "Element",
     "ElementKind",
     "ElementTooBig",
+    "FilterSize",
     "KnownBroker",
     "LinkRefusal",
     "LinkRefused",
+    "LinkRole",
     "Linked",
     "Membership",
     "MembershipStatistics",
@@ -114,6 +129,9 @@ __all__ = [
     "RouteAdded",
     "RouteFeed",
     "RouteFeedStatistics",
+    "RouteFilter",
+    "RouteGroups",
+    "RouteGroupsStatistics",
     "RouteLog",
     "RouteLogStatistics",
     "RouteRefused",
@@ -125,6 +143,7 @@ __all__ = [
     "SubscriptionInput",
     "SubscriptionState",
     "Tell",
+    "group_id",
     "java_info",
     "java_places",
     "java_route",

@@ -90,10 +90,6 @@ class AddressBook:
             if address.broker_id is None and uri != self.own.cluster_uri:
                 yield uri, address.cause
 
-    def same_zone(self, info: PeerInfo) -> bool:
-        """Whether brokers may have a link; another implementation knows no zones."""
-        return not info.version or info.zone == self.own.zone
-
     def add(self, info: PeerInfo, now: float, *, linked: bool) -> None:
         """Remember the address of a broker, if it may be dialled, in place of an earlier one.
 
@@ -106,7 +102,7 @@ class AddressBook:
         address = self._addresses.get(uri)
         if address is not None:
             address.broker_id = broker_id if linked else address.broker_id
-        elif uri and self.same_zone(info) and self._may_dial(uri):
+        elif uri and self._may_dial(uri):
             # It learns of this broker at the same moment, as a rule.
             wait = self._limits.retry if broker_id < self.own.broker_id else 0.0
             self._addresses[uri] = Address(now + wait, broker_id)

@@ -9,6 +9,7 @@
 | `zone` | the zone; absent if there is but one |
 | `name` | a name for people |
 | `state` | `up` or `draining` |
+| `without` | keys of tags that its groups do not have, as text, separated by spaces |
 | `max` | bytes to which it likes elements of its streams gathered, in decimal digits |
 
 Keys that are not known are kept, and passed on. The timestamp says when the list has changed.
@@ -20,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from .._errors import AddressError
 from ..broker import (
     BrokerFrameError,
     BrokerInfo,
@@ -27,6 +29,8 @@ from ..broker import (
     Key,
     Metadata,
     WellKnownKey,
+    format_key,
+    parse_key,
 )
 from ._elements import LENGTH_SIZE, MIN_BATCH
 from ._errors import ClusterFrameError
@@ -84,6 +88,7 @@ class PeerInfo:
         zone: Its zone.
         name: Its name for people.
         state: `UP`, `DRAINING`, or a word of a later version.
+        without: Keys of tags that the groups it tells do not have, beside RouteId and InstanceName.
         max_batch: Bytes to which it likes elements gathered; `None` if it does not say.
         others: Entries with other keys.
     """
@@ -97,6 +102,7 @@ class PeerInfo:
     zone: str = ""
     name: str = ""
     state: str = UP
+    without: tuple[Key, ...] = ()
     max_batch: int | None = None
     others: Metadata = ()
 
@@ -146,6 +152,7 @@ class PeerInfo:
             zone=found.get("zone", ""),
             name=found.get("name", ""),
             state=found.get("state") or UP,
+            without=_keys("without", found.get("without", "")),
             max_batch=max_batch,
             others=tuple(others),
         )
@@ -160,6 +167,7 @@ class PeerInfo:
             ("zone", self.zone),
             ("name", self.name),
             ("state", self.state if self.version or self.state != UP else ""),
+            ("without", " ".join(map(format_key, self.without))),
             ("max", str(self.max_batch or "")),
         )
         known = tuple((key, text.encode()) for key, text in texts if text)
@@ -176,7 +184,7 @@ class PeerInfo:
         return self.frame().serialize(dialect)
 
 
-_TEXTS: Final = frozenset({"onward", "instance", "zone", "name", "state", "max"})
+_TEXTS: Final = frozenset({"onward", "instance", "zone", "name", "state", "without", "max"})
 
 
 def _text(key: Key, value: bytes | None) -> str:
@@ -190,6 +198,13 @@ def _number(key: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
         raise ClusterFrameError(f"BROKER_INFO, {key}: not a number")
     return int(text)
+
+
+def _keys(key: Key, text: str) -> tuple[Key, ...]:
+    try:
+        return tuple(map(parse_key, text.split()))
+    except AddressError:
+        raise ClusterFrameError(f"BROKER_INFO, {key}: not the keys of tags") from None
 
 
 def serialize_infos(infos: Iterable[PeerInfo]) -> bytes:

@@ -27,6 +27,13 @@ class ClusterLimits:
             two honest brokers differ: their routes would be missing here.
         max_peers: Peer brokers that this broker has links with. Beyond: no other is dialled, and a
             link from one is refused.
+        max_gateways: Links with brokers of other zones that this broker has dialled, and as many
+            again that others have. Beyond: no other is dialled, and a link from one is refused.
+        max_groups: Groups of routes with tags that other zones are told. Beyond: further ones are
+            folded into a group of their service without tags; beyond twice as many, groups are not
+            told, and counted.
+        zone_gather: Time for which changes of a zone are gathered before other zones are told, in
+            seconds.
         max_known: Brokers that are remembered. Beyond: others are ignored and counted.
         retry: Time after which a peer broker is dialled again for the first time, in seconds; it
             doubles with each attempt.
@@ -57,6 +64,9 @@ class ClusterLimits:
     mark: Seconds = 10.0
     max_ahead: Seconds = 3600.0
     max_peers: Count = 64
+    max_gateways: Count = 128
+    max_groups: Count = 10_000
+    zone_gather: Seconds = 1.0
     max_known: Count = 1024
     retry: Seconds = 1.0
     longest_retry: Seconds = 30.0

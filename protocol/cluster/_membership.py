@@ -8,6 +8,10 @@ others. It dials each broker of its zone that it has no link with, at seeds and 
 are allowed, and waits longer after each failure. Of two links between the same two brokers, the one
 that the broker with the smaller id has dialled stays; of two with one dialler, the newer.
 
+Brokers of other zones are dialled one of each zone (`_zones`). Over the links to them lists are
+compared in one direction: the dialler learns the brokers of the other zone, and its links to
+further zones, when that list has changed. So a zone that is new to one broker is soon known to all.
+
 A broker *vouches* for itself and for those that it has links with, and for no other: what was heard
 is not passed on. So one that is gone is forgotten everywhere. News that comes by a link (an unknown
 broker, or a newer timestamp) is told to all other peer brokers. When a link is new, and then at
@@ -20,124 +24,38 @@ Nothing here reads a clock: `now` is in seconds of the caller's clock.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any
 
 from ._addresses import AddressBook
 from ._info import CLUSTER_VERSION, PeerInfo, parse_infos, serialize_infos
 from ._limits import ClusterLimits
-from ._links import LinkRefusal, LinkRefused, PeerLink, preferred
+from ._link_table import LinkTable
+from ._links import (
+    NOTHING_HEARD,
+    LinkRefusal,
+    LinkRefused,
+    LinkRole,
+    PeerLink,
+    preferred,
+    role_of,
+)
+from ._membership_tasks import (
+    Compare,
+    Dial,
+    KnownBroker,
+    Linked,
+    MembershipStatistics,
+    MembershipTask,
+)
+from ._news import News
+from ._zones import Zones
 
-__all__ = [
-    "Compare",
-    "Dial",
-    "KnownBroker",
-    "Linked",
-    "Membership",
-    "MembershipStatistics",
-    "MembershipTask",
-    "Tell",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Dial:
-    """Connect to an address; `Membership.connected` or `failed` has to be called at the end.
-
-    Attributes:
-        uri: The address.
-    """
-
-    uri: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Send a BROKER_INFO to a peer broker, by `REMOTE_BROKER_INFO_ROUTE`.
-
-    Attributes:
-        to: The peer broker's id.
-        info: The broker to tell of.
-    """
-
-    to: bytes
-    info: PeerInfo
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """Ask a peer broker by `BROKERS_ROUTE`, and give the answer to `Membership.compared`.
-
-    Attributes:
-        to: The peer broker's id.
-        digest: The data of the request.
-    """
-
-    to: bytes
-    digest: bytes
-
-
-MembershipTask: TypeAlias = Dial | Tell | Compare
-"""What a broker has to do for its cluster."""
-
-
-@dataclass(frozen=True, slots=True)
-class Linked:
-    """A link that is kept.
-
-    Attributes:
-        replaces: The link to the same broker that it replaces, and that has to be closed.
-    """
-
-    replaces: Any | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KnownBroker:
-    """A broker that is known, as an operator is shown it.
-
-    Attributes:
-        info: The facts.
-        linked: Whether there is a link.
-        dialled: Whether this broker has dialled it.
-        reported_by: Id of the peer broker that named it last; `None` if none did.
-        failures: Number of attempts that have failed since the last success.
-        cause: The reason of the last failure; empty if there was none.
-        dials_at: When it is dialled next; `None` if that is not to be.
-    """
-
-    info: PeerInfo
-    linked: bool
-    dialled: bool
-    reported_by: bytes | None
-    failures: int
-    cause: str
-    dials_at: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipStatistics:
-    """A membership at one moment.
-
-    Attributes:
-        links: Number of links.
-        known: Number of brokers that are known, this one not included.
-        dialling: Number of attempts under way.
-        told: Number of BROKER_INFO frames to tell since the start.
-        ignored: Number of unknown brokers that were not remembered, because of `max_known`.
-        refused: Number of links that were refused, by the reason.
-    """
-
-    links: int
-    known: int
-    dialling: int
-    told: int
-    ignored: int
-    refused: Mapping[LinkRefusal, int]
+__all__ = ["Membership"]
 
 
 @dataclass(slots=True)
@@ -178,10 +96,12 @@ class Membership:
         self._limits = limits or ClusterLimits()
         self._addresses = AddressBook(own, allowed, self._limits, random)
         self._known: dict[bytes, _Known] = {}
-        self._links: dict[bytes, PeerLink] = {}
-        # What is to be told: peer broker and broker. In the order it became known.
-        self._news: dict[tuple[bytes, bytes], None] = {}
-        self._told = self._ignored = 0
+        self._links = LinkTable(self._limits)
+        self._zones = Zones(own, self._links, allowed, self._limits, random)
+        # Those that are not dialled as brokers of this zone.
+        self._not_near = ChainMap[bytes, Any](self._links.mesh, self._zones.places)
+        self._news = News(self._links)
+        self._ignored = 0
         self._refused = Counter[LinkRefusal]()
         self._addresses.replace_seeds(seeds, now)
 
@@ -191,30 +111,54 @@ class Membership:
 
     def replace_allowed(self, allowed: Sequence[str], now: float) -> None:
         """Replace the patterns of addresses that may be dialled; those that were allowed stay."""
-        self._addresses.replace_allowed(allowed)
+        for book in self._books:
+            book.replace_allowed(allowed)
         for known in self._known.values():
-            self._addresses.add(known.info, now, linked=False)
+            self._add(known.info, now, linked=False)
+
+    @property
+    def _books(self) -> tuple[AddressBook, AddressBook]:
+        return self._addresses, self._zones.book
+
+    def _add(self, info: PeerInfo, now: float, *, linked: bool) -> None:
+        """Remember the address of a broker, for its own zone or for others."""
+        role = role_of(info, self.own, dialled=True)
+        if role is LinkRole.MESH:
+            self._zones.forget(info.broker_id)
+            self._addresses.add(info, now, linked=linked)
+        elif role is LinkRole.TO_ZONE:
+            self._zones.learn(info, now, linked=linked)
 
     # --- what there is ------------------------------------------------------------------------
 
     @property
     def linked(self) -> list[bytes]:
         """The ids of the peer brokers that there are links with."""
-        return list(self._links)
+        return self._links.ids()
+
+    def gateway(self, zone: str) -> bytes | None:
+        """Return the id of the broker of another zone that requests to it go to; `None`: none."""
+        link = self._links.gateways().get(zone)
+        return None if link is None else link.info.broker_id
+
+    def zones(self) -> list[str]:
+        """Return the names of the other zones of which a broker is known."""
+        return list(self._zones)
 
     def brokers(self) -> Iterator[KnownBroker]:
         """Iterate over the brokers that are known, this one not included."""
         for broker_id, known in self._known.items():
-            link = self._links.get(broker_id)
-            address = self._addresses.get(known.info.cluster_uri)
+            links = list(self._links.all_of(broker_id))
+            book = self._zones.book if broker_id in self._zones.places else self._addresses
+            address = book.get(known.info.cluster_uri)
             yield KnownBroker(
                 known.info,
-                linked=link is not None,
-                dialled=link is not None and link.dialled is not None,
+                linked=bool(links),
+                dialled=any(link.dialled is not None for link in links),
                 reported_by=known.reported_by,
                 failures=address.failures if address else 0,
                 cause=address.cause if address else "",
-                dials_at=None if address is None or link is not None else address.at,
+                dials_at=None if address is None or links else address.at,
             )
 
     def unreached(self) -> Iterator[tuple[str, str]]:
@@ -224,10 +168,12 @@ class Membership:
     def statistics(self) -> MembershipStatistics:
         """Return the membership's figures at this moment."""
         return MembershipStatistics(
-            links=len(self._links),
+            links=len(self._links.mesh),
+            to_zones=len(self._links.to_zones),
+            from_zones=len(self._links.from_zones),
             known=len(self._known),
-            dialling=self._addresses.dialling,
-            told=self._told,
+            dialling=sum(book.dialling for book in self._books),
+            told=self._news.told,
             ignored=self._ignored,
             refused=dict(self._refused),
         )
@@ -249,29 +195,46 @@ class Membership:
             Whether the link is kept. One that is refused has to be closed with the reason.
         """
         if dialled is not None:
-            self._addresses.reached(dialled, info.broker_id, now)
+            for book in self._books:
+                book.reached(dialled, info.broker_id, now)
+        role = role_of(info, self.own, dialled=dialled is not None) or LinkRole.MESH
         # Another implementation knows no comparison; it is told instead.
         compares = dialled is not None and bool(info.version)
-        made = PeerLink(link, info, dialled, now, now if compares else inf)
+        made = PeerLink(link, info, dialled, now, now if compares else inf, role)
         refusal = self._refusal(made, now)
         if refusal is not None:
             self._refused[refusal] += 1
+            if refusal is LinkRefusal.GATEWAY:
+                self._learn(info, None, now)
             return LinkRefused(refusal, info)
-        replaced = self._links.get(info.broker_id)
+        replaced = self._links.like(made) or self._gateway_beside(made)
+        if replaced is not None:
+            self._links.remove(replaced)
+        reached = self._links.gateways() if role is not LinkRole.MESH else {}
         news = self._learn(info, None, now)
-        self._links[info.broker_id] = made
+        self._links.put(made)
         if not info.version:
-            self._tell_all_to(info.broker_id)
-        if news:
-            self._tell_others(info.broker_id)
-        return Linked(None if replaced is None else replaced.link)
+            self._news.tell_all_to(info.broker_id)
+        elif role is LinkRole.MESH:
+            self._news.tell_zones_to(info.broker_id)
+        if news if role is LinkRole.MESH else info.zone not in reached:
+            self._news.tell_zone_of(info.broker_id)
+        return Linked(None if replaced is None else replaced.link, role)
+
+    def _gateway_beside(self, made: PeerLink) -> PeerLink | None:
+        """Return the link to the zone of a new one, which takes requests still."""
+        if made.role is not LinkRole.TO_ZONE:
+            return None
+        there = self._links.gateways().get(made.info.zone)
+        return None if there is None or there.info.draining else there
 
     def refusal(self, info: PeerInfo, now: float) -> LinkRefusal | None:
         """Return why a broker that dials is refused, before it has a link; `None` if it is not.
 
         A broker that has dialled itself is not: it learns from the handshake that it has.
         """
-        refusal = self._refusal(PeerLink(None, info, None, now, inf), now)
+        role = role_of(info, self.own, dialled=False) or LinkRole.MESH
+        refusal = self._refusal(PeerLink(None, info, None, now, inf, role), now)
         if refusal is None or refusal is LinkRefusal.SELF:
             return None
         self._refused[refusal] += 1
@@ -284,35 +247,41 @@ class Membership:
             return LinkRefusal.SELF if same else LinkRefusal.OWN_ID
         if info.version not in ("", CLUSTER_VERSION):
             return LinkRefusal.VERSION
-        if not self._addresses.same_zone(info):
+        if role_of(info, own, dialled=made.dialled is not None) is None:
             return LinkRefusal.ZONE
         known = self._known.get(info.broker_id)
         if known is not None and now < known.paused_until:
             return LinkRefusal.PAUSED
-        there = self._links.get(info.broker_id)
-        if there is None:
-            full = len(self._links) >= self._limits.max_peers
-            return LinkRefusal.FULL if full else None
-        if there.info.instance != info.instance:
+        if any(each.info.instance != info.instance for each in self._links.all_of(info.broker_id)):
             return LinkRefusal.TWIN
-        if not preferred(made, there, own.broker_id):
-            return LinkRefusal.DUPLICATE
-        return None
+        there = self._links.like(made)
+        if there is not None:
+            kept = preferred(made, there, own.broker_id)
+            return None if kept else LinkRefusal.DUPLICATE
+        beside = self._gateway_beside(made)
+        if beside is not None:
+            kept = not info.draining and self._zones.is_better(info, beside.info)
+            return None if kept else LinkRefusal.GATEWAY
+        return LinkRefusal.FULL if self._links.is_full(made.role) else None
 
     def failed(self, uri: str, cause: str, now: float) -> None:
         """Receive the failure of an attempt to dial."""
-        self._addresses.failed(uri, cause, now)
+        for book in self._books:
+            book.failed(uri, cause, now)
 
     def lost(self, broker_id: bytes, link: Any, now: float) -> bool:
         """Receive the loss of a link; return False if it was replaced before, or refused."""
-        there = self._links.get(broker_id)
-        if there is None or there.link != link:
+        there = self._links.find(broker_id, link)
+        if there is None:
             return False
-        del self._links[broker_id]
-        self._addresses.lost(broker_id, now)
+        self._links.remove(there)
+        if there.role is not LinkRole.FROM_ZONE:
+            for book in self._books:
+                book.lost(broker_id, now)
         self._known[broker_id].heard_at = now
-        for key in [key for key in self._news if key[0] == broker_id]:
-            del self._news[key]
+        if broker_id in self._links:
+            return True
+        self._news.drop(broker_id)
         return True
 
     def pause(self, broker_id: bytes, until: float) -> None:
@@ -320,7 +289,8 @@ class Membership:
         known = self._known.get(broker_id)
         if known is not None:
             known.paused_until = until
-            self._addresses.pause(broker_id, until)
+            for book in self._books:
+                book.pause(broker_id, until)
 
     # --- what is told -------------------------------------------------------------------------
 
@@ -345,7 +315,8 @@ class Membership:
         self._learn(info, by, now)
         if now < link.made_at + self._limits.longest_retry:
             # A network that was cut is whole again: the others need not wait for their time.
-            self._addresses.hasten(broker_id, now)
+            for book in self._books:
+                book.hasten(broker_id, now)
 
     def _learn(self, info: PeerInfo, by: bytes | None, now: float) -> bool:
         """Remember a broker, and return whether that is news."""
@@ -356,7 +327,7 @@ class Membership:
                 self._ignored += 1
                 return False
             self._known[broker_id] = _Known(info, now, by)
-            self._addresses.add(info, now, linked=by is None)
+            self._add(info, now, linked=by is None)
             return True
         known.heard_at = now
         if by is not None:
@@ -366,14 +337,15 @@ class Membership:
         if info.timestamp <= known.info.timestamp and not anew:
             if by is None:
                 # A seed may have been of an unknown broker until now.
-                self._addresses.add(known.info, now, linked=True)
+                self._add(known.info, now, linked=True)
             return False
         known.info = info
-        link = self._links.get(broker_id)
-        # What a restarted broker says of itself comes by a link of its own.
-        if link is not None and link.info.instance == info.instance:
-            link.info = info
-        self._addresses.add(info, now, linked=by is None)
+        for link in self._links.all_of(broker_id):
+            # What a restarted broker says of itself comes by a link of its own, and so does another
+            # zone.
+            if (link.info.instance, link.info.zone) == (info.instance, info.zone):
+                link.info = info
+        self._add(info, now, linked=by is None)
         return True
 
     def _has_room(self, *, linked: bool) -> bool:
@@ -387,24 +359,15 @@ class Membership:
         ]
         if others:
             self._forget(min(others)[1])
-        # Links are as many as `max_peers` at most, and all of them are remembered.
+        # Links are bounded themselves, and all of them are remembered.
         return True
 
     def _forget(self, broker_id: bytes) -> None:
         uri = self._known.pop(broker_id).info.cluster_uri
         self._addresses.drop(uri)
-        for link in self._links.values():
+        self._zones.forget(broker_id)
+        for link in self._links:
             link.told.pop(broker_id, None)
-
-    def _tell_others(self, broker_id: bytes) -> None:
-        for peer in self._links:
-            if peer != broker_id:
-                self._news[peer, broker_id] = None
-
-    def _tell_all_to(self, peer: bytes) -> None:
-        for broker_id in self._links:
-            if broker_id != peer:
-                self._news[peer, broker_id] = None
 
     def update(self, clock: int, **changes: Any) -> PeerInfo:
         """Change the facts of this broker, and tell all peer brokers.
@@ -414,27 +377,32 @@ class Membership:
             changes: Fields of `PeerInfo`, as `state=DRAINING`.
         """
         timestamp = max(clock, self.own.timestamp + 1)
-        self.own = self._addresses.own = replace(self.own, timestamp=timestamp, **changes)
-        self._tell_others(self.own.broker_id)
+        self.own = replace(self.own, timestamp=timestamp, **changes)
+        for book in self._books:
+            book.own = self.own
+        self._news.tell_all_of(self.own.broker_id)
         return self.own
 
     # --- comparisons --------------------------------------------------------------------------
 
     def _vouched(self) -> list[PeerInfo]:
-        return [self.own, *(link.info for link in self._links.values())]
+        return [self.own, *(link.info for link in self._links.mesh.values())]
 
     def digest(self) -> bytes:
-        """Return the hash of the list of brokers that this one vouches for."""
-        listed = sorted((info.broker_id, info.timestamp) for info in self._vouched())
-        return sha256(b"".join(key + time.to_bytes(8) for key, time in listed)).digest()
+        """Return the hash of the list of brokers of its zone that this one vouches for."""
+        return _digest(self._vouched())
 
     def answer(self, by: bytes, digest: bytes) -> bytes:
         """Answer the comparison of a peer broker: nothing if both lists are the same."""
-        if digest == self.digest():
-            return b""
         infos = self._vouched()
-        link = self._links.get(by)
-        if link is not None:
+        if by not in self._links.mesh and by in self._links:
+            # One of another zone. It is told of this zone, and of those that are linked to it.
+            infos += [
+                link.info for link in self._links.to_zones.values() if link.info.broker_id != by
+            ]
+        if digest == _digest(infos):
+            return b""
+        for link in self._links.all_of(by):
             link.told.update((info.broker_id, info.timestamp) for info in infos)
         return serialize_infos(infos)
 
@@ -446,51 +414,61 @@ class Membership:
         """
         if not answer:
             return
-        for info in parse_infos(answer, self._limits.max_known + 1):
+        infos = parse_infos(answer, self._limits.max_known + 1)
+        for info in infos:
             self.heard(info, by, now)
-        self._tell_all_to(by)
+        link = self._links.to_zones.get(by)
+        if link is not None:
+            if link.heard == NOTHING_HEARD:
+                self._zones.listed(link.info.zone, now)
+            link.heard = _digest(infos)
+            return
+        self._news.tell_all_to(by)
         # This broker as well, if the other has an older list of it.
-        self._news[by, self.own.broker_id] = None
+        self._news.add(by, self.own.broker_id)
 
     # --- what is to be done ---------------------------------------------------------------------
 
     def due(self, now: float) -> list[MembershipTask]:
         """Return what is to be done now, each once."""
         self._expire(now)
-        tasks: list[MembershipTask] = list(self._tells())
-        for peer, link in self._links.items():
+        tasks: list[MembershipTask] = list(self._news.tells(self.own))
+        for link in self._links:
             if now >= link.compare_at:
                 link.compare_at = now + self._limits.compare
-                tasks.append(Compare(peer, self.digest()))
-        room = self._limits.max_peers - len(self._links) - self._addresses.dialling
-        for uri, at in list(self._addresses.dialable(self._links)):
+                to_zone = link.role is LinkRole.TO_ZONE
+                digest = link.heard if to_zone else self.digest()
+                tasks.append(Compare(link.info.broker_id, digest))
+        room = self._room()
+        for uri, at in list(self._addresses.dialable(self._not_near)):
             if room > 0 and now >= at:
                 self._addresses.dial(uri)
                 room -= 1
                 tasks.append(Dial(uri))
+        room = self._zone_room()
+        for uri, at in list(self._zones.dialable(now)):
+            if room > 0 and now >= at:
+                self._zones.dial(uri)
+                room -= 1
+                tasks.append(Dial(uri))
         return tasks
 
-    def _tells(self) -> Iterator[Tell]:
-        news, self._news = self._news, {}
-        own = self.own
-        for peer, broker_id in news:
-            link, about = self._links[peer], self._links.get(broker_id)
-            info = own if broker_id == own.broker_id else about.info if about else None
-            # Each is told once for each timestamp.
-            if info is None or link.told.get(broker_id, 0) >= info.timestamp:
-                continue
-            link.told[broker_id] = info.timestamp
-            self._told += 1
-            yield Tell(peer, info)
+    def _room(self) -> int:
+        return self._limits.max_peers - len(self._links.mesh) - self._addresses.dialling
+
+    def _zone_room(self) -> int:
+        return self._limits.max_gateways - len(self._links.to_zones) - self._zones.book.dialling
 
     def get_timer(self) -> float:
         """Return when `due` has to be called next; `-inf` is now."""
-        if self._news:
+        if self._news.waiting:
             return -inf
         limits = self._limits
-        times = [link.compare_at for link in self._links.values()]
-        if len(self._links) + self._addresses.dialling < limits.max_peers:
-            times += [at for _, at in self._addresses.dialable(self._links)]
+        times = [link.compare_at for link in self._links]
+        if self._room() > 0:
+            times += [at for _, at in self._addresses.dialable(self._not_near)]
+        if self._zone_room() > 0:
+            times += [at for _, at in self._zones.dialable(-inf)]
         times += [
             known.heard_at + limits.forget_after
             for key, known in self._known.items()
@@ -502,3 +480,8 @@ class Membership:
         for broker_id, known in list(self._known.items()):
             if broker_id not in self._links and now >= known.heard_at + self._limits.forget_after:
                 self._forget(broker_id)
+
+
+def _digest(infos: Iterable[PeerInfo]) -> bytes:
+    listed = sorted((info.broker_id, info.timestamp) for info in infos)
+    return sha256(b"".join(key + time.to_bytes(8) for key, time in listed)).digest()

@@ -61,13 +61,6 @@ def test_an_address_that_is_not_allowed_is_not_dialled() -> None:
     assert set(dialable(made)) == {"udp://seed:1", "tcp://smaller:1", "ws://10.0.3.4/c"}
 
 
-def test_another_zone_is_not_dialled_and_another_implementation_has_none() -> None:
-    made = book()
-    made.add(PeerInfo(bytes([7]) * 16, 1, cluster_uri="tcp://b:1", zone="b"), 0.0, linked=False)
-    made.add(PeerInfo(bytes([8]) * 16, 1, cluster_uri="tcp://j:1", version=""), 0.0, linked=False)
-    assert set(dialable(made)) == {"tcp://j:1"}
-
-
 def test_the_greater_id_waits_longer() -> None:
     made = book()
     made.add(SMALLER, 10.0, linked=False)

@@ -26,6 +26,12 @@ def test_both_brokers_keep_the_same_link(*, old_by_small: bool, new_by_small: bo
     assert at_small is at_great is (new_by_small or not old_by_small)
 
 
+def test_the_link_to_another_implementation_stays() -> None:
+    old = link(GREAT, dialled=True)
+    new = PeerLink("new", PeerInfo(GREAT, 1, 1, version=""), None, 0.0, 0.0)
+    assert not preferred(new, old, SMALL)
+
+
 def test_a_refusal_names_the_broker_and_the_reason() -> None:
     refused = LinkRefused(LinkRefusal.TWIN, PeerInfo(GREAT, 1))
     assert str(refused) == (

@@ -258,7 +258,7 @@ def test_brokers_with_other_lists_tell_each_other_what_is_missing() -> None:
     assert [each.broker_id[0] for each in parse_infos(answer, 9)] == [2, 1, 4]
     one.compared(info(2).broker_id, answer, 0.0)
     assert one.due(0.0) == [Dial("tcp://b4:1")]  # of 3 it was told when that came
-    del one._links[info(2).broker_id].told[info(3).broker_id]
+    del one._links.mesh[info(2).broker_id].told[info(3).broker_id]
     one.compared(info(2).broker_id, answer, 0.0)
     assert tells(one) == [(2, 3)]
 
