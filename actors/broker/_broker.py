@@ -26,8 +26,11 @@ from ...protocol import (
 )
 from ...protocol._closed import close_class
 from ...protocol.broker import (
+    OWNER_KEY,
     Dialect,
     Entry,
+    RouteAdd,
+    RouteRemove,
     RouteSetup,
     SnapshotRoute,
     TagList,
@@ -35,6 +38,7 @@ from ...protocol.broker import (
     WellKnownKey,
     check_default_tags,
     make_tags,
+    with_owner,
 )
 from ...protocol.options import check_value
 from ...protocol.security import ANONYMOUS, Action, NotAllowed, Principal
@@ -56,7 +60,7 @@ from .table._index import TagIndexWorker
 from .table._leaving import NOT_ALLOWED, WITHDRAWN, WORKER_STOPPED
 from .table._peers import RESERVED_SERVICES
 from .table._remote import AnyRoute, own_route
-from .table._route import BrokerRoute, Destination, RouteStatistics, readable
+from .table._route import BrokerRoute, Destination, RouteStatistics, readable, told_owner
 from .table._selector import Ask
 
 if TYPE_CHECKING:
@@ -397,7 +401,24 @@ class Broker(Worker):
         owner = None if known is None else known.destination.principal
         if known is not None and (owner is None or not owner.is_same(principal)):
             raise authorization.denial(Action.REGISTER)
+        # The same of a route at a peer broker, whether there is a link to it now or not. One that
+        # has no rules, and a Java broker, do not tell.
+        elsewhere = self.index.owner_elsewhere(setup.route_id)
+        if elsewhere is not None and elsewhere != told_owner(principal):
+            raise authorization.denial(Action.REGISTER)
         return tags
+
+    def told(self, change: RouteAdd | RouteRemove) -> RouteAdd | RouteRemove:
+        """Return a change of an own destination as peer brokers are told it.
+
+        With rules they are told its owner, so that no other principal takes over its route id.
+        """
+        if self.authorization is None or isinstance(change, RouteRemove):
+            return change
+        route = self.index.owner_of(change.route_id)
+        return with_owner(
+            change, told_owner(None if route is None else route.destination.principal)
+        )
 
     def permitted(self, ask: Ask, principal: Principal) -> Ask:
         """Return the query of a request with the forced tags of its principal.
@@ -490,6 +511,8 @@ class Broker(Worker):
         self, route_id: UUID, service: str, tags: TagList, destination: Callable[..., Destination]
     ) -> Registration:
         check_default_tags(tags, service, route_id.bytes)
+        if any(key == OWNER_KEY for key, _ in tags):
+            raise NotDelivered(f"the tag {OWNER_KEY}", "it is reserved")
 
         def make(all_tags: TagList) -> Destination:
             return destination(tags=readable(all_tags))

@@ -266,7 +266,7 @@ class Cluster(Worker):
     def _on_own_change(self, change: RouteAdd | RouteRemove) -> None:
         # Emitting ROUTE_ADD Frames: "Brokers SHOULD send ROUTE_ADD frames to all connected brokers
         # when a new route is established."
-        self.log.add(change)
+        self.log.add(self._broker.told(change))
         self._feeds.wake()
 
     def drain(self, *, draining: bool) -> None:

@@ -29,6 +29,7 @@ from onward.protocol.cluster import (
     ElementKind,
     PeerInfo,
 )
+from onward.protocol.security import ANONYMOUS, Principal
 from tests.support.peer_links import PeerNetwork
 
 SPECIFICATION = Dialect.SPECIFICATION
@@ -58,7 +59,9 @@ class Site:
         worker = await self.node.start(Worker)
         return self.broker.register(worker, service=service, route_id=route_id)
 
-    async def connect(self, service: str, route_id: UUID) -> Registration:
+    async def connect(
+        self, service: str, route_id: UUID, principal: Principal = ANONYMOUS
+    ) -> Registration:
         """Register a connection as a destination; `evicted` has the reason if it is closed."""
         worker = await self.node.start(Worker)
         setup = RouteSetup(route_id.bytes, service)
@@ -67,7 +70,9 @@ class Site:
         def evict(reason: str) -> None:
             self.evicted.append(reason)
 
-        registered.append(self.broker.connect(setup, worker, peer="client", evict=evict))
+        registered.append(
+            self.broker.connect(setup, worker, peer="client", evict=evict, principal=principal)
+        )
         return registered[0]
 
     def found(self, service: str) -> list[bytes]:

@@ -179,8 +179,7 @@ class JoiningIndex(WaitingIndex):
     def owner_of(self, route_id: bytes) -> BrokerRoute | None:
         """Return the own destination that has a route id, be its session suspended or not.
 
-        A destination that comes here from a peer broker takes over the route id: of the one that it
-        had there, no principal is known.
+        Of a destination at a peer broker, `owner_elsewhere` returns the owner.
         """
         entry = self.table.get(route_id) or self.suspended.get(route_id)
         route = None if entry is None else entry.target

@@ -6,15 +6,22 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from ....protocol import Address
-from ....protocol.broker import Entry, RouteAdd, RouteKind, RouteRemove
+from ....protocol.broker import Entry, RouteAdd, RouteKind, RouteRemove, split_owner
 from .._exchange import Exchange
 from .._instrument import part_of
 from .._options import BrokerOptions
 from ._choice import Candidates, next_free
 from ._joining import JoiningIndex, route_add
 from ._peers import RESERVED_SERVICES, Peers
-from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, RemoteKind
-from ._route import weight_of
+from ._remote import (
+    AnyRoute,
+    PeerRoutes,
+    PeerRouteWorker,
+    RemoteKind,
+    RemoteRoute,
+    own_route,
+)
+from ._route import told_owner, weight_of
 from ._selector import Ask
 
 __all__ = ["PeerIndex"]
@@ -181,10 +188,20 @@ class PeerIndex(JoiningIndex):
         refused = self.peers.add(peer, route)
         if expected and not table.is_expected(route_id):
             self.expectations.came()
-        if not refused and suspended is not None and suspended.timestamp < route.timestamp:
+        if refused or suspended is None or suspended.timestamp >= route.timestamp:
+            return refused
+        owner, _ = split_owner(route.tags)
+        if owner is None or owner == told_owner(own_route(suspended).destination.principal):
+            # Of another principal it is no move. The session can be resumed, and is the newer then.
             del self.suspended[route_id]
             self._let_go(suspended, _BEATEN)
         return refused
+
+    def owner_elsewhere(self, route_id: bytes) -> str | None:
+        """Return the owner of a route that a peer broker has; `None` if it is not known."""
+        entry = self.table.get(route_id)
+        route = None if entry is None else entry.target
+        return route.owner if isinstance(route, RemoteRoute) else None
 
     def remove_remote(self, peer: PeerRoutes, route: RouteRemove) -> bool:
         """Remove a route of a peer broker; return whether it was there."""

@@ -18,6 +18,7 @@ from ....protocol.broker import (
     RouteRemove,
     RoutingTable,
     Update,
+    split_owner,
 )
 from ._release import Releases
 from ._remote import AnyRoute, PeerRoutes, RemoteKind, RemoteRoute
@@ -94,13 +95,14 @@ class Peers:
             reason = self._refusal(peer, route_id, route.timestamp)
             if reason:
                 return reason
-        kind = table.kind_of(peer.broker_id, route.service_name, route.tags, route_id)
+        owner, tags = split_owner(route.tags)
+        kind = table.kind_of(peer.broker_id, route.service_name, tags, route_id)
         shared: RemoteKind | None = kind.shared
         if shared is None or not shared.routes:
             # Its service may be counted elsewhere by now.
             shared = kind.shared = self._make_kind(peer, kind)
         now = int(time.time() * 1000)
-        update = table.put(RemoteRoute(route_id, kind, route.timestamp), now=now)
+        update = table.put(RemoteRoute(route_id, kind, route.timestamp, owner), now=now)
         if not update.applied:
             return ""
         if update.previous is None:

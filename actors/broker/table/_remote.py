@@ -206,12 +206,20 @@ class RemoteRoute(Entry[Any]):
         route_id: Its route id, 16 bytes; for `PeerRoutes.every` the id of the peer broker.
         kind: What it has in common with others; its `shared` is a `RemoteKind`.
         timestamp: Time of the registration, in milliseconds since the Unix epoch.
+        owner: The principal of its connection, as its broker has told it; see `owner_text`. `None`
+            if that has no rules.
+
+    Attributes:
+        owner: As given.
     """
 
-    __slots__ = ("_outstanding", "_requests")
+    __slots__ = ("_outstanding", "_requests", "owner")
 
-    def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int) -> None:
+    def __init__(
+        self, route_id: bytes, kind: RouteKind, timestamp: int, owner: str | None = None
+    ) -> None:
         super().__init__(route_id, kind, timestamp)
+        self.owner: Final = owner
         self._outstanding = 0
         self._requests = 0
 

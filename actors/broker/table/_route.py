@@ -13,7 +13,14 @@ from uuid import UUID
 
 from ....protocol import Address, DeliveryError, Message, NotDelivered, Route
 from ....protocol._closed import close_class
-from ....protocol.broker import LATENCY_DECAY, TagList, format_key, peak_ewma
+from ....protocol.broker import (
+    LATENCY_DECAY,
+    NO_OWNER,
+    TagList,
+    format_key,
+    owner_text,
+    peak_ewma,
+)
 from ....protocol.security import ANONYMOUS, Principal
 from ..._worker import Worker
 from ...runtime._cell import Cell
@@ -29,6 +36,7 @@ __all__ = [
     "RouteStatistics",
     "RouteWorker",
     "readable",
+    "told_owner",
     "weight_of",
 ]
 
@@ -310,6 +318,17 @@ def readable(tags: TagList) -> tuple[tuple[str, str], ...]:
 def _told(principal: Principal | None) -> str:
     """Return a principal as text; empty without authentication."""
     return "" if principal is None or principal is ANONYMOUS else str(principal)
+
+
+def told_owner(principal: Principal | None) -> str:
+    """Return the owner of a route as other brokers are told it.
+
+    Args:
+        principal: The principal of its connection; `None` for a worker of this broker.
+    """
+    if principal is None:
+        return NO_OWNER
+    return owner_text(principal.name, principal.method, principal.issuer)
 
 
 def weight_of(text: str | None) -> float:

@@ -14,7 +14,11 @@ import pytest
 from onward.actors import Worker
 from onward.actors.broker import BrokerOptions, DrainOptions, DrainPart
 from onward.actors.cluster import ClusterOptions
+from onward.actors.security import Authorization
+from onward.protocol import NotDelivered
+from onward.protocol.broker import OWNER_KEY, RouteSetup
 from onward.protocol.cluster import ClusterLimits, LinkRefusal, PeerInfo
+from onward.protocol.security import ANONYMOUS, NotAllowed, Principal, read_rules
 from tests.support.clusters import SOON, Clusters, Site, clusters
 from tests.support.fixtures import Caplog
 from tests.support.peer_links import LIFETIME
@@ -379,6 +383,97 @@ async def test_a_broker_that_stops_is_lost_by_the_others(cluster: Clusters) -> N
     await asyncio.sleep(SOON)
     assert two.found("orders") == []
     assert two.cluster.statistics().lost == {"the broker stops": 1}
+
+
+ANN, BOB = Principal("ann", "token"), Principal("bob", "token")
+RULES = """
+[[rule]]
+names = ["*"]
+register = ["service=*"]
+request = ["service=*"]
+"""
+
+
+async def test_a_route_id_of_another_principal_is_not_taken_over_at_another_broker(
+    cluster: Clusters,
+) -> None:
+    one, two = await pair(cluster)
+    for site in (one, two):
+        site.broker.authorization = Authorization(read_rules(RULES))
+    route_id, worker_id = uuid4(), uuid4()
+    await one.connect("orders", route_id, ANN)
+    await one.serve("prices", worker_id)
+    await asyncio.sleep(SOON)
+    for taken, stranger in ((route_id, BOB), (route_id, ANONYMOUS), (worker_id, ANN)):
+        with pytest.raises(NotAllowed, match="register"):
+            await two.connect("orders", taken, stranger)
+    # Nor while there is no link, as one that was lost may be back.
+    cluster.network.cut(one.uri, two.uri)
+    with pytest.raises(NotAllowed):
+        await two.connect("orders", route_id, BOB)
+    cluster.network.heal()
+    await asyncio.sleep(10)
+    assert one.evicted == []
+    assert two.found("orders") == one.found("orders") == [one.id]
+    # It is for comparison only: no destination has it as a tag, and no request can ask for it.
+    tags = {key for row in two.broker.routes() for key in row.tags}
+    assert not any("owner" in key for key in tags)
+    # The owner itself moves, with other roles or without.
+    await two.connect("orders", route_id, replace(ANN, roles=frozenset({"new"})))
+    await asyncio.sleep(SOON)
+    assert one.evicted == ["replaced by a newer connection"]
+    assert one.found("orders") == [two.id]
+    # And when it is gone, the id is free.
+    two.broker.index.leave(two.broker.index.own_entries()[0])
+    await asyncio.sleep(SOON)
+    await one.connect("orders", route_id, BOB)
+
+
+async def test_without_rules_a_route_id_belongs_to_the_newest_connection(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    # The other one has rules, as after a mistake: what is not told cannot be asked.
+    two.broker.authorization = Authorization(read_rules(RULES))
+    route_id = uuid4()
+    await one.connect("orders", route_id, ANN)
+    await asyncio.sleep(SOON)
+    await two.connect("orders", route_id, BOB)
+    await asyncio.sleep(SOON)
+    assert one.evicted == ["replaced by a newer connection"]
+
+
+async def test_a_suspended_session_is_not_ended_by_another_principal(cluster: Clusters) -> None:
+    one, two = await pair(cluster)
+    for site in (one, two):
+        site.broker.authorization = Authorization(read_rules(RULES))
+    route_id = uuid4()
+    index = one.broker.index
+    for principal, left in ((BOB, 1), (ANN, 0)):
+        registered = await one.connect("orders", route_id, ANN)
+        (entry,) = index.own_entries()
+        assert index.suspend(entry)
+        await asyncio.sleep(SOON)
+        there = await two.connect("orders", route_id, principal)
+        await asyncio.sleep(SOON)
+        assert len(index.suspended) == left
+        if left:
+            # It is the newer one once it is resumed.
+            assert index.resume(entry) is not None
+            await asyncio.sleep(SOON)
+            assert two.evicted == ["replaced by a newer connection"]
+            assert one.found("orders") == [one.id]
+            registered.withdraw()
+        else:
+            assert one.found("orders") == [two.id]
+        there.withdraw()
+        await asyncio.sleep(SOON)
+
+
+async def test_a_destination_cannot_name_an_owner(cluster: Clusters) -> None:
+    one, _ = await pair(cluster)
+    worker = await one.node.start(Worker)
+    setup = RouteSetup(uuid4().bytes, "orders", ((OWNER_KEY, "x"),))
+    with pytest.raises(NotDelivered, match="reserved"):
+        one.broker.connect(setup, worker, peer="client", evict=one.evicted.append)
 
 
 async def test_a_flapping_link_is_not_relied_on(cluster: Clusters) -> None:
