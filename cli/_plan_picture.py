@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..protocol.drawing import Arrow, Box, Picture, Row, lay_out, shortened
-from ..protocol.topology import LinkPlan, NodePlan, TopologyPlan
+from ..protocol.topology import BrokerPlan, LinkPlan, NodePlan, TopologyPlan
 
 __all__ = ["picture_of"]
 
@@ -20,6 +20,13 @@ def picture_of(plan: TopologyPlan) -> Picture:
         if link.uri and link.uri not in boxes:
             boxes[link.uri] = Box(link.uri, outside=True)
         arrows.append(Arrow(link.node, link.to_node or link.uri, _link_text(plan, link)))
+    for node in plan.nodes:
+        # Each pair once: brokers of a cluster have one link, whichever has dialled it.
+        arrows.extend(
+            Arrow(node.name, peer.name, "brokers")
+            for peer in plan.peers_of(node.name)
+            if peer.place.line > node.place.line
+        )
     return lay_out(plan.title, boxes.values(), arrows)
 
 
@@ -33,8 +40,24 @@ def _box(node: NodePlan) -> Box:
         )
         for worker in node.workers
     ]
+    if node.broker is not None:
+        rows += _broker_rows(node.broker)
     uris = [Row(listener.name, shortened(listener.uri)) for listener in node.listeners]
     return Box(node.name, rows, uris)
+
+
+def _broker_rows(broker: BrokerPlan) -> list[Row]:
+    """Return the rows of a broker: its place in a cluster, and its destinations."""
+    place = " ".join(
+        f"{key} {value}"
+        for key, value in (("cluster", broker.cluster), ("zone", broker.zone))
+        if value
+    )
+    served = [
+        Row(shortened(f"service={each.service}"), _name(str(each.worker)), True)
+        for each in broker.destinations
+    ]
+    return [Row("broker", shortened(place)), *served]
 
 
 def _link_text(plan: TopologyPlan, link: LinkPlan) -> str:

@@ -17,6 +17,7 @@ from ._event_log import add_event_log, attach, check_event_log
 from ._run import Interrupted, StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status
+from ._up_brokers import answering
 
 __all__ = [
     "RESTART_FIRST",
@@ -152,6 +153,10 @@ def _check_words(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     """
     if arguments.check and arguments.node is not None:
         raise CommandError("--check is for all nodes together, and --node for one", Status.USAGE)
+    broker = next((node.broker for node in plan.nodes if node.broker is not None), None)
+    if arguments.simulated and broker is not None:
+        text = f"{broker.place}: brokers are not simulated; run it with --in-process"
+        raise CommandError(text, Status.USAGE)
     as_processes = not (arguments.in_process or arguments.simulated or arguments.node is not None)
     if (arguments.keep or arguments.restart) and (arguments.check or not as_processes):
         text = "--keep and --restart are for nodes that run as processes, without --check"
@@ -223,7 +228,7 @@ async def _in_process(stop: StopRequest, plan: TopologyPlan, arguments: argparse
             await attach(node, arguments, node.name)
 
         topology = await stop.unless(Topology.start(plan, opened=opened))
-        async with topology:
+        async with topology, answering(topology.brokers()):
             for name, uri in topology.uris.items():
                 print(printable(f"{name} | listening {uri}"), flush=True)
             print(f"up: {printable(plan.title)}", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Final
 
 from ..actors.topology import RunningNode, factories
@@ -13,6 +14,7 @@ from ._event_log import attach
 from ._run import Interrupted, StopRequest, run
 from ._show import printable
 from ._status import CommandError, Status
+from ._up_brokers import answering
 from ._up_steps import Said, Steps, encode
 
 __all__ = ["lead", "run_node"]
@@ -76,6 +78,7 @@ class _Led:
         self._name = name
         self._token = ""
         self._running: RunningNode | None = None
+        self._stack = AsyncExitStack()
 
     async def do(self, step: Said) -> bool:
         """Perform a step and write its outcome; return whether to go on."""
@@ -96,6 +99,7 @@ class _Led:
             if self._arguments is not None:
                 await attach(running.node, self._arguments, self._name)
             uris = await running.listen(step.get("uris"))
+            await self._stack.enter_async_context(answering([running.broker]))
             for uri in uris.values():
                 print(f"listening {printable(uri)}", flush=True)
             return {"uris": uris}
@@ -114,6 +118,7 @@ class _Led:
         return {}
 
     async def stop(self) -> None:
+        await self._stack.aclose()
         if self._running is not None:
             await self._running.stop()
 
@@ -128,13 +133,14 @@ async def _alone(
         await attach(running.node, arguments, name)
         for uri in (await stop.unless(running.listen())).values():
             print(f"listening {printable(uri)}", flush=True)
-        await stop.unless(running.link(uris, patience=PATIENCE))
-        await stop.unless(running.start_workers())
-        print(f"up: {name}", flush=True)
-        if arguments.duration is not None:
-            await stop.unless(asyncio.sleep(arguments.duration))
-        else:
-            await stop.wait()
+        async with answering([running.broker]):
+            await stop.unless(running.link(uris, patience=PATIENCE))
+            await stop.unless(running.start_workers())
+            print(f"up: {name}", flush=True)
+            if arguments.duration is not None:
+                await stop.unless(asyncio.sleep(arguments.duration))
+            else:
+                await stop.wait()
     except Interrupted:
         return
     finally:

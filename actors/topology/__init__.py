@@ -10,6 +10,7 @@ A worker in a file is of a *kind*, `KINDS`, or of a class of your own. `onward u
 files as processes.
 """
 
+from ._brokers import RunningBroker
 from ._errors import TopologyFailed
 from ._kinds import KINDS, WorkerKind
 from ._load import Factories, factories, read
@@ -24,6 +25,7 @@ __all__ = [
     "Print",
     "Record",
     "RequestOutcome",
+    "RunningBroker",
     "RunningNode",
     "Topology",
     "TopologyFailed",

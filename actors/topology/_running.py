@@ -4,10 +4,12 @@
 steps are the same, so a file runs both ways:
 
 1. `open`: start the node.
-2. `listen`: open its listeners, and return their ports.
-3. `link`: open its links, once all nodes listen. Each gets its name, as one more address.
+2. `listen`: start its broker, if it has one, open its listeners, and return their ports.
+3. `link`: open its links, once all nodes listen. Each gets its name, as one more address. Its
+   broker dials the others of its cluster.
 4. `start_workers`: start its workers, once all links are up and the workers at their other ends
-   have started. So a worker may send to another node at its start.
+   have started. So a worker may send to another node at its start. Then some of them become
+   destinations of its broker.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from ...protocol.topology import (
 )
 from .._node import Node
 from ..tracing import HopTracer
+from ._brokers import RunningBroker
 from ._errors import TopologyFailed
 from ._load import Factories, mailbox_of, supervision_of
 
@@ -78,6 +81,10 @@ class RunningNode:
         directory: The value of `{dir}` in a URI.
         faults: The faults of links that have none of their own, a dataclass, in a simulated
             network, where listeners are names. `None` if the network is not simulated.
+
+    Attributes:
+        node: The node.
+        broker: Its broker, once it listens; `None` if it has none.
     """
 
     def __init__(
@@ -98,6 +105,7 @@ class RunningNode:
         self._directory = directory
         self._faults = faults
         self._simulated = faults is not None
+        self.broker: RunningBroker | None = None
 
     @property
     def name(self) -> str:
@@ -138,6 +146,10 @@ class RunningNode:
         Raises:
             TopologyFailed: One cannot be opened.
         """
+        broker = self._part.broker
+        if broker is not None and self._simulated:
+            raise TopologyFailed(broker.place, "a broker cannot be in a simulated network")
+        self.broker = await RunningBroker.start(self._plan, self.name, self.node)
         earlier = uris or {}
         made_at: dict[str, str] = {}
         for listener in self._part.listeners:
@@ -148,6 +160,7 @@ class RunningNode:
                     expose=listener.expose,
                     allow=listener.allow,
                     **self._options(listener),
+                    **({} if self.broker is None else self.broker.options_of(listener)),
                 )
                 self.node.add_address(made.address, listener.address)
             except Exception as error:
@@ -182,6 +195,8 @@ class RunningNode:
         Raises:
             TopologyFailed: One cannot be opened.
         """
+        if self.broker is not None:
+            self.broker.join(self._plan, uris)
         for link in self._plan.links_from(self.name):
             if link.to_listener and link.to_listener not in uris:
                 raise TopologyFailed(link.place, f"the URI of {link.to_listener} is not known")
@@ -228,6 +243,8 @@ class RunningNode:
                 # A worker's own code runs here, which may raise any exception.
                 raise _failed(worker.place, "cannot start", error) from error
         self.node.parts.guards.exposures.expected = frozenset()
+        if self.broker is not None:
+            self.broker.register()
 
     async def ask(self, request: RequestPlan) -> RequestOutcome:
         """Make one request of the plan, and repeat it if the plan says so."""

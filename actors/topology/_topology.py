@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 from ...protocol.topology import TopologyPlan
 from .._node import Node
+from ._brokers import RunningBroker
 from ._kinds import KINDS, WorkerKind
 from ._load import Factories, factories
 from ._running import RequestOutcome, RunningNode
@@ -131,6 +132,11 @@ class Topology:
             KeyError: There is none.
         """
         return self._running[name].node
+
+    def brokers(self) -> tuple[RunningBroker, ...]:
+        """Return the brokers of all nodes."""
+        found = (running.broker for running in self._running.values())
+        return tuple(each for each in found if each is not None)
 
     async def check(self) -> tuple[RequestOutcome, ...]:
         """Make the requests of the plan, one after the other."""

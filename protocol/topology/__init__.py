@@ -24,6 +24,8 @@ from ._errors import Problem, TopologyError
 from ._kinds import KindOptions, Option, OptionType
 from ._options import TransportOptions
 from ._plan import (
+    BrokerPlan,
+    DestinationPlan,
     FaultsPlan,
     LinkPlan,
     ListenerPlan,
@@ -41,6 +43,8 @@ from ._plan import (
 from ._read import read_topology
 
 __all__ = [
+    "BrokerPlan",
+    "DestinationPlan",
     "FaultsPlan",
     "KindOptions",
     "LinkPlan",

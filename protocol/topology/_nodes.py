@@ -8,6 +8,7 @@ from typing import Final
 
 from ..toml import FileTable, suggestion
 from . import _values as values
+from ._brokers import read_broker
 from ._kinds import KindOptions
 from ._options import TransportOptions, read_options, read_transport_options
 from ._plan import ListenerPlan, MailboxPlan, NodePlan, SupervisionPlan, WorkerPlan
@@ -41,6 +42,7 @@ def read_node(
             for key in listeners.keys()  # noqa: SIM118
         ),
         error_replies=table.take("error_replies", values.flag, False),
+        broker=read_broker(table),
     )
     table.finish()
     return plan

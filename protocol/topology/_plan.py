@@ -2,7 +2,8 @@
 
 ```
 Plan ─┬─ nodes ─┬─ workers      by an address
-      │         └─ listeners    by a name
+      │         ├─ listeners    by a name
+      │         └─ broker       with its destinations, by the address of a worker
       ├─ links                  from a node to a listener, or to a URI outside
       ├─ requests               what to ask, and what the answer has to be
       └─ simulation             the seed, and the faults of links that have none of their own
@@ -22,6 +23,8 @@ from ..toml import Position, suggestion
 from ._values import listener_address
 
 __all__ = [
+    "BrokerPlan",
+    "DestinationPlan",
     "FaultsPlan",
     "LinkPlan",
     "ListenerPlan",
@@ -164,9 +167,53 @@ class ListenerPlan:
         return listener_address(self.name)
 
     @property
+    def is_for_broker(self) -> bool:
+        """Whether it is one for RSocket, which a broker has."""
+        return self.uri.startswith("rsocket+")
+
+    @property
     def is_fixed(self) -> bool:
         """Whether the URI says where it is before it listens: no port 0, no `{dir}`."""
         return not _ANY_PORT.search(self.uri) and "{dir}" not in self.uri
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPlan:
+    """A worker of a node that is a destination of its broker.
+
+    Attributes:
+        place: Its place in the file.
+        worker: The address of the worker.
+        service: The name of the service.
+        tags: Its other tags.
+    """
+
+    place: Position
+    worker: Address
+    service: str
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlan:
+    """The broker of a node. Its RSocket listeners are those of the node.
+
+    Attributes:
+        place: Its place in the file.
+        cluster: The name of its cluster in the file: brokers with the same name form one; empty:
+            it is in none.
+        zone: Its zone in the cluster; empty: none.
+        locality: `prefer` or `even`, see `ClusterOptions`.
+        seeds: URIs of brokers of the cluster that are not in the file.
+        destinations: The workers that are destinations, in the order of the file.
+    """
+
+    place: Position
+    cluster: str = ""
+    zone: str = ""
+    locality: str = "prefer"
+    seeds: tuple[str, ...] = ()
+    destinations: tuple[DestinationPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +227,7 @@ class NodePlan:
         listeners: In the order of the file.
         error_replies: Whether it answers what it cannot deliver with an error reply; for those
             to leave it, a listener or link has the option `error_replies` too.
+        broker: Its broker; `None` if it has none.
     """
 
     place: Position
@@ -187,6 +235,12 @@ class NodePlan:
     workers: tuple[WorkerPlan, ...] = ()
     listeners: tuple[ListenerPlan, ...] = ()
     error_replies: bool = False
+    broker: BrokerPlan | None = None
+
+    @property
+    def broker_listener(self) -> ListenerPlan | None:
+        """The first listener for RSocket: other brokers reach the node's broker there."""
+        return next((each for each in self.listeners if each.is_for_broker), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +384,17 @@ class TopologyPlan:
     def listeners(self) -> tuple[ListenerPlan, ...]:
         """The listeners of all nodes."""
         return tuple(each for node in self.nodes for each in node.listeners)
+
+    def peers_of(self, name: str) -> tuple[NodePlan, ...]:
+        """Return the nodes with the other brokers of the cluster of a node, by its name."""
+        own = self.node(name).broker
+        if own is None or not own.cluster:
+            return ()
+        return tuple(
+            node
+            for node in self.nodes
+            if node.name != name and node.broker is not None and node.broker.cluster == own.cluster
+        )
 
     def start_order(self) -> tuple[str, ...]:
         """Return the names of the nodes so that each comes after those it has links to.

@@ -114,6 +114,27 @@ class _Check:
             f"there are: {', '.join(names) or 'none'}{suggestion(name, names)}",
         )
 
+    # --- brokers ----------------------------------------------------------------------------
+
+    def brokers(self) -> None:
+        """Report brokers without what they need, and listeners for RSocket without a broker."""
+        for node in self.nodes.values():
+            broker = node.plan.broker
+            if broker is None:
+                for listener in node.plan.listeners:
+                    if listener.is_for_broker:
+                        text = (
+                            f"{listener.uri} needs a broker: write [nodes.{node.plan.name}.broker]"
+                        )
+                        self.tell(listener.place, ("uri",), text)
+                continue
+            if broker.cluster and node.plan.broker_listener is None:
+                text = f"node {node.plan.name!r} has no listener for RSocket, as others need it"
+                self.tell(broker.place, ("cluster",), text)
+            for destination in broker.destinations:
+                if not node.has(destination.worker):
+                    self._missing(node, destination.worker, destination.place, ())
+
     # --- routes -----------------------------------------------------------------------------
 
     def options(self) -> None:
@@ -193,6 +214,7 @@ def check_references(
     check.addresses()
     check.uris()
     check.exposed()
+    check.brokers()
     check.options()
     check.requests()
 

@@ -64,6 +64,17 @@ def test_what_is_exposed_is_known() -> None:
     ]
 
 
+def test_brokers_are_joined_and_show_their_destinations() -> None:
+    picture = picture_of(read_file(str(EXAMPLES / "cluster.toml")))
+    assert [(row.left, row.right, row.exposed) for row in picture.boxes[0].rows] == [
+        ("stock", "echo", False),
+        ("broker", "cluster shop", False),
+        ("service=stock", "stock", True),
+    ]
+    check(picture)
+    assert [label.text for label in picture.labels] == ["brokers"] * 3  # each pair once
+
+
 def test_numbers_and_names_are_short() -> None:
     assert points(1.0, 2.25, 1 / 3, 100000.04) == "1 2.2 0.3 100000"
     assert shortened("x" * 36) == "x" * 36

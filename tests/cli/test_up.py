@@ -19,7 +19,8 @@ from tests.support.commands import TIMEOUT, printed
 from tests.support.fixtures import Capsys, Patch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
-FILES = sorted(EXAMPLES.glob("*.toml"))
+FILES = sorted(EXAMPLES.glob("[0-9]*.toml"))
+CLUSTER = EXAMPLES / "cluster.toml"
 
 ECHO = '[nodes.a.workers]\necho = "echo"\n'
 ASK = '[[requests]]\nfrom = "a"\nroute = "echo"\npayload = "x"\n'
@@ -63,6 +64,19 @@ def test_the_requests_of_the_examples_have_their_outcome(
     out = capsys.readouterr().out
     assert out.splitlines()[-1].startswith("requests with the expected outcome: ")
     assert "FAILED" not in out
+
+
+@pytest.mark.slow
+def test_brokers_of_a_cluster_in_one_process(capsys: Capsys) -> None:
+    assert main(["up", "--check", "--in-process", str(CLUSTER)]) == Status.OK
+    out = capsys.readouterr().out
+    assert "west.clients | listening rsocket+unix://" in out
+    assert out.splitlines()[-1] == "requests with the expected outcome: 3, all"
+
+
+def test_brokers_are_not_simulated(capsys: Capsys) -> None:
+    assert main(["up", "--simulated", str(CLUSTER)]) == Status.USAGE
+    assert "nodes.north.broker: brokers are not simulated" in capsys.readouterr().err
 
 
 def test_a_simulated_run_is_the_same_each_time(capsys: Capsys) -> None:

@@ -15,10 +15,12 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from onward.actors.testing import virtual_time
 from onward.actors.topology import read
+from onward.cli._client import ask_broker
 from onward.cli._status import CommandError, Status
 from onward.cli._up_processes import _Children
 from tests.support.commands import TIMEOUT, onward
@@ -138,7 +140,7 @@ def error_line(process: Popen[str]) -> str:
 
 
 # In one process, and simulated, all of them come out in test_up.py.
-SMALLEST, *OTHERS = sorted(EXAMPLES.glob("*.toml"))
+SMALLEST, *OTHERS = sorted(EXAMPLES.glob("[0-9]*.toml"))
 
 
 @pytest.mark.slow
@@ -153,6 +155,49 @@ def test_the_requests_of_the_examples_come_out_as_they_have_to(file: Path) -> No
     )
     assert (done.returncode, done.stderr) == (Status.OK, "")
     assert done.stdout.splitlines()[-1].startswith("requests with the expected outcome: ")
+
+
+@pytest.mark.slow
+def test_brokers_as_processes_form_a_cluster() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "onward.cli", "up", "--check", str(EXAMPLES / "cluster.toml")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * TIMEOUT,
+    )
+    assert done.returncode == Status.OK, done
+    assert done.stdout.splitlines()[-1] == "requests with the expected outcome: 3, all"
+
+
+def wait_for_peers(uri: str, wanted: dict[str, str]) -> None:
+    """Wait until the peer brokers of one have some states."""
+
+    async def wait() -> None:
+        async with asyncio.timeout(TIMEOUT):
+            while True:
+                found = await ask_broker(uri, "/api/v1/peers?kind=broker", TIMEOUT)
+                if {row["peer"]: row["state"] for row in found["rows"]} == wanted:
+                    return
+                await asyncio.sleep(0.05)
+
+    asyncio.run(wait())
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_and_started_again_is_in_its_cluster() -> None:
+    with onward("up", "--restart", str(EXAMPLES / "cluster.toml")) as process:
+        lines = lines_until(process, "up: Three brokers that form a cluster")
+        west = next(line for line in lines if line.startswith("west")).partition("listening ")[2]
+        wait_for_peers(west, {"north": "up", "south": "up"})
+        children = psutil.Process(process.pid).children(recursive=True)
+        (north,) = [each for each in children if "north" in each.cmdline()]
+        north.kill()
+        wait_for_peers(west, {"north": "suspended", "south": "up"})
+        wait_for_peers(west, {"north": "up", "south": "up"})
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TIMEOUT)
+        assert process.returncode == Status.OK
 
 
 @pytest.mark.slow

@@ -23,10 +23,11 @@ from ..streams._unix_endpoint import UnixEndpoint
 from ..streams._ws_endpoint import WebSocketEndpoint
 from ._listener import RSocketListener
 from ._options import LinkOptions, UnixOptions, WebSocketOptions
+from ._peers import PeerDialler
 from ._places import SUBPROTOCOL
 
 if TYPE_CHECKING:
-    from ...actors.cluster import PeerHandlers
+    from ...actors.cluster import ConnectPeer, PeerHandlers
 
 __all__ = [
     "RSocketTcpTransport",
@@ -147,6 +148,10 @@ class RSocketTransport(Transport):
             LinkDown: Always.
         """
         raise LinkDown(uri, "this transport only listens")
+
+    def peer_dialler(self, broker: Broker) -> ConnectPeer:
+        """Return what dials other brokers for one, without credentials; see `PeerDialler`."""
+        return PeerDialler(broker).connect
 
     async def stop(self) -> None:
         """Close every listener."""
