@@ -8,6 +8,16 @@ subscription.receive(Element.parse(feed.next(now)), now, clock)  # RoundBegan, R
 ```
 """
 
+from ._duplicates import (
+    MAX_PLACES,
+    PLACES_ROUTE,
+    Beaten,
+    DuplicateSearch,
+    DuplicateSearchStatistics,
+    RoutePlace,
+    answer_places,
+    parse_places,
+)
 from ._elements import (
     ELEMENT_HEADER_SIZE,
     LENGTH_SIZE,
@@ -20,6 +30,8 @@ from ._elements import (
 )
 from ._errors import ClusterFrameError, ElementTooBig
 from ._feed import RouteFeed, RouteFeedStatistics
+from ._filter_feed import FilterFeed
+from ._filter_log import FILTER_ROUTE, FilterLog, FilterLogStatistics
 from ._groups import (
     COUNT_KEY,
     FOLDED_KEY,
@@ -78,6 +90,7 @@ from ._subscription import (
     SubscriptionEvent,
 )
 from ._subscription_states import SUBSCRIPTION, SubscriptionInput, SubscriptionState
+from ._zone_filter import FilterNews, ZoneFilter, ZoneFilterStatistics
 
 __all__ = [
     "BROKERS_ROUTE",
@@ -87,12 +100,15 @@ __all__ = [
     "COUNT_KEY",
     "DRAINING",
     "ELEMENT_HEADER_SIZE",
+    "FILTER_ROUTE",
     "FILTER_SALT_SIZE",
     "FOLDED_KEY",
     "GROUPS_ROUTE",
     "LENGTH_SIZE",
     "MAX_ELEMENT",
+    "MAX_PLACES",
     "MIN_BATCH",
+    "PLACES_ROUTE",
     "PRESENCE",
     "REMOTE_BROKER_INFO_ROUTE",
     "ROUTES_ROUTE",
@@ -100,14 +116,21 @@ __all__ = [
     "SUBSCRIPTION",
     "UP",
     "BatchSize",
+    "Beaten",
     "CaughtUp",
     "ClusterFrameError",
     "ClusterLimits",
     "Compare",
     "Dial",
+    "DuplicateSearch",
+    "DuplicateSearchStatistics",
     "Element",
     "ElementKind",
     "ElementTooBig",
+    "FilterFeed",
+    "FilterLog",
+    "FilterLogStatistics",
+    "FilterNews",
     "FilterSize",
     "KnownBroker",
     "LinkRefusal",
@@ -134,6 +157,7 @@ __all__ = [
     "RouteGroupsStatistics",
     "RouteLog",
     "RouteLogStatistics",
+    "RoutePlace",
     "RouteRefused",
     "RouteRemoved",
     "RouteSubscription",
@@ -143,12 +167,16 @@ __all__ = [
     "SubscriptionInput",
     "SubscriptionState",
     "Tell",
+    "ZoneFilter",
+    "ZoneFilterStatistics",
+    "answer_places",
     "group_id",
     "java_info",
     "java_places",
     "java_route",
     "parse_infos",
     "parse_java_route",
+    "parse_places",
     "serialize_infos",
     "with_seed_uri",
 ]

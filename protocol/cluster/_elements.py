@@ -2,12 +2,15 @@
 
 | bytes | an element |
 | --- | --- |
-| 1 | kind: 1 a part of a snapshot, 2 changes, 3 a mark |
+| 1 | kind: 1 a part of a snapshot, 2 changes, 3 a mark, 4 a part of a filter, 5 ids |
 | 1 | flags: 1 the last part, 2 the rest is compressed (zlib); all others are 0 |
 | 16 | id of the home broker |
 | 8 | instance: when the home broker was started, in ms since the Unix epoch |
 | 8 | sequence: the number that the subscriber has reached with this element |
-| … | frames, each with its length in 24 bits before it: ROUTE_ADD and ROUTE_REMOVE |
+| … | frames, each with its length in 24 bits before it: see below |
+
+Frames are ROUTE_ADD and ROUTE_REMOVE; a part of a filter has one, which is a piece of the filter;
+ids are frames of 16 bytes.
 
 Integers are big-endian. An element has at most `MAX_ELEMENT` bytes, compressed or not: what is
 compressed is inflated up to that limit and no further.
@@ -72,6 +75,10 @@ class ElementKind(IntEnum):
     """Changes that follow one another."""
     MARK = 3
     """The sequence alone: the subscriber has everything up to it."""
+    FILTER = 4
+    """A part of a filter of route ids; the last one has the flag."""
+    IDS = 5
+    """Ids of routes that have joined, which follow one another."""
 
 
 _KINDS: Final = {int(kind): kind for kind in ElementKind}
@@ -116,8 +123,9 @@ class Element:
         home: 16 bytes: the home broker of all routes in it.
         instance: When the home broker was started, in milliseconds since the Unix epoch.
         sequence: The number that the subscriber has reached with it.
-        frames: ROUTE_ADD and ROUTE_REMOVE frames in the specification's dialect.
-        last: Whether it is the last part of a snapshot.
+        frames: ROUTE_ADD and ROUTE_REMOVE frames in the specification's dialect; of a filter one
+            piece, and ids as they are.
+        last: Whether it is the last part of a snapshot or of a filter.
     """
 
     kind: ElementKind
@@ -187,13 +195,19 @@ class Element:
         if self.kind is ElementKind.SNAPSHOT:
             if not count and not self.last:
                 raise ClusterFrameError("a part of a snapshot without frames that is not the last")
+        elif self.kind is ElementKind.FILTER:
+            if count != 1:
+                raise ClusterFrameError(f"{counted(count, 'piece')} in a part of a filter")
         elif self.last:
             raise ClusterFrameError("a last part of what is no snapshot")
         elif self.kind is ElementKind.MARK:
             if count:
                 raise ClusterFrameError("a mark with frames")
+        elif self.kind is ElementKind.IDS and any(len(each) != ID_SIZE for each in self.frames):
+            raise ClusterFrameError(f"an id that has not {ID_SIZE} bytes")
         elif not 0 < count <= self.sequence:
-            raise ClusterFrameError(f"{counted(count, 'change')} up to the number {self.sequence}")
+            what = "id" if self.kind is ElementKind.IDS else "change"
+            raise ClusterFrameError(f"{counted(count, what)} up to the number {self.sequence}")
 
 
 def _inflate(data: bytes) -> bytes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..options import Count, Probability, Seconds, Size, check_options
 from ._elements import BatchSize
+from ._route_filter import FilterSize
 
 __all__ = ["ClusterLimits"]
 
@@ -34,6 +35,14 @@ class ClusterLimits:
             told, and counted.
         zone_gather: Time for which changes of a zone are gathered before other zones are told, in
             seconds.
+        filter_every: Time after which the filter of a zone's route ids is made anew if routes have
+            joined or left, in seconds. A tenth of it if they have become a quarter more.
+        filter_ids: Route ids that are kept for followers of the filter that are behind. Beyond: the
+            filter is made anew, and they get it.
+        filter_bytes: Bytes of a filter. Beyond: more ids are taken for known that are not; the
+            filter of another zone is refused as a bad frame.
+        duplicate_ids: Route ids for each other zone about which it is still to be asked whether it
+            has them as well. Beyond: the oldest are dropped and counted.
         max_known: Brokers that are remembered. Beyond: others are ignored and counted.
         retry: Time after which a peer broker is dialled again for the first time, in seconds; it
             doubles with each attempt.
@@ -67,6 +76,10 @@ class ClusterLimits:
     max_gateways: Count = 128
     max_groups: Count = 10_000
     zone_gather: Seconds = 1.0
+    filter_every: Seconds = 60.0
+    filter_ids: Size = 65_536
+    filter_bytes: FilterSize = 4 * 1024 * 1024
+    duplicate_ids: Size = 65_536
     max_known: Count = 1024
     retry: Seconds = 1.0
     longest_retry: Seconds = 30.0

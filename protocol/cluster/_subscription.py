@@ -322,4 +322,8 @@ class RouteSubscription:
 def _input(element: Element) -> SubscriptionInput:
     if element.kind is ElementKind.SNAPSHOT:
         return _I.LAST_PART if element.last else _I.PART
-    return _I.CHANGES if element.kind is ElementKind.CHANGES else _I.MARK
+    if element.kind is ElementKind.CHANGES:
+        return _I.CHANGES
+    if element.kind is ElementKind.MARK:
+        return _I.MARK
+    raise ClusterFrameError(f"an element of {element.kind.name} in a stream of routes")

@@ -19,7 +19,7 @@ from onward.protocol.cluster import (
     ElementTooBig,
     Position,
 )
-from tests.protocol.cluster.streams import HOME, INSTANCE, added, removed
+from tests.protocol.cluster.streams import HOME, INSTANCE, added, removed, route_id
 
 S, C, M = ElementKind.SNAPSHOT, ElementKind.CHANGES, ElementKind.MARK
 ADD = added(1).serialize(Dialect.SPECIFICATION)
@@ -54,6 +54,11 @@ def test_the_vectors_of_the_page_are_what_they_say() -> None:
     assert VECTORS["mark"] == Element(M, HOME, INSTANCE, 7).serialize()
     assert VECTORS["empty-snapshot"] == Element(S, HOME, INSTANCE, 0, (), True).serialize()
     assert VECTORS["changes"] == Element(C, HOME, INSTANCE, 9, both).serialize()
+    filter_part = Element(ElementKind.FILTER, HOME, INSTANCE, 2, (VECTORS["filter"],), last=True)
+    assert VECTORS["filter-part"] == filter_part.serialize()
+    ids = Element(ElementKind.IDS, HOME, INSTANCE, 4, (route_id(3), route_id(4)))
+    assert VECTORS["ids"] == ids.serialize()
+    assert [Element.parse(VECTORS[name]) for name in ("filter-part", "ids")] == [filter_part, ids]
     # What is compressed may have other bytes: it depends on the library.
     assert Element.parse(VECTORS["compressed"]) == Element(C, HOME, INSTANCE, 100, both * 40)
 
@@ -108,6 +113,7 @@ def head(kind: int = 2, flags: int = 0, sequence: int = 5, instance: int = INSTA
 
 
 FRAME = len(REMOVE).to_bytes(3) + REMOVE
+ID = b"\0\0\x10" + bytes(16)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +122,13 @@ FRAME = len(REMOVE).to_bytes(3) + REMOVE
         (b"", "0 bytes"),
         (head()[:-1], "33 bytes"),
         (head(kind=0) + FRAME, "no element of kind 0"),
-        (head(kind=4) + FRAME, "no element of kind 4"),
+        (head(kind=6) + FRAME, "no element of kind 6"),
+        (head(kind=4), "0 pieces in a part of a filter"),
+        (head(kind=4) + FRAME * 2, "2 pieces in a part of a filter"),
+        (head(kind=5, flags=1) + FRAME, "last part of what is no snapshot"),
+        (head(kind=5), "0 ids up to the number 5"),
+        (head(kind=5, sequence=1) + ID * 2, "2 ids up to the number 1"),
+        (head(kind=5) + FRAME, "an id that has not 16 bytes"),
         (head(flags=4) + FRAME, "unknown flags 0x04"),
         (head(flags=0x80) + FRAME, "unknown flags 0x80"),
         (head(flags=1) + FRAME, "last part of what is no snapshot"),

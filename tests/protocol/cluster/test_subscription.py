@@ -247,3 +247,13 @@ def test_the_table_has_every_state_and_input() -> None:
     assert reachable == set(State)
     assert [str(each) for each in State][:2] == ["idle", "waiting"]
     assert all(a < b for a, b in pairwise(State))
+
+
+@pytest.mark.parametrize("kind", [ElementKind.FILTER, ElementKind.IDS])
+def test_what_belongs_to_a_filter_may_not_come(kind: ElementKind) -> None:
+    subscription = RouteSubscription(HOME)
+    subscription.request(0.0)
+    element = Element(kind, HOME, INSTANCE, 1, (bytes(16),))
+    with pytest.raises(ClusterFrameError, match=f"{kind.name} in a stream of routes"):
+        subscription.receive(element, 0.0, CLOCK)
+    assert subscription.state is SubscriptionState.WAITING
