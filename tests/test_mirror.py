@@ -20,6 +20,7 @@ CONCEPTS = {
         "broker/test_broker": "_options table/_joining",
         "broker/table/test_hints": "_selector",
         "broker/table/test_peers": "_peer_index",
+        "broker/table/test_zones": "_zone_index",
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
         "cluster/test_random_trouble": "",
         "eventlog/recording/test_recorder": "_accounts _messages _requests",
@@ -153,6 +154,7 @@ CONCEPTS = {
         "testing/test_cases": "_delivery _ends _gates _pressure _stage",
         "testing/test_main": "",
         "testing/test_planted": "_delivery _ends _pressure",
+        "rsocket/test_zones": "_peer_session",
     },
 }
 """Tests that are about several modules, or about a folder from outside, and their modules."""

@@ -727,6 +727,8 @@ class Broker(Worker):
         yield LimitUse("max_routes", routes, options.max_routes, index.full)
         peers = index.peers
         yield LimitUse("max_peer_routes", peers.count, options.max_peer_routes, peers.refused)
+        zones = index.zones
+        yield LimitUse("max_groups", len(zones), options.max_groups, zones.refused)
         limits, refused = options.waiting, waiting.refused
         yield LimitUse("waiting.max_messages", waiting.messages, limits.max_messages, refused[0])
         yield LimitUse("waiting.max_bytes", waiting.size, limits.max_bytes, refused[1])

@@ -42,20 +42,20 @@ class Multicast(Worker):
         index, router = self._index, self.node.parts.router
         ask = index.asked(onward[1])
         found = index.candidates(ask)
-        if not found:  # the last destination has left; the message waits for the next
+        own, peers = index.divide(ask)
+        if not own and not peers:  # the last destination has left; the message waits for the next
             router.dispatch_or_lose(message.step())
             return
-        if exchange is not None and len(found) == 1:
+        if exchange is not None and len(found) == len(own) + len(peers) == 1:
             to = (found[0].target.choose(exchange), *onward[2:])
             router.dispatch_or_lose(Message(to, back, payload, source, context))
             return
-        own, peers = index.divide(ask)
-        # A peer broker gets one copy for all of its destinations.
+        # A peer broker, or a zone, gets one copy for all of its destinations.
         routes: list[AnyRoute] = [entry.target for entry in own]
         routes.extend(peer.every for peer, _ in peers)
         if exchange is None:
             index.note_message(ask, message, tuple(routes))
-            ways = [route.way() for route in routes[: len(own)]]
+            ways = [route.way(onward[1]) for route in routes[: len(own)]]
             ways.extend((peer.to, onward[1]) for peer, _ in peers)
             for route, way in zip(routes, ways, strict=True):
                 # Multicast Routing: "a broker must forward a request to all routes in the list of

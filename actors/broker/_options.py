@@ -181,6 +181,8 @@ class BrokerOptions:
             beyond it is refused, or takes the place of an expected destination.
         max_peer_routes: Most routes of peer brokers in the table, all together. A route beyond it
             is not added: this broker sends it no requests.
+        max_groups: Most groups of other zones, all together. A group beyond it is not added: this
+            broker sends it no requests.
         expected_seconds: How long destinations loaded from a table are expected, in seconds; then
             they are forgotten. While one that carries its tags is expected, a request waits for
             `WaitingOptions.max_wait` and not for `no_route_timeout`.
@@ -216,6 +218,7 @@ class BrokerOptions:
     drain: DrainOptions = _DRAIN
     max_routes: Count = 1_000_000
     max_peer_routes: Count = 1_000_000
+    max_groups: Count = 400_000
     max_services: Count = 10_000
     max_queries: Count = 10_000
     max_mailbox: Count = 10_000

@@ -22,6 +22,7 @@ from typing import Protocol, TypeAlias
 
 from ...protocol import Address, OnwardError
 from ...protocol.broker import BrokerInfo
+from ...protocol.cluster import LinkRole
 from ..broker import Handlers
 
 __all__ = [
@@ -78,6 +79,9 @@ class ElementStream(Protocol):
 
 class PeerConnection(Protocol):
     """A peer link: the connection to another broker, once each side has the other's BROKER_INFO."""
+
+    role: LinkRole
+    """What the link is for. The cluster sets it in `on_connected`; until then it is `MESH`."""
 
     @property
     def info(self) -> BrokerInfo:
@@ -176,7 +180,8 @@ class PeerHandlers(Protocol):
         """Add a peer link, and return the handlers of the peer broker's requests.
 
         They serve request/response, by their routes, and request/stream. A request of the peer
-        broker with an ADDRESS is forwarded by the transport, and to own routes only.
+        broker with an ADDRESS is forwarded by the transport: to own routes only, by a link
+        `FROM_ZONE` also to those of the other brokers of the zone, by one `TO_ZONE` to none.
 
         Raises:
             PeerRefused: It is no peer broker; the connection is closed with the reason, and

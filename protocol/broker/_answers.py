@@ -54,7 +54,8 @@ class CachedAnswer:
             until it has.
         near: Those of them that it prefers, likewise: all if it prefers none; empty until then.
         mixed: Whether some of them are of another kind than the owner's usual ones.
-        several: Whether there are several.
+        several: Whether another destination may take a request instead of a busy one: there are
+            several, or the owner knows of more elsewhere.
     """
 
     __slots__ = ("candidates", "matches", "mixed", "near", "query", "several", "watch", "weight")
@@ -63,7 +64,7 @@ class CachedAnswer:
         self.query: Final = query
         self.matches: Final = matches
         self.weight: Final = len(matches)
-        self.several: Final = self.weight > 1
+        self.several = self.weight > 1
         self.watch: Final = watch
         self.candidates: tuple[Any, ...] | None = None
         self.near: tuple[Any, ...] = ()

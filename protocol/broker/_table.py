@@ -108,6 +108,7 @@ class RoutingTable(HomeEntries[Target]):
         self._lifetime = tombstone_lifetime
         self._max_tombstones = max_tombstones
         self._own = self._near = near
+        self._elsewhere = False
         # Indexed, and hidden; in the order they were expected.
         self._expected: dict[bytes, Expected] = {}
         # The same of routes that `forget_expected` keeps.
@@ -426,11 +427,18 @@ class RoutingTable(HomeEntries[Target]):
                     others = [each for each in made if each.kind.broker_id != self._near]
                     made = (*near, *others)
             answer.candidates, answer.near = made, near
+            answer.several = answer.weight > 1 or self._elsewhere
         return answer
 
     def prefer(self, broker_id: bytes | None) -> None:
         """Prefer the routes of a home broker from now on; `None` prefers none."""
         self._near = broker_id
+        for answer in self.answers.values():
+            answer.candidates, answer.near = None, ()
+
+    def know_elsewhere(self, *, elsewhere: bool) -> None:
+        """Set whether there may be destinations that this table does not have."""
+        self._elsewhere = elsewhere
         for answer in self.answers.values():
             answer.candidates, answer.near = None, ()
 

@@ -12,6 +12,7 @@ from onward.actors.broker import Handlers, Interaction, Request
 from onward.actors.cluster import ElementReceiver, PeerConnection, PeerHandlers, PeerRefused
 from onward.protocol import Address, LinkDown, LinkLost, OnwardError
 from onward.protocol.broker import BrokerInfo
+from onward.protocol.cluster import LinkRole
 
 LIFETIME = 5.0
 """The seconds of silence after which a link is lost."""
@@ -130,6 +131,7 @@ class MemoryLink:
 
     info: BrokerInfo
     java = False
+    role = LinkRole.MESH
 
     def __init__(
         self,

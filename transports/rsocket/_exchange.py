@@ -210,7 +210,7 @@ class StreamExchange(FrameExchange):
         if target is JAVA:
             return frames_for_java(self, self.route if route is None else route)
         if target is PEER:
-            return frames_for_peer(self)
+            return frames_for_peer(self, link)
         if target is self.form or target is None or self.form is None:
             return self.frames
         frames, left_out = translated(self.frames, self.form, target)

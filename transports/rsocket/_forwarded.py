@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ...actors.broker._exchange import RELAYED
 from ...protocol import DeliveryError, NoRoute, NotDelivered, ProtocolError
 from ...protocol.broker import RoutingType, TagList, WellKnownKey, format_id
+from ...protocol.cluster import LinkRole
 from ...protocol.rsocket import (
     CLOSED,
     COMPLETE,
@@ -61,24 +62,31 @@ SPARE: Final = 64
 
 _GONE: Final = f"{NoRoute.reason}:".encode()
 """How the text of a peer broker's ERROR[REJECTED] begins if it has no such route."""
+FROM_ZONE: Final = LinkRole.FROM_ZONE
+MESH: Final = LinkRole.MESH
+
 _CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _ERROR: Final = int(FrameType.ERROR)
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _NAMED: Final = next(form for form in FORMS.values() if form.composite)
 
 
-def frames_for_peer(exchange: StreamExchange) -> list[Frame]:
+def frames_for_peer(exchange: StreamExchange, link: Link) -> list[Frame]:
     """Return the frames of a request for a peer broker.
 
-    With a chosen route they are pinned to it. The tags that the rules add to the query are in them
-    as well: the other broker asks no rules.
+    With a chosen route they are pinned to it, unless that stands for a zone. The tags that the
+    rules add to the query are in them as well: the other broker asks no rules.
+
+    Args:
+        exchange: The request.
+        link: The link to the peer broker.
 
     Raises:
-        NotDelivered: The request came from a peer broker.
+        NotDelivered: The request came from a peer broker, and may not go to this one.
         ProtocolError: Its metadata cannot be read, or would have too many tags.
     """
-    tags = _added(exchange)
-    if exchange.route is not None:
+    tags = _added(exchange, link)
+    if exchange.route is not None and link.role is MESH:
         tags = ((_ROUTE_ID, format_id(exchange.route.route_id)), *tags)
     form = exchange.form or _NAMED
     own = exchange.link.broker.broker_id.bytes
@@ -100,7 +108,7 @@ def frames_for_java(exchange: StreamExchange, route: AnyRoute | None) -> list[Fr
         raise AssertionError("a request for a Java broker has a destination")
     form = exchange.form or _NAMED
     return pinned_for_java(
-        exchange.frames, form, _added(exchange), route.route_id, _asked(exchange)
+        exchange.frames, form, _added(exchange, None), route.route_id, _asked(exchange)
     )
 
 
@@ -110,14 +118,21 @@ def _asked(exchange: StreamExchange) -> bytes:
     return b"" if ask is None else named_address(ask)
 
 
-def _added(exchange: StreamExchange) -> TagList:
+def _added(exchange: StreamExchange, to: Link | None) -> TagList:
     """Return the tags that the rules add to the query of a request that goes to a peer broker.
 
+    Args:
+        exchange: The request.
+        to: The link to the peer broker; `None` for a Java broker.
+
     Raises:
-        NotDelivered: The request came from a peer broker.
+        NotDelivered: The request came from a peer broker, and may not go to this one.
     """
     link = exchange.link
     if link.to_broker:
+        # Roles go strictly down: from another zone to brokers of the own one, and no further.
+        if link.role is FROM_ZONE and (to is None or to.role is MESH):
+            return ()
         # Routes of other brokers are no candidates for such a request: there is a fault in here.
         link.core.counters["forwarded_again"] += 1
         _logger.error(
@@ -152,7 +167,8 @@ def forward(exchange: StreamExchange, link: Link) -> None:
         if pin is not None:
             _forward_pinned(exchange, link, first, data, pin)
             return
-    made = frames_for_java(exchange, route) if link.form is JAVA else frames_for_peer(exchange)
+    java = link.form is JAVA
+    made = frames_for_java(exchange, route) if java else frames_for_peer(exchange, link)
     if plain and len(made) == 1:
         _remember(link, exchange, first, made[0])
     exchange.form, exchange.frames = link.form, made
@@ -309,11 +325,14 @@ def _goes_on(exchange: StreamExchange, *, gone: bool) -> bool:
         return False  # the rules are others by now
     tried = (*getattr(exchange, "tried", ()), route)
     others = index.others(ask, tried)
-    if others:
+    # A request of a peer broker goes to no other zone, and never waits.
+    client = not exchange.link.to_broker
+    group = index.zones.pick(ask, tried) if client and not others else None
+    if others or group is not None:
         # Shard requests and sticky keys have one destination that is responsible.
         if ask.routing is not RoutingType.UNICAST or ask.sticky or len(tried) > TRIES:
             return False
-    elif ask.routing is RoutingType.MULTICAST or not gone:
+    elif ask.routing is RoutingType.MULTICAST or not gone or not client:
         return False
     exchange.route = None
     route.outstanding -= 1
@@ -321,13 +340,13 @@ def _goes_on(exchange: StreamExchange, *, gone: bool) -> bool:
         exchange.taken.peer = None
     exchange.taker = exchange.taken = None
     exchange.uncounted = False
-    if not others:
+    if not others and group is None:
         exchange.tried = ()
         since = getattr(exchange, "read_at", 0.0) or exchange.began
         index.wait(session.message(exchange, (ask.address,)), ask, since)
         return True
     exchange.tried = tried
-    to = index.choose_among(others, exchange)
+    to = index.choose_among(others, exchange) if group is None else group.choose(exchange)
     try:
         exchange.link.node.parts.router.dispatch(session.message(exchange, (to,)))
     except DeliveryError as error:

@@ -21,7 +21,7 @@ from ...actors.broker.table._leaving import CONNECTION_LOST
 from ...actors.cluster import ElementReceiver, ElementStream, PeerRefused
 from ...protocol import NotDelivered, ProtocolError
 from ...protocol.broker import BrokerFrameError, BrokerInfo, Dialect
-from ...protocol.cluster import PeerInfo, java_info
+from ...protocol.cluster import LinkRole, PeerInfo, java_info
 from ._metadata import JAVA
 from ._peer_link import PeerLink, routing_in
 from ._peer_session import HANDSHAKE, PeerSession
@@ -59,6 +59,7 @@ class JavaLink:
         info: The BROKER_INFO of the Java broker, as it was received last in the handshake.
         dialled: As given.
         java: Whether the other is a Java broker.
+        role: What the link is for: never for another zone, which Java brokers do not know.
         address: The address of the proxy connection's worker.
         peer: The network address of the other end of that connection, as text.
     """
@@ -68,6 +69,7 @@ class JavaLink:
     ) -> None:
         self.dialled = dialled
         self.java = True
+        self.role = LinkRole.MESH
         self.info: BrokerInfo
         self.address: Address
         self.peer = ""

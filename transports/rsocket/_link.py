@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ...actors.broker.table._leaving import closed_for
 from ...actors.cluster import PeerRefused
 from ...protocol import NotDelivered
+from ...protocol.cluster import LinkRole
 from ...protocol.rsocket import (
     CLOSED,
     FOLLOWS,
@@ -137,6 +138,7 @@ class Link(Flow):
         legs: The counts of the requests that are forwarded over this link of brokers; for a client
             they are of no meaning.
         to_broker: Whether the peer is a broker of the cluster, or claims to be one.
+        role: What the link to that broker is for; of no other connection.
 
     Args:
         worker: The connection's worker.
@@ -173,6 +175,7 @@ class Link(Flow):
         self.forwarded: ForwardedRequests = _NONE_FORWARDED
         self.legs: LegCounts = _NO_LEGS
         self.to_broker = False
+        self.role = LinkRole.MESH
         self.window = min(FIRST_WINDOW, options.flow.credit_window)
         self._back: HeldBack | None = None
         # Requests to give up, and the backlog in bytes above which that happens.

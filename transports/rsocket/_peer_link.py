@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ...actors.cluster import ElementReceiver
 from ...protocol import LinkLost, NotDelivered, OnwardError, PayloadTooBig
 from ...protocol.broker import BrokerInfo
+from ...protocol.cluster import LinkRole
 from ...protocol.rsocket import (
     CLOSED,
     ErrorCode,
@@ -181,6 +182,7 @@ class PeerLink:
         info: As given.
         dialled: As given.
         java: Whether the other is a Java broker: never, as it has two connections.
+        role: What the link is for, as the cluster has decided.
         address: The address of the connection's worker.
         peer: The network address of the other end, as text.
     """
@@ -190,6 +192,7 @@ class PeerLink:
         self.info = info
         self.dialled = dialled
         self.java = False
+        self.role = LinkRole.MESH
         self.address: Address = link.worker.address
         self.peer = link.identity.peer
         self._task: asyncio.Task[None] | None = None

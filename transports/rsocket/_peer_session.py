@@ -7,8 +7,10 @@ SETUP with BROKER_INFO ──▶ greeting ──cluster.broker-info──▶ joi
 
 Until it has joined, nothing else is read or sent. Then its requests are of two kinds. Those without
 an ADDRESS are the cluster's own, and are served by the cluster's handlers. Those with an ADDRESS
-were forwarded by the other broker. They go to routes of this broker only, never wait for one, and
-are never forwarded again: so a request passes two brokers at most, whatever the tables say.
+were forwarded by the other broker. They never wait for a route. By a mesh link they
+go to routes of this broker only, and are never forwarded again. By a link from another zone they go
+to routes of this zone, and by a link to another zone there are none. So a request passes three
+brokers at most, whatever the tables say.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from ...actors.broker._instrument import part_of
 from ...actors.broker.table._leaving import CONNECTION_LOST
+from ...actors.broker.table._remote import RemoteRoute
 from ...actors.cluster import PeerRefused
 from ...protocol import (
     AddressError,
@@ -43,6 +46,7 @@ from ...protocol.broker import (
     parse_id,
     query_of_address,
 )
+from ...protocol.cluster import LinkRole
 from ...protocol.eventlog import PEER_BROKER
 from ...protocol.rsocket import (
     CLOSED,
@@ -83,6 +87,14 @@ MAX_PINS: Final = 4096
 """Most metadata of forwarded requests with a remembered destination; then all are forgotten."""
 MAX_PIN_SIZE: Final = 512
 """Bytes of metadata above which they are not remembered."""
+
+MAX_PASSED: Final = 2
+"""Most brokers that a request may have passed before it comes by a mesh link. Before it comes by a
+link from another zone, it is one less."""
+
+FROM_ZONE: Final = LinkRole.FROM_ZONE
+MESH: Final = LinkRole.MESH
+TO_ZONE: Final = LinkRole.TO_ZONE
 
 _LONG_HEADER: Final = HEADER_SIZE + 4
 """Bytes before the metadata of a request with an initial request-n."""
@@ -284,6 +296,8 @@ class PeerSession(Session):
         """Serve the requests of the peer broker from now on."""
         link = self._link
         self._handlers = handlers
+        if self.connection is not None:
+            link.role = self.connection.role
         authorization = link.broker.authorization
         if authorization is not None and not dialled:
             self._unwatch = authorization.on_replace(self._on_other_rules)
@@ -417,9 +431,13 @@ class PeerSession(Session):
             NoRoute: It is pinned to a route that this broker does not have, or has with other tags.
         """
         index = self._link.broker.index
-        if self._broker_id in brokers_passed(frame, form.dialect):
+        passed, role = brokers_passed(frame, form.dialect), self._link.role
+        if self._broker_id in passed:
             self._link.core.counters["looped"] += 1
             raise NotDelivered("the request", "it has been at this broker before")
+        if role is TO_ZONE or len(passed) > (MAX_PASSED if role is MESH else MAX_PASSED - 1):
+            self._link.core.counters["passed_on"] += 1
+            raise NotDelivered("the request", "it has come by more brokers than it may")
         asked = query_of_address(AddressFrame.parse(frame, form.dialect), form.dialect)
         ids = [tag for tag in asked.query if tag[0] == _ROUTE_ID and tag[1]]
         if len(ids) != 1 or asked.routing is RoutingType.MULTICAST:
@@ -432,12 +450,17 @@ class PeerSession(Session):
         return _Pin(form, entry, None)
 
     def _own(self, text: str) -> Entry[AnyRoute] | None:
-        """Return the route of this broker with an id; `None` if there is none."""
+        """Return the route with an id that requests by this link may go to; `None` without one."""
         try:
             entry = self._entry_of(parse_id(text))
         except AddressError:
             return None
-        return entry if entry is not None and self._is_own(entry) else None
+        if entry is None or self._is_own(entry):
+            return entry
+        route = entry.target
+        if self._link.role is not FROM_ZONE or not isinstance(route, RemoteRoute):
+            return None
+        return None if route.peer.suspended else entry
 
     def _is_own(self, entry: Entry[AnyRoute]) -> bool:
         return entry.broker_id == self._broker_id
@@ -458,6 +481,9 @@ class PeerSession(Session):
                 raise AssertionError("a pin has a route or a query")
             self._give(exchange, pin.entry)
             return
+        if self._link.role is FROM_ZONE:
+            self._hand_on(exchange, ask)
+            return
         found = index.own_candidates(ask)
         if not found:
             raise NoRoute(format_query(ask.query))
@@ -467,6 +493,32 @@ class PeerSession(Session):
             self._reach.divide(exchange, found)
         else:
             self._give(exchange, found[index.choice.pick(ask, found) or 0])
+
+    def _hand_on(self, exchange: StreamExchange, ask: Ask) -> None:
+        """Hand a request of another zone to routes of this one, or refuse it at once.
+
+        Raises:
+            NoRoute: No route of this zone can take it.
+        """
+        index = self._link.broker.index
+        to = index.choose_within(ask, exchange)
+        if to is not None:
+            if not self._reach.reach(exchange, to):
+                self._send_to(exchange, to)
+            return
+        own, peers = index.divide_within(ask)
+        if not own and not peers:
+            raise NoRoute(format_query(ask.query))
+        self._reach.divide(exchange, own, peers)
+
+    def ask_of(self, exchange: StreamExchange) -> Ask:
+        """Return the query of a request that was routed before; see `Session.ask_of`."""
+        metadata = exchange.metadata()
+        found = self._shape.find(metadata, 0, len(metadata), ADDRESS)
+        if found is None:
+            raise AssertionError("a forwarded request has an ADDRESS")
+        start, end, form = found
+        return self._link.broker.index.ask(metadata[start:end], form.dialect)
 
     def _give(self, exchange: StreamExchange, entry: Entry[AnyRoute]) -> None:
         """Hand a forwarded request to a route of this broker."""

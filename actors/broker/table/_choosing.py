@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from random import random
+from typing import Final
 
 from ....protocol import Address, Message, Route
-from ....protocol.broker import CachedAnswer, Dialect, RoutingTable, TagSet
+from ....protocol.broker import CachedAnswer, Dialect, RoutingTable, RoutingType, TagSet
 from ..._worker import Worker
 from .._exchange import DELIVER, Exchange, exchange_of
 from .._instrument import part_of
@@ -15,8 +16,12 @@ from ._methods import Methods
 from ._remote import AnyRoute
 from ._route import BrokerRoute
 from ._selector import Ask, Selectors
+from ._services import Services
+from ._zones import Zones
 
 __all__ = ["ChoosingIndex"]
+
+MULTICAST: Final = RoutingType.MULTICAST
 
 
 class _Chosen(Exchange):
@@ -41,6 +46,8 @@ class ChoosingIndex(Worker):
     Attributes:
         table: The routing table.
         choice: The choice among several destinations, except by plain round robin.
+        services: The counts of each service.
+        zones: The other zones.
     """
 
     def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
@@ -54,6 +61,8 @@ class ChoosingIndex(Worker):
         self._methods = methods = Methods(options.choice)
         self._selectors = Selectors(self.table.queries, methods, options.max_queries)
         self.choice = Choice(options.choice.max_sticky, options.choice.max_placed, self._now)
+        self.services = Services(options.max_services)
+        self.zones = Zones(options.max_groups, self.services)
 
     def _now(self) -> float:
         return self.node.loop.time()
@@ -107,13 +116,15 @@ class ChoosingIndex(Worker):
             answer = self.table.answer(ask.query)
             candidates = answer.near
             if not candidates:
-                return None
+                return self._choose_zone(ask, exchange)
         turn = ask.turn
         if turn is not None:
             at = turn(candidates, 0.0, random) if len(candidates) > 1 else 0
         else:
             near = 0
             if ask.everywhere:
+                if ask.routing is MULTICAST and self.zones.takes(ask):
+                    return None
                 near = len(candidates)
                 candidates = answer.candidates or ()
             picked = self.choice.pick(ask, candidates, near)
@@ -124,8 +135,7 @@ class ChoosingIndex(Worker):
             return self._choose_any(ask, exchange, answer, candidates[at].target, at)
         route: BrokerRoute = candidates[at].target
         if answer.several and route.busy and not ask.everywhere:
-            free = next_free(candidates, at)
-            route = route if free is None else candidates[free].target
+            return self._choose_any(ask, exchange, answer, route, at)
         # As `route.choose` does, without the call: this runs for each request.
         route.requests += 1
         if exchange is not None:
@@ -136,10 +146,23 @@ class ChoosingIndex(Worker):
     def _choose_any(
         self, ask: Ask, exchange: Exchange | None, answer: CachedAnswer, route: AnyRoute, at: int
     ) -> Address:
-        """Choose as `choose` does, where a destination may be one of a peer broker."""
+        """Choose as `choose` does, where a destination may be one of a peer broker, or busy."""
         if answer.several and route.busy and not ask.everywhere:
-            route = self._free(answer, at) or route
+            free = self._free(answer, at)
+            if free is None and self.zones.known:
+                group = self.zones.pick(ask)
+                free = None if group is None or group.busy else group
+            route = free or route
         return route.choose(exchange)
+
+    def _choose_zone(self, ask: Ask, exchange: Exchange | None) -> Address | None:
+        """Choose another zone for a request that no destination of the own one can take.
+
+        Returns:
+            The address to send it to; `None` if no zone can take it, or the message is for several.
+        """
+        group = None if ask.routing is MULTICAST else self.zones.pick(ask)
+        return None if group is None else group.choose(exchange)
 
     def _free(self, answer: CachedAnswer, at: int) -> AnyRoute | None:
         """Return a candidate that is not busy, in place of one that is; `None` if none is found.
@@ -174,7 +197,7 @@ class ChoosingIndex(Worker):
         instruments = self.node.instruments
         if instruments is not None and instruments.broker is not None:
             self.note_message(ask, message, (route,))
-        return route.way()
+        return route.way(ask.address)
 
     def preview(self, ask: Ask) -> AnyRoute | None:
         """Return the route entry that `choose` would choose now.

@@ -23,9 +23,9 @@ from .._multicast import Multicast
 from .._options import BrokerOptions
 from .._unicast import Unicast
 from ._leaving import BROKER_STOPS
-from ._peer_index import PeerIndex
 from ._route import RouteStatistics
 from ._services import ServiceStatistics
+from ._zone_index import ZoneIndex
 
 __all__ = ["TagIndexWorker"]
 
@@ -36,7 +36,7 @@ SHARD: Final = RoutingType.SHARD
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-class TagIndexWorker(PeerIndex):
+class TagIndexWorker(ZoneIndex):
     """The worker that holds the routing table and resolves tags to destinations.
 
     Each class that it derives from adds one part: the table and the choice, what waits, own
@@ -127,16 +127,18 @@ class TagIndexWorker(PeerIndex):
             return None
         ask = self._selectors.named(onward[0])
         candidates = self.table.candidates(ask.query)
-        if not candidates:
+        elsewhere = not candidates or ask.routing is MULTICAST
+        elsewhere = elsewhere and self.zones.takes(ask)
+        if not candidates and not elsewhere:
             # Creating list of Routable Destinations: "If the index is empty, there are no valid
             # routable destinations."
             self.wait(message, ask)
             return None
         # A connection's requests all take the same number of hops, so that they stay in order.
-        if len(candidates) == 1 and exchange_of(message) is None:
+        if len(candidates) == 1 and not elsewhere and exchange_of(message) is None:
             route = candidates[0].target
             route.choose(None)
-            onward = (*route.way(), *onward[1:])
+            onward = (*route.way(onward[0]), *onward[1:])
             instruments = self.node.instruments
             if instruments is not None and instruments.broker is not None:
                 self.note_message(ask, message, (route,))

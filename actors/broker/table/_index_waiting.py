@@ -17,9 +17,8 @@ from ._choosing import ChoosingIndex
 from ._events import BrokerEvent, Events
 from ._expected import Expectations
 from ._leaving import BROKER_DRAINS
-from ._release import Releases
+from ._release import Releases, ZoneReleases
 from ._selector import Ask
-from ._services import Services
 from ._waiting import Place, Waiter, Waiters, WaitingQuery, WaitingStatistics
 
 __all__ = ["WaitingIndex"]
@@ -39,7 +38,6 @@ class WaitingIndex(ChoosingIndex):
     Attributes:
         events: The events of destinations that join and leave, and of refused requests.
         expectations: The destinations that are expected to register.
-        services: The counts of each service.
         waits: How long messages have waited until they were sent to a destination, or refused.
         rejected: Messages that no destination could take, since the start.
         closing: Whether no connection is accepted any more, so that no message waits.
@@ -50,10 +48,12 @@ class WaitingIndex(ChoosingIndex):
         self.events = Events(options.max_watchers, options.max_events)
         self._waiters = Waiters(options.waiting)
         self._releases = Releases(self._waiters, self.table, self._send_on, self.after)
+        self._zone_releases = ZoneReleases(
+            self._waiters, self.zones.takes, self._send_on, self.after
+        )
         self.expectations = Expectations(
             self.table, broker_id, options.max_routes, options.expected_seconds, self.after
         )
-        self.services = Services(options.max_services)
         self.waits = DurationHistogram()
         self._timer: Timer | None = None
         self._alarm = inf
@@ -153,7 +153,7 @@ class WaitingIndex(ChoosingIndex):
         way = self.chosen(ask, message)
         onward, back, payload, source, context = message
         rest = onward[1:]
-        if way is None and ask.routing is MULTICAST and len(self.candidates(ask)) > 1:
+        if way is None and self.is_for_several(ask):
             way, rest = (self._multicast,), onward  # several destinations match by now
         if way is None:  # the destination that joined has left again
             self._keep(message, ask, waiter.since, waiter.until - waiter.since)
@@ -162,6 +162,12 @@ class WaitingIndex(ChoosingIndex):
         self.node.parts.router.dispatch_or_lose(
             _new(Message, ((*way, *rest), back, payload, source, context))
         )
+
+    def is_for_several(self, ask: Ask) -> bool:
+        """Whether a request goes to several destinations, or to one or more in another zone."""
+        if ask.routing is not MULTICAST:
+            return False
+        return len(self.candidates(ask)) > 1 or self.zones.takes(ask)
 
     def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
         self.rejected += 1

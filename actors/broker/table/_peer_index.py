@@ -87,8 +87,8 @@ class PeerIndex(JoiningIndex):
         free = next_free(tuple(found), at) if found[at].target.busy else None
         return found[at if free is None else free].target.choose(exchange)
 
-    def divide(self, ask: Ask) -> tuple[Candidates, tuple[tuple[PeerRoutes, int], ...]]:
-        """Return the destinations of a multicast: those of this broker, and the peer brokers.
+    def divide_within(self, ask: Ask) -> tuple[Candidates, tuple[tuple[PeerRoutes, int], ...]]:
+        """Return the destinations of a multicast in the own zone: those here, and peer brokers.
 
         Returns:
             The destinations of this broker, with those of Java brokers, and each other peer broker

@@ -14,9 +14,10 @@ from typing import Final
 from ....protocol import Address
 from ....protocol.broker import Entry, Query, RoutingTable
 from ._remote import AnyRoute
+from ._selector import Ask
 from ._waiting import Waiter, Waiters
 
-__all__ = ["Releases"]
+__all__ = ["Releases", "ZoneReleases"]
 
 BATCH: Final = 256
 """Most messages in a batch."""
@@ -123,3 +124,62 @@ class Releases:
                 sent[waiter.origin] += 1
                 self._send(waiter)
         return passed > 0
+
+
+class ZoneReleases:
+    """The release of waiting messages that another zone may have a destination for.
+
+    Groups say less than routes: so all queries with waiting messages are looked up, in slices, soon
+    after groups or a route filter have changed.
+
+    Args:
+        waiters: The waiting messages.
+        takes: Whether another zone may have a destination for a query.
+        send: Sends a message to its destination.
+        later: Calls a function after a number of seconds.
+    """
+
+    def __init__(
+        self,
+        waiters: Waiters,
+        takes: Callable[[Ask], bool],
+        send: Callable[[Waiter], None],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._waiters = waiters
+        self._takes = takes
+        self._send = send
+        self._later = later
+        self._queries: deque[Query] = deque()
+        self._due = False
+        self._changed = False
+
+    def begin(self) -> None:
+        """Send what can be sent, as another zone has told something new."""
+        if len(self._waiters):
+            self._changed = True
+            self._again()
+
+    def _again(self) -> None:
+        if not self._due:
+            self._due = True
+            self._later(PAUSE, self._go_on)
+
+    def _go_on(self) -> None:
+        """Look a slice of the queries up, and send a batch of messages of each."""
+        self._due = False
+        if not self._queries and self._changed:
+            self._changed = False
+            self._queries.extend(self._waiters.queries())
+        for _ in range(min(SLICE, len(self._queries))):
+            query = self._queries.popleft()
+            waiting = self._waiters.with_query(query)
+            if not waiting or not self._takes(waiting[0].ask):
+                continue
+            for waiter in waiting[:BATCH]:
+                if self._waiters.withdraw(waiter.number) is not None:
+                    self._send(waiter)
+            if len(waiting) > BATCH:
+                self._queries.append(query)
+        if self._queries or self._changed:
+            self._again()

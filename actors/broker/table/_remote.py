@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ....protocol import TAGS, Address, DeliveryError, Message, NotDelivered, Route
 from ....protocol._closed import close_class
-from ....protocol.broker import Entry, RouteKind, format_id, peak_ewma
+from ....protocol.broker import Entry, Key, RouteKind, format_id, peak_ewma
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from .._exchange import Exchange, exchange_of
@@ -51,6 +51,12 @@ class PeerRoutes:
         java: Whether it is a Java broker: it gets a copy of a multicast for each destination, each
             pinned, and takes nothing back that it has told.
         every: The route entry for a copy of a multicast to all of its destinations that match.
+        gateway: Whether it is a broker of another zone, at the other end of a gateway link: its
+            routes here are the groups of that zone.
+        zone: The name of that zone; empty for brokers of the own one.
+        without: The keys of tags that its groups lack.
+        told: The routes that its groups stand for.
+        may_have: Whether its zone may have a route, by the id.
         kinds: The kinds of its routes.
         clock: Returns a monotonic time in seconds.
         decay: See `ChoiceOptions.latency_decay`.
@@ -62,6 +68,11 @@ class PeerRoutes:
         self.draining = False
         self.suspended = False
         self.java = False
+        self.gateway = False
+        self.zone = ""
+        self.without: frozenset[Key] = frozenset()
+        self.told = 0
+        self.may_have: Callable[[bytes], bool] = _unknown
         self.count = 0
         self.to: Address = _NOWHERE
         self.cell: Cell | None = None
@@ -135,6 +146,12 @@ class PeerRoutes:
         """Whether another destination is to be preferred now."""
         busy = self._busy
         return self.suspended or self.draining or (busy is not None and busy())
+
+
+def _unknown(route_id: bytes) -> bool:
+    """Whether a zone has a route, as long as it has told none."""
+    del route_id
+    return False
 
 
 class RemoteKind:
@@ -311,8 +328,14 @@ class RemoteRoute(Entry[Any]):
             self.outstanding += 1
         return self.shared.peer.to
 
-    def way(self) -> Route:
-        """Return where a plain message has to go: by the peer broker's worker, and by the id."""
+    def way(self, asked: Address) -> Route:
+        """Return where a plain message has to go: by the peer broker's worker, and by the id.
+
+        Args:
+            asked: The query of the message, which a broker of another zone gets as it is.
+        """
+        if self.peer.gateway:
+            return (self.to, asked)
         return (self.to, Address(TAGS, b"route=" + format_id(self.route_id).encode()))
 
     @property

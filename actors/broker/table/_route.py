@@ -262,8 +262,13 @@ class BrokerRoute:
             self.outstanding += 1
         return self.to
 
-    def way(self) -> Route:
-        """Return where a plain message has to go."""
+    def way(self, asked: Address) -> Route:
+        """Return where a plain message has to go.
+
+        Args:
+            asked: The query of the message.
+        """
+        del asked
         return (self.to,)
 
     def pass_over(self) -> None:

@@ -390,6 +390,11 @@ class Waiters:
         """Return the queries with waiting messages."""
         return tuple(self._groups)
 
+    def with_query(self, query: Query) -> tuple[Waiter, ...]:
+        """Return the messages with a query, in order of arrival."""
+        group = self._groups.get(query)
+        return () if group is None else tuple(group.waiters.values())
+
     def by_query(self) -> tuple[WaitingQuery, ...]:
         """Return the waiting messages by query, in the order of the first message of each."""
         return tuple(_row(group) for group in self._groups.values())

@@ -1,0 +1,310 @@
+"""The other zones in a broker: their groups, in a table of their own, and the choice of a zone.
+
+A *group* stands for the routes of a zone that are alike but for the tags that name one of them. It
+is a route entry as that of a peer broker's destination, and its home broker is the one at the other
+end of the gateway link. It is looked up only if the own zone has no route that can take a request.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect
+from collections.abc import Callable, Collection, Iterator, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Final
+
+from ....protocol import AddressError
+from ....protocol.broker import (
+    Entry,
+    Key,
+    Query,
+    RouteAdd,
+    RouteRemove,
+    RoutingTable,
+    Update,
+    WellKnownKey,
+    parse_id,
+    shard_hash,
+)
+from ....protocol.cluster import COUNT_KEY, FOLDED_KEY
+from ._peers import RESERVED_SERVICES
+from ._remote import AnyRoute, PeerRoutes, RemoteKind, RemoteRoute
+from ._selector import Ask
+from ._services import Services
+
+__all__ = ["GROUPS_FULL", "Zones"]
+
+GROUPS_FULL: Final = "the table has as many groups of other zones as it may"
+_RESERVED_NAME: Final = "its service name is reserved"
+_OTHER_HOME: Final = "another broker has told it"
+_NO_COUNT: Final = "it does not say for how many routes it stands"
+
+MAX_WEIGHED: Final = 256
+"""Most queries with remembered shares of their groups; then all are forgotten."""
+MAX_COUNT: Final = 2**31 - 1
+"""Most routes that a group may stand for."""
+
+_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
+_FOLDED: Final = (FOLDED_KEY, "1")
+
+Groups = tuple[Entry[RemoteRoute], ...]
+
+
+class Zones:
+    """The groups of all zones but the own one.
+
+    Args:
+        limit: See `BrokerOptions.max_groups`.
+        services: The counts of services.
+
+    Attributes:
+        known: The brokers at the other ends of gateway links that this broker has dialled, by id.
+        table: The groups; hidden or swept by broker, as the routes of peer brokers are.
+        refused: Groups that were not added as there were too many, since the start.
+        random: Returns a random number, 0 or more and less than 1.
+    """
+
+    def __init__(self, limit: int, services: Services) -> None:
+        self._limit = limit
+        self._services = services
+        self.known: dict[bytes, PeerRoutes] = {}
+        self.table: RoutingTable[RemoteRoute] = RoutingTable()
+        self.refused = 0
+        self.random: Callable[[], float] = random.random
+        self._folded = 0
+        # By query, its groups and the sums of their counts up to each.
+        self._weighed: dict[Query, tuple[Groups, list[int]]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of groups."""
+        return len(self.table)
+
+    # --- what gateways tell -------------------------------------------------------------------
+
+    def add(self, peer: PeerRoutes, route: RouteAdd) -> str:
+        """Add a group, or replace it.
+
+        Returns:
+            Why it was not added, in a few fixed words; empty if it was, or was known already.
+        """
+        if route.broker_id != peer.broker_id:
+            return _OTHER_HOME
+        if route.service_name.startswith(RESERVED_SERVICES):
+            return _RESERVED_NAME
+        count = _count_of(route)
+        if count is None:
+            return _NO_COUNT
+        table, number = self.table, _number(route.route_id, peer.broker_id)
+        before = table.get(number)
+        if before is None and len(table) >= self._limit:
+            self.refused += 1
+            return GROUPS_FULL
+        tags = tuple([tag for tag in route.tags if tag[0] not in (COUNT_KEY, _ROUTE_ID)])
+        kind = table.kind_of(peer.broker_id, route.service_name, tags, number)
+        service = self._services.of(route.service_name)
+        shared = RemoteKind(peer, kind, service, count)
+        shared.routes = count
+        earlier: RemoteKind | None = kind.shared if before is None else before.kind.shared
+        if earlier is not None:
+            shared.latency, shared.outstanding = earlier.latency, earlier.outstanding
+        if before is not None:
+            self._let_go(peer, before.target)  # the new one may have the kind of this one
+        kind.shared = shared
+        update = table.put(RemoteRoute(number, kind, route.timestamp), now=route.timestamp)
+        if not update.applied and before is not None:
+            kind.shared = before.kind.shared = earlier
+            kind = before.kind
+        self._services.joined_elsewhere(service)
+        peer.count += 1
+        peer.told += int(kind.shared.weight)
+        self._folded += _FOLDED in kind.indexed
+        return ""
+
+    def remove(self, peer: PeerRoutes, route: RouteRemove) -> bool:
+        """Remove a group; return whether it was there."""
+        update = self.table.remove(
+            _number(route.route_id, peer.broker_id),
+            route.timestamp,
+            broker_id=peer.broker_id,
+            now=route.timestamp,
+            remember=False,
+        )
+        return self._gone(peer, (update,)) > 0
+
+    def sweep(self, peer: PeerRoutes, limit: int) -> int:
+        """Remove groups that a gateway has not told in its round; return how many."""
+        return self._gone(peer, self.table.sweep(peer.broker_id, limit))
+
+    def drop(self, peer: PeerRoutes, limit: int) -> int:
+        """Remove groups of a gateway; return how many."""
+        return self._gone(peer, self.table.drop(peer.broker_id, limit))
+
+    def _gone(self, peer: PeerRoutes, updates: Sequence[Update[RemoteRoute]]) -> int:
+        left = [update.previous.target for update in updates if update.previous is not None]
+        for route in left:
+            self._let_go(peer, route)
+        return len(left)
+
+    def _let_go(self, peer: PeerRoutes, route: RemoteRoute) -> None:
+        """Count that a group has left, or is replaced."""
+        shared = route.shared
+        peer.count -= 1
+        peer.told -= int(shared.weight)
+        self._folded -= _FOLDED in shared.kind.indexed
+        self._services.left_elsewhere(shared.service, route.requests)
+
+    # --- look-up --------------------------------------------------------------------------------
+
+    def zones(self) -> dict[str, PeerRoutes]:
+        """Return the gateway that is used for each zone: of several, one that is not busy."""
+        found: dict[str, PeerRoutes] = {}
+        for peer in self.known.values():
+            if not peer.suspended and (peer.zone not in found or found[peer.zone].busy):
+                found[peer.zone] = peer
+        return found
+
+    def find(self, ask: Ask, refused: Collection[AnyRoute] = ()) -> Sequence[RemoteRoute]:
+        """Return what may take a request: groups, or each a whole zone for a request by RouteId.
+
+        Args:
+            ask: The query.
+            refused: The routes that have rejected it: those of a gateway stand for its zone.
+        """
+        found = self._found(ask.query) if self.known else ()
+        if not refused or not found:
+            return found
+        peers = {each.peer for each in refused if isinstance(each, RemoteRoute)}
+        return [each for each in found if each.peer not in peers]
+
+    def takes(self, ask: Ask) -> bool:
+        """Whether a zone may have a destination for a request."""
+        return bool(self.find(ask))
+
+    def _found(self, query: Query) -> Sequence[RemoteRoute]:
+        ids = [value for key, value in query if key == _ROUTE_ID]
+        if ids:
+            return tuple(self._by_id(ids[0] or ""))
+        parts = {peer.without for peer in self.known.values()}
+        if len(parts) == 1:
+            return self._groups(query, next(iter(parts)))
+        # Zones that are configured differently: of each those that it concerns.
+        return [
+            each
+            for without in parts
+            for each in self._groups(query, without)
+            if each.peer.without == without
+        ]
+
+    def _by_id(self, text: str) -> Iterator[RemoteRoute]:
+        """Yield the zones that may have a route id, the nearest first."""
+        try:
+            route_id = parse_id(text)
+        except AddressError:
+            return
+        for peer in sorted(self.zones().values(), key=_distance):
+            if peer.may_have(route_id):
+                yield peer.every
+
+    def _groups(self, query: Query, without: frozenset[Key]) -> Sequence[RemoteRoute]:
+        """Return the groups of a query, without the keys that groups lack."""
+        rest = query
+        if any(key in without for key, _ in query):
+            rest = frozenset([tag for tag in query if tag[0] not in without])
+            if not rest:
+                return tuple(peer.every for peer in self.zones().values() if peer.count)
+        table = self.table
+        found: Sequence[Entry[RemoteRoute]] = table.candidates(rest)
+        if self._folded:
+            names = frozenset([tag for tag in rest if tag[0] == _SERVICE])
+            if len(names) < len(rest):
+                found = (*found, *table.candidates(names | {_FOLDED}))
+        return found  # type: ignore[return-value]
+
+    # --- choice ---------------------------------------------------------------------------------
+
+    def pick(self, ask: Ask, refused: Collection[AnyRoute] = ()) -> RemoteRoute | None:
+        """Choose a zone, and a group of it, for a request that is not for several.
+
+        Args:
+            ask: The query.
+            refused: The routes that have rejected it.
+
+        Returns:
+            The group; `None` if no zone may have a destination.
+        """
+        found = self.find(ask, refused)
+        if not found:
+            return None
+        if ask.everywhere:
+            found = _of_one_zone(found, ask.shard or shard_hash(ask.sticky))
+        return self._pick(ask.query, found)
+
+    def _pick(self, query: Query, found: Sequence[RemoteRoute]) -> RemoteRoute:
+        """Choose by count, and of two by latency and load."""
+        if len(found) == 1:
+            return found[0]
+        sums = self._sums(query, found)
+        one, other = (
+            found[bisect(sums, int(self.random() * sums[-1]))],
+            found[bisect(sums, int(self.random() * sums[-1]))],
+        )
+        best = min(one, other, key=_load)
+        if best.busy:
+            return next((each for each in found if not each.busy), best)
+        return best
+
+    def _sums(self, query: Query, found: Sequence[RemoteRoute]) -> list[int]:
+        """Return the sums of the counts up to each group."""
+        kept = self._weighed.get(query)
+        # The table makes a new tuple when a matching group comes, goes or has another count.
+        if kept is not None and kept[0] is found:
+            return kept[1]
+        sums = list(accumulate(max(1, int(each.weight)) for each in found))
+        if isinstance(found, tuple):
+            if len(self._weighed) >= MAX_WEIGHED:
+                self._weighed.clear()
+            self._weighed[query] = found, sums
+        return sums
+
+    def divide(self, ask: Ask) -> list[tuple[PeerRoutes, int]]:
+        """Return a gateway of each zone with a match for a multicast, and the number of routes."""
+        counts: dict[str, dict[PeerRoutes, int]] = {}
+        for route in self.find(ask):
+            peer = route.peer
+            zone = counts.setdefault(peer.zone, {})
+            zone[peer] = zone.get(peer, 0) + max(1, int(route.weight))
+        # Two gateways of one zone tell the same routes.
+        return [min(zone.items(), key=lambda each: each[0].busy) for zone in counts.values()]
+
+
+def _count_of(route: RouteAdd) -> int | None:
+    """Return for how many routes a group stands; `None` if it does not say so."""
+    for key, value in route.tags:
+        if key == COUNT_KEY and value and value.isascii() and value.isdecimal():
+            return int(value) if len(value) <= 10 and 0 < int(value) <= MAX_COUNT else None
+    return None
+
+
+def _number(route_id: bytes, broker_id: bytes) -> bytes:
+    """Return the id of a group in the table: two gateways of one zone tell it with the same id."""
+    return (int.from_bytes(route_id) ^ int.from_bytes(broker_id)).to_bytes(16)
+
+
+def _distance(peer: PeerRoutes) -> tuple[bool, float]:
+    return peer.busy, peer.every.latency
+
+
+def _load(route: RemoteRoute) -> float:
+    return route.latency * (route.shared.outstanding + 1) / max(1.0, route.weight)
+
+
+def _of_one_zone(found: Sequence[RemoteRoute], key: int) -> Sequence[RemoteRoute]:
+    """Return the groups of the zone that a key belongs to, by rendezvous hashing."""
+    zones = {each.peer.zone for each in found}
+    if len(zones) == 1:
+        return found
+    mark = key.to_bytes(8)
+    best = max(zones, key=lambda zone: blake2b(mark + zone.encode(), digest_size=8).digest())
+    return [each for each in found if each.peer.zone == best]
