@@ -23,6 +23,7 @@ CONCEPTS = {
         "broker/table/test_zones": "_zone_index",
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
         "cluster/test_random_trouble": "",
+        "cluster/test_zones": "_gateways _link_workers _own_zone _peer_table",
         "eventlog/recording/test_recorder": "_accounts _messages _requests",
         "eventlog/recording/test_recorder_losses": "_flow_sampler _flows",
         "eventlog/storage/test_crashes": "_folder _writer",

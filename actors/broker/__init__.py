@@ -30,6 +30,7 @@ from .local._typed_handlers import TypedHandlers
 from .table._events import BrokerEvent, EventKind, Events, Subscription
 from .table._explain import Mismatch, Resolution
 from .table._index import TagIndexWorker
+from .table._peers import ZoneFollower
 from .table._remote import AnyRoute, PeerRoutes, RemoteRoute
 from .table._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
 from .table._selector import Ask, Selector
@@ -81,6 +82,7 @@ __all__ = [
     "TypedHandlers",
     "Unicast",
     "WaitingOptions",
+    "ZoneFollower",
     "exchange_of",
     "route_of",
 ]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from math import inf
 from random import random
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ...protocol import AddressLike, OnwardError, counted
 from ...protocol.broker import BrokerInfo, RouteAdd, RouteRemove, format_id
@@ -19,7 +19,9 @@ from ...protocol.cluster import (
     BROKERS_ROUTE,
     CLIENTS_SERVICE,
     DRAINING,
+    GROUPS_ROUTE,
     REMOTE_BROKER_INFO_ROUTE,
+    ROUTES_ROUTE,
     UP,
     ClusterFrameError,
     Compare,
@@ -27,6 +29,7 @@ from ...protocol.cluster import (
     KnownBroker,
     LinkRefusal,
     LinkRefused,
+    LinkRole,
     Membership,
     PeerInfo,
     PresenceState,
@@ -40,10 +43,13 @@ from ..broker import Broker, Handlers, LimitUse
 from ..runtime._timer import Timer
 from ._clients import clients_service
 from ._dialled import ClusterDrain, DialledPeer
-from ._feeds import Feeds
+from ._feeds import Feeds, RouteStream
+from ._gateways import GatewayWorker, ZoneCaller
 from ._greetings import greetings
 from ._java_peer import java_greetings
+from ._link_workers import LinkEnd, LinkWorkers
 from ._options import ClusterOptions
+from ._own_zone import OwnZone
 from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
 from ._peer_worker import STOPPED, PeerWorker
 from ._statistics import ClusterStatistics, PeerStatistics, stranger
@@ -52,6 +58,8 @@ if TYPE_CHECKING:
     from .._node import Node
 
 __all__ = ["Cluster"]
+
+_Worker = TypeVar("_Worker", bound=PeerWorker)
 
 _logger = logging.getLogger("onward.actors.cluster")
 
@@ -114,11 +122,13 @@ class Cluster(Worker):
             cluster_uri=options.advertise,
             instance=now,
             zone=options.zone,
+            without=options.group_keys,
             name=options.name,
             max_batch=options.limits.max_batch,
         )
         self.log = RouteLog(broker.broker_id.bytes, now, options.limits)
-        self._workers: dict[bytes, PeerWorker] = {}
+        self.links = LinkWorkers()
+        self._zone: OwnZone | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost: Counter[str] = Counter()
         self._failed = 0
@@ -180,15 +190,19 @@ class Cluster(Worker):
             index.own_changes(self._on_own_change),
             self._broker.add_part(ClusterDrain(self)),
         ]
+        if options.zone:
+            own = self._own
+            self._zone = OwnZone(own.broker_id, own.instance, options, clock, self.after)
+            index.follow_zone(self._zone)
+            self._withdraw.append(lambda: index.follow_zone(None))
 
     def on_stop(self) -> None:
         """Close all links."""
         self._joined = False
         while self._withdraw:
             self._withdraw.pop()()
-        for worker in tuple(self._workers.values()):
-            if worker.connection is not None:
-                worker.connection.close(STOPPED, STOPS)
+        for connection in self.links.connections():
+            connection.close(STOPPED, STOPS)
         for task in tuple(self._tasks):
             task.cancel()
 
@@ -318,20 +332,53 @@ class Cluster(Worker):
             self._arm()
             self._refused(connection.info, verdict.reason)
             raise PeerRefused(verdict.reason.value)
-        worker = self._workers.get(info.broker_id) or self._new_worker(info)
-        stream = worker.connected(connection, info)
-        if verdict.replaces is not None:
-            before: PeerConnection = verdict.replaces
-            before.close("duplicate", LinkRefusal.DUPLICATE.value)
+        connection.role = verdict.role
+        end, streams = self._begin(connection, info)
+        before: PeerConnection | None = verdict.replaces
+        if before is not None:
+            other = self.links.with_link(before)
+            if isinstance(other, GatewayWorker):
+                other.replaced()  # by a better broker of its zone
+            else:
+                before.close("duplicate", LinkRefusal.DUPLICATE.value)
         self._arm()
-        if connection.java:
-            return java_greetings(worker, connection)
-        return greetings(self, worker, connection, stream)
+        if connection.java and isinstance(end, PeerWorker):
+            return java_greetings(end, connection)
+        return greetings(self, end, connection, streams)
+
+    def _begin(
+        self, connection: PeerConnection, info: PeerInfo
+    ) -> tuple[LinkEnd, dict[str, RouteStream]]:
+        """Begin to use a link by its role.
+
+        Returns:
+            Its other end, and the streams that this may ask for, by the routes of their requests.
+        """
+        links, broker_id = self.links, info.broker_id
+        if connection.role is LinkRole.MESH:
+            worker = links.mesh.get(broker_id)
+            if worker is None:
+                worker = links.mesh[broker_id] = self._start(PeerWorker, info)
+            return worker, {ROUTES_ROUTE: worker.connected(connection, info)}
+        if connection.role is LinkRole.TO_ZONE:
+            gateway = links.gateways.get(broker_id)
+            if gateway is None:
+                gateway = links.gateways[broker_id] = self._start(GatewayWorker, info)
+            gateway.connected(connection, info)
+            return gateway, {}
+        if self._zone is None:
+            raise AssertionError("a link from another zone, and no own one")
+        stream = RouteStream(self._zone.feeds, info.max_batch)
+        caller = ZoneCaller(info, connection, stream, self._on_fault)
+        links.callers[broker_id] = caller
+        return caller, {GROUPS_ROUTE: stream}
 
     def on_lost(self, connection: PeerConnection, reason: str) -> None:
         """Remove a link that has ended; see `PeerHandlers`."""
         broker_id = connection.info.broker_id
-        if not self.membership.lost(broker_id, connection, self._now()):
+        self.membership.lost(broker_id, connection, self._now())
+        end = self.links.with_link(connection)
+        if end is None:
             return  # another one has replaced it
         reason = shown(reason)
         # Both have dialled at a time, and the other one knows already which of the links stays.
@@ -339,7 +386,11 @@ class Cluster(Worker):
         if not replaced:
             known = reason in self._lost or len(self._lost) < MAX_REASONS
             self._lost[reason if known else "other"] += 1
-        self._workers[broker_id].lost(reason, replaced=replaced)
+        if isinstance(end, PeerWorker):
+            end.lost(reason, replaced=replaced)
+        else:
+            end.connection = None
+            del self.links.callers[broker_id]
         self._arm()
 
     def brokers_for_clients(self) -> Iterator[PeerInfo]:
@@ -349,7 +400,7 @@ class Cluster(Worker):
             if known.linked:
                 yield known.info
 
-    def heard(self, info: PeerInfo, worker: PeerWorker) -> None:
+    def heard(self, info: PeerInfo, worker: LinkEnd) -> None:
         """Receive what a peer broker has told of another broker, or of itself."""
         by = worker.info.broker_id
         self.membership.heard(info, by, self._now())
@@ -386,11 +437,10 @@ class Cluster(Worker):
         )
         raise PeerRefused(reason.value)
 
-    def _new_worker(self, info: PeerInfo) -> PeerWorker:
+    def _start(self, kind: type[_Worker], info: PeerInfo) -> _Worker:
         index, feeds, options = self._broker.index, self._feeds, self.options
-        worker = PeerWorker(info, index, feeds, options, self._on_fault, self._retire)
+        worker = kind(info, index, feeds, options, self._on_fault, self._retire)
         self.spawn(lambda: worker)
-        self._workers[info.broker_id] = worker
         return worker
 
     def _on_fault(self, broker_id: bytes) -> None:
@@ -429,10 +479,13 @@ class Cluster(Worker):
     def _retire(self) -> None:
         """Stop the workers of peer brokers that are forgotten, or have been started anew."""
         known = {each.info.broker_id for each in self._shown()}
-        for broker_id, worker in tuple(self._workers.items()):
-            if worker.over and broker_id not in known:
-                del self._workers[broker_id]
-                worker.retire()
+        for workers in (self.links.mesh, self.links.gateways):
+            for broker_id, worker in tuple(workers.items()):
+                # A broker of another zone is one of many: what is over is of no use.
+                gone = broker_id not in known or isinstance(worker, GatewayWorker)
+                if worker.over and gone:
+                    del workers[broker_id]
+                    worker.retire()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -467,7 +520,7 @@ class Cluster(Worker):
 
     async def _compare(self, task: Compare) -> None:
         answer = await self._ask(task.to, BROKERS_ROUTE, task.digest)
-        worker = self._workers.get(task.to)
+        worker = self.links.of(task.to)
         if answer is None or worker is None:
             return
         try:
@@ -478,7 +531,7 @@ class Cluster(Worker):
 
     async def _ask(self, to: bytes, route: str, data: bytes) -> bytes | None:
         """Return the answer of a peer broker; `None` if there is none."""
-        worker = self._workers.get(to)
+        worker = self.links.of(to)
         connection = None if worker is None else worker.connection
         if connection is None or connection.java:
             # A Java broker would dial each broker that it is told of, whether it knows it or not.
@@ -504,15 +557,24 @@ class Cluster(Worker):
         for known in self._shown():
             broker_id = known.info.broker_id
             reported = "" if known.reported_by is None else self._name_of(known.reported_by)
-            worker = self._workers.get(broker_id)
+            worker = self.links.of(broker_id)
             if worker is None:
                 cause = known.cause or (NOT_ALLOWED if known.dials_at is None else "")
                 rows[broker_id] = stranger(known.info.cluster_uri, cause, reported, known.info)
             else:
-                row = worker.statistics()
+                row = self._row(broker_id, worker)
                 rows[broker_id] = row if known.linked else replace(row, reported_by=reported)
         seeds = [stranger(uri, cause) for uri, cause in self.membership.unreached()]
         return [*rows.values(), *seeds]
+
+    def _row(self, broker_id: bytes, end: LinkEnd) -> PeerStatistics:
+        """Return the row of a broker, of both links if it is of another zone."""
+        row, caller = end.statistics(), self.links.callers.get(broker_id)
+        if caller is None or caller is end:
+            return row
+        other = caller.statistics()
+        role = "both ways" if row.role else other.role
+        return replace(row, in_flight=row.in_flight + other.in_flight, role=role)
 
     def _shown(self) -> Iterator[KnownBroker]:
         """Yield the other brokers, without those that another one has taken the place of.
@@ -526,14 +588,14 @@ class Cluster(Worker):
                 yield each
 
     def _name_of(self, broker_id: bytes) -> str:
-        worker = self._workers.get(broker_id)
+        worker = self.links.of(broker_id)
         return format_id(broker_id) if worker is None else worker.label
 
     def not_ready(self) -> str:
         """Return why the broker is not ready yet; an empty text once it was."""
         wanted = self.options.ready_peers
         if not self._was_ready:
-            up = sum(each.presence.state is PresenceState.UP for each in self._workers.values())
+            up = sum(each.presence.state is PresenceState.UP for each in self.links.mesh.values())
             self._was_ready = up >= wanted
             if not self._was_ready:
                 return f"{up} of {counted(wanted, 'peer broker')} known"
@@ -562,4 +624,6 @@ class Cluster(Worker):
         limits, figures = self.options.limits, self.membership.statistics()
         full = figures.refused.get(LinkRefusal.FULL, 0)
         yield LimitUse("cluster.max_peers", figures.links, limits.max_peers, full)
+        most = max(figures.to_zones, figures.from_zones)
+        yield LimitUse("cluster.max_gateways", most, limits.max_gateways, full)
         yield LimitUse("cluster.max_known", figures.known, limits.max_known, figures.ignored)

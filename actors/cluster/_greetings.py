@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...protocol.cluster import (
     BROKER_INFO_ROUTE,
     BROKERS_ROUTE,
     REMOTE_BROKER_INFO_ROUTE,
-    ROUTES_ROUTE,
     ClusterFrameError,
     PeerInfo,
     Position,
@@ -20,14 +19,17 @@ from ..broker import ApplicationError, Handlers, Request
 if TYPE_CHECKING:
     from ._cluster import Cluster
     from ._feeds import RouteStream
+    from ._link_workers import LinkEnd
     from ._peer_connection import PeerConnection
-    from ._peer_worker import PeerWorker
 
 __all__ = ["greetings"]
 
 
 def greetings(
-    cluster: Cluster, worker: PeerWorker, connection: PeerConnection, stream: RouteStream
+    cluster: Cluster,
+    worker: LinkEnd,
+    connection: PeerConnection,
+    streams: Mapping[str, RouteStream],
 ) -> Handlers:
     """Make the handlers of the requests that come by a link.
 
@@ -35,9 +37,9 @@ def greetings(
 
     Args:
         cluster: The cluster.
-        worker: The worker of the peer broker.
+        worker: The other end.
         connection: The link.
-        stream: The stream of own routes by it.
+        streams: The streams that the other end may ask for, by the routes of their requests.
     """
     handlers = Handlers(max_handling=cluster.options.max_greetings)
 
@@ -68,8 +70,19 @@ def greetings(
     async def brokers(request: Request) -> bytes:
         return cluster.membership.answer(worker.info.broker_id, request.data)
 
-    @handlers.stream(ROUTES_ROUTE)
-    async def routes(request: Request) -> AsyncGenerator[bytes]:
+    for route, stream in streams.items():
+        handlers.stream(route)(_served(stream, broken))
+    # Decorated functions are used by the handlers only.
+    del introduced, another, brokers
+    return handlers
+
+
+def _served(
+    stream: RouteStream, broken: Callable[[ClusterFrameError], ApplicationError]
+) -> Callable[[Request], AsyncGenerator[bytes]]:
+    """Return the handler of the requests for a stream."""
+
+    async def elements(request: Request) -> AsyncGenerator[bytes]:
         try:
             position = Position.parse(request.data)
         except ClusterFrameError as error:
@@ -77,6 +90,4 @@ def greetings(
         async for element in stream.elements(position):
             yield element
 
-    # Decorated functions are used by the handlers only.
-    del introduced, another, brokers, routes
-    return handlers
+    return elements

@@ -19,7 +19,8 @@ from ...protocol.cluster import (
     SubscribeAgain,
     SubscriptionEvent,
 )
-from ..broker import PeerRoutes, TagIndexWorker
+from ..broker import PeerRoutes
+from ._peer_table import PeerTable
 
 __all__ = ["RouteLoader"]
 
@@ -35,7 +36,7 @@ class RouteLoader:
     events of one.
 
     Args:
-        index: The tag index.
+        index: The table.
         peer: The routes of the peer broker.
         subscription: The subscription to them.
         most: Most elements that may wait: the credit.
@@ -44,7 +45,7 @@ class RouteLoader:
 
     def __init__(
         self,
-        index: TagIndexWorker,
+        index: PeerTable,
         peer: PeerRoutes,
         subscription: RouteSubscription,
         most: int,

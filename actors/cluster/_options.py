@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ...protocol.broker import Key
 from ...protocol.cluster import ClusterLimits
 from ...protocol.options import Count, Seconds, Size, check_options
 
@@ -25,7 +26,11 @@ class ClusterOptions:
             them: a `*` stands for a part of the host, the port or the path, and alone for all URIs.
             Without one, only seeds are dialled.
         name: The name of this broker for operators of others; at most 127 bytes.
-        zone: The name of the zone; brokers of another zone are refused. At most 127 bytes.
+        zone: The name of the zone of this broker; at most 127 bytes. Brokers of one zone are a full
+            mesh; of each other zone it dials one. Empty: there is no zone, and a broker of one is
+            refused.
+        group_keys: The keys of tags, in text form, that name one destination: beside RouteId and
+            InstanceName, other zones are not told of them.
         locality: The choice among destinations of this broker and of peer brokers, for unicast:
             `prefer` takes those of this broker while one of them can take the request; `even` takes
             all alike.
@@ -51,6 +56,7 @@ class ClusterOptions:
     allowed_peers: tuple[str, ...] = ()
     name: str = ""
     zone: str = ""
+    group_keys: tuple[Key, ...] = ()
     locality: Literal["prefer", "even"] = "prefer"
     ready_peers: Size = 0
     connect_timeout: Seconds = 5.0

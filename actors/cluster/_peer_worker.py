@@ -28,12 +28,13 @@ from ._feeds import Feeds, RouteStream
 from ._java_peer import JavaRoutes
 from ._loader import RouteLoader
 from ._options import ClusterOptions
+from ._peer_table import PeerTable
 from ._statistics import PeerStatistics
 
 if TYPE_CHECKING:
     from ._peer_connection import ElementStream, PeerConnection
 
-__all__ = ["STOPPED", "PeerWorker"]
+__all__ = ["BAD_FRAME", "STOPPED", "PeerWorker"]
 
 _logger = logging.getLogger("onward.actors.cluster")
 
@@ -61,6 +62,7 @@ class PeerWorker(Worker):
         on_fault: Called with the id of the peer broker when it has broken the protocol, before the
             link is closed.
         on_dropped: Called when its routes have been removed.
+        table: The table of what it tells; by default the tag index.
 
     Attributes:
         info: What the peer broker has told of itself last.
@@ -72,6 +74,7 @@ class PeerWorker(Worker):
     """
 
     has_flows: ClassVar[bool] = False
+    stream_route: ClassVar[str] = ROUTES_ROUTE
 
     def __init__(
         self,
@@ -81,10 +84,12 @@ class PeerWorker(Worker):
         options: ClusterOptions,
         on_fault: Callable[[bytes], object],
         on_dropped: Callable[[], object],
+        table: PeerTable | None = None,
     ) -> None:
         super().__init__()
         self.info = info
         self._index = index
+        self._table: PeerTable = index if table is None else table
         self._feeds = feeds
         self._options = options
         self._on_fault = on_fault
@@ -104,11 +109,11 @@ class PeerWorker(Worker):
         self._working = False
         self._timer: Timer | None = None
         self._retry: Timer | None = None
-        index.peer_joined(self.routes)
+        self._table.peer_joined(self.routes)
 
     def _new_loader(self) -> RouteLoader:
         return RouteLoader(
-            self._index, self.routes, self._subscription, self._options.ahead, self._refused
+            self._table, self.routes, self._subscription, self._options.ahead, self._refused
         )
 
     @property
@@ -163,7 +168,7 @@ class PeerWorker(Worker):
 
     def retire(self) -> None:
         """Leave the table, as there is nothing of it left."""
-        self._index.peer_left(self.routes)
+        self._table.peer_left(self.routes)
         self.stop()
 
     def lost(self, reason: str, *, replaced: bool) -> None:
@@ -247,7 +252,7 @@ class PeerWorker(Worker):
             return
         limit = self._options.load_slice
         while self._dropping:  # those of an earlier link, before the first of this one
-            self._dropping = self._index.drop_peer(self.routes, limit) >= limit
+            self._dropping = self._table.drop_peer(self.routes, limit) >= limit
         self._java.joined(data, int(time.time() * 1000))
 
     # --- the copy of its routes ---------------------------------------------------------------
@@ -262,7 +267,7 @@ class PeerWorker(Worker):
         receiver = self._receiver = _Receiver(self)
         try:
             receiver.stream = connection.subscribe(
-                ROUTES_ROUTE, data, self._options.ahead, receiver
+                self.stream_route, data, self._options.ahead, receiver
             )
         except OnwardError:
             # The link is closed, which it tells next.
@@ -317,10 +322,10 @@ class PeerWorker(Worker):
         self._working = False
         limit = self._options.load_slice
         if self._dropping:
-            self._dropping = self._index.drop_peer(self.routes, limit) >= limit
+            self._dropping = self._table.drop_peer(self.routes, limit) >= limit
             if not self._dropping:
                 # What comes from now on is not of before.
-                self._index.reveal_peer(self.routes)
+                self._table.reveal_peer(self.routes)
                 self._on_dropped()
         elif not self._loader.idle:
             self._load(limit)
@@ -363,9 +368,9 @@ class PeerWorker(Worker):
         """Perform the actions that the presence of the peer broker requests."""
         for action in actions:
             if action is PresenceAction.SUSPEND:
-                self._index.suspend_peer(self.routes)
+                self._table.suspend_peer(self.routes)
             elif action is PresenceAction.REVEAL:
-                self._index.reveal_peer(self.routes)
+                self._table.reveal_peer(self.routes)
             else:
                 self._drop()
         if self._timer is not None:
@@ -426,6 +431,8 @@ class PeerWorker(Worker):
             losses=self.losses.total(),
             java=self.routes.java,
             refused=dict(self._refused),
+            zone=self.info.zone,
+            role="" if connection is None else str(connection.role),
         )
 
 

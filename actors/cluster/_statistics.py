@@ -36,6 +36,11 @@ class PeerStatistics:
         losses: The number of links lost since the start.
         java: Whether it is a Java broker: routes that it had before the link are not known.
         refused: Its routes that were not loaded since the start, by reason.
+        zone: Its zone; empty for none.
+        role: What the link is for, as `LinkRole` says it; of two links to another zone it is
+            `both ways`. Empty without a link.
+        groups: The groups of its zone that are known by it; its routes are those that they stand
+            for.
     """
 
     broker_id: str
@@ -58,6 +63,9 @@ class PeerStatistics:
     losses: int = 0
     java: bool = False
     refused: dict[str, int] = field(default_factory=dict[str, int])
+    zone: str = ""
+    role: str = ""
+    groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +119,5 @@ def stranger(
         since=0.0,
         reason=cause,
         reported_by=reported_by,
+        zone="" if info is None else info.zone,
     )

@@ -17,7 +17,7 @@ from ..local._served import ServiceWorker
 from ._events import EventKind
 from ._index_waiting import WaitingIndex
 from ._leaving import SESSION_SUSPENDED, WITHDRAWN
-from ._peers import RESERVED_SERVICES
+from ._peers import RESERVED_SERVICES, ZoneFollower
 from ._remote import AnyRoute, own_route
 from ._route import BrokerRoute, Destination, LocalRouteWorker, RouteWorker, weight_of
 
@@ -42,6 +42,7 @@ class JoiningIndex(WaitingIndex):
         super().__init__(options, broker_id)
         self.suspended: dict[bytes, Entry[AnyRoute]] = {}
         self._followers: list[Callable[[RouteAdd | RouteRemove], object]] = []
+        self._follower: ZoneFollower | None = None
         self._weight_key = parse_key(options.choice.weight_tag)
         self._mailbox = MailboxOptions(limit=options.max_mailbox)
         self._left = False  # whether all have left, as the index stops
@@ -108,6 +109,7 @@ class JoiningIndex(WaitingIndex):
             # Handling ROUTE_SETUP Frames: "the Broker or Broker cluster MUST close the existing
             # route, and remove it from the table, and replace it with the information from the new
             # ROUTE_SETUP."
+            self._follow_left(update.previous)
             self._leave(update.previous, _TAKEN_OVER)
         if suspended is not None:
             del self.suspended[route_id]
@@ -170,6 +172,7 @@ class JoiningIndex(WaitingIndex):
         now = int(time.time() * 1000)
         timestamp = table.next_timestamp(route_id, now)
         table.remove(route_id, timestamp, broker_id=own, now=now)
+        self._follow_left(entry)
         if self._followers and not entry.service_name.startswith(RESERVED_SERVICES):
             removal = RouteRemove(own, route_id, timestamp)
             for follow in tuple(self._followers):
@@ -264,10 +267,18 @@ class JoiningIndex(WaitingIndex):
             self.events.emit(entry.target.event(kind, reason))
 
     def _announce(self, entry: Entry[AnyRoute]) -> None:
-        if self._followers and not entry.service_name.startswith(RESERVED_SERVICES):
+        if entry.service_name.startswith(RESERVED_SERVICES):
+            return
+        if self._follower is not None:
+            self._follower.joined(entry.kind, entry.route_id)
+        if self._followers:
             addition = route_add(entry)
             for follow in tuple(self._followers):
                 follow(addition)
+
+    def _follow_left(self, entry: Entry[AnyRoute]) -> None:
+        if self._follower is not None and not entry.service_name.startswith(RESERVED_SERVICES):
+            self._follower.left(entry.kind, entry.route_id)
 
 
 def route_add(entry: Entry[AnyRoute]) -> RouteAdd:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from ....protocol.broker import (
     Entry,
@@ -24,7 +24,7 @@ from ._release import Releases
 from ._remote import AnyRoute, PeerRoutes, RemoteKind, RemoteRoute
 from ._services import Services
 
-__all__ = ["RESERVED_SERVICES", "TABLE_FULL", "Peers"]
+__all__ = ["RESERVED_SERVICES", "TABLE_FULL", "Peers", "ZoneFollower"]
 
 RESERVED_SERVICES: Final = "onward."
 """The prefix of service names that only workers of a broker's node may use. Such services belong to
@@ -35,6 +35,16 @@ _RESERVED_NAME: Final = "its service name is reserved"
 _LOCAL: Final = "its id is that of a worker of this broker"
 _OLDER: Final = "a later change of the route is known"
 _OTHER_HOME: Final = "it is connected to another broker"
+
+
+class ZoneFollower(Protocol):
+    """The one that is told of all destinations of a zone, hidden ones included."""
+
+    def joined(self, kind: RouteKind, route_id: bytes) -> None:
+        """Receive a destination that has joined a broker of the zone."""
+
+    def left(self, kind: RouteKind, route_id: bytes) -> None:
+        """Receive one that has left, or is replaced."""
 
 
 class Peers:
@@ -53,6 +63,7 @@ class Peers:
         known: The peer brokers by id.
         count: Their routes in the table, those that others hide included.
         refused: Routes that were not added as there were too many, since the start.
+        follower: Told of all changes; `None` if there is none.
     """
 
     def __init__(
@@ -75,6 +86,7 @@ class Peers:
         self.known: dict[bytes, PeerRoutes] = {}
         self.count = 0
         self.refused = 0
+        self.follower: ZoneFollower | None = None
 
     def of(self, entry: Entry[AnyRoute]) -> PeerRoutes | None:
         """Return the peer broker of a route; `None` if it is connected to this broker."""
@@ -114,6 +126,8 @@ class Peers:
             peer.kinds[shared] = None
         shared.routes += 1
         self._services.joined_elsewhere(shared.service)
+        if self.follower is not None:
+            self.follower.joined(kind, route_id)
         entry, other = update.entry, update.other
         if entry is not None and entry.kind is kind:
             self._releases.begin(entry)
@@ -194,6 +208,8 @@ class Peers:
         if not isinstance(route, RemoteRoute):
             raise AssertionError("an own route as one of a peer broker")  # noqa: TRY004
         shared = route.shared
+        if self.follower is not None:
+            self.follower.left(entry.kind, entry.route_id)
         shared.routes -= 1
         if not shared.routes:
             del shared.peer.kinds[shared]

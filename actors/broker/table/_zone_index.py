@@ -7,6 +7,7 @@ from ....protocol.broker import RouteAdd, RouteRemove
 from .._exchange import Exchange
 from ._choice import Candidates
 from ._peer_index import PeerIndex
+from ._peers import RESERVED_SERVICES, ZoneFollower
 from ._remote import PeerRoutes, PeerRouteWorker
 from ._selector import Ask
 
@@ -44,6 +45,22 @@ class ZoneIndex(PeerIndex):
         if self.zones.known:
             peers = (*peers, *self.zones.divide(ask))
         return own, peers
+
+    # --- the own zone -----------------------------------------------------------------------------
+
+    def follow_zone(self, follower: ZoneFollower | None) -> None:
+        """Follow the destinations of the zone as they join and leave, and first those there are.
+
+        Workers of reserved services are none of them.
+
+        Args:
+            follower: Told of them; `None` ends this.
+        """
+        self._follower = self.peers.follower = follower
+        if follower is not None:
+            for entry in self.entries():
+                if not entry.service_name.startswith(RESERVED_SERVICES):
+                    follower.joined(entry.kind, entry.route_id)
 
     # --- their groups -----------------------------------------------------------------------------
 

@@ -140,7 +140,7 @@ async def test_timestamps_far_ahead_are_refused_and_counted(cluster: Clusters) -
 async def test_elements_that_were_not_requested(cluster: Clusters, caplog: Caplog) -> None:
     fake = FakePeer()
     one, _ = await beside(cluster, fake)
-    worker = one.cluster._workers[fake.facts.broker_id]
+    worker = one.cluster.links.mesh[fake.facts.broker_id]
     receiver = worker._receiver
     assert receiver is not None
     with caplog.at_level(logging.WARNING):
@@ -261,7 +261,7 @@ async def test_a_peer_broker_that_does_not_know_a_request(cluster: Clusters) -> 
     fake = FakePeer()
     cluster.network.listen(FAKE, fake)
     await cluster.network.connect_from(FAKE)(one.uri, fake)
-    worker = one.cluster._workers[fake.facts.broker_id]
+    worker = one.cluster.links.mesh[fake.facts.broker_id]
     assert worker.connection is not None
     assert await one.cluster._ask(fake.facts.broker_id, "unknown.route", b"") is None
     assert await one.cluster._ask(uuid4().bytes, "unknown.route", b"") is None

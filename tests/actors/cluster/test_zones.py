@@ -1,0 +1,148 @@
+"""Zones of brokers in memory: what they know of each other, and what becomes of it in trouble."""
+
+from __future__ import annotations
+
+import asyncio
+
+from onward.actors.cluster import ClusterOptions
+from onward.protocol import TAGS, Address
+from onward.protocol.cluster import ClusterLimits
+from tests.support.clusters import Clusters, Site, clusters
+
+LIMITS = ClusterLimits(peer_hold=5.0, compare=3.0)
+
+
+def zone(name: str) -> ClusterOptions:
+    return ClusterOptions(zone=name, allowed_peers=("test://*",), limits=LIMITS)
+
+
+async def joined(c: Clusters, names: str = "a1 a2 b1 b2 c1 c2") -> dict[str, Site]:
+    """Start the brokers of some zones; each has the first of its own and of zone a as seeds."""
+    made: dict[str, Site] = {}
+    for name in names.split():
+        seeds = [each for each in (f"{name[0]}1", "a1") if each != name]
+        made[name] = await c.start(name, seeds, options=zone(name[0]))
+    await asyncio.sleep(10)
+    return made
+
+
+def groups(site: Site, service: str) -> dict[str, int]:
+    """Return the routes of a service in other zones, by zone, as a broker knows them."""
+    ask = site.broker.index.asked(Address(TAGS, f"service={service}".encode()))
+    return {peer.zone: count for peer, count in site.broker.index.zones.divide(ask)}
+
+
+def links(site: Site) -> dict[str, list[str]]:
+    """Return the names of the brokers at the other ends of the links of one, by role."""
+    found: dict[str, list[str]] = {}
+    for row in site.cluster.peers():
+        if row.role:
+            found.setdefault(row.role, []).append(row.name)
+    return found
+
+
+async def test_each_broker_has_one_link_to_each_other_zone() -> None:
+    async with clusters() as c:
+        made = await joined(c)
+        for name, site in made.items():
+            found = links(site)
+            assert found["mesh"] == [each for each in made if each[0] == name[0] and each != name]
+            dialled = [*found.get("to zone", ()), *found.get("both ways", ())]
+            assert sorted(each[0] for each in dialled) == sorted({"a", "b", "c"} - {name[0]})
+            rows = {row.name: row.zone for row in site.cluster.peers()}
+            assert all(rows[each] == each[0] for each in dialled)
+            limits = {each.name: each.used for each in site.cluster.limits()}
+            assert limits["cluster.max_peers"] == 1
+            assert limits["cluster.max_gateways"] >= 2
+
+
+async def test_groups_count_the_destinations_of_a_whole_zone() -> None:
+    async with clusters() as c:
+        made = await joined(c)
+        first = [await made["b1"].serve("orders") for _ in range(3)]
+        await made["b2"].serve("orders")
+        await made["c1"].serve("mail")
+        await asyncio.sleep(3)
+        for name in ("a1", "a2", "c1", "c2"):
+            assert groups(made[name], "orders") == {"b": 4}
+        assert groups(made["b1"], "orders") == {}  # those of its own zone are routes
+        assert made["b1"].found("orders") == sorted([made["b1"].id] * 3 + [made["b2"].id])
+        for each in first:
+            each.withdraw()
+        await asyncio.sleep(3)
+        assert groups(made["a1"], "orders") == {"b": 1}
+        row = next(row for row in made["a1"].cluster.peers() if row.zone == "b" and row.groups)
+        assert (row.groups, row.routes) == (1, 1)
+
+
+async def test_a_request_goes_to_a_zone_and_waits_for_one() -> None:
+    async with clusters() as c:
+        made = await joined(c)
+        index = made["a1"].broker.index
+        ask = index.asked(Address(TAGS, b"service=orders instance=o1"))
+        assert not index.zones.takes(ask)
+        await made["c2"].serve("orders")
+        await asyncio.sleep(3)
+        chosen = index.zones.pick(ask)
+        assert chosen is not None
+        assert chosen.peer.zone == "c"
+        assert index.choose(ask, None) == chosen.peer.to
+
+
+async def test_a_gateway_that_is_killed_is_replaced() -> None:
+    async with clusters() as c:
+        made = await joined(c)
+        for each in ("b1", "b2"):
+            await made[each].serve("orders")
+        await asyncio.sleep(3)
+        dialled = next(
+            row.name
+            for row in made["a1"].cluster.peers()
+            if row.zone == "b" and row.role in {"to zone", "both ways"}
+        )
+        await c.kill(made[dialled])
+        await asyncio.sleep(6)
+        other = {"b1": "b2", "b2": "b1"}[dialled]
+        found = links(made["a1"])
+        assert other in [*found.get("to zone", ()), *found.get("both ways", ())]
+        await asyncio.sleep(6)  # the routes of the dead one are swept in its own zone
+        assert groups(made["a1"], "orders") == {"b": 1}
+        gateways = made["a1"].cluster.links.gateways
+        assert sorted(each.info.name[0] for each in gateways.values()) == ["b", "c"]
+
+
+async def test_what_a_zone_tells_comes_back_after_a_cut() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        await made["b1"].serve("orders")
+        await asyncio.sleep(3)
+        c.network.cut("test://a1", "test://b1")
+        await asyncio.sleep(0.1)
+        assert groups(made["a1"], "orders") == {}
+        await made["b1"].serve("mail")
+        c.network.heal()
+        await asyncio.sleep(5)
+        assert (groups(made["a1"], "orders"), groups(made["a1"], "mail")) == ({"b": 1}, {"b": 1})
+        c.network.cut("test://a1", "test://b1")
+        await asyncio.sleep(20)
+        assert len(made["a1"].broker.index.zones) == 0
+        assert not made["a1"].cluster.links.gateways
+
+
+async def test_routes_of_another_zone_are_not_told() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        await made["b1"].serve("orders")
+        await asyncio.sleep(3)
+        assert made["a1"].found("orders") == []
+        assert made["a1"].broker.index.peers.count == 0
+
+
+async def test_a_broker_without_a_zone_is_refused_by_one_with() -> None:
+    async with clusters() as c:
+        one = await c.start("a1", options=zone("a"))
+        other = await c.start("x1", ["a1"])
+        await asyncio.sleep(3)
+        assert not one.cluster.links.connections()
+        assert not other.cluster.links.connections()
+        assert one.cluster.statistics().refused.get("zone")
