@@ -9,16 +9,25 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Any
 
+import pytest
+
 from onward.actors.broker import Handlers, Request
 from onward.protocol import InDoubt, NotDelivered
 from onward.transports import Backoff
-from onward.transports.client import BrokersOptions, Client, ClientOptions, connect
+from onward.transports.client import (
+    BrokersOptions,
+    Client,
+    ClientOptions,
+    KeepaliveOptions,
+    connect,
+)
 from tests.support.commands import TIMEOUT, onward
 
 TCP = "rsocket+tcp://127.0.0.1:0"
 ALL = "rsocket+tcp://127.0.0.1:*"
 OPTIONS = ClientOptions(
     backoff=Backoff(0.05, 1.0),
+    keepalive=KeepaliveOptions(interval=0.5, lifetime=3.0),
     brokers=BrokersOptions(allowed=(ALL,), refresh=0.5, rebalance=0.5),
     request_timeout=TIMEOUT,
 )
@@ -35,14 +44,12 @@ class Cluster:
         self.uris: dict[str, Any] = {}
         self._stack = stack
 
-    def start(self) -> str:
+    def start(self, at: str = TCP) -> str:
         """Start a broker that joins the others; return its URI."""
         seeds = [word for uri in self.uris for word in ("--cluster-seed", uri)]
-        told = ("--cluster-advertise", TCP, "--cluster-clients", TCP, "--cluster-allow", ALL)
+        told = ("--cluster-advertise", at, "--cluster-clients", at, "--cluster-allow", ALL)
         times = ("--drain-grace", "0.2", "--drain-spread", "0.5", "--drain-timeout", "10")
-        process = self._stack.enter_context(
-            onward("broker", "--listen", TCP, *told, *times, *seeds)
-        )
+        process = self._stack.enter_context(onward("broker", "--listen", at, *told, *times, *seeds))
         assert process.stdout is not None
         uri = process.stdout.readline().removeprefix("listening ").strip()
         self.uris[uri] = process
@@ -133,6 +140,12 @@ class Load:
             while any(places(each) != set(uris) for each in self.clients):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
+    async def until_away(self) -> None:
+        """Wait until neither client has a connection."""
+        async with asyncio.timeout(TIMEOUT):
+            while any(each.statistics().connected for each in self.clients):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
     async def until_more(self, more: int) -> None:
         """Wait until more requests were answered."""
         before = Counter(self.ends.values())["answered"]
@@ -182,6 +195,48 @@ async def test_the_only_named_broker_is_killed_under_load() -> None:
         # At most those that were in flight at the moment: six ask one after another.
         assert ends["in doubt"] <= 6
         assert ends.total() == len(load.ends)
+
+
+@pytest.mark.exhaustive
+async def test_all_brokers_are_killed_and_come_back() -> None:
+    """The same clients go on, at the same places, and are spread over them again."""
+    async with loaded() as (cluster, load):
+        uris = list(cluster.uris)
+        for uri in uris:
+            cluster.stop(uri, signal.SIGKILL)
+        await load.until_away()
+        for uri in uris:
+            assert cluster.start(uri) == uri
+        await load.until_at(*uris)
+        await load.until_more(100)
+        ends = await load.end()
+        # One that asks may lose two by each of the three: its own, and one that is forwarded there.
+        assert ends["in doubt"] <= 36
+        assert ends.total() == len(load.ends)
+
+
+@pytest.mark.exhaustive
+async def test_a_broker_hangs_under_load_and_goes_on() -> None:
+    """Requests that it has are in doubt, and all others answered; then it gets its part again."""
+    async with loaded() as (cluster, load):
+        first, *others = cluster.uris
+        cluster.uris[first].send_signal(signal.SIGSTOP)
+        try:
+            await load.until_at(*others)
+            await load.until_more(100)
+        finally:
+            cluster.uris[first].send_signal(signal.SIGCONT)
+        await load.until_at(*cluster.uris)
+        await load.until_more(100)
+        # It stays so.
+        moves = [each.statistics().moves for each in load.clients]
+        await asyncio.sleep(3 * OPTIONS.brokers.rebalance)
+        assert [each.statistics().moves for each in load.clients] == moves
+        ends = await load.end()
+        assert ends["refused"] == 0
+        assert ends["answered"] + ends["in doubt"] == ends.total() == len(load.ends)
+        # Each that asks may lose two to it: its own, and one that another broker has forwarded.
+        assert ends["in doubt"] <= 12
 
 
 async def test_a_broker_that_drains_costs_no_request() -> None:
