@@ -24,7 +24,16 @@ from ._status import CommandError, Status
 if TYPE_CHECKING:
     from ..transports.admin import AdminOptions, AdminPaths
 
-__all__ = ["Admin", "Started", "add_admin", "admin_of", "administered"]
+__all__ = [
+    "Admin",
+    "Started",
+    "add_admin",
+    "admin_of",
+    "administered",
+    "options_of",
+    "print_admin",
+    "serve_admin",
+]
 
 SECURE = "https://"
 
@@ -160,33 +169,30 @@ async def administered(
         yield _print_listening
         return
     from ..actors.monitoring import Monitor
-    from ..transports.admin import AdminOptions, admin_paths, answer_paths
+    from ..transports.admin import admin_paths, answer_paths, part_paths
 
     monitor = Monitor(node, broker, service.reloads, cluster)
     monitor.operations.setdefault("reload", partial(reload_on_request, service))
     monitor.configuration.update(configuration)
-    options = AdminOptions()
-    if admin is not None:
-        options = AdminOptions(hosts=admin.hosts, open_metrics=admin.open_metrics)
+    options = options_of(admin)
     paths = admin_paths(monitor, options)
-    if broker is not None and (managed or process is None):
-        answer_paths(broker, paths)
     if process is not None:
-        process.paths = paths
+        process.paths, process.parts = paths, part_paths(monitor, process.place.siblings)
+    if broker is not None and (managed or process is None):
+        answer_paths(broker, paths, None if process is None else process.ask_whole)
+        broker.events_of_all = None if process is None else process.events_of_all
     monitor.start()
     try:
-        uri = None if admin is None else await _serve(node, admin, paths, options, service)
+        uri = None if admin is None else await serve_admin(node, admin, paths, options, service)
 
         def started(listeners: Sequence[Listener]) -> None:
             monitor.started = True
             if process is not None:
-                process.started(listeners, uri)
+                process.started(listeners)
                 return
             _print_listening(listeners)
             if uri is not None:
-                print("admin", uri, flush=True)
-                if not uri.startswith("unix:"):  # a browser opens no Unix socket
-                    print("console", f"{uri}/", flush=True)
+                print_admin(uri)
 
         yield started
     finally:
@@ -198,7 +204,23 @@ def _print_listening(listeners: Sequence[Listener]) -> None:
         print("listening", listener.uri, flush=True)
 
 
-async def _serve(
+def print_admin(uri: str) -> None:
+    """Print the URI of an admin interface, and that of its console."""
+    print("admin", uri, flush=True)
+    if not uri.startswith("unix:"):  # a browser opens no Unix socket
+        print("console", f"{uri}/", flush=True)
+
+
+def options_of(admin: Admin | None) -> AdminOptions:
+    """Return the limits of an admin interface."""
+    from ..transports.admin import AdminOptions
+
+    if admin is None:
+        return AdminOptions()
+    return AdminOptions(hosts=admin.hosts, open_metrics=admin.open_metrics)
+
+
+async def serve_admin(
     node: Node, admin: Admin, paths: AdminPaths, options: AdminOptions, service: Service
 ) -> str:
     """Start the HTTP server of an admin interface, and return its URI.

@@ -18,7 +18,6 @@ from ._config import Configure, add_config
 from ._event_log import attach, node_name
 from ._logs import LogWriter, server_log
 from ._process import Place, Process
-from ._processes import run_processes
 from ._reconfigure import Reconfiguration
 from ._rules import reload_of
 from ._run import StopRequest, run
@@ -51,6 +50,8 @@ def _command(arguments: argparse.Namespace, read: Configure) -> None:
         if place is not None:
             _run_in(place, arguments, read, log)
         elif arguments.processes > 1:
+            from ._processes import run_processes  # the others go without what it imports
+
             run_processes(arguments, read, log)
         else:
             _run(Reconfiguration(arguments, read), log)
@@ -108,7 +109,7 @@ def work_of(
     listeners: Sequence[tuple[str, Listening]] = plan.listeners
     if process is not None:
         listeners = process.listeners(listeners, listening, plan.clustering)
-        admin = process.admin(admin)
+        admin = None  # that of all processes is served by the one that has started them
     if admin is not None:
         admin = replace(admin, newest=running.shared_tls)
 

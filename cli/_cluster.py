@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from ..actors import Node
 from ..actors.broker import Broker
@@ -212,6 +212,18 @@ def lasting_id(uri: str) -> UUID | None:
     one id, and refuse each other.
     """
     return None if urlsplit(uri).port == 0 else uuid5(NAMESPACE_URL, uri)
+
+
+def ids_of(arguments: argparse.Namespace) -> list[str]:
+    """Return the ids of the brokers of all processes, which those in their places have after them.
+
+    With an address for other machines they are those that each process makes of its own.
+    """
+    advertise: str | None = arguments.cluster_advertise
+    return [
+        str(uuid4() if advertise is None else lasting_id(of_process(advertise, index)) or uuid4())
+        for index in range(arguments.processes)
+    ]
 
 
 async def attach_cluster(

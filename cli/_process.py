@@ -14,21 +14,23 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlsplit
+from uuid import UUID
 
 from ..actors import Listener, ReloadFailed
-from ..actors.broker import ApplicationError
+from ..actors.broker import BrokerEvent
 from ..protocol import OnwardError, counted
-from ..transports.rsocket import UnixOptions
+from ..protocol.security import Principal
+from ..transports.rsocket import UnixOptions, number_connections
 from ._process_channel import Channel, Said
 from ._run import Pace, StopRequest
 from ._service import Service
 from ._status import CommandError, Status, status_of
 
 if TYPE_CHECKING:
-    from ..transports.admin import AdminPaths
-    from ._admin import Admin
+    from ..transports.admin import AdminPaths, HttpResponse
     from ._broker_plan import Listening
     from ._cluster import Clustering
 
@@ -43,7 +45,10 @@ DECISION: Final = 30.0
 """Seconds for which what was prepared for a reload is kept; then it is dropped."""
 
 ASKED: Final = 60.0
-"""Most seconds for an operation on all processes."""
+"""Most seconds for an operation on all processes, and of a wait for their events."""
+
+SLACK: Final = 5.0
+"""Seconds by which a question about all processes may take longer than that."""
 
 
 class Totals(NamedTuple):
@@ -72,7 +77,8 @@ class Place:
     Attributes:
         index: Its number, from 0 on.
         count: The number of processes.
-        broker_id: The identity of its broker, which a process in its place after it has, too.
+        brokers: The identity of the broker of each process, which one in its place after it has,
+            too.
         folder: The folder of the sockets of all processes.
         listen: The URI that it opens for each listener.
         channel: The number of the file of its channel.
@@ -80,7 +86,7 @@ class Place:
 
     index: int
     count: int
-    broker_id: str
+    brokers: tuple[str, ...]
     folder: str
     listen: tuple[str, ...]
     channel: int
@@ -92,7 +98,8 @@ class Place:
         if text is None:
             return None
         found: dict[str, Any] = json.loads(text)
-        found["listen"] = tuple(found["listen"])
+        for name in ("brokers", "listen"):
+            found[name] = tuple(found[name])
         return cls(**found)
 
     def environment(self) -> dict[str, str]:
@@ -109,6 +116,16 @@ class Place:
 
     def _uri(self, index: int, kind: str) -> str:
         return f"rsocket+unix://{quote(self.folder)}/{index}.{kind}"
+
+    @property
+    def broker_id(self) -> str:
+        """The identity of the broker of this process."""
+        return self.brokers[self.index]
+
+    @property
+    def siblings(self) -> frozenset[str]:
+        """The identities of the brokers of the other processes."""
+        return frozenset(self.brokers) - {self.broker_id}
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -130,12 +147,14 @@ class Process:
 
     Attributes:
         place: Its place.
-        paths: The paths of its admin interface, once it has them.
+        paths: The paths of its own, once it has them.
+        parts: Those for all processes together.
     """
 
     def __init__(self, place: Place, service: Service) -> None:
         self.place = place
         self.paths: AdminPaths | None = None
+        self.parts: AdminPaths | None = None
         self._own: Mapping[str, Callable[[], Awaitable[object]]] = {}
         self._stop = StopRequest()
         self._service = service
@@ -155,6 +174,7 @@ class Process:
             SystemExit: It has failed; the others were told why.
         """
         self._stop = stop
+        number_connections(self.place.index + 1, self.place.count)
         end = socket.socket(fileno=self.place.channel)
         end.setblocking(False)
         self._channel = channel = await Channel.open(end, self._answered)
@@ -230,21 +250,9 @@ class Process:
         """Ask for a reload of all processes; the outcome is logged and counted."""
         self.channel.tell("operate", name="reload")
 
-    def admin(self, given: Admin | None) -> Admin | None:
-        """Return the admin interface of this process, by that of process 0."""
-        from ._cluster import of_process
-
-        if given is None or not self.place.index:
-            return given
-        if given.uri.startswith("unix:"):
-            return replace(given, uri=f"{given.uri}.{self.place.index}")
-        if not urlsplit(given.uri).port:
-            return given  # any free port
-        return replace(given, uri=of_process(given.uri, self.place.index))
-
-    def started(self, listeners: Sequence[Listener], admin: str | None) -> None:
-        """Report that the listeners are open, and the URI of the admin interface, if any."""
-        self.channel.tell("started", listeners=[each.uri for each in listeners], admin=admin)
+    def started(self, listeners: Sequence[Listener]) -> None:
+        """Report that the listeners are open."""
+        self.channel.tell("started", listeners=[each.uri for each in listeners])
 
     def ended(self, totals: Totals, log: str) -> None:
         """Report the figures at the end, and those of its event log, if any."""
@@ -263,7 +271,9 @@ class Process:
         if what in ("apply", "abort"):
             return {"parts": await self._decided(apply=what == "apply")}
         if what == "path":
-            return await self._path(said["target"], said["body"])
+            return await self._path(said)
+        if what == "pulse":
+            return {}
         raise AssertionError(f"unexpected question {what}")
 
     def _stopped(self, pace: Pace) -> None:
@@ -296,20 +306,99 @@ class Process:
         async with stack:
             return self._apply() if apply else ()
 
-    async def _path(self, target: str, body: str) -> Said:
-        from ..transports.admin import HttpError
-        from ..transports.admin._asked import asked, text_of
+    async def _path(self, said: Said) -> Said:
+        from ..transports.admin import asked
+        from ..transports.admin._part_paths import PART
+        from ..transports.admin._parts import principal_of_row
 
-        if self.paths is None:
+        target = said["target"]
+        paths = self.parts if target.startswith(PART) else self.paths
+        if paths is None:
             raise CommandError("it has not started")
+        principal = principal_of_row(said["principal"])
+        return await said_of(asked(paths, target, said["body"].encode(), principal))
+
+    # --- what it asks all -----------------------------------------------------------------------
+
+    async def ask_whole(
+        self, target: str, body: bytes, principal: Principal | None, reads: bool
+    ) -> HttpResponse:
+        """Ask all processes together on behalf of a client; see `AskWhole`.
+
+        Raises:
+            HttpError: They refuse the question, or have not answered.
+        """
+        from ..transports.admin import HttpError
+        from ..transports.admin._parts import principal_row
+
         try:
-            answer = await asked(self.paths, target, body.encode())
-            text = (await text_of(answer)).decode()
-        except HttpError as error:
-            return {"status": int(error.status), "type": "", "body": error.text}
-        except ApplicationError as error:  # too long
-            raise CommandError(str(error)) from None
-        return {"status": int(answer.status), "type": answer.content_type, "body": text}
+            said = await self.channel.ask(
+                "whole",
+                ASKED + SLACK,
+                target=target,
+                body=body.decode(),
+                principal=principal_row(principal),
+                reads=reads,
+            )
+        except CommandError:
+            text = "the processes cannot be asked"
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, text) from None
+        return response_of(said)
+
+    async def events_of_all(self) -> AsyncGenerator[BrokerEvent]:
+        """Yield the events of all processes as they happen."""
+        from ..transports.admin._part_paths import PART
+
+        path, after = f"{PART}events", ""
+        while True:
+            found = await self.ask_whole(f"{path}?wait={int(ASKED)}{after}", b"", None, True)
+            said = json.loads(cast("bytes", found.body))
+            after = f"&after={said['last']}"
+            for row in said["rows"]:
+                yield event_of_row(row)
+
+
+def event_of_row(row: Mapping[str, Any]) -> BrokerEvent:
+    """Return the event that a process has told of."""
+    given = {name: value for name, value in row.items() if name != "process"}
+    route_id = row["route_id"]
+    tags = tuple((key, value) for key, value in row["tags"])
+    given |= {"route_id": None if route_id is None else UUID(route_id), "tags": tags}
+    return BrokerEvent(**given)
+
+
+async def said_of(answer: Awaitable[HttpResponse]) -> Said:
+    """Return an answer of a path, or its refusal, for the channel."""
+    from ..transports.admin import HttpError
+    from ..transports.admin._parts import TooLong, body_of
+
+    try:
+        found = await answer
+        text = (await body_of(found)).decode()
+    except HttpError as error:
+        return {"status": int(error.status), "refused": error.text}
+    except TooLong as error:
+        return {"status": int(HTTPStatus.REQUEST_ENTITY_TOO_LARGE), "refused": str(error)}
+    return {
+        "status": int(found.status),
+        "type": found.content_type,
+        "headers": dict(found.headers),
+        "body": text,
+    }
+
+
+def response_of(said: Said) -> HttpResponse:
+    """Return the answer of a path that came by the channel.
+
+    Raises:
+        HttpError: The path has refused the question.
+    """
+    from ..transports.admin import HttpError, HttpResponse
+
+    status = HTTPStatus(said["status"])
+    if "refused" in said:
+        raise HttpError(status, said["refused"])
+    return HttpResponse(said["body"].encode(), said["type"], status, said["headers"])
 
 
 def _status_of(error: Exception) -> Status:

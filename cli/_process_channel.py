@@ -5,15 +5,17 @@ may be `failed`, with a text. The end of the channel tells either side that the 
 
 | asked by | ask | with | answer |
 | --- | --- | --- | --- |
-| a process | started | listeners, admin: their URIs | |
+| a process | started | listeners: their URIs | |
 | | failed | text, status: why it could not start | |
 | | totals | totals: its figures at the end | |
 | | operate | name: drain, undo-drain, reload | that of the operation, for all processes |
+| | whole | target, body: of a path of all processes; principal, reads | status, type, body |
 | `onward broker` | stop | pace: the name of a `Pace` | |
 | | undo-drain | | that of the operation |
 | | prepare | | errors: of each part that cannot be read anew |
 | | apply, abort | | parts: those that were prepared |
-| | path | target, body: of a path of the admin interface | status, type, body |
+| | path | target, body: of a path of this process; principal | status, type, body |
+| | pulse | | nothing: it is alive |
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ __all__ = ["Answerer", "Channel", "ChannelClosed", "Said"]
 
 MAX_LINE: Final = 16 * 1024 * 1024
 """Most bytes of a line: an answer of the admin interface with all that is around it."""
+
+MAX_UNREAD: Final = 1024 * 1024
+"""Most bytes that wait for the other side to read; then a further question fails at once."""
 
 MAX_ASKED: Final = 256
 """Most questions in either direction at a time; a further one fails at once."""
@@ -95,6 +100,8 @@ class Channel:
             raise ChannelClosed
         if len(self._asked) >= MAX_ASKED:
             raise CommandError("there are too many questions")
+        if self._writer.transport.get_write_buffer_size() > MAX_UNREAD:
+            raise CommandError("it does not read its questions")
         number = next(self._numbers)
         answered: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
         self._asked[number] = answered

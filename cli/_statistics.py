@@ -12,7 +12,7 @@ from ._broker_options import add_broker
 from ._event_log import told
 from ._show import printable, table
 from ._status import CommandError
-from ._tables import add_watch, print_answers
+from ._tables import absent, add_watch, print_answers
 
 __all__ = ["add_command", "show"]
 
@@ -21,7 +21,7 @@ Print the figures of a running broker and of each of its listeners: the current 
 totals since the start.
 """
 
-_APART: Final = ("listeners", "event_log")
+_APART: Final = ("listeners", "event_log", "missing")
 _COLUMNS: Final = {
     "connections": "CONNECTIONS",
     "handshakes": "HANDSHAKES",
@@ -75,6 +75,7 @@ def show(figures: Any) -> str:
             lines += _certificates(listeners)
         if "event_log" in figures:
             lines += ["", printable(told(figures["event_log"]))]
+        lines += absent(figures)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         raise CommandError("the broker's answer is not a set of statistics") from error
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from ._access import access_of
 from ._arguments import positive, seconds
-from ._columns import Column
+from ._columns import Column, text
 from ._run import Interrupted, StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status
@@ -23,6 +23,7 @@ __all__ = [
     "CLEAR",
     "Look",
     "Selection",
+    "absent",
     "add_selection",
     "add_watch",
     "interval_of",
@@ -43,6 +44,10 @@ MAX_ROWS: Final = 4096
 
 PAGE: Final = 1024
 """The maximum number of rows in a page."""
+
+
+_PROCESS: Final = text("PROCESS", "process")
+"""The column of rows of a broker with several processes."""
 
 
 class Look(NamedTuple):
@@ -178,7 +183,7 @@ async def pages(ask: Ask, question: str, selection: Selection) -> Any:
             return answer  # it is refused when it is shown
         rows += answer["rows"]
         if len(answer["rows"]) < limit or len(rows) >= selection.top:
-            return {"total": answer.get("total"), "rows": rows[: selection.top]}
+            return {**answer, "rows": rows[: selection.top]}
 
 
 async def select(answer: Any, selection: Selection, has: str = "") -> Any:
@@ -236,8 +241,9 @@ def show(look: Look, answer: Any) -> str:
         if "error" in answer:
             raise CommandError(f"the answer is: {printable(str(answer['error']))}")
         total, rows = int(answer["total"]), answer["rows"]
-        cells = [[column.cell(row) for column in look.columns] for row in rows]
-        headings = [column.heading for column in look.columns]
+        columns = [*look.columns, *([_PROCESS] if any("process" in row for row in rows) else ())]
+        cells = [[column.cell(row) for column in columns] for row in rows]
+        headings = [column.heading for column in columns]
         lines = [table(headings, cells) if cells else look.nothing]
         if total > len(rows):
             lines.append(f"... and {total - len(rows)} more")
@@ -245,9 +251,15 @@ def show(look: Look, answer: Any) -> str:
             counts = sorted(answer["reasons"].items(), key=lambda each: -int(each[1]))
             told = ", ".join(f"{int(count)} {reason}" for reason, count in counts)
             lines += ["", printable(f"by reason: {told}")]
+        lines += absent(answer)
         return "\n".join(lines)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         raise CommandError(f"the answer has no {look.name}") from error
+
+
+def absent(answer: Any) -> list[str]:
+    """Return a line for each process of a broker that is missing in its answer."""
+    return [f"process {int(number)} does not answer" for number in answer.get("missing", ())]
 
 
 def interval_of(arguments: argparse.Namespace) -> float | None:

@@ -105,6 +105,7 @@ CONCEPTS = {
         "admin/test_console": "_console_paths",
         "admin/test_interface": "_api _event_paths _health_paths _operate_paths",
         "admin/test_leaks": "",
+        "admin/test_whole": "_part_paths _parts _whole_tables",
         "client/test_failures": "_pool",
         "client/test_ws": "_dial",
         "client/test_flow": "_calls _elements _handler_stream _pending_response",

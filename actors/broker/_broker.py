@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from random import random
@@ -168,8 +168,10 @@ class Broker(Worker):
             `None`: all of them may do anything.
         operations: The operations of the program, by name, such as `drain`. The management service
             offers them to principals that may `operate`; without authorization, to none.
-        admin: The answers of the admin interface, for questions to the management service that are
-            paths; `None`: there are none.
+        admin: The answers of the admin interface, for questions to the management service; `None`:
+            there are none.
+        events_of_all: The events of all processes of which this broker is one, for those that
+            watch them at a listener that the processes share; `None`: it is a broker alone.
     """
 
     def __init__(
@@ -192,6 +194,7 @@ class Broker(Worker):
         self._unsubscribe: Callable[[], None] | None = None
         self.operations: dict[str, Callable[[], Awaitable[object]]] = {}
         self.admin: AdminAnswers | None = None
+        self.events_of_all: Callable[[], AsyncIterator[BrokerEvent]] | None = None
         self._parts: dict[DrainPart, None] = {}
         self._drain: Drain | None = None
         self._draining: asyncio.Task[bool] | None = None

@@ -38,8 +38,9 @@ __all__ = [
 MANAGEMENT_SERVICE = "onward.management"
 """The name of the broker's management service."""
 
-AdminAnswers: TypeAlias = Callable[[str, str, Principal | None], Awaitable[bytes]]
-"""A function that answers a path with its query, a text with arguments, and a principal."""
+AdminAnswers: TypeAlias = "Callable[[str, str, Request], Awaitable[bytes | None]]"
+"""A function that answers a question, mostly a path with its query, and a text with arguments; and
+the request with them. Without an answer it returns `None`."""
 
 MAX_ROWS: Final = 100
 """Most destinations of each kind in an answer to `resolve`."""
@@ -102,7 +103,7 @@ def management(broker: Broker) -> Handlers:
     @handlers.response
     async def answer(request: Request) -> bytes:
         what, rest = _question(request)
-        answered = await _of_program(broker, what, rest, request.principal)
+        answered = await _of_program(broker, what, rest, request)
         if answered is not None:
             return answered
         if what in _TABLES:
@@ -131,8 +132,9 @@ def management(broker: Broker) -> Handlers:
         except LimitReached as error:
             raise ApplicationError(ErrorCode.REJECTED, str(error)) from None
         missed = 0
-        with subscription as events:
-            async for event in events:
+        with subscription as own:
+            whole = broker.events_of_all if request.shared else None
+            async for event in own if whole is None else whole():
                 shown, seen = _seen(broker, event, missed, request.principal)
                 missed = 0 if shown else seen.missed
                 if shown:
@@ -150,15 +152,11 @@ def _question(request: Request) -> tuple[str, str]:
     return what, rest
 
 
-async def _of_program(
-    broker: Broker, what: str, rest: str, principal: Principal | None
-) -> bytes | None:
+async def _of_program(broker: Broker, what: str, rest: str, request: Request) -> bytes | None:
     """Return the answer of the program that runs the broker; `None` if it has none."""
     if what in broker.operations:
-        return await _operated(broker, what, principal)
-    if what.startswith("/") and broker.admin is not None:
-        return await broker.admin(what, rest, principal)
-    return None
+        return await _operated(broker, what, request.principal)
+    return None if broker.admin is None else await broker.admin(what, rest, request)
 
 
 async def _rows(table: TableText, view: Callable[[TagSet], bool] | None) -> bytes:

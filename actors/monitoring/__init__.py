@@ -10,7 +10,7 @@ text = "".join(metrics_text(monitor.metrics.collect()))
 ```
 """
 
-from ._event_ring import EventReader, EventRing, RecentEvent
+from ._event_ring import EventReader, EventRing, RecentEvent, RecentEvents
 from ._health import CheckResult, HealthChecks, Stage
 from ._lag import LoopLag
 from ._limits import limit_uses
@@ -32,6 +32,7 @@ __all__ = [
     "Observation",
     "Problem",
     "RecentEvent",
+    "RecentEvents",
     "Severity",
     "Stage",
     "Window",

@@ -19,11 +19,13 @@ SLICE: Final = 1000
 """Open requests that are looked at before the loop does other things."""
 
 _ROUTES = gauge("routes", "Destinations in the table, by their state: live, expected.", "state")
-_DRAINING = gauge("draining", "Whether the broker drains: 1, or 0.")
+_DRAINING = gauge("draining", "Whether the broker drains: 1, or 0.", across="max")
 _OF_BROKER: Final = {
     "waiting": gauge("waiting_requests", "Requests that wait for a destination."),
     "waiting_bytes": gauge("waiting_bytes", "Bytes of the requests that wait."),
-    "oldest_wait": gauge("oldest_wait_seconds", "How long the oldest of them has waited."),
+    "oldest_wait": gauge(
+        "oldest_wait_seconds", "How long the oldest of them has waited.", across="max"
+    ),
     "waited": counter("requests_waited", "Requests that have waited for a destination."),
     "rejected": counter("requests_rejected", "Requests that no destination could take."),
     "lost": counter(
@@ -154,6 +156,7 @@ _NOT_AFTER = gauge(
     "tls_certificate_not_after_timestamp_seconds",
     "The time at which the certificate of a listener expires, in seconds since 1970.",
     "listener",
+    across="min",
 )
 _RESUMES = counter(
     "resume",

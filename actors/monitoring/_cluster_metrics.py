@@ -12,19 +12,30 @@ from ._metrics import counter, gauge
 
 __all__ = ["CLUSTER_FAMILIES", "cluster_metrics"]
 
-_PEERS = gauge("peers", "Other brokers of the cluster that are known, by state.", "state")
-_ROUTES = gauge("peer_routes", "Routes of a peer broker in the table.", "peer")
-_ROUND_TRIP = gauge("peer_rtt_seconds", "The round trip of the link to a peer broker.", "peer")
+_PEERS = gauge(
+    "peers", "Other brokers of the cluster that are known, by state.", "state", across="process"
+)
+_ROUTES = gauge("peer_routes", "Routes of a peer broker in the table.", "peer", across="process")
+_ROUND_TRIP = gauge(
+    "peer_rtt_seconds", "The round trip of the link to a peer broker.", "peer", across="process"
+)
 _LAG = gauge(
     "peer_sync_lag_seconds",
     "How long the routes of a peer broker may have been behind what it has told, or would have.",
     "peer",
+    across="process",
 )
 _UNSENT = gauge(
-    "peer_unsent_changes", "Changes of own routes that a peer broker has not been sent.", "peer"
+    "peer_unsent_changes",
+    "Changes of own routes that a peer broker has not been sent.",
+    "peer",
+    across="process",
 )
 _IN_FLIGHT = gauge(
-    "peer_requests_in_progress", "Requests over the link to a peer broker, either way.", "peer"
+    "peer_requests_in_progress",
+    "Requests over the link to a peer broker, either way.",
+    "peer",
+    across="process",
 )
 _LOST = counter("peer_links_lost", "Links to peer brokers that were lost.", "reason")
 _REFUSED = counter("peers_refused", "Brokers and links that were refused.", "reason")

@@ -9,11 +9,13 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from ..broker import Broker, BrokerEvent
 
-__all__ = ["EventReader", "EventRing", "RecentEvent"]
+__all__ = ["EventReader", "EventRing", "RecentEvent", "RecentEvents"]
+
+T = TypeVar("T")
 
 MAX_EVENTS: Final = 1000
 """The maximum number of events kept; the oldest is forgotten."""
@@ -23,7 +25,7 @@ MAX_READ: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class RecentEvent:
+class RecentEvent(Generic[T]):
     """An event with its place among all events since the start.
 
     Attributes:
@@ -33,15 +35,14 @@ class RecentEvent:
     """
 
     number: int
-    event: BrokerEvent
+    event: T
     missed: int = 0
 
 
-class EventRing:
-    """The last events of a broker.
+class RecentEvents(Generic[T]):
+    """The last events of a source.
 
     Args:
-        broker: The broker.
         limit: The maximum number of events kept.
 
     Attributes:
@@ -49,12 +50,63 @@ class EventRing:
         lost: Events that were lost before the ring.
     """
 
-    def __init__(self, broker: Broker, limit: int = MAX_EVENTS) -> None:
+    def __init__(self, limit: int = MAX_EVENTS) -> None:
         self.last = 0
         self.lost = 0
-        self._broker = broker
-        self._kept: deque[tuple[int, BrokerEvent]] = deque(maxlen=limit)
+        self._kept: deque[tuple[int, T]] = deque(maxlen=limit)
         self._news: asyncio.Future[None] | None = None
+
+    def add(self, event: T, missed: int = 0) -> None:
+        """Keep an event, and wake the readers.
+
+        Args:
+            event: The event.
+            missed: Events just before it that were lost.
+        """
+        self.last += 1 + missed
+        self.lost += missed
+        self._kept.append((self.last, event))
+        news, self._news = self._news, None
+        if news is not None and not news.done():
+            news.set_result(None)
+
+    def after(self, number: int) -> list[RecentEvent[T]]:
+        """Return the events after a number, oldest first, at most `MAX_READ` of them."""
+        new = (each for each in self._kept if each[0] > number)
+        found: list[RecentEvent[T]] = []
+        for at, event in islice(new, MAX_READ):
+            found.append(RecentEvent(at, event, at - number - 1))
+            number = at
+        return found
+
+    async def wait(self) -> None:
+        """Wait for the next event."""
+        if self._news is None:
+            self._news = asyncio.get_running_loop().create_future()
+        # One future for all readers: the end of one must not cancel it.
+        await asyncio.shield(self._news)
+
+    def read(self, after: int | None = None) -> EventReader[T]:
+        """Return a reader.
+
+        Args:
+            after: The number of the last event that it has had, of this run of the program; `None`,
+                or a number that no event has had: the reader gets the events from now on.
+        """
+        return EventReader(self, self.last if after is None or after > self.last else after)
+
+
+class EventRing(RecentEvents[BrokerEvent]):
+    """The last events of a broker.
+
+    Args:
+        broker: The broker.
+        limit: The maximum number of events kept.
+    """
+
+    def __init__(self, broker: Broker, limit: int = MAX_EVENTS) -> None:
+        super().__init__(limit)
+        self._broker = broker
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -68,7 +120,7 @@ class EventRing:
         async def keep() -> None:
             with subscription as events:
                 async for event in events:
-                    self.add(event)
+                    self.add(event, event.missed)
 
         self._task = asyncio.get_running_loop().create_task(keep())
 
@@ -79,42 +131,8 @@ class EventRing:
             task.cancel()
             await asyncio.wait({task})
 
-    def add(self, event: BrokerEvent) -> None:
-        """Keep an event, and wake the readers."""
-        self.last += 1 + event.missed
-        self.lost += event.missed
-        self._kept.append((self.last, event))
-        news, self._news = self._news, None
-        if news is not None and not news.done():
-            news.set_result(None)
 
-    def after(self, number: int) -> list[RecentEvent]:
-        """Return the events after a number, oldest first, at most `MAX_READ` of them."""
-        new = (each for each in self._kept if each[0] > number)
-        found: list[RecentEvent] = []
-        for at, event in islice(new, MAX_READ):
-            found.append(RecentEvent(at, event, at - number - 1))
-            number = at
-        return found
-
-    async def wait(self) -> None:
-        """Wait for the next event."""
-        if self._news is None:
-            self._news = asyncio.get_running_loop().create_future()
-        # One future for all readers: the end of one must not cancel it.
-        await asyncio.shield(self._news)
-
-    def read(self, after: int | None = None) -> EventReader:
-        """Return a reader.
-
-        Args:
-            after: The number of the last event that it has had, of this run of the program; `None`,
-                or a number that no event has had: the reader gets the events from now on.
-        """
-        return EventReader(self, self.last if after is None or after > self.last else after)
-
-
-class EventReader:
+class EventReader(Generic[T]):
     """A reader of the ring, from a number on.
 
     Args:
@@ -122,11 +140,11 @@ class EventReader:
         number: The number of the last event that it has had.
     """
 
-    def __init__(self, ring: EventRing, number: int) -> None:
+    def __init__(self, ring: RecentEvents[T], number: int) -> None:
         self._ring = ring
         self.number = number
 
-    async def next(self) -> list[RecentEvent]:
+    async def next(self) -> list[RecentEvent[T]]:
         """Return the next events, at least one, when there are some."""
         while not (found := self._ring.after(self.number)):
             await self._ring.wait()

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMIT_FAMILIES", "limit_metrics", "limit_uses"]
 
-_LIMIT = gauge("limit", "A limit; see the page of limits.", "name", "listener")
-_USED = gauge("limit_used", "How much of the limit is used.", "name", "listener")
+_LIMIT = gauge("limit", "A limit; see the page of limits.", "name", "listener", across="process")
+_USED = gauge("limit_used", "How much of the limit is used.", "name", "listener", across="process")
 _REACHED = counter(
     "limit_reached",
     "How often there was no room for something because of the limit: it was refused, or something "
     "else was given up for it. That the mailbox of a worker is full counts as a refused message.",
     "name",
     "listener",
+    across="process",
 )
 
 LIMIT_FAMILIES: Final = (_LIMIT, _USED, _REACHED)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from ...protocol.metrics import Metric, MetricFamily
+from ...protocol.metrics import Across, Metric, MetricFamily
 
 __all__ = ["Collector", "Metrics", "counter", "gauge"]
 
@@ -17,14 +17,14 @@ Collector: TypeAlias = Callable[[], Iterator[Metric | None]]
 part of a long work: then the loop does other things."""
 
 
-def gauge(name: str, text: str, *labels: str) -> MetricFamily:
+def gauge(name: str, text: str, *labels: str, across: Across = "sum") -> MetricFamily:
     """Return the family of a figure that rises and falls; `onward_` comes before its name."""
-    return MetricFamily(f"onward_{name}", "gauge", text, labels)
+    return MetricFamily(f"onward_{name}", "gauge", text, labels, across)
 
 
-def counter(name: str, text: str, *labels: str) -> MetricFamily:
+def counter(name: str, text: str, *labels: str, across: Across = "sum") -> MetricFamily:
     """Return the family of a count; `onward_` comes before its name and `_total` behind it."""
-    return MetricFamily(f"onward_{name}_total", "counter", text, labels)
+    return MetricFamily(f"onward_{name}_total", "counter", text, labels, across)
 
 
 class Metrics:

@@ -24,6 +24,7 @@ from ._node_metrics import NODE_FAMILIES, node_metrics
 from ._process import (
     HEALTH_FAMILIES,
     PROCESS_FAMILIES,
+    PROCESSES_FAMILIES,
     RELOAD_FAMILIES,
     health_metrics,
     process_metrics,
@@ -46,8 +47,10 @@ METRIC_FAMILIES: Final = (
     *BROKER_FAMILIES,
     *CLUSTER_FAMILIES,
     *SERVICE_FAMILIES,
+    *PROCESSES_FAMILIES,
 )
-"""All families of metrics that a monitor may have; those of services are read apart."""
+"""All families of metrics that a monitor may have; those of services are read apart. The last ones
+are those of a broker with several processes."""
 
 MAX_LAG: Final = 5.0
 """The seconds that the loop may lag before the process counts as not live."""

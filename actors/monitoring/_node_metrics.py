@@ -20,6 +20,7 @@ _LONGEST = MetricFamily(
     "gauge",
     "The messages in the longest mailbox of the workers of a class.",
     ("kind",),
+    "max",
 )
 _MESSAGES = MetricFamily(
     "onward_messages_total",

@@ -7,12 +7,12 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from ...protocol.metrics import Metric, MetricFamily
+from ...protocol.metrics import PROCESS, Metric, MetricFamily
 from ...protocol.rsocket import Connection
 from .._reloads import Reloads
 from ._health import HealthChecks, Stage
@@ -20,10 +20,12 @@ from ._lag import LoopLag
 
 __all__ = [
     "HEALTH_FAMILIES",
+    "PROCESSES_FAMILIES",
     "PROCESS_FAMILIES",
     "RELOAD_FAMILIES",
     "health_metrics",
     "process_metrics",
+    "processes_metrics",
     "reload_metrics",
 ]
 
@@ -32,11 +34,13 @@ _BUILD = MetricFamily(
     "gauge",
     "Always 1, with the version of Onward and of Python, and whether the hot path is compiled.",
     ("version", "python", "compiled"),
+    across="max",
 )
 _STARTED = MetricFamily(
     "onward_start_time_seconds",
     "gauge",
     "The time at which the monitor was started, in seconds since 1970.",
+    across="min",
 )
 _LAG = MetricFamily(
     "onward_loop_lag_seconds",
@@ -44,31 +48,43 @@ _LAG = MetricFamily(
     "How late a timer was called that is due every 0.5 s.",
 )
 _CPU = MetricFamily(
-    "process_cpu_seconds_total", "counter", "User and system processor time of the process."
+    "process_cpu_seconds_total",
+    "counter",
+    "User and system processor time of the process.",
+    across="process",
 )
-_RESIDENT = MetricFamily("process_resident_memory_bytes", "gauge", "Resident memory.")
-_VIRTUAL = MetricFamily("process_virtual_memory_bytes", "gauge", "Virtual memory.")
-_OPEN = MetricFamily("process_open_fds", "gauge", "Open file descriptors.")
-_MOST = MetricFamily("process_max_fds", "gauge", "The maximum number of open file descriptors.")
+_RESIDENT = MetricFamily(
+    "process_resident_memory_bytes", "gauge", "Resident memory.", across="process"
+)
+_VIRTUAL = MetricFamily(
+    "process_virtual_memory_bytes", "gauge", "Virtual memory.", across="process"
+)
+_OPEN = MetricFamily("process_open_fds", "gauge", "Open file descriptors.", across="process")
+_MOST = MetricFamily(
+    "process_max_fds", "gauge", "The maximum number of open file descriptors.", across="process"
+)
 _BEGAN = MetricFamily(
     "process_start_time_seconds",
     "gauge",
     "The time at which the process was started, in seconds since 1970.",
+    across="process",
 )
 
 _RELOADED = MetricFamily(
     "onward_config_last_reload_successful",
     "gauge",
     "Whether the last reload was applied: 1, also before the first one, or 0.",
+    across="min",
 )
 _RELOADS = MetricFamily(
-    "onward_config_reloads_total", "counter", "Reloads, applied or refused.", ("result",)
+    "onward_config_reloads_total", "counter", "Reloads, applied or refused.", ("result",), "max"
 )
 
 _APPLIED = MetricFamily(
     "onward_config_last_reload_success_timestamp_seconds",
     "gauge",
     "The time of the last reload that was applied, or of the start, in seconds since 1970.",
+    across="min",
 )
 
 _HEALTHY = MetricFamily(
@@ -76,9 +92,23 @@ _HEALTHY = MetricFamily(
     "gauge",
     "Whether all health checks of a stage have passed: live, started, ready.",
     ("stage",),
+    "min",
+)
+
+_UP = MetricFamily(
+    "onward_process_up",
+    "gauge",
+    "Of a broker with several processes: whether a process has answered: 1, or 0. Without an "
+    "answer its gauges are missing, and its counters are those of the last one.",
+    (PROCESS,),
+)
+_ENDS = MetricFamily(
+    "onward_process_ends_total", "counter", "How often a process has ended.", (PROCESS,)
 )
 
 HEALTH_FAMILIES: Final = (_HEALTHY,)
+
+PROCESSES_FAMILIES: Final = (_UP, _ENDS)
 
 RELOAD_FAMILIES: Final = (_RELOADED, _APPLIED, _RELOADS)
 
@@ -141,3 +171,14 @@ def reload_metrics(reloads: Reloads) -> Iterator[Metric]:
     yield Metric(_RELOADED, (((), not figures.error),))
     yield Metric(_APPLIED, (((), figures.applied),))
     yield Metric(_RELOADS, ((("applied",), figures.done), (("refused",), figures.failed)))
+
+
+def processes_metrics(up: Mapping[int, bool], ends: Mapping[int, int]) -> Iterator[Metric]:
+    """Yield the metrics of the processes of a broker.
+
+    Args:
+        up: Whether each process has answered, by its number.
+        ends: How often each has ended.
+    """
+    yield Metric(_UP, tuple(((str(number),), answered) for number, answered in up.items()))
+    yield Metric(_ENDS, tuple(((str(number),), count) for number, count in ends.items()))

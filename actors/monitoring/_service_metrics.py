@@ -25,6 +25,7 @@ _LATENCY = gauge(
     "service_latency_seconds",
     "The latency of the slowest destination of a service: a moving average of its answers.",
     "service",
+    across="max",
 )
 _BUSY = gauge("service_destinations_busy", "Overloaded destinations of a service.", "service")
 _SENT = counter(

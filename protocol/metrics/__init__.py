@@ -10,15 +10,20 @@ text = "".join(metrics_text((metric,), TextFormat.PROMETHEUS))
 ```
 """
 
-from ._families import Metric, MetricFamily, Series
+from ._families import Across, Metric, MetricFamily, Series
 from ._histogram import BUCKETS, DurationHistogram, Durations, quantile
+from ._merge import MAX_SERIES, PROCESS, MergedMetrics
 from ._text import MAX_SLICE, TextFormat, metrics_text, text_format
 
 __all__ = [
     "BUCKETS",
+    "MAX_SERIES",
     "MAX_SLICE",
+    "PROCESS",
+    "Across",
     "DurationHistogram",
     "Durations",
+    "MergedMetrics",
     "Metric",
     "MetricFamily",
     "Series",

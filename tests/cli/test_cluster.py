@@ -18,7 +18,7 @@ import pytest
 from onward.actors.broker import Handlers, Request
 from onward.cli import main
 from onward.cli._client import ask_broker
-from onward.cli._cluster import Clustering, advertised, clustering_of, told_clients
+from onward.cli._cluster import Clustering, advertised, clustering_of, ids_of, told_clients
 from onward.cli._main import parser_of
 from onward.cli._process import Place
 from onward.cli._status import CommandError, Status
@@ -126,6 +126,20 @@ def test_the_uri_that_others_are_told(given: str | None, listener: str, uri: str
     assert advertised(Clustering(made.options, given), listener) == uri
 
 
+def test_the_ids_of_processes_are_known_before_they_start() -> None:
+    words = ("--processes", "2", "--cluster-advertise", "rsocket+tls://b:2")
+    arguments = parser_of("broker").parse_args(words)
+    made = list[UUID | None]()
+    for index in (0, 1):
+        arguments.place = Place(index, 2, (str(uuid4()),) * 2, "/run/x", (), 3)
+        found = clustering_of(arguments)
+        assert found is not None
+        made.append(found.broker_id)
+    assert ids_of(arguments) == [str(each) for each in made]
+    arguments.cluster_advertise = None
+    assert len({*ids_of(arguments), *ids_of(arguments)}) == 4
+
+
 def test_the_id_of_a_broker_lasts_if_it_advertises_an_address() -> None:
     def made(*words: str, place: Place | None = None) -> UUID | None:
         arguments = parser_of("broker").parse_args(words)
@@ -143,7 +157,7 @@ def test_the_id_of_a_broker_lasts_if_it_advertises_an_address() -> None:
     assert made(*seed) is None
     # One of several processes.
     other = str(uuid4())
-    places = [Place(index, 2, other, "/run/x", (), 3) for index in (0, 1)]
+    places = [Place(index, 2, (other, other), "/run/x", (), 3) for index in (0, 1)]
     words = ("--processes", "2", "--cluster-advertise", "rsocket+tls://b:2")
     assert [made(*words, place=each) for each in places] == [
         one,

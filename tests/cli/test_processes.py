@@ -5,137 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import pytest
 
-from onward.actors.broker import Handlers, Request
-from onward.cli._admin import Admin
 from onward.cli._client import ask_broker
-from onward.cli._process import Place, Process
-from onward.cli._processes import MAX_ENDS, WINDOW, _Slot, folder_of
-from onward.cli._service import Service
+from onward.cli._process_folder import folder_of
 from onward.cli._status import CommandError, Status
 from onward.protocol import DeliveryError, OnwardError
-from onward.transports.client import ClientOptions, RetryOptions, connect
+from onward.transports.client import connect
 from tests.support.commands import TIMEOUT, onward
 from tests.support.fixtures import Patch
+from tests.support.process_brokers import ONCE, TCP, brokers, children, served_by, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
-
-TCP = "rsocket+tcp://127.0.0.1:0"
-ONCE = ClientOptions(request_timeout=20.0, retry=RetryOptions(max_tries=1))
-
-
-class Brokers:
-    """A broker as several processes.
-
-    Attributes:
-        process: The process that has started them.
-        uris: The URIs that it listens at.
-        own: The URI of each process.
-    """
-
-    def __init__(self, process: Popen[str], count: int) -> None:
-        self.process = process
-        self.uris: list[str] = []
-        self.own: list[str] = []
-        while len(self.own) < count:
-            words = self.line().split()
-            assert words, self.errors()
-            (self.uris if words[0] == "listening" else self.own).append(words[-1])
-
-    @property
-    def uri(self) -> str:
-        """The URI of its listener."""
-        (found,) = self.uris
-        return found
-
-    def line(self) -> str:
-        """Read a line of its output."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline()
-
-    def errors(self) -> str:
-        """Read all that it has said on stderr, after its end."""
-        assert self.process.stderr is not None
-        return self.process.stderr.read()
-
-    def pids(self) -> dict[int, int]:
-        """Return the process id of each process by its number."""
-        return children(self.process.pid)
-
-    async def peers(self, index: int) -> Counter[str]:
-        """Return the states of the peer brokers of a process."""
-        found = await ask_broker(self.own[index], "/api/v1/peers?kind=broker", TIMEOUT)
-        return Counter(row["state"] for row in found["rows"])
-
-    async def joined(self) -> None:
-        """Wait until each process knows all others."""
-        for index in range(len(self.own)):
-
-            async def up(index: int = index) -> bool:
-                return (await self.peers(index))["up"] == len(self.own) - 1
-
-            await until(up)
-
-    async def services(self, index: int) -> list[str]:
-        """Return the services of all destinations that a process knows."""
-        rows = await ask_broker(self.own[index], "routes", TIMEOUT)
-        return sorted(row["service"] for row in rows if not row["service"].startswith("onward."))
-
-    async def ended(self) -> int:
-        """Wait for its end, and return its status."""
-        return await asyncio.to_thread(self.process.wait, TIMEOUT)
-
-
-def children(pid: int) -> dict[int, int]:
-    """Return the processes that one has started, by their numbers."""
-    found: dict[int, int] = {}
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        with suppress(OSError):
-            entries = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            for entry in entries:
-                name, _, value = entry.partition(b"=")
-                if name == b"ONWARD_PROCESS":
-                    found[json.loads(value)["index"]] = int(child)
-    return found
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds; what cannot be asked yet does not."""
-    async with asyncio.timeout(TIMEOUT):
-        while True:
-            with suppress(CommandError):
-                if await holds():
-                    return
-            await asyncio.sleep(0.05)
-
-
-@contextmanager
-def brokers(count: int, *words: str, listen: str = TCP) -> Generator[Brokers]:
-    with onward("broker", "--listen", listen, "--processes", str(count), *words) as process:
-        yield Brokers(process, count)
-
-
-def served_by(name: str) -> Handlers:
-    handlers = Handlers()
-
-    @handlers.response
-    async def answer(request: Request) -> bytes:
-        return name.encode() + request.data
-
-    del answer
-    return handlers
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.exhaustive)])
@@ -298,28 +187,6 @@ async def test_an_operator_at_any_process_drains_all(tmp_path: Path) -> None:
         assert await made.ended() == 0
 
 
-async def test_each_process_has_its_admin_interface(tmp_path: Path) -> None:
-    admin = f"unix://{tmp_path}/admin"
-    with brokers(2, "--admin", admin) as made:
-        assert [made.line(), made.line()] == [f"admin {admin}\n", f"admin {admin}.1\n"]
-        for path in (tmp_path / "admin", tmp_path / "admin.1"):
-            reader, writer = await asyncio.open_unix_connection(path)
-            writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            assert (await reader.read()).endswith(b"ok\n")
-            writer.close()
-            await writer.wait_closed()
-
-
-def test_the_ports_of_admin_interfaces() -> None:
-    found = list[str]()
-    for uri in ("http://127.0.0.1:8601", "http://127.0.0.1:0"):
-        place = Place(2, 3, "", "/run", (), 0)
-        admin = Process(place, Service()).admin(Admin(uri))
-        assert admin is not None
-        found.append(admin.uri)
-    assert found == ["http://127.0.0.1:8603", "http://127.0.0.1:0"]
-
-
 async def test_a_unix_socket_that_processes_share(tmp_path: Path) -> None:
     path = tmp_path / "broker"
     with brokers(2, listen=f"rsocket+unix://{path}") as made:
@@ -406,32 +273,6 @@ def test_brokers_elsewhere_need_a_port_for_each_process(words: tuple[str, ...]) 
 
 
 # --- parts --------------------------------------------------------------------------------------
-
-
-class _Ended:
-    def obituary(self) -> str:
-        return "was killed by signal 9"
-
-
-def test_a_process_that_ends_again_and_again() -> None:
-    slot: Any = _Slot(1)
-    due: list[float] = []
-    for number in range(MAX_ENDS):
-        slot.child = _Ended()
-        slot.ended(float(number))
-        due.append(slot.due - number)
-    assert due == [pytest.approx(0.1 * 2**number) for number in range(MAX_ENDS)]
-    slot.child = _Ended()
-    with pytest.raises(CommandError, match=re.escape("more than 5 times within 60 s")):
-        slot.ended(WINDOW - 1)
-
-
-def test_ends_long_ago_do_not_count() -> None:
-    slot: Any = _Slot(0)
-    for number in range(3 * MAX_ENDS):
-        slot.child = _Ended()
-        slot.ended(number * WINDOW)
-        assert slot.due - number * WINDOW == pytest.approx(0.1)
 
 
 def test_a_folder_that_others_may_write_to(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -14,7 +14,7 @@ from onward.cli import main
 from onward.cli._config import configured
 from onward.cli._main import _parser, parser_of
 from onward.cli._service import ORDERLY
-from onward.transports.admin._health_paths import _STAGES as STAGES
+from onward.transports.admin._health_paths import STAGES
 from tests.support.certificates import Certificates
 from tools import build_backend
 

@@ -28,7 +28,7 @@ from ._messages import JSON, HttpError, HttpRequest, HttpResponse, json_response
 from ._paging import page
 from ._paths import AdminPaths
 
-__all__ = ["add_api", "plain"]
+__all__ = ["PEERS", "ROUTES", "WAITING", "add_api", "peer_rows", "plain"]
 
 _CONNECTIONS: Final = (
     "id",
@@ -52,7 +52,7 @@ _CONNECTIONS: Final = (
     "closed",
     "reason",
 )
-_ROUTES: Final = (
+ROUTES: Final = (
     "route",
     "service",
     "tags",
@@ -66,7 +66,7 @@ _ROUTES: Final = (
     "expected",
     "broker",
 )
-_WAITING: Final = ("query", "requests", "bytes", "sources", "oldest")
+WAITING: Final = ("query", "requests", "bytes", "sources", "oldest")
 _WORKERS: Final = (
     "address",
     "kind",
@@ -82,7 +82,7 @@ _WORKERS: Final = (
     "timers",
     "parent",
 )
-_PEERS: Final = (
+PEERS: Final = (
     "peer",
     "principal",
     "kind",
@@ -132,16 +132,9 @@ def add_api(paths: AdminPaths, monitor: Monitor) -> None:
         return await page(request, cells, _worker, _WORKERS, turn=turn)
 
     async def peers(request: HttpRequest) -> HttpResponse:
-        cluster = monitor.cluster
-        found = [] if cluster is None else [_broker_row(row) for row in cluster.peers()]
         async with turn:
-            for number, cell in enumerate(node.parts.table.cells(), 1):
-                row = link_row(cell)
-                if row is not None:
-                    found.append({name: row.get(name) for name in _PEERS})
-                if number % SLICE == 0:
-                    await asyncio.sleep(0)
-        return await page(request, found, dict[str, Any], _PEERS, turn=turn)
+            found = await peer_rows(monitor)
+        return await page(request, found, dict[str, Any], PEERS, turn=turn)
 
     async def report(question: str, request: HttpRequest) -> HttpResponse:
         found = node_report(node, question)
@@ -192,7 +185,7 @@ def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
             entry: Any = found[number]
             return row_of(entry.target.row() if number < live else index.expectations.row(entry))
 
-        return await page(request, numbers, row, _ROUTES, turn=turn)
+        return await page(request, numbers, row, ROUTES, turn=turn)
 
     async def services(request: HttpRequest) -> HttpResponse:
         found = await service_statistics(broker, turn)
@@ -201,7 +194,7 @@ def _add_broker(paths: AdminPaths, broker: Broker, turn: asyncio.Lock) -> None:
     async def waiting(request: HttpRequest) -> HttpResponse:
         now = broker.node.loop.time()
         return await page(
-            request, broker.index.waiting_by_query(), partial(_waiting, now), _WAITING, turn=turn
+            request, broker.index.waiting_by_query(), partial(_waiting, now), WAITING, turn=turn
         )
 
     async def resolve(request: HttpRequest) -> HttpResponse:
@@ -220,13 +213,26 @@ def _worker(cell: Cell) -> Mapping[str, Any]:
     return {**json_row(cell.statistics()), "parent": parent}
 
 
-def _broker_row(found: PeerStatistics) -> Mapping[str, Any]:
+async def peer_rows(monitor: Monitor) -> list[dict[str, Any]]:
+    """Return the rows of the peer brokers and of the nodes that there are links to."""
+    cluster = monitor.cluster
+    found = [] if cluster is None else [_broker_row(row) for row in cluster.peers()]
+    for number, cell in enumerate(monitor.node.parts.table.cells(), 1):
+        row = link_row(cell)
+        if row is not None:
+            found.append({name: row.get(name) for name in PEERS})
+        if number % SLICE == 0:
+            await asyncio.sleep(0)
+    return found
+
+
+def _broker_row(found: PeerStatistics) -> dict[str, Any]:
     """Return the row of a peer broker among the peers."""
     row = asdict(found)
     row["instance"] = found.instance / 1000 if found.instance else None
     row["since"] = found.since or None
     named = {"peer": found.name or found.uri or found.peer or found.broker_id, "kind": "broker"}
-    return {name: named.get(name, row.get(name)) for name in _PEERS}
+    return {name: named.get(name, row.get(name)) for name in PEERS}
 
 
 def _connections(broker: Broker, *, closed: bool) -> Iterator[Mapping[str, Any]]:

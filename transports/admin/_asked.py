@@ -6,25 +6,36 @@ So clients of the broker see what its operators see by HTTP, with the credential
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
-from ...actors.broker import ApplicationError, Broker
+from ...actors.broker import ApplicationError, Broker, Request
 from ...protocol.rsocket import ErrorCode
 from ...protocol.security import ANONYMOUS, Action, NotAllowed, Principal
 from ._messages import JSON, HttpError, HttpRequest, HttpResponse, accepted, json_text
+from ._part_paths import PART
+from ._parts import MAX_ANSWER, TooLong, body_of
 from ._paths import AdminPaths, Needs
 
-__all__ = ["answer_paths", "asked", "text_of"]
+__all__ = ["AskWhole", "answer_paths", "asked"]
 
-MAX_ANSWER: Final = 8 * 1024 * 1024
-"""The maximum number of bytes of an answer; a question with a longer one is refused."""
-
+_LIVE: Final = "/livez"
 _EVENTS: Final = "text/event-stream"
 
+AskWhole: TypeAlias = Callable[[str, bytes, Principal | None, bool], Awaitable[HttpResponse]]
+"""A function that asks all processes of this program together: a path with its query, the arguments
+of a `POST`, the principal that asks, and whether it may read."""
 
-def answer_paths(broker: Broker, paths: AdminPaths) -> None:
+_WORDS: Final = {
+    "statistics": "/api/v1/status",
+    "dead-letters": "/api/v1/dead-letters",
+    "workers": f"{PART}workers",
+}
+"""Questions of the management service that all processes have to be asked."""
+
+
+def answer_paths(broker: Broker, paths: AdminPaths, whole: AskWhole | None = None) -> None:
     """Offer paths to the clients of a broker, as questions to its management service.
 
     A path that needs `read` or `operate` asks the authorization of the broker. Without one, each
@@ -34,14 +45,27 @@ def answer_paths(broker: Broker, paths: AdminPaths) -> None:
     Args:
         broker: The broker.
         paths: The paths.
+        whole: Asks all processes, of which the broker is one, on behalf of clients at a listener
+            that they share; `None` for a broker alone.
     """
 
-    async def answer(target: str, arguments: str, principal: Principal | None) -> bytes:
+    async def answer(target: str, arguments: str, request: Request) -> bytes | None:
+        # The round trip to a process is its own.
+        asks = whole if request.shared and target != _LIVE else None
+        word = None if asks is None else _WORDS.get(target)
+        if word is None and not target.startswith("/"):
+            return None
+        principal, body = request.principal, b"" if word else arguments.encode()
         try:
-            found = paths.find("POST" if arguments else "GET", target.partition("?")[0])
-            _check(broker, found.needs, principal)
+            path = target.partition("?")[0]
+            needs = "read" if word else paths.find("POST" if body else "GET", path).needs
+            _check(broker, needs, principal)
             reads = partial(_may_read, broker, principal)
-            return await _written(await asked(paths, target, arguments.encode(), principal, reads))
+            if asks is not None:
+                found = await asks(word or target, body, principal, await reads())
+            else:
+                found = await asked(paths, target, body, principal, reads)
+            return await _written(found)
         except HttpError as error:
             return json_text({"error": error.text}).encode()
 
@@ -106,38 +130,15 @@ async def _written(response: HttpResponse) -> bytes:
     Raises:
         ApplicationError: It is too long, or has no end.
     """
-    whole = await text_of(response)
-    text = whole if response.content_type == JSON else json.dumps(whole.decode()).encode()
-    if len(text) > MAX_ANSWER:
-        raise _too_long()
-    return text
-
-
-async def text_of(response: HttpResponse) -> bytes:
-    """Return the whole body of an answer.
-
-    Raises:
-        ApplicationError: It is too long, or has no end.
-    """
-    try:
-        if response.content_type == _EVENTS:
-            raise ApplicationError(ErrorCode.INVALID, "it has no end: watch 'watch'")
-        body = response.body
-        return body if isinstance(body, bytes) else await _whole(body)
-    finally:
+    if response.content_type == _EVENTS:
         if response.on_end is not None:
             response.on_end()
-
-
-async def _whole(parts: AsyncIterator[bytes]) -> bytes:
-    found = bytearray()
-    async for part in parts:
-        found += part
-        if len(found) > MAX_ANSWER:
-            raise _too_long()
-    return bytes(found)
-
-
-def _too_long() -> ApplicationError:
-    text = f"the answer has over {MAX_ANSWER} bytes: ask for a part"
-    return ApplicationError(ErrorCode.REJECTED, text)
+        raise ApplicationError(ErrorCode.INVALID, "it has no end: watch 'watch'")
+    try:
+        whole = await body_of(response)
+        text = whole if response.content_type == JSON else json.dumps(whole.decode()).encode()
+        if len(text) > MAX_ANSWER:
+            raise TooLong
+    except TooLong as error:
+        raise ApplicationError(ErrorCode.REJECTED, str(error)) from None
+    return text

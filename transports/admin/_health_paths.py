@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from http import HTTPStatus
 from itertools import chain
+from typing import Final
 
 from ...actors.monitoring import Monitor, Stage
 from ...protocol.metrics import Metric, metrics_text, text_format
 from ._messages import HttpError, HttpRequest, HttpResponse, json_response, text_response
 from ._paths import METRICS, AdminPaths, Handler
 
-__all__ = ["add_health", "add_metrics"]
+__all__ = ["STAGES", "add_health", "add_metrics", "in_turns", "of_service", "wanted_families"]
 
-_STAGES = {
+STAGES: Final = {
     "/livez": Stage.LIVE,
     "/readyz": Stage.READY,
     "/healthz": Stage.READY,
@@ -24,7 +25,7 @@ _STAGES = {
 
 def add_health(paths: AdminPaths, monitor: Monitor) -> None:
     """Add the paths of the health checks, which need no authentication."""
-    for path, stage in _STAGES.items():
+    for path, stage in STAGES.items():
         paths.add(path, _checked(monitor, stage), needs="nothing")
 
 
@@ -55,19 +56,19 @@ def add_metrics(paths: AdminPaths, monitor: Monitor) -> None:
     known = frozenset((*monitor.metrics.families, *monitor.services.families))
 
     async def handle(request: HttpRequest) -> HttpResponse:
-        names, service = _wanted(request, known)
+        names, service = wanted_families(request, known)
         wanted = text_format(request.headers.get("accept", ""))
         metrics = monitor.metrics.collect(names)
         if names is not None:
             metrics = chain(metrics, monitor.services.collect(names))
         if service is not None:
-            metrics = (_of_service(metric, service) for metric in metrics)
-        return HttpResponse(_slices(metrics_text(metrics, wanted)), wanted.value)
+            metrics = map(of_service(service), metrics)
+        return HttpResponse(in_turns(metrics_text(metrics, wanted)), wanted.value)
 
     paths.add(METRICS, handle)
 
 
-def _wanted(
+def wanted_families(
     request: HttpRequest, known: frozenset[str]
 ) -> tuple[frozenset[str] | None, str | None]:
     """Return the names of the families that are asked for, and the service.
@@ -90,14 +91,20 @@ def _wanted(
     return frozenset(names) if names else None, service
 
 
-def _of_service(metric: Metric | None, service: str) -> Metric | None:
-    """Return a metric with the series of one service, if it has services."""
-    if metric is None or metric.family.labels[:1] != ("service",):
-        return metric
-    return Metric(metric.family, tuple(each for each in metric.series if each[0][0] == service))
+def of_service(service: str) -> Callable[[Metric | None], Metric | None]:
+    """Return the function that leaves the series of one service in a metric, if it has services."""
+
+    def of(metric: Metric | None) -> Metric | None:
+        if metric is None or metric.family.labels[:1] != ("service",):
+            return metric
+        series = tuple(each for each in metric.series if each[0][0] == service)
+        return Metric(metric.family, series)
+
+    return of
 
 
-async def _slices(text: Iterator[str]) -> AsyncIterator[bytes]:
+async def in_turns(text: Iterator[str]) -> AsyncIterator[bytes]:
+    """Yield parts of a text, and let the loop do other things in between."""
     for part in text:
         if part:
             yield part.encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from ...actors.broker.table._table_text import event_of
 from ...actors.monitoring import Monitor
 from ._api import add_api
 from ._console_paths import add_console
@@ -37,7 +38,7 @@ def admin_paths(monitor: Monitor, options: AdminOptions = _OPTIONS) -> AdminPath
     add_overview(paths, monitor)
     add_topology(paths, monitor)
     if monitor.events is not None:
-        add_events(paths, monitor.events, uuid.uuid4().hex[:8], options)
+        add_events(paths, monitor.events, event_of, uuid.uuid4().hex[:8], options)
     add_operations(paths, monitor)
     add_console(paths)
     add_trace(paths, monitor.node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -13,7 +13,7 @@ from ...actors.monitoring import Monitor
 from ._messages import HttpError, HttpRequest, HttpResponse, json_response
 from ._paths import AdminPaths
 
-__all__ = ["add_operations"]
+__all__ = ["add_operations", "operated", "set_level"]
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _LOGGER: Final = "onward"
@@ -26,7 +26,7 @@ _logger = logging.getLogger("onward.transports.admin")
 
 def add_operations(paths: AdminPaths, monitor: Monitor) -> None:
     """Add the paths that change something: the log's level, connections, and the operations."""
-    paths.add("/api/v1/log-level", _set_level, method="POST", needs="operate")
+    paths.add("/api/v1/log-level", set_level, method="POST", needs="operate")
     if monitor.broker is not None:
         kick = partial(_kick, monitor.broker)
         paths.add("/api/v1/kick", kick, method="POST", needs="operate")
@@ -35,7 +35,12 @@ def add_operations(paths: AdminPaths, monitor: Monitor) -> None:
         paths.add(f"/api/v1/{name}", operate, method="POST", needs="operate")
 
 
-async def _set_level(request: HttpRequest) -> HttpResponse:
+async def set_level(request: HttpRequest) -> HttpResponse:
+    """Set the level of a logger of this process.
+
+    Raises:
+        HttpError: The arguments are wrong.
+    """
     arguments = request.known("logger", "level")
     name, level = arguments.get("logger", _LOGGER), arguments.get("level")
     if not isinstance(name, str) or f"{name}.".partition(".")[0] != _LOGGER:
@@ -81,6 +86,17 @@ async def _operate(monitor: Monitor, name: str, request: HttpRequest) -> HttpRes
     operation = monitor.operations.get(name)
     if operation is None:
         raise HttpError(HTTPStatus.NOT_FOUND, f"this program has no {name}")
+    return await operated(name, operation, request)
+
+
+async def operated(
+    name: str, operation: Callable[[], Awaitable[object]], request: HttpRequest
+) -> HttpResponse:
+    """Run an operation that is asked for, and answer with its outcome.
+
+    Raises:
+        HttpError: The request has arguments.
+    """
     if request.arguments():
         raise HttpError(HTTPStatus.BAD_REQUEST, f"{name} has no arguments")
     _logger.warning(

@@ -15,7 +15,15 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from ._messages import HttpError, HttpRequest, HttpResponse, json_response
 
-__all__ = ["MAX_PAGE", "number_of", "page"]
+__all__ = [
+    "DEFAULT",
+    "MAX_OFFSET",
+    "MAX_PAGE",
+    "MAX_SORTED",
+    "first",
+    "number_of",
+    "page",
+]
 
 MAX_PAGE: Final = 1024
 """The maximum number of rows in an answer."""
@@ -43,7 +51,7 @@ async def page(
     columns: tuple[str, ...],
     *,
     turn: asyncio.Lock,
-    also: tuple[str, ...] = (),
+    more: Mapping[str, Any] | None = None,
 ) -> HttpResponse:
     """Return a page of rows as JSON: their `total` and the `rows`.
 
@@ -55,7 +63,7 @@ async def page(
         make: Makes a row, with exactly these columns.
         columns: The columns.
         turn: Held while a table is looked through; the others wait for it in order.
-        also: Further fields of the query, which are the caller's.
+        more: Further fields of the answer.
 
     Raises:
         HttpError: The query has an unknown field, or a wrong value.
@@ -71,8 +79,8 @@ async def page(
             sort = value
         elif name in columns:
             filters.append((name, value))
-        elif name not in also:
-            known = ", ".join(("limit", "offset", "sort", *also, *columns))
+        else:
+            known = ", ".join(("limit", "offset", "sort", *columns))
             raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {name!r}; known are {known}")
     if sort.removeprefix("-") not in {"", *columns}:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"sort must be one of {', '.join(columns)}")
@@ -86,7 +94,7 @@ async def page(
         async with turn:
             total, rows = await _selected(map(make, entries), filters, sort, offset + limit)
         rows = rows[offset:]
-    return json_response({"total": total, "offset": offset, "rows": rows})
+    return json_response({"total": total, "offset": offset, "rows": rows, **(more or {})})
 
 
 async def _selected(
@@ -104,12 +112,12 @@ async def _selected(
         else:
             found += matching[: max(0, most - len(found))]
         if len(fresh) >= most:
-            found, fresh = _first(found + fresh, sort, most), []
+            found, fresh = first(found + fresh, sort, most), []
         await asyncio.sleep(0)
-    return total, _first(found + fresh, sort, most) if sort else found
+    return total, first(found + fresh, sort, most) if sort else found
 
 
-def _first(rows: list[Row], sort: str, most: int) -> list[Row]:
+def first(rows: list[Row], sort: str, most: int) -> list[Row]:
     """Return the first rows by a column; equal ones stay in their order, and nothing comes last."""
     column = sort.removeprefix("-")
     given = [row for row in rows if row[column] is not None]

@@ -19,7 +19,7 @@ from ...protocol.drawing import draw
 from ._messages import HttpRequest, HttpResponse
 from ._paths import AdminPaths
 
-__all__ = ["add_topology"]
+__all__ = ["add_topology", "picture_response", "surroundings_of"]
 
 SLICE: Final = 256
 """Connections, or workers, that are looked at before the loop does other things."""
@@ -34,16 +34,22 @@ def add_topology(paths: AdminPaths, monitor: Monitor) -> None:
 
     async def picture(_: HttpRequest) -> HttpResponse:
         async with turn:
-            found = await _surroundings(monitor)
-            # The layout takes some time when there are many boxes. Without the turn, requests for
-            # it would take all threads, and reloads and look-ups of names wait for one.
-            text = await asyncio.to_thread(lambda: draw(picture_of(found)))
-        return _svg(text)
+            return await picture_response(await surroundings_of(monitor))
 
     paths.add("/api/v1/topology", picture)
 
 
-async def _surroundings(monitor: Monitor) -> Surroundings:
+async def picture_response(found: Surroundings) -> HttpResponse:
+    """Return the picture of what surrounds a broker. Only one is to be made at a time.
+
+    The layout takes some time when there are many boxes. Many requests for it would take all
+    threads, and reloads and look-ups of names wait for one.
+    """
+    return _svg(await asyncio.to_thread(lambda: draw(picture_of(found))))
+
+
+async def surroundings_of(monitor: Monitor) -> Surroundings:
+    """Return what surrounds the broker of a monitor."""
     node, broker = monitor.node, monitor.broker
     peers: list[tuple[str, str]] = []
     for number, cell in enumerate(node.parts.table.cells(), 1):

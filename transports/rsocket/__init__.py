@@ -1,7 +1,7 @@
 """RSocket listeners of the broker; their connections are destinations and requesters."""
 
 from ._errors import DestinationError
-from ._listener import RSocketListener, RSocketListenerStatistics
+from ._listener import RSocketListener, RSocketListenerStatistics, number_connections
 from ._options import (
     FlowOptions,
     GatheringOptions,
@@ -40,5 +40,6 @@ __all__ = [
     "ResumeOptions",
     "UnixOptions",
     "WebSocketOptions",
+    "number_connections",
     "seed_addresses",
 ]

@@ -451,8 +451,10 @@ class StreamExchange(FrameExchange):
 
     def request(self) -> Request:
         """Return the request as it is given to handlers."""
-        principal = getattr(self, "checked", self.link.session.principal)
-        return request_of(self.frames, self.form, self.kind, principal)
+        link = self.link
+        principal = getattr(self, "checked", link.session.principal)
+        shared = link.shared.by_several
+        return request_of(self.frames, self.form, self.kind, principal, shared=shared)
 
     def start(self, start: StartEnd) -> DestinationEnd:
         """Start the destination's end of the request, and join the two."""

@@ -38,7 +38,7 @@ from ._worker import ConnectionWorker
 if TYPE_CHECKING:
     from ...actors.cluster import PeerHandlers
 
-__all__ = ["RSocketListener", "RSocketListenerStatistics"]
+__all__ = ["RSocketListener", "RSocketListenerStatistics", "number_connections"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
@@ -51,7 +51,7 @@ MAX_CLOSED: Final = 1000
 SLICE: Final = 500
 """Connections that are looked at before the loop does other things."""
 
-_numbers: Final = count(1)
+_numbers: Final = [count(1)]
 """The numbers of connections, unique in the process."""
 
 
@@ -162,6 +162,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             self._acceptor.admits = authentication.admits
         self._unused = UnusedConnections(self._acceptor.places, options, node.loop.time)
         self._shared = Shared(node.loop, options, exposed, authentication, peers, siblings=siblings)
+        self._shared.by_several = endpoint.shared
         resume = options.resume
         self._sessions = None if resume is None else ResumableSessions(resume, self, node.loop.time)
         # With the number of each connection, and the time at which it was accepted.
@@ -257,7 +258,7 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
         link = Link(*common) if sessions is None else ResumableLink(*common, sessions)
         link.identity, link.source = identity, identity.source
         worker.attach(link)
-        self._links[link] = next(_numbers), time.time()
+        self._links[link] = next(_numbers[0]), time.time()
         self._unused.add(link)
         return link
 
@@ -563,6 +564,14 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
             "tls": _tls_of(link),
             "suspended": _suspended_for(link),
         }
+
+
+def number_connections(first: int, step: int) -> None:
+    """Set the numbers of the later connections of this process.
+
+    Processes that are one broker have different ones, so that a number is that of one connection.
+    """
+    _numbers[0] = count(first, step)
 
 
 def _is_suspended(link: Link) -> bool:

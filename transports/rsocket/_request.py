@@ -136,7 +136,12 @@ class FrameExchange(Exchange):
 
 
 def request_of(
-    frames: list[Frame], form: Form | None, kind: int, principal: Principal | None
+    frames: list[Frame],
+    form: Form | None,
+    kind: int,
+    principal: Principal | None,
+    *,
+    shared: bool = False,
 ) -> Request:
     """Return a whole request as it is given to handlers.
 
@@ -145,6 +150,7 @@ def request_of(
         form: The form of its ADDRESS; `None` if it names a route.
         kind: The frame type of the request.
         principal: The principal of its requester, if it is authenticated.
+        shared: Whether several processes listen where it came in.
 
     Raises:
         ProtocolError: Its metadata cannot be read.
@@ -154,7 +160,8 @@ def request_of(
     mime = COMPOSITE_MIME if form is None or form.composite else form.mime.decode()
     asked, _, wrapped, entries = unwrap_metadata(metadata, mime)
     if asked is None:
-        return Request(data, None, entries, route=route_of(entries), principal=principal)
+        route = route_of(entries)
+        return Request(data, None, entries, route=route, principal=principal, shared=shared)
     if not wrapped and kind == FrameType.METADATA_PUSH:
         wrapped = metadata
     origin = UUID(bytes=asked.origin_route_id) if any(asked.origin_route_id) else None
@@ -167,4 +174,5 @@ def request_of(
         asked.encrypted,
         route_of(entries),
         principal,
+        shared,
     )

@@ -42,6 +42,7 @@ class Shared:
         authentication: The authentication of the listener's peers; `None` for none.
         peers: The cluster, of which other brokers may connect; `None` for none.
         siblings: Whether a broker of the same user may be one without a rule, at a Unix socket.
+        by_several: Whether other processes of this broker listen there, too.
         listener: The address of the listener's worker, once it has one.
         java: Java brokers that have one of their two connections, by their ids; each has a
             connection, so that there are no more than those.
@@ -61,6 +62,7 @@ class Shared:
         self.authentication = authentication
         self.peers = peers
         self.siblings = siblings
+        self.by_several = False
         self.listener: Route = ()
         self.java: dict[bytes, JavaLink] = {}
         self.unfinished = UnfinishedFrames(loop, options)

@@ -83,6 +83,7 @@ class Request:
         route: The route in the metadata `message/x.rsocket.routing.v0`; "" if there is none.
         principal: The principal of the requester at this broker; `None` if it is not authenticated,
             or not known here: a worker, a link of the node, or a peer of another broker.
+        shared: Whether it came by a listener at which several processes of one broker listen.
     """
 
     data: bytes
@@ -93,6 +94,7 @@ class Request:
     encrypted: bool = False
     route: str = ""
     principal: Principal | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

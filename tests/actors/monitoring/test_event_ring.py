@@ -9,8 +9,8 @@ from onward.actors.broker import Broker, BrokerEvent, BrokerOptions
 from onward.actors.monitoring import EventRing
 
 
-def event(number: int = 0, missed: int = 0) -> BrokerEvent:
-    return BrokerEvent("joined", float(number), missed=missed)
+def event(number: int = 0) -> BrokerEvent:
+    return BrokerEvent("joined", float(number))
 
 
 async def ring(node: Node, limit: int = 3) -> EventRing:
@@ -49,7 +49,7 @@ async def test_a_slow_reader_is_told_how_many_it_has_lost(node: Node) -> None:
 async def test_what_was_lost_before_the_ring_counts_too(node: Node) -> None:
     kept = await ring(node)
     kept.add(event(1))
-    kept.add(event(5, missed=3))
+    kept.add(event(5), missed=3)
     found = await kept.read(0).next()
     assert [(each.number, each.missed) for each in found] == [(1, 0), (5, 3)]
 

@@ -22,8 +22,8 @@ from onward.transports.admin import (
     admin_paths,
     answer_paths,
 )
-from onward.transports.admin._asked import MAX_ANSWER
 from onward.transports.admin._messages import TEXT
+from onward.transports.admin._parts import MAX_ANSWER
 from onward.transports.client import Client, RequestRejected, connect
 from onward.transports.rsocket import DestinationError
 from tests.support.security import gated

@@ -27,7 +27,7 @@ def whole(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def asked(query: str, rows: Iterable[Mapping[str, Any]] = ROWS) -> dict[str, Any]:
     request, turn = HttpRequest("GET", "/x", query), asyncio.Lock()
-    response = await page(request, rows, whole, COLUMNS, turn=turn, also=("state",))
+    response = await page(request, rows, whole, COLUMNS, turn=turn)
     assert isinstance(response.body, bytes)
     found: dict[str, Any] = json.loads(response.body)
     return found
@@ -57,7 +57,6 @@ async def asked(query: str, rows: Iterable[Mapping[str, Any]] = ROWS) -> dict[st
         ("tags=empty=", 1, "b"),
         ("tags=region", 0, ""),
         ("name=a&name=b", 0, ""),
-        ("state=open", 3, "bac"),
     ],
 )
 async def test_rows_are_filtered_sorted_and_cut(query: str, total: int, names: str) -> None:
@@ -80,7 +79,7 @@ async def test_rows_are_filtered_sorted_and_cut(query: str, total: int, names: s
         ("sort=colour", "sort must be one of name, size, tags, open"),
         ("sort=name&offset=4000&limit=97", "with sort, offset and limit together are at most 4096"),
         ("sort=--name", "sort must be one of"),
-        ("colour=red", "unknown field 'colour'; known are limit, offset, sort, state, name"),
+        ("colour=red", "unknown field 'colour'; known are limit, offset, sort, name"),
         ("&".join(["name=a"] * 51), "the query cannot be read"),
         ("name=%ff", "the query cannot be read"),
     ],

@@ -1,0 +1,189 @@
+"""All processes of `onward broker --processes` as one, for its operators."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final, cast
+
+from ..actors import Node
+from ..transports.admin import (
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+    Whole,
+    asked,
+    whole_paths,
+)
+from ..transports.admin._part_paths import PART
+from ..transports.admin._parts import (
+    DEADLINE,
+    PartMissing,
+    part_request,
+    principal_of_row,
+    principal_row,
+)
+from ._admin import options_of, serve_admin
+from ._broker_plan import Plan
+from ._process import response_of, said_of
+from ._process_channel import ChannelClosed, Said
+from ._process_slot import Slot
+from ._service import Service
+from ._status import CommandError
+
+__all__ = ["ProcessParts", "WholeBroker"]
+
+SOON: Final = 0.2
+"""Seconds in which a process has to answer that has not answered the last question in time."""
+
+POLL: Final = 30
+"""Seconds for which a question for the next events waits for one."""
+
+PAUSE: Final = 0.05
+"""Seconds between two questions for the next events of a process: some 2000 events a second are
+kept, and those beyond are counted as missed."""
+
+AGAIN: Final = 1.0
+"""Seconds after which a process that cannot be asked for events is asked again."""
+
+
+class ProcessParts:
+    """The processes, as those that are asked for what all together have.
+
+    Args:
+        slots: Their places.
+    """
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._slots = slots
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers of all processes that there should be."""
+        return range(len(self._slots))
+
+    def run_of(self, number: int) -> str:
+        """Return a text that tells this run of a process from others."""
+        return str(self._slots[number].count)
+
+    def ends_of(self, number: int) -> int:
+        """Return how often a process has ended."""
+        return self._slots[number].count
+
+    async def ask(self, number: int, request: HttpRequest, timeout: float) -> HttpResponse:
+        """Return the answer of a process, with its whole body.
+
+        Raises:
+            PartMissing: It does not run, or has not answered in time.
+            HttpError: It refuses the request.
+        """
+        child = self._slots[number].child
+        if child is None or child.over.done():
+            raise PartMissing
+        quick = timeout <= DEADLINE
+        target = f"{request.path}?{request.query}" if request.query else request.path
+        try:
+            said = await child.ask(
+                "path",
+                min(timeout, SOON) if child.silent and quick else timeout,
+                target=target,
+                body=request.body.decode(),
+                principal=principal_row(request.principal),
+            )
+        except ChannelClosed:
+            raise PartMissing from None
+        except CommandError:
+            child.silent |= quick
+            raise PartMissing from None
+        child.silent = False
+        return response_of(said)
+
+
+class WholeBroker:
+    """The broker that all processes are.
+
+    Args:
+        name: The name of its node.
+        slots: The places of the processes.
+        operations: The operations on all processes, by name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        slots: Sequence[Slot],
+        operations: Mapping[str, Callable[[], Awaitable[object]]],
+    ) -> None:
+        self.parts = ProcessParts(slots)
+        self._whole = Whole(name, self.parts, operations)
+        self._paths = whole_paths(self._whole)
+
+    @asynccontextmanager
+    async def administered(
+        self, plan: Plan, service: Service, began: float | None = None
+    ) -> AsyncGenerator[str | None]:
+        """Keep the events of all processes, and serve the admin interface if it is asked for.
+
+        Args:
+            plan: The broker that the options ask for.
+            service: The ties to the system, with the parts that a reload reads anew.
+            began: The time of its start; by default now.
+
+        Yields:
+            The URI of the admin interface; `None` without one.
+
+        Raises:
+            CommandError: It cannot be served.
+        """
+        self._whole.began = time.time() if began is None else began
+        async with AsyncExitStack() as stack:
+            uri: str | None = None
+            if plan.admin is not None:
+                stack.push_async_callback(plan.methods.close)
+                node = await stack.enter_async_context(Node(self._whole.name))
+                plan.methods.runs_on(node)
+                options = options_of(plan.admin)
+                # Its streams of events have the limits of the interface.
+                paths = whole_paths(self._whole, options)
+                uri = await serve_admin(node, plan.admin, paths, options, service)
+            followers = [asyncio.create_task(self._follow(number)) for number in self.parts.numbers]
+            try:
+                yield uri
+            finally:
+                for task in followers:
+                    task.cancel()
+                await asyncio.wait(followers)
+
+    async def asked(self, said: Said) -> Said:
+        """Answer a process that asks on behalf of a client."""
+
+        async def reads() -> bool:
+            return bool(said["reads"])
+
+        principal = principal_of_row(said["principal"])
+        answer = asked(self._paths, said["target"], said["body"].encode(), principal, reads)
+        return await said_of(answer)
+
+    async def _follow(self, number: int) -> None:
+        """Keep the events of a process, and of those in its place after it."""
+        run, last = "", 0
+        while True:
+            if run != (now := self.parts.run_of(number)):
+                run, last = now, 0
+            fields = [("after", str(last)), ("wait", str(POLL))]
+            try:
+                answer = await self.parts.ask(
+                    number, part_request(f"{PART}events", fields), POLL + AGAIN
+                )
+            except (PartMissing, HttpError):
+                await asyncio.sleep(AGAIN)
+                continue
+            found = json.loads(cast("bytes", answer.body))
+            last = int(found["last"])
+            for row in found["rows"]:
+                missed = int(row.pop("missed"))
+                self._whole.events.add({**row, "process": number}, missed)
+            await asyncio.sleep(PAUSE)
