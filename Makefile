@@ -11,7 +11,7 @@
 #   make peers     the tests with other people's clients and brokers, and a table of who met whom
 #   make check     formatter, linter, language, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
-#   make soak      clients and destinations come, go and die for ten minutes (SOAK="--minutes 60")
+#   make soak      clients and destinations come, go and die for ten minutes (SOAK="--minutes 60", or --cluster)
 #   make hostile   a node and a broker under attack for ten minutes, with honest clients beside
 #   make simulate  ten thousand seeded runs over a bad network of pipes, or SIMULATE=--cluster
 #   make fuzz      random and mutated input through every decoder (FUZZ="--count 10000000")

@@ -131,11 +131,12 @@ def raise_file_limit(files: int) -> int:
 
 
 @contextmanager
-def onward_at(*wanted: str) -> Generator[tuple[int, tuple[str, ...]]]:
+def onward_at(*wanted: str, words: Sequence[str] = ()) -> Generator[tuple[int, tuple[str, ...]]]:
     """Start Onward's broker with several listeners; end it on exit.
 
     Args:
         wanted: The URIs of the listeners, each with another scheme; port 0 for any.
+        words: More words of the command.
 
     Yields:
         Its process id, and the URIs of its listeners.
@@ -143,7 +144,7 @@ def onward_at(*wanted: str) -> Generator[tuple[int, tuple[str, ...]]]:
     Raises:
         RuntimeError: It ended without printing its addresses.
     """
-    command = [*_command(), "broker"]
+    command = [*_command(), "broker", *words]
     for each in wanted:
         command += ("--listen", each)
     with _started(command) as process:

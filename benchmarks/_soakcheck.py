@@ -58,10 +58,18 @@ class Question(Peer):
             await asyncio.sleep(AGAIN)
 
 
-async def held_by_requests(question: Question, patience: float = SETTLING) -> list[str]:
+async def held_by_requests(
+    question: Question, patience: float = SETTLING, rest: int = 1
+) -> list[str]:
     """Return what the broker holds of requests after all have ended, with all peers connected.
 
     The streams of a connection end with it, so this has to run while connections are open.
+
+    Args:
+        question: A client of the broker.
+        patience: How long to wait until nothing is held, in seconds.
+        rest: The streams that the broker has at rest: that of the question, and in a cluster those
+            for the routes of others.
     """
 
     async def look() -> list[str]:
@@ -75,9 +83,8 @@ async def held_by_requests(question: Question, patience: float = SETTLING) -> li
         figures = await question.ask("statistics")
         if figures["waiting"]:
             wrong.append(f"{figures['waiting']} requests waiting")
-        # One stream is that of this request.
-        if figures["streams"] != 1:
-            wrong.append(f"{figures['streams'] - 1} streams in the tables")
+        if figures["streams"] != rest:
+            wrong.append(f"{figures['streams'] - rest} streams in the tables")
         return wrong
 
     return await question.settled(look, patience)

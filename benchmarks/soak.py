@@ -17,9 +17,13 @@ The exit status is 1 if one of these checks fails:
 - After all requests have ended, and while all peers are connected, the broker holds no stream in
   the table of any connection, no outstanding request of a route, and no waiting request. After all
   peers have left, it holds none of their routes.
-- Memory is flat: after a fifth of the time (at least 90 s) it grows by at most 64 KiB a minute.
+- Memory is flat: after a fifth of the time (at least 90 s) it grows by at most 64 KiB a minute, for
+  each broker.
   A run of less than eight minutes has no such check: in the first minutes the broker still fills
   its caches and the allocator its arenas.
+
+With `--cluster` there are three brokers, to which peers connect in turn, and each minute one of
+them is cut off the others for eight seconds. What it may hold at rest is then what it held before.
 
     python benchmarks/soak.py --minutes 10 --seed 1
 """
@@ -45,6 +49,7 @@ from _idle import resident_bytes
 from _report import Report
 from _rivals import onward_at, raise_file_limit
 from _soakcheck import Question, growth, held_by_requests, routes_of_the_gone
+from _soakcluster import Cluster, cluster
 from _soakload import PATIENCE, RARE, SERVICE, Requester, Tally
 from _soakpeer import dial
 
@@ -82,20 +87,24 @@ class Soak:
     """A run, with its peers and its counts.
 
     Attributes:
-        pid: The broker's process id.
+        pids: The process ids of the brokers.
         uris: The URIs of its listeners, which peers use in turn.
         chance: The source of everything random.
         tally: The counts of the requests.
         received: Requests without an answer as counted by ended destinations, by kind.
-        memory: Seconds since the start, and the broker's memory in bytes.
+        memory: Seconds since the start, and memory in bytes, of each broker.
+        files: Open files and threads of each broker, before the first peer and after the last.
     """
 
-    pid: int
+    pids: Sequence[int]
     uris: Sequence[str]
     chance: random.Random
     tally: Tally = field(default_factory=Tally)
     received: Counter[str] = field(default_factory=Counter[str])
-    memory: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+    memory: dict[int, list[tuple[float, int]]] = field(
+        default_factory=dict[int, list[tuple[float, int]]]
+    )
+    files: list[Sequence[tuple[int, int]]] = field(default_factory=list[Sequence[tuple[int, int]]])
     killed: int = 0
     left: int = 0
     _requesters: list[Requester] = field(default_factory=list[Requester])
@@ -120,10 +129,13 @@ class Soak:
                 self._offer_now_and_then(),
             )
         ]
-        started = time.monotonic()
-        while (passed := time.monotonic() - started) < seconds:
-            if not self.memory or passed - self.memory[-1][0] >= 1:
-                self.memory.append((passed, resident_bytes(self.pid)))
+        started = seen = time.monotonic()
+        while (now := time.monotonic()) - started < seconds:
+            if not self.memory or now - seen >= 1:
+                seen = now
+                for pid in self.pids:
+                    measured = self.memory.setdefault(pid, [])
+                    measured.append((now - started, resident_bytes(pid)))
                 self._look_for_overdue()
             for _ in range(ASKS):
                 self.chance.choice(self._requesters).ask()
@@ -158,13 +170,20 @@ class Soak:
                 self.tally.wrong[kind] += count
         return wrong
 
-    async def leftovers(self, question: Question) -> list[str]:
-        """Return what the broker holds with all peers connected, and after all have left."""
-        wrong = await held_by_requests(question)
+    async def leftovers(self, rests: Sequence[tuple[Question, int]]) -> list[str]:
+        """Return what the brokers hold with all peers connected, and after all have left.
+
+        Args:
+            rests: A client of each broker, and the streams that the broker has at rest.
+        """
+        wrong = [text for each, rest in rests for text in await held_by_requests(each, rest=rest)]
         for requester in self._requesters:
             requester.leave()
         await self.close()
-        return wrong + await routes_of_the_gone(question) + await held_by_requests(question)
+        for question, rest in rests:
+            wrong += await routes_of_the_gone(question)
+            wrong += await held_by_requests(question, rest=rest)
+        return wrong
 
     async def close(self) -> None:
         """Kill the destinations that still run."""
@@ -275,12 +294,17 @@ def summary(soak: Soak, wrong: Sequence[str], minutes: float) -> Report:
     for kind, sent in sorted(tally.told.items()):
         report.figure(f"{kind}: sent", sent, "")
         report.figure(f"{kind}: received", soak.received[kind], "")
-    if soak.memory:
-        report.figure("memory at the end", soak.memory[-1][1] / 1024, "KiB")
+    for number, measured in enumerate(soak.memory.values()):
+        name = f"broker {number}: " if len(soak.memory) > 1 else ""
+        report.figure(f"{name}memory at the end", measured[-1][1] / 1024, "KiB")
+        report.figure(f"{name}memory after a fifth", _after_a_fifth(measured) / 1024, "KiB")
+        for when, found in zip(("at the start", "at the end"), soak.files, strict=False):
+            report.figure(f"{name}open files {when}", found[number][0], "")
+            report.figure(f"{name}threads {when}", found[number][1], "")
     report.target("requests without an end", tally.open, "", at_most=0)
     report.target("things that went wrong", tally.wrong.total(), "", at_most=0)
     report.target("things lost, or left in the broker", len(wrong), "", at_most=0)
-    slope = growth(soak.memory)
+    slope = max((growth(each) for each in soak.memory.values()), default=0.0)
     if minutes < LEAST_MINUTES:
         report.figure("growth of memory, too short to tell", slope, "KiB/min")
     else:
@@ -290,18 +314,64 @@ def summary(soak: Soak, wrong: Sequence[str], minutes: float) -> Report:
     return report
 
 
+def _after_a_fifth(measured: Sequence[tuple[float, int]]) -> int:
+    return measured[len(measured) // 5][1]
+
+
+def _open_files(pid: int) -> tuple[int, int]:
+    """Return the numbers of open files and of threads of a process."""
+    place = Path("/proc") / str(pid)
+    return len(list((place / "fd").iterdir())), len(list((place / "task").iterdir()))
+
+
+async def _rest(uri: str) -> tuple[Question, int]:
+    """Connect to a broker without peers; return the client, and the broker's streams at rest."""
+    question = await dial(uri, Question())
+    figures = await question.ask("statistics")
+    return question, figures["streams"]
+
+
 async def run(pid: int, uris: Sequence[str], minutes: float, seed: int) -> Report:
     """Run the soak against a broker."""
-    soak = Soak(pid, uris, random.Random(seed))
+    soak = Soak([pid], uris, random.Random(seed))
+    return summary(soak, await _run(soak, [uris[0]], minutes, None), minutes)
+
+
+async def run_cluster(folder: Path, minutes: float, seed: int) -> Report:
+    """Run the soak against three brokers that are cut off in turn."""
+    async with cluster(folder) as brokers:
+        soak = Soak(brokers.pids, brokers.uris, random.Random(seed))
+        wrong = await _run(soak, brokers.first, minutes, brokers)
+    report = summary(soak, wrong, minutes)
+    report.figure("partitions", brokers.partitions, "")
+    return report
+
+
+async def _run(
+    soak: Soak, first: Sequence[str], minutes: float, brokers: Cluster | None
+) -> list[str]:
+    """Run the soak, and return what was lost, or left in the brokers."""
+    rests = [await _rest(uri) for uri in first]
+    soak.files.append([_open_files(pid) for pid in soak.pids])
+    cutting = None
+    if brokers is not None:
+        cutting = asyncio.create_task(brokers.cut_now_and_then(soak.chance))
     try:
         await soak.run(minutes * 60)
+        if cutting is not None and brokers is not None:
+            cutting.cancel()
+            await asyncio.wait([cutting])
+            await brokers.joined()
         wrong = await soak.count_what_is_not_answered()
-        question = await dial(uris[0], Question())
-        wrong += await soak.leftovers(question)
-        question.transport.close()
+        wrong += await soak.leftovers(rests)
+        soak.files.append([_open_files(pid) for pid in soak.pids])
     finally:
+        if cutting is not None:
+            cutting.cancel()
         await soak.close()
-    return summary(soak, wrong, minutes)
+    for question, _ in rests:
+        question.transport.close()
+    return wrong
 
 
 def main() -> int:
@@ -309,6 +379,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A long run with everything coming and going.")
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default 10)")
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn (default 1)")
+    parser.add_argument(
+        "--cluster", action="store_true", help="three brokers, one cut off at times"
+    )
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     arguments = parser.parse_args()
     raise_file_limit(FILES)
@@ -318,8 +391,11 @@ def main() -> int:
             "rsocket+ws://127.0.0.1:0",
             f"rsocket+unix://{folder}/soak",
         )
-        with onward_at(*wanted) as (pid, uris):
-            report = asyncio.run(run(pid, uris, arguments.minutes, arguments.seed))
+        if arguments.cluster:
+            report = asyncio.run(run_cluster(Path(folder), arguments.minutes, arguments.seed))
+        else:
+            with onward_at(*wanted) as (pid, uris):
+                report = asyncio.run(run(pid, uris, arguments.minutes, arguments.seed))
     report.print(as_json=arguments.json)
     return 0 if all(target.met for target in report.targets) else 1
 

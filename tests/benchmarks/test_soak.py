@@ -113,7 +113,7 @@ def test_lost_and_repeated(
     monkeypatch.setattr(soak, "PATIENCE", 0.0)
     monkeypatch.setattr(soak, "TICK", 0.0)
     monkeypatch.setattr(soak, "COUNTED", 3)
-    run = soak.Soak(1, ["uri"], random.Random(1))
+    run = soak.Soak([1], ["uri"], random.Random(1))
 
     class Requester:
         def tell_counted(self) -> None:
