@@ -20,7 +20,7 @@ from tests.peers.jvm import FAST_START, JavaBroker, JavaMissing, java_broker
 from tests.peers.programs import LISTENING, TIMEOUT, Program
 from tests.support.namespaces import Network, NetworkMissing
 
-__all__ = ["NetworkedBroker", "brokers", "java_in", "joined", "network_of", "until"]
+__all__ = ["NetworkedBroker", "brokers", "java_in", "java_seed", "joined", "network_of", "until"]
 
 PATIENCE: Final = 120.0
 """Seconds until something has happened in a cluster of many on a machine with two cores."""
@@ -117,10 +117,10 @@ class NetworkedBroker:
             return None
 
     async def up(self) -> set[str]:
-        """Return the names of the peer brokers that are up; a Java broker has its URI."""
+        """Return the names of the peer brokers that are up; that of a Java broker is `java`."""
         found = await self.asked("/api/v1/peers?kind=broker")
-        rows: list[dict[str, str]] = [] if found is None else found["rows"]
-        return {row["peer"] for row in rows if row["state"] == "up"}
+        rows: list[dict[str, Any]] = [] if found is None else found["rows"]
+        return {"java" if row["java"] else row["peer"] for row in rows if row["state"] == "up"}
 
     async def routes(self) -> set[tuple[str, str]]:
         """Return the id and the service of each route that clients have registered."""
@@ -180,6 +180,12 @@ async def joined(made: dict[str, NetworkedBroker], *others: str) -> None:
         await until(each.up, {*made, *others} - {name}, f"up at {name}")
 
 
+def java_seed(network: Network, name: str) -> tuple[str, str]:
+    """Return the words of an Onward broker that has the Java broker at a host as a seed."""
+    address = network[name].address
+    return "--cluster-seed", f"rsocket+tcp://{address}:{CLUSTER_PORT}?proxy={PORT}"
+
+
 def java_in(network: Network, name: str, stack: AsyncExitStack) -> JavaBroker:
     """Run the Java broker at a host, with its two ports; the stack kills it."""
     host = network[name]
@@ -190,7 +196,8 @@ def java_in(network: Network, name: str, stack: AsyncExitStack) -> JavaBroker:
     )
     where = f"tcp://{host.address}:{PORT}"
     try:
-        running = java_broker(where, options=options, enter=host.enter)
-        return stack.enter_context(running)
+        java = stack.enter_context(java_broker(where, options=options, enter=host.enter))
     except JavaMissing as error:
         pytest.skip(f"Java broker: {error}")
+    # It tells the port that came last, which may be the one for brokers.
+    return JavaBroker(java.process, (where,))
