@@ -104,10 +104,21 @@ class ServiceTally:
         left: Requests sent to destinations that have left the table.
         durations: How long answers took. Those within `SLOW` count as `SAMPLED`, as one in so many
             is taken.
+        forwarded: The same counts of requests to destinations at peer brokers, which count them as
+            well; `None` if there was none.
         counts: Requests that are not in `answered`, by the number of their outcome.
     """
 
-    __slots__ = ("answered", "counts", "destinations", "durations", "elsewhere", "left", "name")
+    __slots__ = (
+        "answered",
+        "counts",
+        "destinations",
+        "durations",
+        "elsewhere",
+        "forwarded",
+        "left",
+        "name",
+    )
 
     def __init__(self, name: str) -> None:
         self.name: str = name
@@ -116,7 +127,15 @@ class ServiceTally:
         self.elsewhere: int = 0
         self.left: int = 0
         self.durations: DurationHistogram = DurationHistogram()
+        self.forwarded: ServiceTally | None = None
         self.counts: list[int] = [0] * NUMBERS
+
+    def at_peers(self) -> ServiceTally:
+        """Return the counts for destinations at peer brokers."""
+        found = self.forwarded
+        if found is None:
+            found = self.forwarded = ServiceTally(self.name)
+        return found
 
     def count(self, outcome: int) -> None:
         """Count a request that is not in `answered`, by its outcome."""
@@ -135,7 +154,9 @@ class ServiceTally:
     @property
     def used(self) -> bool:
         """Whether there was a request."""
-        return bool(self.answered or self.left or any(self.counts))
+        there = self.forwarded
+        own = self.answered or self.left or any(self.counts)
+        return bool(own or (there is not None and there.used))
 
     def merge(self, other: ServiceTally) -> None:
         """Add the counts of another service."""
@@ -144,6 +165,8 @@ class ServiceTally:
         self.durations.merge(other.durations)
         for number, count in enumerate(other.counts):
             self.counts[number] += count
+        if other.forwarded is not None:
+            self.at_peers().merge(other.forwarded)
 
 
 close_class(RequestTally)

@@ -24,7 +24,7 @@ class PeerStatistics:
         instance: The time at which it was started, in milliseconds since the Unix epoch; 0 if it is
             not known.
         dialled: Whether this broker has dialled the link.
-        round_trip: The round trip of the link, in seconds; 0 if it is not known.
+        round_trip: The round trip of the link, in seconds; 0 if it is not known yet.
         routes: Its routes in the table.
         sequence: The number of its last change that is loaded.
         behind: The time by which its routes may be behind, in seconds.

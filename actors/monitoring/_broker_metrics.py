@@ -13,7 +13,7 @@ from ..broker import Broker
 from ..broker._tally import OUTCOMES, RequestTally
 from ._metrics import counter, gauge
 
-__all__ = ["BROKER_FAMILIES", "broker_metrics"]
+__all__ = ["BROKER_FAMILIES", "broker_metrics", "ended_requests"]
 
 SLICE: Final = 1000
 """Open requests that are looked at before the loop does other things."""
@@ -257,12 +257,17 @@ def _open_requests(broker: Broker) -> Iterator[Metric | None]:
     )
 
 
-def _requests(tally: RequestTally) -> Iterator[Metric]:
+def ended_requests(tally: RequestTally) -> list[Series]:
+    """Return the requests that have ended, by interaction and outcome."""
     ended: list[Series] = []
     for kind, interaction in _INTERACTIONS.items():
         counts = tally.ended(kind)
         ended += [((interaction, name), counts[outcome]) for outcome, name in OUTCOMES.items()]
-    yield Metric(_ENDED, ended)
+    return ended
+
+
+def _requests(tally: RequestTally) -> Iterator[Metric]:
+    yield Metric(_ENDED, ended_requests(tally))
     # A fire-and-forget has no answer.
     answered = {k: name for k, name in _INTERACTIONS.items() if k != FrameType.REQUEST_FNF}
     yield Metric(

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...protocol.metrics import Metric
+from ..broker._tally import RequestTally
 from ..cluster import Cluster
+from ._broker_metrics import ended_requests
 from ._metrics import counter, gauge
 
 __all__ = ["CLUSTER_FAMILIES", "cluster_metrics"]
@@ -40,6 +42,13 @@ _IN_FLIGHT = gauge(
 _LOST = counter("peer_links_lost", "Links to peer brokers that were lost.", "reason")
 _REFUSED = counter("peers_refused", "Brokers and links that were refused.", "reason")
 _UNLOADED = counter("peer_routes_refused", "Routes of peer brokers that were not loaded.", "reason")
+_SERVED = counter(
+    "forwarded_requests_ended",
+    "Requests that peer brokers have forwarded to this one and that have ended. They count them in "
+    "onward_requests_ended_total.",
+    "interaction",
+    "outcome",
+)
 _FAILED = counter("peer_dials_failed", "Failed attempts to connect to another broker.")
 
 CLUSTER_FAMILIES: Final = (
@@ -52,12 +61,18 @@ CLUSTER_FAMILIES: Final = (
     _LOST,
     _REFUSED,
     _UNLOADED,
+    _SERVED,
     _FAILED,
 )
 
 
-def cluster_metrics(cluster: Cluster) -> Iterator[Metric | None]:
-    """Yield the metrics of a cluster. A peer broker without a name has the start of its id."""
+def cluster_metrics(cluster: Cluster, forwarded: RequestTally) -> Iterator[Metric | None]:
+    """Yield the metrics of a cluster. A peer broker without a name has the start of its id.
+
+    Args:
+        cluster: The cluster.
+        forwarded: The counts of the requests that peer brokers have forwarded to this one.
+    """
     figures = cluster.statistics()
     yield Metric(_PEERS, tuple(((state,), count) for state, count in figures.peers.items()))
     rows = [row for row in cluster.peers() if row.broker_id]
@@ -80,4 +95,5 @@ def cluster_metrics(cluster: Cluster) -> Iterator[Metric | None]:
         (_UNLOADED, unloaded),
     ):
         yield Metric(family, tuple(((reason,), count) for reason, count in sorted(counts.items())))
+    yield Metric(_SERVED, ended_requests(forwarded))
     yield Metric(_FAILED, (((), figures.failed),))

@@ -125,8 +125,9 @@ class Monitor:
             self.configuration["broker"] = lambda: broker.options
             self.checks.add(Stage.READY, "listeners", lambda: _closed_listeners(broker))
             self.checks.add(Stage.READY, "draining", lambda: "it drains" * broker.draining)
-        if cluster is not None:
-            self.metrics.add(CLUSTER_FAMILIES, lambda: cluster_metrics(cluster))
+        if cluster is not None and broker is not None:
+            tally = broker.forwarded
+            self.metrics.add(CLUSTER_FAMILIES, lambda: cluster_metrics(cluster, tally))
             self.configuration["cluster"] = lambda: cluster.options
             self.checks.add(Stage.READY, "cluster", cluster.not_ready)
         if reloads is not None:

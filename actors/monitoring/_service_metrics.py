@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import nlargest
 from typing import Final
 
+from ...protocol.eventlog import Outcome
 from ...protocol.metrics import Metric, MetricFamily, Series
 from ..broker import Broker
 from ..broker._tally import OUTCOMES
@@ -39,6 +40,18 @@ _SERVED = counter(
     "service",
     "outcome",
 )
+_FORWARDED = counter(
+    "service_requests_forwarded",
+    "The part of onward_service_requests_total that went to destinations at peer brokers, which "
+    "count them as well.",
+    "service",
+)
+_FORWARDED_ENDED = counter(
+    "service_requests_forwarded_ended",
+    "The part of onward_service_requests_ended_total at peer brokers, which count them as well.",
+    "service",
+    "outcome",
+)
 _ANSWERS = MetricFamily(
     "onward_service_request_duration_seconds",
     "histogram",
@@ -47,7 +60,17 @@ _ANSWERS = MetricFamily(
     ("service",),
 )
 
-SERVICE_FAMILIES: Final = (_DESTINATIONS, _BUSY, _SERVING, _LATENCY, _SENT, _SERVED, _ANSWERS)
+SERVICE_FAMILIES: Final = (
+    _DESTINATIONS,
+    _BUSY,
+    _SERVING,
+    _LATENCY,
+    _SENT,
+    _SERVED,
+    _FORWARDED,
+    _FORWARDED_ENDED,
+    _ANSWERS,
+)
 
 
 def service_metrics(broker: Broker) -> Iterator[Metric | None]:
@@ -72,14 +95,9 @@ def service_metrics(broker: Broker) -> Iterator[Metric | None]:
     yield Metric(_SERVING, _each(shown, lambda it: it.in_progress))
     yield Metric(_LATENCY, _each(shown, lambda it: it.latency))
     yield Metric(_SENT, _each(shown, lambda it: it.requests))
-    yield Metric(
-        _SERVED,
-        tuple(
-            ((it.service, name), (it.ended or {}).get(outcome, 0))
-            for it in shown
-            for outcome, name in OUTCOMES.items()
-        ),
-    )
+    yield Metric(_SERVED, _outcomes(shown, lambda it: it.ended))
+    yield Metric(_FORWARDED, _each(shown, lambda it: it.forwarded))
+    yield Metric(_FORWARDED_ENDED, _outcomes(shown, lambda it: it.forwarded_ended))
     yield Metric(
         _ANSWERS, tuple(((it.service,), it.durations) for it in shown if it.durations is not None)
     )
@@ -89,3 +107,14 @@ def _each(
     shown: list[ServiceStatistics], value: Callable[[ServiceStatistics], float]
 ) -> tuple[Series, ...]:
     return tuple(((it.service,), value(it)) for it in shown)
+
+
+def _outcomes(
+    shown: list[ServiceStatistics],
+    ended: Callable[[ServiceStatistics], Mapping[Outcome, int] | None],
+) -> tuple[Series, ...]:
+    return tuple(
+        ((it.service, name), (ended(it) or {}).get(outcome, 0))
+        for it in shown
+        for outcome, name in OUTCOMES.items()
+    )

@@ -80,7 +80,9 @@ class Control(Outbound):
         setup: The SETUP of the client, once it was accepted or sent.
         error: The error that closed the connection; `None` before that, and after an orderly
             close.
-        round_trip: Seconds from a KEEPALIVE of the client's timer to its answer; 0 if unknown.
+        round_trip: Seconds from a KEEPALIVE of the timer to its answer; 0 if unknown.
+        measure_every: The seconds after which a server sends one as well, with its answer to the
+            client's, to know the round trip; 0: never.
         holds: Whether a server, once it has SETUP, reads no further frame until `admit`.
     """
 
@@ -91,10 +93,12 @@ class Control(Outbound):
         "_keepalive_at",
         "_last_received",
         "_lifetime",
+        "_measured_at",
         "_tail",
         "_unfinished_since",
         "error",
         "holds",
+        "measure_every",
         "round_trip",
         "setup",
     )
@@ -105,6 +109,8 @@ class Control(Outbound):
         self.error: RSocketError | None = None
         self.holds = False
         self.round_trip = 0.0
+        self.measure_every = 0.0
+        self._measured_at = -inf
         self._asked_at = 0.0
         self._tail: bytearray = bytearray()
         self._unfinished_since = now
@@ -442,9 +448,17 @@ class Control(Outbound):
             data = frame.buffer[frame.data_offset : frame.end]
             position = self._position_before(frame)
             self._out += keepalive_frame(data, respond=False, position=position)
+            self._measure()
         elif self._asked_at:
             self.round_trip = self._last_received - self._asked_at
             self._asked_at = 0.0
+
+    def _measure(self) -> None:
+        """Send a KEEPALIVE as a server, if the round trip is to be measured again."""
+        now, every = self._last_received, self.measure_every
+        if every and self.role is Role.SERVER and now - self._measured_at >= every:
+            self._measured_at = self._asked_at = now
+            self.send_keepalive()
 
     def _receive_error(self, frame: Frame, events: list[Event]) -> None:
         """Receive an ERROR on stream 0."""

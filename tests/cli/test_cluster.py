@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import urllib.request
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -615,3 +616,65 @@ async def test_what_commands_show_of_a_cluster(three: list[Process], capsys: Cap
         lines = capsys.readouterr().out.splitlines()
         (chosen,) = [line for line in lines if line.startswith("=> ")]
         assert chosen.split()[-1] == "b"
+
+
+def counts_of(text: str, name: str, label: str = "") -> Counter[str]:
+    """Return the values of the series of a metric, added up by its label `outcome` or another."""
+    found: Counter[str] = Counter()
+    for line in text.splitlines():
+        series, _, value = line.rpartition(" ")
+        head, _, labels = series.partition("{")
+        if head == name and label in labels:
+            outcome = labels.partition('outcome="')[2].partition('"')[0]
+            found[outcome] += int(float(value))
+    return found
+
+
+async def test_counts_of_forwarded_requests_add_up_and_both_ends_know_the_round_trip() -> None:
+    words = ("--cluster-allow", ALL, "--admin", "http://127.0.0.1:0")
+    with (
+        broker("a", "--cluster-advertise", TCP, *words) as a,
+        broker("b", "--cluster-seed", a.uri, *words) as b,
+    ):
+        admins = {
+            each.name: next(
+                line.removeprefix("admin ").strip()
+                for line in each.process.stdout
+                if line.startswith("admin ")
+            )
+            for each in (a, b)
+        }
+        await a.until(b="up")
+        async with clients() as made:
+            await made.join(a, b)
+            await a.until_known("a", "b")
+            await b.until_known("a", "b")
+            for _ in range(5):
+                assert await made.ask("a", "b") == "b"
+            for _ in range(3):
+                assert await made.ask("b", "b") == "b"
+            assert await made.ask("a", "none") == "RequestRejected"
+
+        def ask(name: str, family: str) -> str:
+            uri = f"{admins[name]}/metrics?family={family}"
+            with urllib.request.urlopen(uri, timeout=TIMEOUT) as answer:
+                return str(answer.read().decode())
+
+        own, forwarded = Counter[str](), Counter[str]()
+        for name in "ab":
+            text = await asyncio.to_thread(ask, name, "service_requests_ended_total")
+            own += counts_of(text, "onward_service_requests_ended_total", 'service="b"')
+            text = await asyncio.to_thread(ask, name, "service_requests_forwarded_ended_total")
+            forwarded += counts_of(
+                text, "onward_service_requests_forwarded_ended_total", 'service="b"'
+            )
+        assert own["answered"] == 13
+        assert forwarded["answered"] == 5
+        assert (own - forwarded)["answered"] == 8  # as many as requesters have asked
+        text = await asyncio.to_thread(ask, "b", "forwarded_requests_ended_total")
+        found = counts_of(text, "onward_forwarded_requests_ended_total", "request_response")
+        assert found["answered"] == 5
+        async with asyncio.timeout(TIMEOUT):
+            for each in (a, b):
+                while not (await each.rows())[0]["round_trip"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)

@@ -102,6 +102,10 @@ MOST_STREAMS: Final = 1024
 OVERDUE: Final = 2
 """Keepalive intervals of silence after which a destination is passed over."""
 
+MEASURE_EVERY: Final = 10.0
+"""Seconds after which the side of a peer link that has not dialled measures the round trip again;
+the other one does so with each KEEPALIVE."""
+
 _NO_PINS: Final[dict[tuple[bytes, bytes, Form], bytes]] = {}
 _NONE_FORWARDED: Final = ForwardedRequests(0)
 _NO_LEGS: Final = LegCounts()
@@ -250,6 +254,7 @@ class Link(Flow):
     def join(self, session: PeerSession) -> None:
         """Set the session with a broker."""
         self.to_broker = True
+        self.core.measure_every = MEASURE_EVERY
         self.pins = {}
         self.forwarded = ForwardedRequests(self.gathering.max_forwarded)
         self.legs = LegCounts()

@@ -167,6 +167,7 @@ class RemoteKind:
         peer: As given.
         kind: As given.
         service: As given.
+        tally: Those of requests to peer brokers among them.
         weight: As given.
         routes: How many there are.
         outstanding: Requests sent there and not yet ended.
@@ -184,6 +185,7 @@ class RemoteKind:
         "requests",
         "routes",
         "service",
+        "tally",
         "weight",
     )
 
@@ -193,6 +195,7 @@ class RemoteKind:
         self.peer: Final = peer
         self.kind: Final = kind
         self.service: Final = service
+        self.tally: Final = service.at_peers()
         self.weight: Final = weight
         self.routes = 0
         self.outstanding = 0
@@ -202,7 +205,7 @@ class RemoteKind:
 
     def ended(self, seconds: float) -> None:
         """Count an answer, and add its latency; see `BrokerRoute.ended`."""
-        service = self.service
+        service = self.tally
         answered = service.answered + 1
         service.answered = answered
         if seconds > 0.0:
@@ -293,8 +296,8 @@ class RemoteRoute(Entry[Any]):
 
     @property
     def service(self) -> ServiceTally:
-        """The counts of its service."""
-        return self.shared.service
+        """The counts of its service for destinations at peer brokers."""
+        return self.shared.tally
 
     @property
     def weight(self) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ....protocol.broker import Entry, Query, TagSet, WellKnownKey
 from ....protocol.eventlog import Outcome
-from ....protocol.metrics import Durations, quantile
+from ....protocol.metrics import DurationHistogram, Durations, quantile
 from .._tally import OUTCOMES, ServiceTally
 from ._remote import AnyRoute, RemoteKind
 from ._route import BrokerRoute
@@ -50,6 +50,8 @@ class ServiceStatistics:
         durations: How long answers took. Of those within 16 ms one in 16 is measured, and counts
             as 16. `None` if only some of its destinations are shown.
         elsewhere: Its destinations at peer brokers.
+        forwarded: The part of `requests` that went to those; the peer brokers count them as well.
+        forwarded_ended: The part of `ended` of these. `None` if only some destinations are shown.
     """
 
     service: str
@@ -61,6 +63,8 @@ class ServiceStatistics:
     ended: Mapping[Outcome, int] | None
     durations: Durations | None
     elsewhere: int = 0
+    forwarded: int = 0
+    forwarded_ended: Mapping[Outcome, int] | None = None
 
     @property
     def success(self) -> float | None:
@@ -77,10 +81,19 @@ class ServiceStatistics:
 class _Sum:
     """The figures of the destinations of a service."""
 
-    __slots__ = ("busy", "destinations", "elsewhere", "in_progress", "latency", "requests")
+    __slots__ = (
+        "busy",
+        "destinations",
+        "elsewhere",
+        "forwarded",
+        "in_progress",
+        "latency",
+        "requests",
+    )
 
     def __init__(self) -> None:
         self.destinations = self.elsewhere = self.busy = self.in_progress = self.requests = 0
+        self.forwarded = 0
         self.latency = 0.0
 
     @property
@@ -100,7 +113,7 @@ class _Sum:
         """Add the destinations of a kind at a peer broker."""
         self.elsewhere += kind.routes
         self.in_progress += kind.outstanding
-        self.requests += kind.requests
+        self.forwarded += kind.requests
         self.latency = max(self.latency, kind.latency)
 
 
@@ -158,7 +171,8 @@ class Services:
         """Count a destination that has left."""
         service = route.service
         service.destinations -= 1
-        self._left(service, route.requests)
+        service.left += route.requests
+        self._left(service)
 
     def joined_elsewhere(self, service: ServiceTally) -> None:
         """Count a destination that has joined a peer broker."""
@@ -168,10 +182,10 @@ class Services:
     def left_elsewhere(self, service: ServiceTally, requests: int) -> None:
         """Count a destination that has left a peer broker, and the requests sent to it."""
         service.elsewhere -= 1
-        self._left(service, requests)
+        service.at_peers().left += requests
+        self._left(service)
 
-    def _left(self, service: ServiceTally, requests: int) -> None:
-        service.left += requests
+    def _left(self, service: ServiceTally) -> None:
         there = service.destinations or service.elsewhere
         if not there and self._all.get(service.name) is service:
             self._idle[service.name] = None
@@ -223,22 +237,35 @@ class Services:
 
 
 def _statistics(service: ServiceTally, found: _Sum, *, whole: bool) -> ServiceStatistics:
+    own, there = service.ended(), service.forwarded
+    forwarded, forwarded_ended = found.forwarded, dict.fromkeys(own, 0)
+    durations = DurationHistogram()
+    durations.merge(service.durations)
+    if there is not None:
+        forwarded += there.left if whole else 0
+        forwarded_ended = there.ended()
+        durations.merge(there.durations)
     return ServiceStatistics(
         service.name,
         found.destinations,
         found.busy,
         found.in_progress,
-        found.requests + service.left if whole else found.requests,
+        found.requests + (service.left if whole else 0) + forwarded,
         found.latency,
-        service.ended() if whole else None,
-        service.durations.read() if whole else None,
+        {each: own[each] + forwarded_ended[each] for each in own} if whole else None,
+        durations.read() if whole else None,
         found.elsewhere,
+        forwarded,
+        forwarded_ended if whole else None,
     )
 
 
 def together(services: Sequence[ServiceStatistics]) -> ServiceStatistics:
     """Return the figures of several services as those of `other`."""
     ended = {each: sum((it.ended or {}).get(each, 0) for it in services) for each in OUTCOMES}
+    forwarded_ended = {
+        each: sum((it.forwarded_ended or {}).get(each, 0) for it in services) for each in OUTCOMES
+    }
     measured = [it.durations for it in services if it.durations is not None]
     counts = tuple(map(sum, zip(*(it.counts for it in measured), strict=True)))
     return ServiceStatistics(
@@ -251,6 +278,8 @@ def together(services: Sequence[ServiceStatistics]) -> ServiceStatistics:
         ended,
         Durations(counts, sum(it.total for it in measured)),
         sum(it.elsewhere for it in services),
+        sum(it.forwarded for it in services),
+        forwarded_ended,
     )
 
 

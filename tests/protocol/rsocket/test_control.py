@@ -387,6 +387,28 @@ def test_the_round_trip_of_a_keepalive_of_the_timer() -> None:
     assert left.round_trip == 0.5
 
 
+def test_the_round_trip_as_a_server_measures_it() -> None:
+    setup = Setup(keepalive=1000, lifetime=9000)
+    left, right = client(setup=setup), server(setup=setup)
+    right.measure_every = 3.0
+    for begun, measured in ((1.0, True), (2.0, False), (3.0, False), (4.0, True)):
+        left.handle_timer(begun)
+        right.receive_data(bytes(left.data_to_send()), begun + 0.125)
+        frames = sent(right)
+        # KEEPALIVE Frame: "Bit R: Respond with KEEPALIVE or not."
+        assert [each.flags for each in frames] == ([0, 0x80] if measured else [0])
+        for each in frames:
+            left.receive_data(each.buffer, begun + 0.25)
+        took = 0.25 if measured else right.round_trip
+        right.receive_data(bytes(left.data_to_send()), begun + 0.125 + took)
+        assert right.round_trip == took == 0.25
+    left.measure_every = 3.0  # a client does so by its timer
+    right.send_keepalive()
+    assert [each.flags for each in sent(right)] == [0x80]
+    left.receive_data(keepalive_frame(b"", respond=True), 5.0)
+    assert [each.flags for each in sent(left)] == [0]
+
+
 def test_keepalive_is_answered_with_its_data() -> None:
     left, right = pair()
     for one, other in ((left, right), (right, left)):

@@ -28,7 +28,7 @@ WRITTEN = HOSTILE.replace("\x1b", "\\x1b").replace("\x07", "\\x07").replace("\u2
 """The name of the enemy as the console writes it out."""
 
 PAGES = (
-    *("overview", "services", "connections", "routes", "waiting"),
+    *("overview", "services", "connections", "routes", "waiting", "peers"),
     *("workers", "topology", "events", "limits", "trace"),
 )
 READY = "document.querySelector('main h1') && !document.querySelector('.loading')"
@@ -137,6 +137,11 @@ def see_waiting(page: Page, broker: BusyBroker) -> None:
     page.see("No destination matches")
 
 
+def see_peers(page: Page, broker: BusyBroker) -> None:
+    assert broker.get("/api/v1/peers?kind=broker")["rows"] == []
+    page.see("There is no peer broker")
+
+
 def see_workers(page: Page, broker: BusyBroker) -> None:
     page.see("Rates of the last")
     rows = {row[0].replace("└", "").strip(): row for row in cells(page)}
@@ -199,6 +204,7 @@ SEEN: dict[str, Callable[[Page, BusyBroker], None]] = {
     "connections": see_connections,
     "routes": see_routes,
     "waiting": see_waiting,
+    "peers": see_peers,
     "workers": see_workers,
     "topology": see_topology,
     "events": see_events,
@@ -230,6 +236,113 @@ def test_what_peers_have_named_stays_text(page: Page, busy: BusyBroker, name: st
     assert not set(HOSTILE) & set("\x1b\x07\u202e") & set(whole)
     if name != "topology":
         assert WRITTEN in whole
+
+
+# --- a cluster ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def clustered() -> Generator[tuple[BusyBroker, BusyBroker]]:
+    """A broker with two peer brokers, and that with a seed that nobody answers at, first."""
+    uri = "rsocket+tcp://127.0.0.1:0"
+    allow = ("--cluster-allow", "rsocket+tcp://127.0.0.1:*")
+    with (
+        listening("--cluster-name", "north", "--cluster-advertise", uri, *allow) as north,
+        listening("--cluster-name", "south", "--cluster-seed", north.uri, *allow),
+    ):
+        nothing = "rsocket+tcp://127.0.0.1:1"
+        seeds = ("--cluster-seed", north.uri, "--cluster-seed", nothing)
+        with listening("--cluster-name", "west", *seeds, *allow) as west:
+            deadline = time.monotonic() + TIMEOUT
+            while [row["state"] for row in peers_of(west)].count("up") < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            yield west, north
+
+
+def peers_of(broker: BusyBroker) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = broker.get("/api/v1/peers?kind=broker")["rows"]
+    return rows
+
+
+def test_the_peer_brokers_of_a_cluster(
+    page: Page, clustered: tuple[BusyBroker, BusyBroker]
+) -> None:
+    west, _ = clustered
+    show(page, west, "peers")
+    page.until("document.querySelectorAll('main tbody tr').length == 3")
+    rows = {row[0]: row for row in cells(page)}
+    said = {row["peer"]: row for row in peers_of(west)}
+    assert set(rows) == set(said) == {"north", "south", "rsocket+tcp://127.0.0.1:1"}
+    for name in ("north", "south"):
+        assert rows[name][1] == "up"
+        assert rows[name][2].endswith("s ago")
+        assert rows[name][4] == str(said[name]["routes"])
+        assert rows[name][6] == "0"
+    unreached = rows["rsocket+tcp://127.0.0.1:1"]
+    assert unreached[1] == "connecting"
+    assert "Connect call failed" in unreached[-1] or "refused" in unreached[-1].lower()
+    page.see("2 of 3 peer brokers up")
+    marks: list[str] = page.run(
+        "[...document.querySelectorAll('td .mark')].map(it => it.className)"
+    )
+    assert sorted(marks) == ["mark bad", "mark good", "mark good"]
+    page.run("document.querySelector('main input').focus()")
+    page.write("sou")
+    page.until("document.querySelectorAll('main tbody tr').length == 1")
+    show(page, west, "topology")
+    page.until("document.querySelectorAll('.picture svg text').length > 3")
+    texts: list[str] = page.run(
+        "[...document.querySelectorAll('.picture text')].map(each => each.textContent)"
+    )
+    assert {"peer north", "peer south"} <= set(texts)
+    assert any(each.startswith("up, ") for each in texts)
+    page.faults.clear()
+
+
+def test_peer_brokers_are_sorted_by_keyboard(
+    page: Page, clustered: tuple[BusyBroker, BusyBroker]
+) -> None:
+    west, _ = clustered
+    show(page, west, "peers")
+    page.until("document.querySelectorAll('main tbody tr').length == 3")
+    page.tab_to("it.textContent == 'State'")
+    page.press("Enter")
+    sort = "document.activeElement.closest('th').getAttribute('aria-sort')"
+    page.until(f"{sort} == 'ascending'")
+    assert [row[1] for row in cells(page)] == ["connecting", "up", "up"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("dark", 360), *exhaustive(("light", 360), ("dark", 1280))]
+)
+def test_peer_brokers_can_be_read(
+    page: Page, clustered: tuple[BusyBroker, BusyBroker], scheme: str, width: int
+) -> None:
+    west, _ = clustered
+    page.size(width, 740, phone=width < 500)
+    page.media(prefers_color_scheme=scheme)
+    show(page, west, "peers")
+    page.until("document.querySelectorAll('main tbody tr').length == 3")
+    assert page.run(CONTRAST) == []
+    assert page.run("document.documentElement.scrollWidth") <= width
+    if width < 500:
+        wide = "each => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > 90"
+        assert page.run(f"[...document.querySelectorAll('main td')].filter({wide}).length") == 0
+
+
+def test_a_peer_broker_that_hangs_is_told_apart(page: Page) -> None:
+    allow = ("--cluster-allow", "rsocket+tcp://127.0.0.1:*")
+    uri = "rsocket+tcp://127.0.0.1:0"
+    with (
+        listening("--cluster-name", "own", "--cluster-advertise", uri, *allow) as own,
+        listening("--cluster-name", "other", "--cluster-seed", own.uri, *allow) as other,
+    ):
+        show(page, own, "peers")
+        page.until("document.querySelector('td .mark.good')?.innerText.includes('up')")
+        other.process.kill()
+        page.until("document.querySelector('td .mark.bad')?.innerText.includes('suspended')")
+        page.see("0 of 1 peer broker up")
 
 
 # --- by keyboard ----------------------------------------------------------------------------
@@ -784,6 +897,11 @@ CASES: list[tuple[str, str, Any]] = [
      {"events": [{"id": "a-1", "data": {"at": 1}}], "rest": "id: a"}),
     ("workers", TREE, ["a0", "c1", "b0"]),
     ("services", BETWEEN, [[10, 0.75]]),
+    ("peers", "stateOf({state: 'up', draining: true, java: true})",
+     "up, drains (Java: routes since the link)"),
+    ("peers", "whyOf({state: 'connecting', reported_by: 'b', reason: 'refused'})",
+     "reported by b; refused"),
+    ("peers", "whyOf({state: 'up', reported_by: 'b', reason: null})", ""),
     ("limits", "['waiting.max_bytes', 'node.pending'].map(isOfBytes)", [True, False]),
 ]  # fmt: skip
 
@@ -810,6 +928,7 @@ def names(module: str) -> list[str]:
         "workers": "tree",
         "services": "between",
         "limits": "isOfBytes",
+        "peers": "stateOf whyOf",
     }[module].split()
     assert all(name in calls for name in known)
     return known

@@ -10,6 +10,7 @@ import { Services } from "./services.js";
 import { Connections } from "./connections.js";
 import { Routes } from "./routes.js";
 import { Waiting } from "./waiting.js";
+import { Peers } from "./peers.js";
 import { Workers } from "./workers.js";
 import { Topology } from "./topology.js";
 import { Events } from "./events.js";
@@ -23,6 +24,7 @@ const PAGES = {
   connections: ["Connections", Connections, true],
   routes: ["Routes", Routes, true],
   waiting: ["Waiting", Waiting, true],
+  peers: ["Peers", Peers, true],
   workers: ["Workers", Workers, false],
   topology: ["Topology", Topology, false],
   events: ["Events", Events, true],

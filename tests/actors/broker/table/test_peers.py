@@ -30,6 +30,7 @@ from onward.protocol.broker import (
     format_id,
     with_default_tags,
 )
+from onward.protocol.eventlog import Outcome
 from onward.protocol.rsocket import ErrorCode
 from tests.support.rsocket_answers import counts
 from tests.support.rsocket_peer import (
@@ -646,8 +647,14 @@ async def test_services_tell_own_destinations_from_others(w: World) -> None:
     assert set(found) == {"a", "b"}
     assert (found["a"].destinations, found["a"].elsewhere) == (1, 2)
     assert (found["a"].requests, found["a"].in_progress) == (1, 1)
+    assert (found["a"].forwarded, found["b"].forwarded) == (1, 0)
     assert (found["b"].destinations, found["b"].elsewhere) == (0, 1)
     await peer.got()
+    await w.loop.idle()
+    (both,) = [each for each in index.service_statistics() if each and each.service == "a"]
+    assert both.ended == both.forwarded_ended
+    assert both.ended is not None
+    assert {each: count for each, count in both.ended.items() if count} == {Outcome.REJECTED: 1}
     seen = [
         each
         for each in index.service_statistics(lambda tags: (ZONE, "z") in tags)
@@ -657,6 +664,7 @@ async def test_services_tell_own_destinations_from_others(w: World) -> None:
     assert index.drop_peer(peer.routes, 10) == 3
     found = {each.service: each for each in index.service_statistics() if each is not None}
     assert (found["a"].requests, found["a"].elsewhere) == (1, 0)
+    assert found["a"].forwarded == 1
     del own
 
 

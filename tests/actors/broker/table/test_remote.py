@@ -49,13 +49,14 @@ def test_answers_are_measured_for_the_kind() -> None:
     route.ended(0.1)
     assert route.latency == pytest.approx(0.1 + 0.4 / 2.718281828)
     route.ended(0.0)  # it says nothing about the destination
-    assert route.service is kind.service
-    assert kind.service.answered == 3
-    counts = kind.service.durations.read().counts
+    assert route.service is kind.tally is kind.service.at_peers()
+    assert (kind.service.answered, kind.tally.answered) == (0, 3)
+    assert kind.service.used
+    counts = kind.tally.durations.read().counts
     assert sum(counts) == 2  # both were slow
     for _ in range(SAMPLED - 3):
         route.ended(SLOW / 2)
-    assert sum(kind.service.durations.read().counts) == 2 + SAMPLED
+    assert sum(kind.tally.durations.read().counts) == 2 + SAMPLED
 
 
 def test_a_route_is_expected_while_the_link_is_lost() -> None:

@@ -1,0 +1,69 @@
+// @ts-check
+// The other brokers of the cluster: whether there is a link, and what is known of their routes.
+
+import { html } from "./vendor/htm-preact.js";
+import { usePoll } from "./api.js";
+import { ago, count, counted, query, seconds, visible } from "./format.js";
+import { Card, Empty, Failure, Loading, Mark, MOST, Table, Text, useFilter } from "./parts.js";
+
+/** The states in which requests go to the broker. */
+const REACHED = ["up", "joining"];
+
+/**
+ * Return the state of a peer broker in the words of `onward peers`.
+ * @param {any} row
+ */
+export function stateOf(row) {
+  const state = row.draining ? `${row.state}, drains` : row.state;
+  return row.java ? `${state} (Java: routes since the link)` : state;
+}
+
+/**
+ * Return why the last link was lost, or why there is none.
+ * @param {any} row
+ */
+export function whyOf(row) {
+  const told = row.state === "connecting" && row.reported_by ? `reported by ${row.reported_by}; ` : "";
+  return told + (row.reason ?? "");
+}
+
+/** @param {any} row */
+function State({ row }) {
+  const reached = REACHED.includes(row.state);
+  return html`<${Mark} kind=${!reached ? "bad" : row.draining || row.state !== "up" ? "warn" : "good"}><${Text} value=${stateOf(row)} /><//>`;
+}
+
+export function Peers() {
+  const { data, error, next } = usePoll(`/api/v1/peers${query({ kind: "broker", limit: MOST })}`);
+  const rows = data?.rows ?? [];
+  const { found, field, isFiltered } = useFilter(
+    rows,
+    (row) => visible(`${row.peer} ${row.uri} ${row.broker_id} ${stateOf(row)} ${whyOf(row)}`),
+    "Filter the peer brokers",
+  );
+  const now = Date.now() / 1000;
+  const up = rows.filter((/** @type {any} */ row) => row.state === "up").length;
+  const routes = rows.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row.routes, 0);
+  const about = rows.length
+    ? `${count(up)} of ${counted(rows.length, "peer broker")} up; ${counted(routes, "route")} of them here.`
+    : "The other brokers of the cluster.";
+  const columns = [
+    { key: "peer", label: "Peer", main: true, whole: true, show: (/** @type {any} */ row) => html`<span title=${visible(row.uri)}><${Text} value=${row.peer} most=${40} /></span>` },
+    { key: "state", label: "State", value: stateOf, show: (/** @type {any} */ row) => html`<${State} row=${row} />` },
+    { key: "instance", label: "Instance", number: true, title: "When it was started", show: (/** @type {any} */ row) => ago(row.instance, now) },
+    { key: "round_trip", label: "Round trip", number: true, show: (/** @type {any} */ row) => seconds(row.round_trip || null) },
+    { key: "routes", label: "Routes", number: true, title: "Its routes that are known here", show: (/** @type {any} */ row) => count(row.routes) },
+    { key: "behind", label: "Behind", number: true, title: "The time by which its routes may be behind", show: (/** @type {any} */ row) => seconds(row.behind) },
+    { key: "in_flight", label: "In flight", number: true, title: "Forwarded requests that have not ended, either way", show: (/** @type {any} */ row) => count(row.in_flight) },
+    { key: "losses", label: "Losses", number: true, title: "Links lost since the start", show: (/** @type {any} */ row) => count(row.losses) },
+    { key: "since", label: "Since", number: true, show: (/** @type {any} */ row) => ago(row.since, now) },
+    { key: "reason", label: "Last loss", wide: true, value: whyOf, show: (/** @type {any} */ row) => html`<${Text} value=${whyOf(row) || "\u2013"} most=${60} />` },
+  ];
+  return html`<${Failure} error=${error} next=${next} known=${data} />
+    <${Card} title="Peer brokers" extra=${field} about=${about}>
+      ${!data ? !error && html`<${Loading} />` : html`<${Table} columns=${columns} rows=${found} total=${isFiltered ? found.length : data.total} of="peer broker"
+        sort=${{ key: "peer", down: false }} caption="Peer brokers" id=${(/** @type {any} */ row) => `${row.broker_id} ${row.uri}`}
+        empty=${html`<${Empty} title=${isFiltered ? "No peer broker matches" : "There is no peer broker"}>
+          ${isFiltered ? "Change the filter." : "This broker is in no cluster, or knows no other one."}<//>`} />`}
+    <//>`;
+}
