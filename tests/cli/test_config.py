@@ -19,6 +19,8 @@ from onward.cli._status import CommandError, Status
 from tests.support.fixtures import Capsys, Patch
 
 SERVERS: tuple[OwnSection, ...] = ("broker", "node")
+PARSERS = {command: parser_of(command) for command in SERVERS}
+"""To make one means to make those of all commands: too long for each of some hundred options."""
 DIGEST = "a" * 64
 
 
@@ -40,7 +42,7 @@ class Folder:
         return path
 
     def read(self, text: str, *words: str, command: OwnSection = "broker") -> argparse.Namespace:
-        parser = parser_of(command)
+        parser = PARSERS[command]
         path = self.write(text)
         return configured(parser, command, parser.parse_args(["--config", str(path), *words]))
 
@@ -88,7 +90,7 @@ def example(option: ConfigOption) -> tuple[str, list[str]]:
 
 def all_options() -> Iterator[Any]:
     for command in SERVERS:
-        for option in options_of(parser_of(command), command):
+        for option in options_of(PARSERS[command], command):
             yield pytest.param(command, option, id=f"{command}{option.flag}")
 
 
@@ -96,7 +98,7 @@ def all_options() -> Iterator[Any]:
 def test_each_option_of_the_command_line_has_its_place_in_the_file(
     folder: Folder, command: OwnSection, option: ConfigOption
 ) -> None:
-    parser = parser_of(command)
+    parser = PARSERS[command]
     value, words = example(option)
     header = f"[[{option.section}]]" if option.section == "listener" else f"[{option.section}]"
     value = value.strip("[]") if option.section == "listener" else value
@@ -113,7 +115,7 @@ def test_each_option_of_the_command_line_has_its_place_in_the_file(
 
 @pytest.mark.parametrize("command", SERVERS)
 def test_no_two_options_have_one_place_or_one_variable(command: OwnSection) -> None:
-    options = options_of(parser_of(command), command)  # it raises for two in one place
+    options = options_of(PARSERS[command], command)  # it raises for two in one place
     variables = {each.variable for each in options}
     assert len(variables) == len(options)
     own = [each.own_key for each in options if each.own]
@@ -389,7 +391,7 @@ def test_permissions_are_octal_as_a_number_too(folder: Folder) -> None:
 
 
 def test_without_a_file_there_is_a_configuration_too() -> None:
-    parser = parser_of("node")
+    parser = PARSERS["node"]
     found = configured(parser, "node", parser.parse_args(["--listen", "tcp://[::1]:1"]))
     configuration: Configuration = found.configuration
     assert configuration.settings["listen"].rank is Rank.COMMAND_LINE
