@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..actors.broker import Handlers, Request
     from ..transports.client import Client, ClientOptions
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = "Measure requests through a running broker."
 
@@ -60,7 +60,7 @@ MAX_RATE: Final = 1e6
 MAX_SIZE: Final = 8 * 1024 * 1024
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "bench", help="measure requests through a running broker", description=_DESCRIPTION

@@ -24,7 +24,7 @@ from ._run import StopRequest, run
 from ._service import Service
 from ._snapshots import load_routes
 
-__all__ = ["add_command", "work_of"]
+__all__ = ["add_commands", "work_of"]
 
 _DESCRIPTION: Final = """\
 Run a broker: RSocket clients connect to it and register as destinations with tags. The broker
@@ -35,7 +35,7 @@ Ctrl-C stops at once. SIGHUP reads certificates and the like anew.
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "broker", help="route requests of RSocket clients by tags", description=_DESCRIPTION

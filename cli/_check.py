@@ -21,7 +21,7 @@ from ._status import CommandError, Status
 if TYPE_CHECKING:
     from ..transports.client import Client
 
-__all__ = ["Health", "Result", "Thresholds", "add_command", "formatted"]
+__all__ = ["Health", "Result", "Thresholds", "add_commands", "formatted"]
 
 _DESCRIPTION: Final = """\
 Check a running broker: connect to it, with TLS and credentials; measure the round trip of a
@@ -93,7 +93,7 @@ class Thresholds:
     certificate: tuple[float, float]
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "check",

@@ -13,7 +13,7 @@ from ._rules import load_rules
 from ._show import printable
 from ._status import CommandError, Status
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = """\
 Say whether a file of rules allows a principal an action, and which rule decides; or which rule is
@@ -23,7 +23,7 @@ nearest, and the tags that are missing. The exit status is 0 if the action is al
 _ACTIONS: Final = tuple(each.value for each in Action)
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "check-access",

@@ -24,7 +24,7 @@ from ._reach import tls_of
 from ._report_scrub import without_password
 from ._show import printable
 
-__all__ = ["add_command", "lines_of"]
+__all__ = ["add_commands", "lines_of"]
 
 _DESCRIPTION: Final = """\
 Check a configuration file of `onward broker --config FILE`, or print the configuration in force.
@@ -43,7 +43,7 @@ comments.
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "config",

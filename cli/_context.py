@@ -16,7 +16,7 @@ from ._contexts import NAME, Context, Contexts, contexts_path, load_contexts, sa
 from ._show import printable, table
 from ._status import CommandError, Status
 
-__all__ = ["add_command", "add_context", "apply_context"]
+__all__ = ["add_commands", "add_context", "apply_context"]
 
 VARIABLE: Final = "ONWARD_CONTEXT"
 
@@ -102,7 +102,7 @@ def _find(contexts: Contexts, name: str) -> Context:
 # --- the command ----------------------------------------------------------------------------
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "context", help="keep brokers by name, with what reaches them", description=_DESCRIPTION

@@ -13,7 +13,7 @@ from ._plan_picture import picture_of
 from ._status import CommandError
 from ._up import read_file
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = """\
 Draw a topology file as an SVG picture: nodes with their workers and listeners, and the links
@@ -22,7 +22,7 @@ class of a worker is imported. The same file always gives the same bytes.
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "draw",

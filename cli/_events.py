@@ -31,7 +31,7 @@ from ._event_logs import Check, check_log, compare, find_logs, read_file
 from ._show import printable, table
 from ._status import CommandError
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = """\
 Print the records in the sealed segments of event logs: hops, flows and route events, in the order
@@ -48,7 +48,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "events", help="print or check the records of an event log", description=_DESCRIPTION

@@ -25,7 +25,7 @@ from ._run import StopRequest, run
 from ._show import printable
 from ._status import CommandError
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = "Look into JSON Web Tokens."
 
@@ -39,7 +39,7 @@ _TIMES: Final = ("exp", "nbf", "iat")
 _STDIN: Final = "-"
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("jwt", help="look into JSON Web Tokens", description=_DESCRIPTION)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)

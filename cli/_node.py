@@ -29,7 +29,7 @@ from ._service import Service
 from ._show import describe_message, printable
 from ._status import CommandError, Status
 
-__all__ = ["DEFAULT_URI", "KINDS", "MANAGEMENT", "add_command", "serve"]
+__all__ = ["DEFAULT_URI", "KINDS", "MANAGEMENT", "add_commands", "serve"]
 
 DEFAULT_URI: Final = "tcp://127.0.0.1:4000"
 
@@ -109,7 +109,7 @@ KINDS: Final[dict[str, Callable[[Tell], Worker]]] = {
 }
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "node",

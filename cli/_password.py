@@ -13,7 +13,7 @@ from ._arguments import Commands
 from ._principals import add_entry_options, add_to_file, entry_text
 from ._status import CommandError
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = """\
 Ask for a password twice, and print the user's entry for the broker's file of principals, with the
@@ -21,7 +21,7 @@ scrypt hash of the password. Machines are better served by tokens or certificate
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "password", help="hash the password of a user", description=_DESCRIPTION

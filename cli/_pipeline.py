@@ -20,7 +20,7 @@ from ._pipeline_arguments import (
 )
 from ._pipeline_session import add_session
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = """\
 Process the event logs of brokers and nodes (--event-log) with Spark: ingest them into a lake of
@@ -44,7 +44,7 @@ _FORMATS: Final = ("parquet", "json", "csv", "table")
 _SHARD_METHODS: Final = ("jump", "modulo", "rendezvous", "bounded-ring")
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command, and the commands under it, to the parser."""
     parser = commands.add_parser(
         "pipeline",

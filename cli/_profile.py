@@ -12,7 +12,7 @@ from ._run import StopRequest, run
 from ._show import printable
 from ._status import CommandError, Status
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 MAX_SECONDS: Final = 60
 """The longest profile that a broker takes, in seconds."""
@@ -32,7 +32,7 @@ example:
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "profile",

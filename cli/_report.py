@@ -24,7 +24,7 @@ from ._tables import Selection, pages
 if TYPE_CHECKING:
     from ._client import Ask
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = """\
 Write all that a running broker tells into one archive, to find out later what is wrong: figures,
@@ -67,7 +67,7 @@ _TABLES: Final = {
 """The parts that are tables, page by page."""
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "report",

@@ -21,7 +21,7 @@ from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError
 
-__all__ = ["add_command", "show"]
+__all__ = ["add_commands", "show"]
 
 _DESCRIPTION: Final = """\
 Ask a running broker where a request would go: which destinations carry the tags, which method
@@ -36,7 +36,7 @@ MAX_ROWS: Final = 10
 """Most destinations of each kind on the screen; `--json` has more."""
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "resolve", help="show where a request would go, and why", description=_DESCRIPTION

@@ -22,7 +22,7 @@ from ._tables import add_watch, print_answers
 if TYPE_CHECKING:
     from ._client import Ask
 
-__all__ = ["HEADINGS", "add_command", "broker_of", "line", "peer_of", "show", "tags_of"]
+__all__ = ["HEADINGS", "add_commands", "broker_of", "line", "peer_of", "show", "tags_of"]
 
 _DESCRIPTION: Final = """\
 Print the routing table of a running broker, in the order of registration. The broker's own
@@ -51,7 +51,7 @@ MAX_TABLE: Final = 512 * 1024 * 1024
 _DEFAULT_TAGS: Final = frozenset({"service", "route"})
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "routes", help="print the table of a running broker", description=_DESCRIPTION

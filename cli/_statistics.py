@@ -14,7 +14,7 @@ from ._show import printable, table
 from ._status import CommandError
 from ._tables import absent, add_watch, print_answers
 
-__all__ = ["add_command", "show"]
+__all__ = ["add_commands", "show"]
 
 _DESCRIPTION: Final = """\
 Print the figures of a running broker and of each of its listeners: the current ones, and the
@@ -38,7 +38,7 @@ _REASONS: Final = {
 }
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "statistics", help="print the figures of a running broker", description=_DESCRIPTION

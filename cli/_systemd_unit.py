@@ -13,7 +13,7 @@ from typing import Final
 from ._arguments import Commands
 from ._config_options import OwnSection, options_of
 
-__all__ = ["add_command", "path_flags", "unit", "with_whole_paths"]
+__all__ = ["add_commands", "path_flags", "unit", "with_whole_paths"]
 
 _DESCRIPTION: Final = """\
 Print a unit of systemd (253 or later) that runs a command as a service of its own dynamic user:
@@ -90,7 +90,7 @@ WantedBy=multi-user.target
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "systemd-unit",

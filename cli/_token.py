@@ -10,7 +10,7 @@ from ..protocol.security import TOKEN_BYTES, make_token, token_digest
 from ._arguments import Commands
 from ._principals import add_entry_options, add_to_file, entry_text
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = "Make tokens by which peers authenticate themselves to a broker."
 
@@ -21,7 +21,7 @@ out before the entry of the old one is removed.
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("token", help="make tokens for peers", description=_DESCRIPTION)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)

@@ -21,7 +21,7 @@ from ._top_views import VIEWS, Rates, Sample, TopState, frame
 if TYPE_CHECKING:
     from ._client import Ask
 
-__all__ = ["add_command"]
+__all__ = ["add_commands"]
 
 _DESCRIPTION: Final = """\
 Show what a running broker does now, on the whole screen: what is wrong first, then its busiest
@@ -44,7 +44,7 @@ PLAIN_ROWS: Final = 20
 """The rows of a look that is printed."""
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "top",

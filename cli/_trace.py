@@ -24,7 +24,7 @@ from ._status import CommandError, Status, status_of
 from ._trace_picture import brief, brief_route, picture_of, text_of
 from ._trace_svg import draw
 
-__all__ = ["OWN", "add_command", "follow", "raise_for", "show"]
+__all__ = ["OWN", "add_commands", "follow", "raise_for", "show"]
 
 OWN: Final = "trace"
 """Name of the command's own node."""
@@ -57,7 +57,7 @@ _ROUTE: Final = (
 )
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "trace",

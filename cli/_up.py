@@ -24,7 +24,7 @@ __all__ = [
     "RESTART_LIMIT",
     "RESTART_LONGEST",
     "RESTART_STEADY",
-    "add_command",
+    "add_commands",
     "judge",
     "read_file",
 ]
@@ -59,7 +59,7 @@ examples:
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "up",

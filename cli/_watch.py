@@ -17,7 +17,7 @@ from ._run import Interrupted, StopRequest, run
 from ._show import printable
 from ._status import CommandError
 
-__all__ = ["add_command", "show"]
+__all__ = ["add_commands", "show"]
 
 _DESCRIPTION: Final = """\
 Print the events of a running broker, one a line, until Ctrl-C: destinations that register, leave
@@ -25,7 +25,7 @@ or are replaced, requests that are rejected or lost, and links to peer brokers t
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "watch", help="print the events of a running broker", description=_DESCRIPTION

@@ -18,7 +18,7 @@ from onward.actors.security import AnonymousAuthenticator, Authentication, Autho
 from onward.cli import main
 from onward.cli._admin import Admin, admin_of, permits_of
 from onward.cli._broker_serve import serve
-from onward.cli._node import add_command, serve as serve_node
+from onward.cli._node import add_commands, serve as serve_node
 from onward.cli._run import StopRequest
 from onward.cli._service import Service
 from onward.cli._status import CommandError
@@ -137,7 +137,7 @@ def test_without_its_extra_it_is_not_served(monkeypatch: Patch, capsys: Capsys) 
 
 async def test_a_node_is_watched_too() -> None:
     parser = argparse.ArgumentParser()
-    add_command(parser.add_subparsers())
+    add_commands(parser.add_subparsers())
     given = parser.parse_args(["node", "--listen", "tcp://127.0.0.1:0", "--admin", ADMIN])
     stop = StopRequest()
     with printed() as output:

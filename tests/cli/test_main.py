@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import signal
@@ -12,10 +13,13 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from subprocess import Popen
+from typing import cast
 
 import pytest
 
 from onward.cli import main
+from onward.cli._arguments import Commands
+from onward.cli._main import _MODULES, _parser
 from onward.cli._status import Status
 from tests.support.commands import TIMEOUT, Far, onward
 from tests.support.compiled import COMPILED
@@ -43,6 +47,34 @@ def test_every_command_has_its_section_in_the_reference(capsys: Capsys) -> None:
     sections = re.findall(r"^## onward ([a-z-]+)", PAGE.read_text(), re.MULTILINE)
     assert len(commands) > 30
     assert set(commands) - set(sections) == set()
+
+
+def test_a_command_is_in_the_module_of_the_table() -> None:
+    def helps(command: str) -> dict[str, str]:
+        for each in _parser(command)._actions:
+            if isinstance(each, argparse._SubParsersAction):
+                commands = cast("Commands", each)
+                return {name: parser.format_help() for name, parser in commands.choices.items()}
+        raise AssertionError("there are commands")
+
+    every = helps("")
+    assert list(every) == list(_MODULES)
+    for command, text in every.items():
+        alone = helps(command)
+        assert alone[command] == text
+        assert {_MODULES[name] for name in alone} <= {_MODULES[command], "_broker", "_node"}
+
+
+def test_a_command_imports_no_broker_that_has_no_need_of_it() -> None:
+    program = (
+        "import sys, onward.cli\n"
+        "try: onward.cli.main(['token', '--help'])\n"
+        "finally: print([each for each in sys.modules if each.startswith('onward.actors.broker')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
