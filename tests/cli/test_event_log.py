@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from onward.actors import Node
 from onward.actors.eventlog import EventLog, LogOptions, Recorder
-from onward.cli import main
+from onward.cli import _broker_serve, _node, main
 from onward.cli._broker_serve import serve
 from onward.cli._client import ask_broker
 from onward.cli._event_log import add_event_log, attach, told, total, words
@@ -166,9 +167,9 @@ async def test_a_node_without_one_says_nothing_of_it(tmp_path: Path) -> None:
     assert total(node) == "; event log: 0 hops, 0 flows, 1 event; 0 lost"
 
 
-@pytest.mark.parametrize("command", ["broker", "node"])
+@pytest.mark.parametrize(("command", "module"), [("broker", _broker_serve), ("node", _node)])
 def test_a_node_is_called_as_its_log_is_so_that_several_logs_can_be_told_apart(
-    command: str, tmp_path: Path, monkeypatch: Patch
+    command: str, module: ModuleType, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     called: list[str] = []
 
@@ -176,7 +177,7 @@ def test_a_node_is_called_as_its_log_is_so_that_several_logs_can_be_told_apart(
         called.append(name)
         raise CommandError("that is all")
 
-    monkeypatch.setattr(f"onward.cli._{command}.Node", named)
+    monkeypatch.setattr(module, "Node", named)
     assert main([command]) != Status.OK
     assert main([command, "--event-log", str(tmp_path)]) != Status.OK
     assert main([command, "--event-log", str(tmp_path), "--event-log-name", "eu-1"]) != Status.OK
