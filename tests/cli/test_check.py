@@ -30,6 +30,7 @@ from onward.cli._run import Interrupted
 from onward.transports.client import Client
 from tests.support.certificates import Certificates
 from tests.support.commands import TIMEOUT, broker_process, onward
+from tests.support.counts import exhaustive
 from tests.support.fixtures import Capsys, Patch
 
 EVIL = "bad | rtt=0\x1b[2J\nOK"
@@ -89,22 +90,22 @@ def test_no_broker_and_wrong_options(capsys: Capsys) -> None:
     assert ended.value.code == 3
 
 
-def test_the_certificate_that_the_broker_shows(certificates: Certificates, capsys: Capsys) -> None:
-    for scheme in ("rsocket+tls", "rsocket+wss"):
-        listen = ("--listen", f"{scheme}://localhost:0", "--certificate", str(certificates.server))
-        with broker_process(*listen) as uri:
-            by = ("--broker", uri, "--authority", str(certificates.authority))
-            status, out = told(capsys, *by, "--format", "json")
-            assert status == 0
-            (found,) = (
-                each for each in json.loads(out)["checks"] if each["check"] == "certificate"
-            )
-            assert found["seconds"] > DAY
-            status, out = told(capsys, *by, "--certificate-warn", "1000000")
-            assert (status, "certificate  warning" in out) == (1, True)
-            # Not trusted: no connection.
-            status, out = told(capsys, "--broker", uri)
-            assert (status, "certificate" in out) == (2, True)
+@pytest.mark.parametrize("scheme", ["rsocket+tls", *exhaustive("rsocket+wss")])
+def test_the_certificate_that_the_broker_shows(
+    scheme: str, certificates: Certificates, capsys: Capsys
+) -> None:
+    listen = ("--listen", f"{scheme}://localhost:0", "--certificate", str(certificates.server))
+    with broker_process(*listen) as uri:
+        by = ("--broker", uri, "--authority", str(certificates.authority))
+        status, out = told(capsys, *by, "--format", "json")
+        assert status == 0
+        (found,) = (each for each in json.loads(out)["checks"] if each["check"] == "certificate")
+        assert found["seconds"] > DAY
+        status, out = told(capsys, *by, "--certificate-warn", "1000000")
+        assert (status, "certificate  warning" in out) == (1, True)
+        # Not trusted: no connection.
+        status, out = told(capsys, "--broker", uri)
+        assert (status, "certificate" in out) == (2, True)
 
 
 async def test_a_program_that_does_not_say(broker: str) -> None:

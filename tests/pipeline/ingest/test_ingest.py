@@ -483,7 +483,17 @@ def test_compaction_leaves_few_files_with_the_same_rows(place: Place) -> None:
     again = compact(place.spark, place.path, DAY)
     assert (again.files_before, again.files_after) == (summary.files_after, summary.files_after)
 
-    # What comes late is compacted with what was, and is left out of a day that was dropped.
+
+@pytest.mark.exhaustive
+@pytest.mark.spark
+def test_what_comes_late_is_compacted_with_what_was_and_left_out_of_a_dropped_day(
+    place: Place,
+) -> None:
+    truth = write_log(place.log, segments=3)
+    last = truth.segments[-1].last_seq
+    after = write_log(place.log, segments=1, start_us=START_US + DAY_US, first_seq=last + 1)
+    place.ingest()
+    compact(place.spark, place.path, DAY)
     late = write_log(place.log, broker="b2", segments=1)
     place.ingest()
     assert place.rows("hops", day=DAY) == decoded("hops", truth, late)

@@ -221,6 +221,7 @@ def files_of(lake: Path) -> set[Path]:
     return {path for path in lake.rglob("*.parquet") if "reports" not in path.parts}
 
 
+@pytest.mark.exhaustive
 def test_deleted_commits_stop_a_removal(lake: Path, tmp_path: Path, capsys: Capsys) -> None:
     other = copied(lake, tmp_path)
     there = files_of(other)

@@ -19,13 +19,14 @@ from onward.transports import parse_uri
 from onward.transports.client import connect
 from onward.transports.rsocket import RSocketListener
 from tests.support.certificates import Certificates
+from tests.support.counts import exhaustive
 from tests.support.loops import on_both_loops
 from tests.support.rsocket_peer import FNF, KEEPALIVE, asked_for, frame, push, request, setup
 from tests.support.security import Gate, gated
 from tests.support.transports import eventually
 from tests.support.websocket_peer import CLOSE, handshake, messages, ws_frame
 
-SCHEMES = ("rsocket+tcp", "rsocket+tls", "rsocket+ws", "rsocket+wss", "rsocket+unix")
+SCHEMES = ["rsocket+tcp", "rsocket+tls", "rsocket+ws", *exhaustive("rsocket+wss"), "rsocket+unix"]
 ENTRY = bytes.fromhex("fc 000004 81746f6b")
 WRONG = bytes.fromhex("fc 000004 81746f78")
 ECHO = frame(0, KEEPALIVE, 0x80, bytes(8) + b"?")
