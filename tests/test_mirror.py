@@ -106,6 +106,7 @@ CONCEPTS = {
         "admin/test_interface": "_api _event_paths _health_paths _operate_paths",
         "admin/test_leaks": "",
         "admin/test_whole": "_part_paths _parts _whole_tables",
+        "client/test_client": "_client_requests",
         "client/test_failures": "_pool",
         "client/test_ws": "_dial",
         "client/test_flow": "_calls _elements _handler_stream _pending_response",

@@ -11,7 +11,8 @@ from ...actors import BackgroundNode, Node
 from ...actors.broker import Answer
 from ...protocol import NodeStopped
 from ...protocol.payloads import CBOR, Codec
-from ._client import UNSET, Client, ClientStatistics, Timeout
+from ._client import Client, ClientStatistics
+from ._client_requests import UNSET, Timeout
 from ._metadata import Destination, Entries
 from ._sources import SourceElements, SourceLimit
 
