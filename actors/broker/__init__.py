@@ -1,6 +1,6 @@
 """The broker: tag index, routes, forwarders, local services and management."""
 
-from ._broker import Broker, Registration
+from ._broker import Broker
 from ._drain import DrainPart
 from ._ends import DestinationEnd, RequesterEnd, StartEnd
 from ._exchange import Exchange, MulticastExchange, MulticastRules, exchange_of
@@ -13,6 +13,7 @@ from ._options import (
     MulticastOptions,
     WaitingOptions,
 )
+from ._registration import Registration
 from ._reports import BrokerStatistics, LimitUse, ReportedListener
 from ._unicast import Unicast
 from .local._handlers import (

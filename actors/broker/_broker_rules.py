@@ -1,0 +1,161 @@
+"""The rules of a broker: what the peers of its connections may register and request."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from ...protocol.broker import (
+    Entry,
+    RouteAdd,
+    RouteRemove,
+    RouteSetup,
+    TagList,
+    TagSet,
+    WellKnownKey,
+    with_owner,
+)
+from ...protocol.options import check_value
+from ...protocol.security import ANONYMOUS, Action, NotAllowed, Principal
+from .._worker import Worker
+from ..security import Authorization
+from ._management import MANAGEMENT_SERVICE
+from ._options import BrokerOptions
+from .table._index import TagIndexWorker
+from .table._leaving import NOT_ALLOWED
+from .table._remote import AnyRoute
+from .table._route import BrokerRoute, told_owner
+from .table._selector import Ask
+
+__all__ = ["BrokerRules"]
+
+_MANAGEMENT: Final = (int(WellKnownKey.SERVICE_NAME), MANAGEMENT_SERVICE)
+
+
+class BrokerRules(Worker):
+    """A broker with its rules; see `Broker`.
+
+    Args:
+        options: The limits of the broker.
+        authorization: The decisions on what the peers of connections may do.
+        broker_id: The identity of the broker; `None` for a new one.
+    """
+
+    def __init__(
+        self,
+        options: BrokerOptions,
+        authorization: Authorization | None,
+        broker_id: UUID | None,
+    ) -> None:
+        check_value("options", options, BrokerOptions)
+        super().__init__()
+        self.options = options
+        self.authorization = authorization
+        self.broker_id = broker_id or uuid.uuid4()
+        self.index = TagIndexWorker(options, self.broker_id.bytes)
+
+    def _permitted_tags(self, setup: RouteSetup, principal: Principal) -> TagList:
+        """Return the tags of a destination, with the forced ones of its principal.
+
+        Raises:
+            NotAllowed: As in `connect`.
+        """
+        authorization = self.authorization
+        if authorization is None:
+            return setup.tags
+        tags = authorization.registration(principal, setup.service_name, setup.tags, setup.route_id)
+        # Route Id: "Brokers can only allow one connection for a given Route Id to be connected at a
+        # time." It would end the connection of the other.
+        known = self.index.owner_of(setup.route_id)
+        owner = None if known is None else known.destination.principal
+        if known is not None and (owner is None or not owner.is_same(principal)):
+            raise authorization.denial(Action.REGISTER)
+        # The same of a route at a peer broker, whether there is a link to it now or not. One that
+        # has no rules, and a Java broker, do not tell.
+        elsewhere = self.index.owner_elsewhere(setup.route_id)
+        if elsewhere is not None and elsewhere != told_owner(principal):
+            raise authorization.denial(Action.REGISTER)
+        return tags
+
+    def told(self, change: RouteAdd | RouteRemove) -> RouteAdd | RouteRemove:
+        """Return a change of an own destination as peer brokers are told it.
+
+        With rules they are told its owner, so that no other principal takes over its route id.
+        """
+        if self.authorization is None or isinstance(change, RouteRemove):
+            return change
+        route = self.index.owner_of(change.route_id)
+        return with_owner(
+            change, told_owner(None if route is None else route.destination.principal)
+        )
+
+    def permitted(self, ask: Ask, principal: Principal) -> Ask:
+        """Return the query of a request with the forced tags of its principal.
+
+        It is decided before any look-up, so that a refusal says nothing about destinations. Each
+        principal may ask the management service, which shows it its own part.
+
+        Raises:
+            NotAllowed: The rules do not allow the request, or it contradicts a forced tag.
+            BrokerFrameError: With the forced tags it has too many, or no shard key.
+        """
+        authorization = self.authorization
+        if authorization is None or _MANAGEMENT in ask.query:
+            return ask
+        narrowed = ask
+        if principal.tags:
+            try:
+                narrowed = self.index.narrowed(ask, principal.tags)
+            except NotAllowed:
+                raise authorization.denial(Action.REQUEST, ask.text) from None
+        if not authorization.allows(principal, Action.REQUEST, narrowed.query):
+            raise authorization.denial(Action.REQUEST, ask.text)
+        return narrowed
+
+    def view_of(self, principal: Principal | None) -> Callable[[TagSet], bool] | None:
+        """Return whether a principal may know of a destination with some tags, as a function.
+
+        `None` if it may know of all, and read everything else.
+        """
+        authorization, peer = self.authorization, principal or ANONYMOUS
+        if authorization is None or authorization.allows(peer, Action.READ):
+            return None
+        return partial(authorization.may_see, peer)
+
+    def _on_other_rules(self) -> None:
+        """Forget decisions on requests, and end registrations that are no longer allowed."""
+        self.index.epoch += 1
+        authorization = self.authorization
+        if authorization is None:
+            return
+        for entry in (*self.index.own_entries(), *self.index.suspended.values()):
+            self._check_registration(entry, authorization)
+
+    def renew(self, route_id: UUID, principal: Principal) -> None:
+        """Replace the principal of a connection that is a destination.
+
+        The destination leaves if the rules do not allow its registration to this principal.
+        """
+        entry = self.index.table.get(route_id.bytes)
+        route = None if entry is None else entry.target
+        if entry is None or not isinstance(route, BrokerRoute):
+            return
+        route.destination = replace(route.destination, principal=principal)
+        if self.authorization is not None:
+            self._check_registration(entry, self.authorization)
+
+    def _check_registration(self, entry: Entry[AnyRoute], authorization: Authorization) -> None:
+        """End a registration that is no longer allowed."""
+        destination = entry.target.destination
+        principal, evict = destination.principal, destination.evict
+        if principal is None or authorization.may_register(
+            principal, entry.service_name, entry.tags, entry.route_id
+        ):
+            return
+        self.index.leave(entry, NOT_ALLOWED)
+        if evict is not None:
+            evict(NOT_ALLOWED)
