@@ -62,8 +62,8 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--at",
         metavar="BROKER",
-        help="print only the destinations at this broker of the cluster, by its name or id; - is "
-        "the broker that answers",
+        help="print only the destinations at this broker of the cluster, by its name, or by its id "
+        "if it has none; - is the broker that answers",
     )
     parser.add_argument(
         "--save",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import urllib.request
 from collections import Counter
@@ -616,6 +617,42 @@ async def test_what_commands_show_of_a_cluster(three: list[Process], capsys: Cap
         lines = capsys.readouterr().out.splitlines()
         (chosen,) = [line for line in lines if line.startswith("=> ")]
         assert chosen.split()[-1] == "b"
+        # The peer is the other end of the link by which it is reached.
+        assert re.search(r"  127\.0\.0\.1:\d+ +b$", chosen)
+        # At its own broker it has no other one.
+        assert await asyncio.to_thread(main, ["resolve", "--broker", b.uri, "service=b"]) == 0
+        assert "BROKER" not in capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["routes", "--broker", a.uri, "--at", "c"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 1  # the headings
+
+
+async def test_events_of_peer_brokers_are_printed() -> None:
+    words = ("--cluster-allow", ALL)
+    with (
+        broker("a", "--cluster-advertise", TCP, *words) as a,
+        onward("watch", "--broker", a.uri) as watch,
+    ):
+        async with asyncio.timeout(TIMEOUT):
+            # The stream of what is watched, besides the one that asks.
+            while True:
+                found = await ask_broker(a.uri, "/api/v1/connections", TIMEOUT)
+                if sum(row["streams"] for row in found["rows"]) >= 2:
+                    break
+                await asyncio.sleep(0.05)
+        with broker("other", "--cluster-seed", a.uri, *words) as other:
+            await a.until(other="up")
+            line = await asyncio.to_thread(_line_with, watch, "peer-up")
+            assert line.split()[1:] == ["peer-up", "other"]
+            other.kill(signal.SIGKILL)
+            line = await asyncio.to_thread(_line_with, watch, "peer-lost")
+            assert line.split()[1:3] == ["peer-lost", "other"]
+            assert len(line.split()) > 3  # and why
+
+
+def _line_with(process: Popen[str], word: str) -> str:
+    """Return the next line that is printed with a word."""
+    assert process.stdout is not None
+    return next(line for line in process.stdout if word in line)
 
 
 def counts_of(text: str, name: str, label: str = "") -> Counter[str]:

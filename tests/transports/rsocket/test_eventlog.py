@@ -433,6 +433,11 @@ async def test_both_ends_of_a_peer_link_count_the_legs_of_requests() -> None:
         await requester.ask(request(RR, 33, asked_for("b")))
         await requester.ask(cancel(33))  # it waits for another destination
         await requester.ask(request(RR, 35, ASKED), cancel(35))
+        # A message of a worker is one as well.
+        before = j.link.legs.taken
+        w.node.send("32#service=a", b"told")
+        await w.settled()
+        assert j.link.legs.taken == before + 1
         # What the cluster itself asks is none.
         (connection,) = cast(HandMade, cast(PeerSession, j.link.session)._peers).links
         assert await connection.request(CLUSTER, b"")
