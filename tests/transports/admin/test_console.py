@@ -331,6 +331,28 @@ def test_peer_brokers_can_be_read(
         assert page.run(f"[...document.querySelectorAll('main td')].filter({wide}).length") == 0
 
 
+def test_the_zone_of_a_peer_broker_is_shown_if_it_has_one(
+    page: Page, clustered: tuple[BusyBroker, BusyBroker]
+) -> None:
+    west, _ = clustered
+    show(page, west, "limits")
+    heads = "[...document.querySelectorAll('main th button')].map(each => each.innerText)"
+    for zone, wanted in (("", False), ("east", True)):
+        page.run(
+            "window.asked ??= window.fetch; window.fetch = async (path, more) => {"
+            " const answer = await window.asked(path, more);"
+            " if (!path.includes('/peers')) return answer;"
+            " const found = await answer.json();"
+            f" for (const row of found.rows) row.zone = '{zone}';"
+            " return new Response(JSON.stringify(found), answer); }"
+        )
+        page.run("location.hash = '#/limits'")
+        page.until(f"location.hash == '#/limits' && {READY}")
+        page.run("location.hash = '#/peers'")
+        page.until("document.querySelectorAll('main tbody tr').length == 3")
+        page.until(f"{heads}.includes('Zone') == {str(wanted).lower()}")
+
+
 def test_a_peer_broker_that_hangs_is_told_apart(page: Page) -> None:
     allow = ("--cluster-allow", "rsocket+tcp://127.0.0.1:*")
     uri = "rsocket+tcp://127.0.0.1:0"

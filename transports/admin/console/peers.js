@@ -38,7 +38,7 @@ export function Peers() {
   const rows = data?.rows ?? [];
   const { found, field, isFiltered } = useFilter(
     rows,
-    (row) => visible(`${row.peer} ${row.uri} ${row.broker_id} ${stateOf(row)} ${whyOf(row)}`),
+    (row) => visible(`${row.peer} ${row.uri} ${row.broker_id} ${row.zone ?? ""} ${stateOf(row)} ${whyOf(row)}`),
     "Filter the peer brokers",
   );
   const now = Date.now() / 1000;
@@ -50,6 +50,7 @@ export function Peers() {
   const columns = [
     { key: "peer", label: "Peer", main: true, whole: true, show: (/** @type {any} */ row) => html`<span title=${visible(row.uri)}><${Text} value=${row.peer} most=${40} /></span>` },
     { key: "state", label: "State", value: stateOf, show: (/** @type {any} */ row) => html`<${State} row=${row} />` },
+    ...(rows.some((/** @type {any} */ row) => row.zone) ? [{ key: "zone", label: "Zone" }] : []),
     { key: "instance", label: "Instance", number: true, title: "When it was started", show: (/** @type {any} */ row) => ago(row.instance, now) },
     { key: "round_trip", label: "Round trip", number: true, show: (/** @type {any} */ row) => seconds(row.round_trip || null) },
     { key: "routes", label: "Routes", number: true, title: "Its routes that are known here", show: (/** @type {any} */ row) => count(row.routes) },
