@@ -14,6 +14,8 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 from ..actors import Node
 from ..actors.broker import Broker
 from ..actors.cluster import Cluster, ClusterOptions
+from ..protocol import AddressError
+from ..protocol.broker import Key, parse_key
 from ..protocol.cluster import ClusterLimits, java_places
 from ..protocol.security import BearerToken, Credentials
 from ..transports import TlsOptions
@@ -109,12 +111,48 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         help="other brokers that this one has connections with at a time (default %(default)d)",
     )
     parser.add_argument(
+        "--cluster-zone",
+        metavar="NAME",
+        default="",
+        help="the zone of this broker, if there are several: a full mesh within each, and one "
+        "connection of each broker to each other zone (default: one mesh without a name)",
+    )
+    parser.add_argument(
+        "--cluster-group-without",
+        metavar="KEY",
+        type=tag_key,
+        action="append",
+        default=[],
+        help="do not tell other zones of tags with this key, as each names one destination; may be "
+        "repeated (default: of RouteId and InstanceName alone)",
+    )
+    parser.add_argument(
+        "--cluster-max-gateways",
+        metavar="N",
+        type=positive,
+        default=_LIMITS.max_gateways,
+        help="connections to brokers of other zones, and as many again from them (default "
+        "%(default)d)",
+    )
+    parser.add_argument(
         "--cluster-ready",
         metavar="N",
         type=positive,
         help="count as ready only once the routes of so many other brokers are known after the "
         "start (default: at once)",
     )
+
+
+def tag_key(text: str) -> Key:
+    """Read the key of a tag.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    try:
+        return parse_key(text)
+    except AddressError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +209,11 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
             raise CommandError(f"{uri!r} does not start with rsocket+", Status.USAGE)
     for seed in arguments.cluster_seed:
         java_places(seed)
-    limits = ClusterLimits(peer_hold=arguments.cluster_hold, max_peers=arguments.cluster_max_peers)
+    limits = ClusterLimits(
+        peer_hold=arguments.cluster_hold,
+        max_peers=arguments.cluster_max_peers,
+        max_gateways=arguments.cluster_max_gateways,
+    )
     others = () if place is None else place.others
     name: str = arguments.cluster_name
     if place is not None:
@@ -193,6 +235,8 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
         advertise="" if place is None or advertise is None else advertise,
         allowed_peers=tuple(arguments.cluster_allow),
         name=name,
+        zone=arguments.cluster_zone,
+        group_keys=tuple(arguments.cluster_group_without),
         locality=arguments.cluster_locality,
         ready_peers=arguments.cluster_ready or 0,
         limits=limits,

@@ -19,6 +19,7 @@ from ...protocol.cluster import (
     BROKERS_ROUTE,
     CLIENTS_SERVICE,
     DRAINING,
+    FILTER_ROUTE,
     GROUPS_ROUTE,
     REMOTE_BROKER_INFO_ROUTE,
     ROUTES_ROUTE,
@@ -34,6 +35,7 @@ from ...protocol.cluster import (
     PeerInfo,
     PresenceState,
     RouteLog,
+    RoutePlace,
     Tell,
     with_seed_uri,
 )
@@ -43,13 +45,14 @@ from ..broker import Broker, Handlers, LimitUse
 from ..runtime._timer import Timer
 from ._clients import clients_service
 from ._dialled import ClusterDrain, DialledPeer
+from ._duplicate_routes import DuplicateRoutes
 from ._feeds import Feeds, RouteStream
 from ._gateways import GatewayWorker, ZoneCaller
-from ._greetings import greetings
+from ._greetings import Requested, greetings
 from ._java_peer import java_greetings
 from ._link_workers import LinkEnd, LinkWorkers
 from ._options import ClusterOptions
-from ._own_zone import OwnZone
+from ._own_zone import FilterStream, OwnZone
 from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
 from ._peer_worker import STOPPED, PeerWorker
 from ._statistics import ClusterStatistics, PeerStatistics, stranger
@@ -129,6 +132,7 @@ class Cluster(Worker):
         self.log = RouteLog(broker.broker_id.bytes, now, options.limits)
         self.links = LinkWorkers()
         self._zone: OwnZone | None = None
+        self._duplicates: DuplicateRoutes | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost: Counter[str] = Counter()
         self._failed = 0
@@ -192,9 +196,15 @@ class Cluster(Worker):
         ]
         if options.zone:
             own = self._own
-            self._zone = OwnZone(own.broker_id, own.instance, options, clock, self.after)
+            self._zone = OwnZone(
+                own.broker_id, own.instance, options, self.every_route, clock, self.after
+            )
             index.follow_zone(self._zone)
-            self._withdraw.append(lambda: index.follow_zone(None))
+            self._duplicates = DuplicateRoutes(index, self.links, options, self.after, self._run)
+            self._withdraw += [
+                lambda: index.follow_zone(None),
+                index.own_changes(self._duplicates.on_own_change),
+            ]
 
     def on_stop(self) -> None:
         """Close all links."""
@@ -275,6 +285,15 @@ class Cluster(Worker):
     def _now(self) -> float:
         return self.node.loop.time()
 
+    def every_route(self) -> list[bytes]:
+        """Return the ids of all routes of the zone, as of now."""
+        return list(self._broker.index.table.ids)
+
+    def place_of(self, route_id: bytes) -> RoutePlace | None:
+        """Return where a route of the zone is registered; `None` if the zone does not have it."""
+        entry = self._broker.index.table.get(route_id)
+        return None if entry is None else RoutePlace(entry.timestamp, entry.broker_id)
+
     # --- own routes ---------------------------------------------------------------------------
 
     def _on_own_change(self, change: RouteAdd | RouteRemove) -> None:
@@ -348,7 +367,7 @@ class Cluster(Worker):
 
     def _begin(
         self, connection: PeerConnection, info: PeerInfo
-    ) -> tuple[LinkEnd, dict[str, RouteStream]]:
+    ) -> tuple[LinkEnd, dict[str, Requested]]:
         """Begin to use a link by its role.
 
         Returns:
@@ -359,11 +378,12 @@ class Cluster(Worker):
             worker = links.mesh.get(broker_id)
             if worker is None:
                 worker = links.mesh[broker_id] = self._start(PeerWorker, info)
-            return worker, {ROUTES_ROUTE: worker.connected(connection, info)}
+            return worker, {ROUTES_ROUTE: worker.connected(connection, info).requested}
         if connection.role is LinkRole.TO_ZONE:
             gateway = links.gateways.get(broker_id)
             if gateway is None:
                 gateway = links.gateways[broker_id] = self._start(GatewayWorker, info)
+            gateway.duplicates = self._duplicates
             gateway.connected(connection, info)
             return gateway, {}
         if self._zone is None:
@@ -371,7 +391,8 @@ class Cluster(Worker):
         stream = RouteStream(self._zone.feeds, info.max_batch)
         caller = ZoneCaller(info, connection, stream, self._on_fault)
         links.callers[broker_id] = caller
-        return caller, {GROUPS_ROUTE: stream}
+        filters = FilterStream(self._zone, info.max_batch)
+        return caller, {GROUPS_ROUTE: stream.requested, FILTER_ROUTE: filters.requested}
 
     def on_lost(self, connection: PeerConnection, reason: str) -> None:
         """Remove a link that has ended; see `PeerHandlers`."""

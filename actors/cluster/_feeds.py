@@ -35,9 +35,18 @@ class RouteStream:
         while self._feed is feed:
             element = feed.next(feeds.clock())
             if element is None:
-                await feeds.wait(feed)
+                # While changes are gathered, no further one need wake it: its timer does.
+                await feeds.wait(feed.get_timer(), wakes=not feed.statistics().behind)
             else:
                 yield element
+
+    def requested(self, data: bytes) -> AsyncGenerator[bytes]:
+        """Return the elements for a request.
+
+        Raises:
+            ClusterFrameError: The request cannot be read.
+        """
+        return self.elements(Position.parse(data))
 
     def statistics(self) -> RouteFeedStatistics | None:
         """Return the figures of the stream; `None` if none was asked for."""
@@ -68,12 +77,15 @@ class Feeds:
             if not each.done():
                 each.set_result(None)
 
-    async def wait(self, feed: RouteFeed) -> None:
-        """Wait until a feed may have an element."""
-        until = feed.get_timer()
+    async def wait(self, until: float, *, wakes: bool) -> None:
+        """Wait until a stream may have an element.
+
+        Args:
+            until: When it has one even without a change.
+            wakes: Whether a change wakes it before.
+        """
         change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not feed.statistics().behind:
-            # While changes are gathered, further ones need not wake it: it is woken by its timer.
+        if wakes:
             self._waiting.add(change)
         try:
             with suppress(TimeoutError):

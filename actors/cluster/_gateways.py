@@ -8,18 +8,28 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from ...protocol import OnwardError
 from ...protocol.broker import WellKnownKey, format_id
-from ...protocol.cluster import GROUPS_ROUTE, ClusterFrameError, PeerInfo, PresenceState
+from ...protocol.cluster import (
+    FILTER_ROUTE,
+    GROUPS_ROUTE,
+    ClusterFrameError,
+    Element,
+    PeerInfo,
+    PresenceState,
+    ZoneFilter,
+)
 from .._log import shown
 from ..broker import TagIndexWorker
 from ._feeds import Feeds, RouteStream
 from ._options import ClusterOptions
 from ._peer_table import GroupTable
-from ._peer_worker import BAD_FRAME, PeerWorker
+from ._peer_worker import BAD_FRAME, RETRY, PeerWorker
 from ._statistics import PeerStatistics, stranger
 
 if TYPE_CHECKING:
-    from ._peer_connection import PeerConnection
+    from ._duplicate_routes import DuplicateRoutes
+    from ._peer_connection import ElementStream, PeerConnection
 
 __all__ = ["GatewayWorker", "ZoneCaller"]
 
@@ -41,6 +51,10 @@ class GatewayWorker(PeerWorker):
         options: The options of the cluster.
         on_fault: See `PeerWorker`.
         on_dropped: See `PeerWorker`.
+
+    Attributes:
+        filter: The filter of its zone's route ids.
+        duplicates: The search for own routes in its zone.
     """
 
     stream_route: ClassVar[str] = GROUPS_ROUTE
@@ -55,7 +69,71 @@ class GatewayWorker(PeerWorker):
         on_dropped: Callable[[], object],
     ) -> None:
         super().__init__(info, index, feeds, options, on_fault, on_dropped, table=GroupTable(index))
+        self.duplicates: DuplicateRoutes | None = None
+        self._filters: _FilterReceiver | None = None
+        self._new_filter()
         self._learn(info)
+
+    def _new_filter(self) -> None:
+        self.filter = ZoneFilter(self.info.broker_id, self._options.limits)
+        self.routes.may_have = self.filter.may_have
+
+    def connected(self, connection: PeerConnection, info: PeerInfo) -> RouteStream:
+        """Use a link; see `PeerWorker.connected`."""
+        self._end_filters()
+        if self.duplicates is not None:
+            self.duplicates.search.forget(info.zone)
+        stream = super().connected(connection, info)
+        self._request_filters()
+        return stream
+
+    def lost(self, reason: str, *, replaced: bool) -> None:
+        """Receive the loss of the link; see `PeerWorker.lost`."""
+        self._end_filters()
+        super().lost(reason, replaced=replaced)
+
+    def _end_filters(self) -> None:
+        receiver, self._filters = self._filters, None
+        if receiver is not None:
+            self.filter.lost()
+            if receiver.stream is not None:
+                receiver.stream.cancel()
+
+    def _request_filters(self) -> None:
+        connection = self.connection
+        if connection is None or self._filters is not None:
+            return
+        receiver = self._filters = _FilterReceiver(self)
+        try:
+            receiver.stream = connection.subscribe(FILTER_ROUTE, b"", self._options.ahead, receiver)
+        except OnwardError:
+            self._filters = None  # the link is closed, which it tells next
+
+    def on_filter(self, receiver: _FilterReceiver, data: bytes) -> None:
+        """Read an element of the stream of filters."""
+        if receiver is not self._filters:
+            return
+        try:
+            news = self.filter.receive(Element.parse(data), self._feeds.clock())
+        except ClusterFrameError as error:
+            self.fault(error)
+            return
+        if receiver.stream is not None:
+            receiver.stream.request_n(1)
+        duplicates = self.duplicates
+        if duplicates is not None and news.ids:
+            duplicates.on_ids(self, news.ids)
+        if duplicates is not None and news.unnamed:
+            duplicates.on_filter(self)
+        if news.ids or news.unnamed:
+            self._index.filter_changed()
+
+    def on_filters_ended(self, receiver: _FilterReceiver) -> None:
+        """Ask for another stream in a while."""
+        if receiver is self._filters:
+            receiver.stream = None
+            self._end_filters()
+            self.after(RETRY, self._request_filters)
 
     def tell(self, info: PeerInfo) -> None:
         """Keep what it has told of itself; see `PeerWorker.tell`."""
@@ -158,3 +236,22 @@ class ZoneCaller:
             )
             self._on_fault(self.info.broker_id)
             connection.close(BAD_FRAME, str(error))
+
+
+class _FilterReceiver:
+    """The receiver of one stream of a zone's filters."""
+
+    __slots__ = ("_worker", "stream")
+
+    def __init__(self, worker: GatewayWorker) -> None:
+        self._worker = worker
+        self.stream: ElementStream | None = None
+
+    def element(self, data: bytes) -> None:
+        """Receive an element."""
+        self._worker.on_filter(self, data)
+
+    def ended(self, text: str) -> None:
+        """Receive the end of the stream."""
+        del text
+        self._worker.on_filters_ended(self)

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...protocol.cluster import (
     BROKER_INFO_ROUTE,
     BROKERS_ROUTE,
+    PLACES_ROUTE,
     REMOTE_BROKER_INFO_ROUTE,
     ClusterFrameError,
+    LinkRole,
     PeerInfo,
-    Position,
+    answer_places,
 )
 from ...protocol.rsocket import ErrorCode
 from ..broker import ApplicationError, Handlers, Request
 
 if TYPE_CHECKING:
     from ._cluster import Cluster
-    from ._feeds import RouteStream
     from ._link_workers import LinkEnd
     from ._peer_connection import PeerConnection
 
-__all__ = ["greetings"]
+__all__ = ["Requested", "greetings"]
+
+Requested = Callable[[bytes], AsyncGenerator[bytes]]
+"""Returns the elements of a stream for the data of a request; raises `ClusterFrameError`."""
 
 
 def greetings(
     cluster: Cluster,
     worker: LinkEnd,
     connection: PeerConnection,
-    streams: Mapping[str, RouteStream],
+    streams: Mapping[str, Requested],
 ) -> Handlers:
     """Make the handlers of the requests that come by a link.
 
@@ -70,24 +74,41 @@ def greetings(
     async def brokers(request: Request) -> bytes:
         return cluster.membership.answer(worker.info.broker_id, request.data)
 
-    for route, stream in streams.items():
-        handlers.stream(route)(_served(stream, broken))
+    for route, requested in streams.items():
+        handlers.stream(route)(_served(requested, broken))
+
+    if connection.role is LinkRole.FROM_ZONE:
+        handlers.response(PLACES_ROUTE)(_places(cluster, broken))
     # Decorated functions are used by the handlers only.
     del introduced, another, brokers
     return handlers
 
 
+def _places(
+    cluster: Cluster, broken: Callable[[ClusterFrameError], ApplicationError]
+) -> Callable[[Request], Awaitable[bytes]]:
+    """Return the handler of the requests for the places of routes of this zone."""
+
+    async def places(request: Request) -> bytes:
+        try:
+            return answer_places(request.data, cluster.place_of)
+        except ClusterFrameError as error:
+            raise broken(error) from None
+
+    return places
+
+
 def _served(
-    stream: RouteStream, broken: Callable[[ClusterFrameError], ApplicationError]
+    requested: Requested, broken: Callable[[ClusterFrameError], ApplicationError]
 ) -> Callable[[Request], AsyncGenerator[bytes]]:
     """Return the handler of the requests for a stream."""
 
     async def elements(request: Request) -> AsyncGenerator[bytes]:
         try:
-            position = Position.parse(request.data)
+            stream = requested(request.data)
         except ClusterFrameError as error:
             raise broken(error) from None
-        async for element in stream.elements(position):
+        async for element in stream:
             yield element
 
     return elements

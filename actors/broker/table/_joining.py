@@ -164,13 +164,13 @@ class JoiningIndex(WaitingIndex):
         self._leave(entry, "")
         return True
 
-    def _discard(self, entry: Entry[AnyRoute]) -> bool:
+    def _discard(self, entry: Entry[AnyRoute], since: int = 0) -> bool:
         """Remove an own destination from the table, and tell of it; return whether it was there."""
         table, route_id, own = self.table, entry.route_id, self._broker_id
         if table.entry_of(route_id, own) is not entry:
             return False
         now = int(time.time() * 1000)
-        timestamp = table.next_timestamp(route_id, now)
+        timestamp = max(table.next_timestamp(route_id, now), since)
         table.remove(route_id, timestamp, broker_id=own, now=now)
         self._follow_left(entry)
         if self._followers and not entry.service_name.startswith(RESERVED_SERVICES):

@@ -254,9 +254,14 @@ class PeerIndex(JoiningIndex):
             made.outstanding = kind.shared.outstanding  # of routes that have left
         return made
 
-    def _beaten(self, entry: Entry[AnyRoute]) -> None:
-        """Close an own destination, as a peer broker has a newer one with its route id."""
-        self._discard(entry)
+    def _beaten(self, entry: Entry[AnyRoute], by: int = 0) -> None:
+        """Close an own destination, as another broker has a newer one with its route id.
+
+        Args:
+            entry: The destination.
+            by: The timestamp of the newer one, if it is in no table.
+        """
+        self._discard(entry, by)
         instrument = part_of(self.node)
         if instrument is not None:
             instrument.left(entry, _BEATEN)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ....protocol import Address
-from ....protocol.broker import RouteAdd, RouteRemove
+from ....protocol.broker import Entry, RouteAdd, RouteRemove
 from .._exchange import Exchange
 from ._choice import Candidates
 from ._peer_index import PeerIndex
 from ._peers import RESERVED_SERVICES, ZoneFollower
-from ._remote import PeerRoutes, PeerRouteWorker
+from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, own_route
 from ._selector import Ask
 
 __all__ = ["ZoneIndex"]
@@ -61,6 +61,22 @@ class ZoneIndex(PeerIndex):
             for entry in self.entries():
                 if not entry.service_name.startswith(RESERVED_SERVICES):
                     follower.joined(entry.kind, entry.route_id)
+
+    def own_route(self, route_id: bytes) -> Entry[AnyRoute] | None:
+        """Return the connection of this broker that has a route id, if it is one."""
+        entry = self.table.entry_of(route_id, self._broker_id)
+        return entry if entry is not None and own_route(entry).destination.link else None
+
+    def beaten_elsewhere(self, route_id: bytes, timestamp: int) -> None:
+        """Close an own destination, as another zone has a newer one with its route id.
+
+        Args:
+            route_id: The id.
+            timestamp: That of the newer one; one that joins here later is newer again.
+        """
+        entry = self.own_route(route_id)
+        if entry is not None:
+            self._beaten(entry, timestamp)
 
     # --- their groups -----------------------------------------------------------------------------
 

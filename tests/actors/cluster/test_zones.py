@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
+
+import pytest
 
 from onward.actors.cluster import ClusterOptions
-from onward.protocol import TAGS, Address
+from onward.protocol import TAGS, Address, OnwardError
 from onward.protocol.cluster import ClusterLimits
 from tests.support.clusters import Clusters, Site, clusters
 
@@ -146,3 +149,65 @@ async def test_a_broker_without_a_zone_is_refused_by_one_with() -> None:
         assert not one.cluster.links.connections()
         assert not other.cluster.links.connections()
         assert one.cluster.statistics().refused.get("zone")
+
+
+def by_id(site: Site, route_id: UUID) -> list[str]:
+    """Return the zones that a request for a route id may go to."""
+    ask = site.broker.index.asked(Address(TAGS, f"route={route_id}".encode()))
+    return sorted(each.peer.zone for each in site.broker.index.zones.find(ask))
+
+
+async def test_a_route_id_is_known_in_other_zones() -> None:
+    async with clusters() as c:
+        made = await joined(c)
+        first, late = UUID(int=1), UUID(int=2)
+        await made["b1"].connect("orders", first)
+        await asyncio.sleep(8)
+        await made["b2"].connect("orders", late)
+        await asyncio.sleep(3)
+        for name in ("a1", "a2", "c1", "c2"):
+            assert by_id(made[name], first) == by_id(made[name], late) == ["b"]
+            assert by_id(made[name], UUID(int=3)) == []
+
+
+async def test_a_route_that_moves_to_another_zone_leaves_one_connection() -> None:
+    async with clusters() as c:
+        made = await joined(c)
+        moving = UUID(int=1)
+        await made["a2"].connect("orders", moving)
+        await asyncio.sleep(5)
+        await made["c1"].connect("orders", moving)
+        await asyncio.sleep(5)
+        assert made["a2"].evicted == ["replaced by a newer connection"]
+        assert made["c1"].evicted == []
+        assert made["a1"].found("orders") == []
+        # Back again, though the clock of the first zone may be behind.
+        await made["a1"].connect("orders", moving)
+        await asyncio.sleep(5)
+        assert (made["a1"].evicted, made["c1"].evicted) == ([], ["replaced by a newer connection"])
+
+
+async def test_a_route_that_is_in_two_zones_when_they_meet() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        c.network.cut("test://a1", "test://b1")
+        twice = UUID(int=1)
+        await made["b1"].connect("orders", twice)
+        await asyncio.sleep(1)
+        await made["a1"].connect("orders", twice)
+        await asyncio.sleep(70)
+        assert made["a1"].evicted == made["b1"].evicted == []
+        c.network.heal()
+        await asyncio.sleep(40)
+        assert (made["a1"].evicted, made["b1"].evicted) == ([], ["replaced by a newer connection"])
+
+
+async def test_what_another_zone_may_not_send() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        gateway = made["a1"].cluster.links.gateways[made["b1"].id]
+        assert gateway.connection is not None
+        with pytest.raises(OnwardError):
+            await gateway.connection.request("onward.cluster.routes-of", b"x")
+        await asyncio.sleep(1)
+        assert made["b1"].cluster.links.callers == {}  # the link is closed, and there is a pause
