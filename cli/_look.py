@@ -103,7 +103,8 @@ _PEERS: Final = Look(
     "sent, and what waits. With --broker, print the other brokers of its cluster: their state,\n"
     "the round trip of the link, their routes here, the number of their last change that is\n"
     "loaded, the time by which it may be behind, the requests in flight, and why the link was\n"
-    "lost last.\n"
+    "lost last. A broker of another zone has the groups of its zone, and the routes that they\n"
+    "stand for; LINK says whether requests go to it, come from it, or both.\n"
     "The clients of a broker are in `onward connections`.\n",
     (
         text("PEER", "peer"),
@@ -143,6 +144,9 @@ _BROKERS: Final = _PEERS._replace(
         number("NUMBER", "sequence"),
         span("BEHIND", "behind"),
         number("IN FLIGHT", "in_flight"),
+        text("ZONE", "zone"),
+        text("LINK", "role"),
+        number("GROUPS", "groups"),
         when("SINCE", "since"),
         Column("LAST LOSS", "reason", _why),
     ),

@@ -23,7 +23,7 @@ CONCEPTS = {
         "broker/table/test_zones": "_zone_index",
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
         "cluster/test_random_trouble": "",
-        "cluster/test_zones": "_gateways _link_workers _own_zone _peer_table",
+        "cluster/test_zones": "_duplicate_routes _gateways _link_workers _own_zone _peer_table",
         "eventlog/recording/test_recorder": "_accounts _messages _requests",
         "eventlog/recording/test_recorder_losses": "_flow_sampler _flows",
         "eventlog/storage/test_crashes": "_folder _writer",
@@ -59,6 +59,7 @@ CONCEPTS = {
         "test_tables": "_columns",
         "test_trace": "_trace_picture",
         "test_usage": "_main",
+        "test_zones": "_cluster",
     },
     "pipeline": {
         "ingest/test_crashes": "",

@@ -12,7 +12,7 @@ from ._peer_connection import (
     ResolveSeed,
 )
 from ._peer_worker import PeerWorker
-from ._statistics import ClusterStatistics, PeerStatistics
+from ._statistics import ClusterStatistics, PeerStatistics, ZoneStatistics
 
 __all__ = [
     "Cluster",
@@ -27,4 +27,5 @@ __all__ = [
     "PeerStatistics",
     "PeerWorker",
     "ResolveSeed",
+    "ZoneStatistics",
 ]

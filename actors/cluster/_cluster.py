@@ -55,7 +55,7 @@ from ._options import ClusterOptions
 from ._own_zone import FilterStream, OwnZone
 from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
 from ._peer_worker import STOPPED, PeerWorker
-from ._statistics import ClusterStatistics, PeerStatistics, stranger
+from ._statistics import ClusterStatistics, PeerStatistics, ZoneStatistics, stranger
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -607,6 +607,12 @@ class Cluster(Worker):
         for each in known:
             if each.linked or each.info.cluster_uri not in taken or not each.info.cluster_uri:
                 yield each
+
+    def zones(self) -> list[ZoneStatistics]:
+        """Return the other zones that requests can go to."""
+        used = self._broker.index.zones.zones()
+        found = (self.links.gateways.get(peer.broker_id) for peer in used.values())
+        return [gateway.zone_statistics() for gateway in found if gateway is not None]
 
     def _name_of(self, broker_id: bytes) -> str:
         worker = self.links.of(broker_id)

@@ -25,7 +25,7 @@ from ._feeds import Feeds, RouteStream
 from ._options import ClusterOptions
 from ._peer_table import GroupTable
 from ._peer_worker import BAD_FRAME, RETRY, PeerWorker
-from ._statistics import PeerStatistics, stranger
+from ._statistics import PeerStatistics, ZoneStatistics, stranger
 
 if TYPE_CHECKING:
     from ._duplicate_routes import DuplicateRoutes
@@ -148,6 +148,12 @@ class GatewayWorker(PeerWorker):
         """Return the figures of the other broker at this moment."""
         routes = self.routes
         return replace(super().statistics(), routes=routes.told, groups=routes.count)
+
+    def zone_statistics(self) -> ZoneStatistics:
+        """Return the figures of its zone at this moment."""
+        routes, came = self.routes, self.filter.statistics().received_at
+        age = None if came is None else self._feeds.clock() - came
+        return ZoneStatistics(routes.zone, self.label, routes.count, routes.told, age)
 
     def replaced(self) -> None:
         """Prefer another broker of the zone from now on, and close the link when it is idle."""

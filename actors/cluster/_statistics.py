@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ...protocol.broker import format_id
 from ...protocol.cluster import PeerInfo, PresenceState
 
-__all__ = ["ClusterStatistics", "PeerStatistics", "stranger"]
+__all__ = ["ClusterStatistics", "PeerStatistics", "ZoneStatistics", "stranger"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,25 @@ class PeerStatistics:
     zone: str = ""
     role: str = ""
     groups: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneStatistics:
+    """Another zone, as a broker sees it.
+
+    Attributes:
+        zone: Its name.
+        broker: The broker of it that requests go to: its name, or its id.
+        groups: The groups that are known.
+        routes: The routes that they stand for.
+        filter_age: The time since a filter of its route ids came, in seconds; `None` before.
+    """
+
+    zone: str
+    broker: str
+    groups: int
+    routes: int
+    filter_age: float | None
 
 
 @dataclass(frozen=True, slots=True)

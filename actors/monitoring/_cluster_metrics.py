@@ -39,6 +39,11 @@ _IN_FLIGHT = gauge(
     "peer",
     across="process",
 )
+_ZONE_GROUPS = gauge("zone_groups", "Groups of another zone that are known.", "zone")
+_ZONE_ROUTES = gauge("zone_routes", "Routes that the groups of another zone stand for.", "zone")
+_FILTER_AGE = gauge(
+    "zone_filter_age_seconds", "The time since a filter of another zone's route ids came.", "zone"
+)
 _LOST = counter("peer_links_lost", "Links to peer brokers that were lost.", "reason")
 _REFUSED = counter("peers_refused", "Brokers and links that were refused.", "reason")
 _UNLOADED = counter("peer_routes_refused", "Routes of peer brokers that were not loaded.", "reason")
@@ -58,6 +63,9 @@ CLUSTER_FAMILIES: Final = (
     _LAG,
     _UNSENT,
     _IN_FLIGHT,
+    _ZONE_GROUPS,
+    _ZONE_ROUTES,
+    _FILTER_AGE,
     _LOST,
     _REFUSED,
     _UNLOADED,
@@ -86,6 +94,11 @@ def cluster_metrics(cluster: Cluster, forwarded: RequestTally) -> Iterator[Metri
     yield Metric(_LAG, tuple(((name,), row.behind) for name, row in named))
     yield Metric(_UNSENT, tuple(((name,), row.unsent) for name, row in named))
     yield Metric(_IN_FLIGHT, tuple(((name,), row.in_flight) for name, row in named))
+    zones = cluster.zones()
+    yield Metric(_ZONE_GROUPS, tuple(((row.zone,), row.groups) for row in zones))
+    yield Metric(_ZONE_ROUTES, tuple(((row.zone,), row.routes) for row in zones))
+    ages = ((row.zone, row.filter_age) for row in zones)
+    yield Metric(_FILTER_AGE, tuple(((zone,), age) for zone, age in ages if age is not None))
     unloaded: Counter[str] = Counter()
     for row in rows:
         unloaded.update(row.refused)

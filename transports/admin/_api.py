@@ -113,6 +113,9 @@ PEERS: Final = (
     "reported_by",
     "losses",
     "java",
+    "zone",
+    "role",
+    "groups",
 )
 """The columns of links of the node, up to `in_doubt`, and of peer brokers."""
 

@@ -1,0 +1,157 @@
+"""Three zones of two brokers each, as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Generator
+from contextlib import AsyncExitStack, contextmanager
+from uuid import UUID
+
+import pytest
+
+from onward.actors.broker import Handlers, Request
+from onward.protocol import DeliveryError
+from onward.transports.client import Client, connect
+from tests.cli.test_cluster import ALL, ONCE, TCP, Process, broker
+from tests.support.commands import TIMEOUT
+
+ZONES = ("a", "b", "c")
+
+
+@contextmanager
+def zone(name: str, seeds: list[str]) -> Generator[list[Process]]:
+    """Run two brokers of a zone."""
+    words = ("--cluster-allow", ALL, "--cluster-zone", name, "--cluster-hold", "3")
+    known = [word for seed in seeds for word in ("--cluster-seed", seed)]
+    with (
+        broker(f"{name}1", "--cluster-advertise", TCP, *known, *words) as first,
+        broker(f"{name}2", "--cluster-seed", first.uri, *known, *words) as second,
+    ):
+        yield [first, second]
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[dict[str, Process]]:
+    """Three zones that know each other by one broker of the first."""
+    with zone("a", []) as a, zone("b", [a[0].uri]) as b, zone("c", [a[0].uri]) as c:
+        made = {each.name: each for each in (*a, *b, *c)}
+        for each in made.values():
+            await until_linked(each)
+        yield made
+
+
+async def gateways(of: Process) -> dict[str, str]:
+    """Return the broker of each other zone that requests go to, by zone."""
+    return {
+        row["zone"]: row["peer"]
+        for row in await of.rows()
+        if row["role"] in ("to zone", "both ways") and row["state"] == "up"
+    }
+
+
+async def until_linked(of: Process) -> None:
+    """Wait until a broker has a link to each other zone, and to the other broker of its own."""
+    wanted = set(ZONES) - {of.name[0]}
+    async with asyncio.timeout(TIMEOUT):
+        while set(await gateways(of)) != wanted or not [  # noqa: ASYNC110
+            row for row in await of.rows() if (row["role"], row["state"]) == ("mesh", "up")
+        ]:
+            await asyncio.sleep(0.1)
+
+
+class Counted:
+    """A destination that answers with its name, and counts what it gets."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.got: list[bytes] = []
+        self.handlers = Handlers()
+
+        @self.handlers.response
+        async def answer(request: Request) -> bytes:
+            self.got.append(request.data)
+            return name.encode()
+
+        @self.handlers.fire_and_forget
+        async def take(request: Request) -> None:
+            self.got.append(request.data)
+
+        del answer, take
+
+
+async def eventually(client: Client, query: str, wanted: str) -> None:
+    """Ask until a destination answers with a name."""
+    async with asyncio.timeout(TIMEOUT):
+        while True:
+            try:
+                answer = await client.request(f"@no-route=reject {query}", b"?")
+            except DeliveryError:
+                await asyncio.sleep(0.1)
+                continue
+            if answer.data.decode() == wanted:
+                return
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.slow
+async def test_zones_of_brokers(brokers: dict[str, Process]) -> None:
+    async with AsyncExitStack() as stack:
+        served: dict[str, Counted] = {}
+        requesters: dict[str, Client] = {}
+        for number, (name, process) in enumerate(brokers.items(), 1):
+            made = served[name] = Counted(name)
+            destination = connect(
+                process.uri,
+                service=name,
+                tags={"kind": "all"},
+                route_ids=[UUID(int=number)],
+                handlers=made.handlers,
+            )
+            await stack.enter_async_context(destination)
+            requesters[name] = await stack.enter_async_context(connect(process.uri, options=ONCE))
+        # Every client reaches every destination, by its service and by its route id.
+        for at in requesters.values():
+            for number, name in enumerate(brokers, 1):
+                await eventually(at, f"service={name}", name)
+                await eventually(at, f"route={UUID(int=number)}", name)
+        # A multicast arrives once at each of them.
+        for each in served.values():
+            each.got.clear()
+        for name, at in requesters.items():
+            await at.send("@multicast kind=all", name.encode())
+        async with asyncio.timeout(TIMEOUT):
+            while any(len(each.got) < len(brokers) for each in served.values()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
+        assert all(sorted(each.got) == sorted(map(str.encode, brokers)) for each in served.values())
+
+        # A destination that connects again in another zone has one connection.
+        moved = Counted("moved")
+        await stack.enter_async_context(
+            connect(
+                brokers["c1"].uri,
+                service="moved",
+                route_ids=[UUID(int=100)],
+                handlers=moved.handlers,
+            )
+        )
+        await eventually(requesters["a1"], f"route={UUID(int=100)}", "moved")
+        again = Counted("again")
+        await stack.enter_async_context(
+            connect(
+                brokers["b2"].uri,
+                service="moved",
+                route_ids=[UUID(int=100)],
+                handlers=again.handlers,
+            )
+        )
+        await eventually(requesters["b1"], "service=moved", "again")
+
+        # The broker of zone b that a1 sends requests to is killed: the other one takes over.
+        gone = (await gateways(brokers["a1"]))["b"]
+        left = {"b1": "b2", "b2": "b1"}[gone]
+        brokers[gone].kill(signal.SIGKILL)
+        await eventually(requesters["a1"], f"service={left}", left)
+        await eventually(requesters["a2"], f"service={left}", left)
+        assert (await gateways(brokers["a1"]))["b"] == left
