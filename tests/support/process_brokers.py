@@ -152,9 +152,9 @@ def children(pid: int) -> dict[int, int]:
     return found
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = TIMEOUT) -> None:
     """Wait until something holds; what cannot be asked yet does not."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(seconds):
         while True:
             with suppress(CommandError):
                 if await holds():

@@ -28,7 +28,7 @@ from ._messages import JSON, HttpError, HttpRequest, HttpResponse, json_response
 from ._paging import page
 from ._paths import AdminPaths
 
-__all__ = ["PEERS", "ROUTES", "WAITING", "add_api", "peer_rows", "plain"]
+__all__ = ["BROKER", "PEERS", "ROUTES", "WAITING", "add_api", "peer_rows", "plain"]
 
 _CONNECTIONS: Final = (
     "id",
@@ -66,6 +66,9 @@ ROUTES: Final = (
     "expected",
     "broker",
 )
+BROKER: Final = "broker"
+"""The kind of a peer broker among the peers."""
+
 WAITING: Final = ("query", "requests", "bytes", "sources", "oldest")
 _WORKERS: Final = (
     "address",
@@ -234,7 +237,7 @@ def _broker_row(found: PeerStatistics) -> dict[str, Any]:
     row = asdict(found)
     row["instance"] = found.instance / 1000 if found.instance else None
     row["since"] = found.since or None
-    named = {"peer": found.name or found.uri or found.peer or found.broker_id, "kind": "broker"}
+    named = {"peer": found.name or found.uri or found.peer or found.broker_id, "kind": BROKER}
     return {name: named.get(name, row.get(name)) for name in PEERS}
 
 

@@ -25,7 +25,7 @@ from ...actors.monitoring._surroundings import Surroundings, Traffic
 from ...actors.runtime._slices import in_slices
 from ...protocol.eventlog import Outcome
 from ...protocol.metrics import Durations, Metric, MetricFamily, Series
-from ._api import PEERS, ROUTES, peer_rows
+from ._api import BROKER, PEERS, ROUTES, peer_rows
 from ._event_paths import add_polled_events
 from ._health_paths import wanted_families
 from ._messages import JSON, HttpRequest, HttpResponse, json_response, json_text
@@ -124,7 +124,7 @@ class _Part:
         async with self._turn:
             rows = await peer_rows(self._monitor)
         for row in rows:
-            if row["broker_id"] in self._siblings:
+            if row["kind"] == BROKER and row["broker_id"] in self._siblings:
                 row["kind"] = "process"
         return await page(request, rows, dict, PEERS, turn=self._turn)
 
