@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..protocol import (
     Address,
     AddressLike,
-    Context,
-    Message,
-    OnwardError,
-    RouteLike,
     address as address_of,
-    check_bytes,
 )
 from ..protocol._closed import close_class
 from ..protocol.options import check_timeout, check_value
 from ._background import BackgroundNode
+from ._node_places import NodePlaces
 from ._parts import Parts
-from ._transport import Listener, Transport
-from .access._exposed import Exposed
 from .access._guard import AccessLike
 from .diagnostics._diagnostics import DiagnosticsOptions
 from .instruments._composite import Instruments
 from .instruments._instrument import Instrument, InstrumentT
 from .instruments._statistics import NodeStatistics
-from .routing._given import several
-from .routing._router import from_code
-from .routing._rules import Rule
 from .runtime._cell import Factory
 from .runtime._host import HostedActor
 from .runtime._policy import MailboxOptions, NodeLimits, Supervision
@@ -46,7 +37,7 @@ _DIAGNOSTICS: Final = DiagnosticsOptions()
 _SUPERVISION: Final = Supervision()
 
 
-class Node:
+class Node(NodePlaces):
     """A set of workers on one event loop, and the router between them.
 
     ```python
@@ -91,7 +82,7 @@ class Node:
         check_value("diagnostics", diagnostics, DiagnosticsOptions | None)
         self.name: Final = name
         self.limits: Final = limits
-        self.parts: Final = Parts(self, name, limits, clock)
+        self.parts = Parts(self, name, limits, clock)
         self.dead_letters: Final = self.parts.undeliverable.dead_letters
         self._unsubscribe: Callable[[], None] | None = None
         if diagnostics is not None:
@@ -354,324 +345,6 @@ class Node:
             workers: Whether each worker's own statistics are included.
         """
         return self.parts.workers.statistics(workers=workers)
-
-    # --- messages ---------------------------------------------------------------------
-
-    def send(
-        self,
-        route: RouteLike,
-        payload: bytes,
-        *,
-        return_route: RouteLike = (),
-        context: Context | None = None,
-    ) -> None:
-        """Send a message. Safe from any thread.
-
-        Args:
-            route: The onward route.
-            payload: The payload.
-            return_route: The return route; none by default.
-            context: The context of the message inside the node.
-
-        Raises:
-            PayloadNotBytes: The payload is not `bytes`.
-            PayloadTooBig: The payload is over the limit.
-            DeliveryError: As `route`.
-        """
-        router = self.parts.router
-        message = router.message_of(route, payload, return_route, context)
-        context = message[4]
-        if context is None or context[4] is None:
-            router.dispatch(message)
-        else:
-            router.dispatch_outside(message)
-
-    async def send_wait(
-        self,
-        route: RouteLike,
-        payload: bytes,
-        *,
-        return_route: RouteLike = (),
-        context: Context | None = None,
-    ) -> None:
-        """Send a message as `send`, but wait for room where the mailbox's policy is to wait."""
-        router = self.parts.router
-        await router.dispatch_outside_wait(router.message_of(route, payload, return_route, context))
-
-    def route(self, message: Message) -> None:
-        """Deliver a message to the worker at its first onward address.
-
-        Safe from any thread; it never waits. When it returns, the message is in a mailbox,
-        or a rule has taken it over, or an overflow policy has dropped it. The message counts as
-        sent from outside of workers, whatever its `source`; workers use `Worker.route`.
-
-        Raises:
-            EmptyRoute: There is no onward address.
-            UnknownAddress: No worker has the address.
-            UnknownAddressType: There is no rule for the type of the address.
-            MailboxFull: The worker does not keep up.
-            AccessDenied: An access control denies it.
-            RoutingLoop: Rules rewrote it too often.
-            PayloadNotBytes: Its payload is not `bytes`.
-            NodeStopped: The node has not started, or has stopped.
-        """
-        if type(message[2]) is not bytes:
-            check_bytes(message[2])
-        if message[3] is not None:
-            message = from_code(message)
-        context = message[4]
-        if context is None or context[4] is None:
-            self.parts.router.dispatch(message)
-        else:
-            self.parts.router.dispatch_outside(message)
-
-    async def route_wait(self, message: Message) -> None:
-        """Deliver a message as `route`, but wait for room where the mailbox's policy is to wait.
-
-        Raises:
-            MailboxFull: The policy is another one, or too many senders wait already.
-            DeliveryError: As `route`.
-        """
-        check_bytes(message[2])
-        await self.parts.router.dispatch_outside_wait(from_code(message))
-
-    def request(
-        self,
-        route: RouteLike,
-        payload: bytes,
-        *,
-        timeout: float = 30.0,
-        context: Context | None = None,
-    ) -> Coroutine[Any, Any, Message]:
-        """Send a message and wait for the answer.
-
-        The return route is a mailbox of this one request, with a random address.
-
-        Args:
-            route: The onward route.
-            payload: The payload.
-            timeout: Time to wait, in seconds. It becomes the message's deadline, after
-                which no worker of the node handles it.
-            context: The context of the message inside the node; its deadline is kept, if it has
-                one.
-
-        Returns:
-            The first answer. A further one is for an unknown address.
-
-        Raises:
-            RequestTimeout: No answer came in time; the message may still have been handled.
-            MailboxFull: There was no room, or none in time where the policy is to wait.
-            TooManyRequests: The node waits for as many answers as it may.
-            NodeStopped: The node stopped.
-            PayloadNotBytes: The payload is not `bytes`.
-            PayloadTooBig: The payload is over the limit.
-            Refused: An error reply came; the message was certainly not handed over.
-            GivenUp: An error reply came; the message was handed over, or may have been.
-            DeliveryError: As `route`.
-        """
-        return self.parts.requests.request(None, route, payload, timeout, context)
-
-    def fail_request(self, address: Address, error: OnwardError) -> bool:
-        """Raise an error in a waiting request, in place of an answer. Call it on the loop.
-
-        For rules and transports that learn that no answer will come.
-
-        Args:
-            address: The mailbox of the request: the last address of its return route.
-            error: The error that `request` raises.
-
-        Returns:
-            Whether a request waits there.
-        """
-        return self.parts.undeliverable.fail_request(address, error)
-
-    def lose(self, message: Message, error: OnwardError) -> None:
-        """Make a message a dead letter, and report the error to its sender.
-
-        A request of this node raises the error. Any other sender gets an error reply, if the
-        node sends them. If the message is the answer to a request of this node, that request
-        raises `GivenUp`. For rules and workers that have taken a message over and cannot deliver
-        it. Safe from any thread.
-
-        Args:
-            message: The message.
-            error: The cause; the request raises it.
-        """
-        self.parts.undeliverable.lose(message, error)
-
-    def answer_error(self, message: Message, reason: str, *, certain: bool = True) -> bool:
-        """Report to the sender of a message that it will not be handled. Safe from any thread.
-
-        A request of this node raises `Refused` or `GivenUp`. Any other sender gets an error
-        reply, if the node sends them and the message has a return route.
-
-        Args:
-            message: The message, as it came to the worker.
-            reason: The reason, in a few words that may be disclosed to any peer.
-            certain: Whether the message has certainly had no effect, so that it is safe to
-                send it again.
-
-        Returns:
-            Whether the error is reported.
-        """
-        return self.parts.undeliverable.answer_error(message, reason, certain=certain)
-
-    def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
-        """Count and keep a message that cannot be delivered. Safe from any thread.
-
-        Args:
-            message: The message.
-            reason: A few words, the same for the same cause, or the error.
-        """
-        self.parts.undeliverable.dead_letter(message, reason)
-
-    # --- rules ------------------------------------------------------------------------
-
-    def add_rule(self, address_type: int, rule: Rule, *, owner: object = None) -> None:
-        """Add a rule that resolves the addresses of a type.
-
-        Args:
-            address_type: 1 to 255. A worker at the same address has precedence.
-            rule: Function that returns the message with its first address replaced; a list of
-                such messages, for several receivers; a `Pending`, so that the node keeps the
-                message until the rule can resolve it; or `None` when it has taken the message
-                over. It runs on the sender's thread, must not block, and raises its errors to the
-                sender. Of several messages, those that cannot be delivered are dead letters; only
-                if none can is the first error raised. A rule for one of them may not return
-                several again.
-            owner: The owner of the rule, by default the rule itself. Only the owner can replace
-                its rule.
-
-        Raises:
-            ValueError: The type is out of range.
-            RuleInUse: The type has a rule of another owner.
-        """
-        self.parts.router.rules.add(address_type, rule, owner)
-
-    def remove_rule(self, address_type: int, *, owner: object = None) -> bool:
-        """Remove the rule for a type of address, if it is the owner's.
-
-        Messages that wait for the rule are lost, with `UnknownAddressType`.
-
-        Args:
-            address_type: The type.
-            owner: The owner of the rule; by default a rule is removed that was added without
-                an owner.
-
-        Returns:
-            Whether a rule of the owner was removed.
-        """
-        return self.parts.router.remove_rule(address_type, owner)
-
-    # --- transports and exposed addresses ---------------------------------------------
-
-    def add_transport(self, transport_class: type[Transport]) -> None:
-        """Add a transport without an entry point; it precedes those with one."""
-        self.parts.transports.add(transport_class)
-
-    def transport(self, scheme: str) -> Transport:
-        """Return the node's transport for a scheme; load and make it if necessary.
-
-        With it, options can be set for addresses in routes, which have no place for them.
-        Safe from any thread.
-
-        Args:
-            scheme: A scheme, such as `tcp`, or a URI.
-
-        Raises:
-            UnknownScheme: There is no transport for the scheme.
-            NodeStopped: The node has not started, or is stopping.
-        """
-        return self.parts.transports.use(scheme)
-
-    async def listen(
-        self,
-        uri: str,
-        *,
-        expose: Iterable[AddressLike] = (),
-        allow: Iterable[AddressLike] = (),
-        error_replies: bool = False,
-        **options: Any,
-    ) -> Listener:
-        """Accept connections at a URI.
-
-        Args:
-            uri: The URI to listen at; its scheme selects the transport.
-            expose: The local addresses that are reachable from outside; none by default. An
-                address that no worker has a second later is logged as a warning.
-            allow: The addresses that messages from outside may visit behind exposed workers,
-                besides the exposed ones. In a value, `*` stands for any text: `"order-*"`,
-                `"1#10.0.0.*:4000"`. None by default, so that no peer can make this node connect
-                to places of its choice.
-            error_replies: Whether error replies of this node may go to the peers.
-            **options: The options of the transport.
-
-        Raises:
-            UnknownScheme: There is no transport for the scheme.
-            TypeError: `expose` or `allow` is one address and not several, or there is no such
-                option.
-        """
-        exposed = Exposed(several("expose", expose), several("allow", allow))
-        work = self.parts.transports.listen(uri, exposed, error_replies, options)
-        return await self.parts.run_queue.on_loop(work)
-
-    async def connect(
-        self,
-        uri: str,
-        *,
-        expose: Iterable[AddressLike] = (),
-        allow: Iterable[AddressLike] = (),
-        error_replies: bool = False,
-        **options: Any,
-    ) -> Address:
-        """Connect to a URI.
-
-        Args:
-            uri: The URI to connect to; its scheme selects the transport.
-            expose: The local addresses that the peer can reach; none by default.
-            allow: As for `listen`.
-            error_replies: Whether error replies of this node may go to the peer.
-            **options: The options of the transport.
-
-        Returns:
-            The address of the link: put it in front of a route.
-
-        Raises:
-            UnknownScheme: There is no transport for the scheme.
-            TypeError: `expose` or `allow` is one address and not several, or there is no such
-                option.
-        """
-        exposed = Exposed(several("expose", expose), several("allow", allow))
-        work = self.parts.transports.connect(uri, exposed, error_replies, options)
-        return await self.parts.run_queue.on_loop(work)
-
-    def expose(self, at: AddressLike, address: AddressLike) -> None:
-        """Allow the peer of a link to send to a worker. Safe from any thread.
-
-        For workers that are made for a peer while the node runs. The permission ends with
-        the worker, and with the link or listener. Idempotent.
-
-        Args:
-            at: The address of a link, or of a listener for all its present and future links.
-            address: The address of the worker to expose.
-
-        Raises:
-            UnknownAddress: There is no such worker, or no such link or listener.
-            LimitReached: `NodeLimits.exposed` addresses are exposed there.
-        """
-        self.parts.guards.expose(at, address)
-
-    def hide(self, at: AddressLike, address: AddressLike) -> bool:
-        """Undo `expose`. Addresses that a link was configured to expose stay exposed.
-
-        Args:
-            at: As given to `expose`.
-            address: As given to `expose`.
-
-        Returns:
-            Whether the address was exposed there.
-        """
-        return self.parts.guards.hide(at, address)
 
 
 close_class(Node)
