@@ -1,4 +1,6 @@
-"""The table of a broker in a cluster: all routes of a zone, 312,500 at 32 peer brokers.
+"""The table of a broker in a cluster: all routes of a zone, 312,500 at 32 peer brokers, and groups.
+
+The groups are those of 31 other zones, 10,000 each. They are loaded beside the routes.
 
 A route has five tags, the two default ones included, and comes as the bytes of a ROUTE_ADD; frames
 are read and loaded in slices of 500, with the loop free in between. In *usual* tags, region and
@@ -9,7 +11,8 @@ tag that no other has, so that nothing can be shared.
   of the process, and for some of the routes the sum that `tracemalloc` counts.
 - *CPU*: of a route, from the bytes on. *Slices*: what the loop has to wait for while it loads.
 - *suspend* and *reveal* a peer broker with 10,000 routes, with 4,096 answers kept.
-- *choice*: of a destination for a request among own ones, with and without the routes of others.
+- *choice*: of a destination for a request among own ones, with and without the routes of others,
+  and with the groups; and of a group, for a request that only other zones can take.
 
 Times are CPU times, so other programs have only a small effect. The longest slices are those in
 which Python collects all garbage: it looks at each route then.
@@ -45,6 +48,7 @@ from onward.protocol.broker import (
     parse_query,
     with_default_tags,
 )
+from onward.protocol.cluster import COUNT_KEY
 
 DIALECT = Dialect.SPECIFICATION
 NOW = 1_700_000_000_000
@@ -52,13 +56,14 @@ SERVICES = 300
 SLICE = 500
 TRACED = 10_000
 
-REGION, ZONE, VERSION, INSTANCE = (
+REGION, ZONE, VERSION, INSTANCE, SERVICE_NAME = (
     int(key)
     for key in (
         WellKnownKey.REGION,
         WellKnownKey.ZONE,
         WellKnownKey.VERSION,
         WellKnownKey.INSTANCE_NAME,
+        WellKnownKey.SERVICE_NAME,
     )
 )
 
@@ -71,10 +76,12 @@ class Size:
     peers: int
     choices: int
     rounds: int
+    groups: int
+    zones: int
 
 
-FULL = Size(routes=312_500, peers=32, choices=50_000, rounds=9)
-QUICK = Size(routes=6_400, peers=4, choices=1_000, rounds=3)
+FULL = Size(routes=312_500, peers=32, choices=50_000, rounds=9, groups=310_000, zones=31)
+QUICK = Size(routes=6_400, peers=4, choices=1_000, rounds=3, groups=3_100, zones=31)
 
 
 def frames(random: Random, peer: int, count: int, *, usual: bool) -> Iterator[bytes]:
@@ -155,6 +162,57 @@ async def load(broker: Broker, random: Random, size: Size, *, usual: bool) -> Lo
     )
 
 
+def gateway_of(zone: int) -> bytes:
+    """Return the id of the broker that tells the groups of a zone."""
+    return Random(zone).randbytes(16)
+
+
+def groups(random: Random, zone: int, count: int) -> Iterator[bytes]:
+    """Yield the ROUTE_ADD frames of the groups of a zone."""
+    broker_id = gateway_of(zone)
+    for number in range(count):
+        service = f"service-{number % SERVICES}"
+        tags = (
+            (REGION, f"region-{zone % 4}"),
+            (VERSION, f"1.{number // SERVICES}"),
+            (COUNT_KEY, str(random.randrange(1, 64))),
+        )
+        yield RouteAdd(
+            broker_id,
+            random.randbytes(16),
+            NOW + random.randrange(10**9),
+            service,
+            ((SERVICE_NAME, service), *tags),
+        ).serialize(DIALECT)
+
+
+def group_slice(broker: Broker, peer: PeerRoutes, part: Sequence[bytes]) -> None:
+    index = broker.index
+    for frame in part:
+        if index.add_group(peer, RouteAdd.parse(frame, DIALECT)):
+            raise AssertionError("a group was refused")
+
+
+async def load_groups(broker: Broker, random: Random, size: Size) -> Loaded:
+    """Load the groups of all other zones, each of a gateway of its own."""
+    index = broker.index
+    slices: list[float] = []
+    each = size.groups // size.zones
+    before = resident()
+    for number in range(size.zones):
+        peer = PeerRoutes(gateway_of(number), f"gateway-{number}")
+        peer.zone = f"zone-{number}"
+        index.gateway_joined(peer)
+        made = list(groups(random, number, each))
+        for first in range(0, each, SLICE):
+            part = made[first : first + SLICE]
+            slices.append(timed(partial(group_slice, broker, peer, part)))
+            await asyncio.sleep(0)
+        made.clear()
+    count = each * size.zones
+    return Loaded((resident() - before) / count, sum(slices) / count, 0.0, slices, count)
+
+
 async def traced(random: Random, *, usual: bool) -> float:
     """Return the bytes of a route as `tracemalloc` counts them, for one peer broker."""
     async with Node("traced") as node:
@@ -194,10 +252,11 @@ async def suspend(broker: Broker, random: Random) -> tuple[float, float]:
     return median(hidden), median(shown)
 
 
-def choices(broker: Broker, size: Size) -> float:
+def choices(broker: Broker, size: Size, first: int = 0) -> float:
     """Return the seconds of CPU for the choice of a destination, the median of rounds."""
     index = broker.index
-    asks = [index.asked(Address(TAGS, f"service=service-{n}".encode())) for n in range(100)]
+    services = range(first, first + 100)
+    asks = [index.asked(Address(TAGS, f"service=service-{n}".encode())) for n in services]
 
     def choose() -> None:
         for _ in range(size.choices // len(asks)):
@@ -250,7 +309,30 @@ async def measure(size: Size) -> Report:
                     f"and what is shared: {first:.0%} of the routes are the first of their kind."
                 )
             report.target("slice of 500 routes, p99", p99 * 1e3, "ms", at_most=20)
+        await measure_groups(report, size)
     return report
+
+
+async def measure_groups(report: Report, size: Size) -> None:
+    """Load the groups of other zones into a broker with destinations of its own."""
+    async with Node("groups") as node:
+        broker = await Broker.attach(node, OPTIONS)
+        await node.start(Worker, address="worker")
+        for service in range(100):
+            for _ in range(3):
+                broker.register("worker", service=f"service-{service}")
+        alone = choices(broker, size)
+        found = await load_groups(broker, Random(13), size)
+        report.figure("groups", size.groups, "")
+        report.target(
+            "choice, with groups / alone", choices(broker, size) / alone, "x", at_most=1.1
+        )
+        report.figure("choice of a group", choices(broker, size, 100) * 1e6, "µs")
+        ordered = sorted(found.slices)
+        p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+        report.figure("memory of a group, resident", found.bytes_each, "bytes")
+        report.figure("CPU of a group", found.cpu * 1e6, "µs")
+        report.target("slice of 500 groups, p99", p99 * 1e3, "ms", at_most=20)
 
 
 def main() -> None:

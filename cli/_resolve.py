@@ -80,7 +80,7 @@ def _command(arguments: argparse.Namespace) -> None:
         unknown = _unknown(arguments.method, found["method"])
         if unknown and not arguments.json:
             print(f"the broker does not know the method {unknown}: it uses its own")
-        if not found["matches"]:
+        if not found["matches"] and not found.get("zones"):
             raise CommandError("no destination matches")
 
     run(ask)
@@ -138,6 +138,9 @@ def _lines(found: Any) -> list[str]:
         lines += ["", table((f"   {first}", *others), rows)]
     if matches > len(matching):
         lines.append(f"   ... and {matches - len(matching)} more")
+    for each in found.get("zones", ())[:MAX_ROWS]:
+        routes = counted(int(each["routes"]), "destination")
+        lines.append(printable(f"zone {each['zone']} by broker {each['broker']}: {routes}"))
     if found["others"]:
         rows = [_other(each) for each in found["others"][:MAX_ROWS]]
         lines += ["", "the nearest that do not match:", table(_OTHERS, rows)]
@@ -155,7 +158,7 @@ def _how(found: Any) -> str:
 def _but(found: Any, matches: int) -> str:
     """Describe the choice, as far as the marks of the rows do not show it."""
     if not matches:
-        return _wait(found)
+        return "; it goes to another zone" if found.get("zones") else _wait(found)
     if found.get("first_use"):
         return "; the method decides on the first use of the sticky key"
     undecided = found["next"] is None and found["routing"] != "multicast"

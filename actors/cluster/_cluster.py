@@ -55,7 +55,7 @@ from ._options import ClusterOptions
 from ._own_zone import FilterStream, OwnZone
 from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
 from ._peer_worker import STOPPED, PeerWorker
-from ._statistics import ClusterStatistics, PeerStatistics, ZoneStatistics, stranger
+from ._statistics import KNOWN, ClusterStatistics, PeerStatistics, ZoneStatistics, stranger
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -581,12 +581,20 @@ class Cluster(Worker):
             worker = self.links.of(broker_id)
             if worker is None:
                 cause = known.cause or (NOT_ALLOWED if known.dials_at is None else "")
-                rows[broker_id] = stranger(known.info.cluster_uri, cause, reported, known.info)
+                row = stranger(known.info.cluster_uri, cause, reported, known.info)
+                if self._needs_no_link(known.info):
+                    row = replace(row, state=KNOWN, reason="")
+                rows[broker_id] = row
             else:
                 row = self._row(broker_id, worker)
                 rows[broker_id] = row if known.linked else replace(row, reported_by=reported)
         seeds = [stranger(uri, cause) for uri, cause in self.membership.unreached()]
         return [*rows.values(), *seeds]
+
+    def _needs_no_link(self, info: PeerInfo) -> bool:
+        """Whether a broker is of another zone that there is a link to."""
+        zone = info.zone
+        return zone != self._own.zone and self.membership.gateway(zone) is not None
 
     def _row(self, broker_id: bytes, end: LinkEnd) -> PeerStatistics:
         """Return the row of a broker, of both links if it is of another zone."""

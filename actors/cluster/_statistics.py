@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from ...protocol.broker import format_id
 from ...protocol.cluster import PeerInfo, PresenceState
 
-__all__ = ["ClusterStatistics", "PeerStatistics", "ZoneStatistics", "stranger"]
+__all__ = ["KNOWN", "ClusterStatistics", "PeerStatistics", "ZoneStatistics", "stranger"]
+
+
+KNOWN: Final = "known"
+"""The state of a broker of another zone without a link, as there is one to that zone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,7 +285,7 @@ def _peers_away(cluster: Cluster) -> Iterator[tuple[str, str, str, str]]:
     One that is gone is none of them: most have been stopped.
     """
     for row in cluster.peers():
-        if row.state not in ("up", "joining", "gone"):
+        if row.state not in ("up", "joining", "gone", "known"):
             yield row.name or row.uri or row.broker_id, row.state, row.reason, row.reported_by
 
 

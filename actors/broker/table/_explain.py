@@ -19,7 +19,7 @@ from ._selector import Ask
 if TYPE_CHECKING:
     from ._index import TagIndexWorker
 
-__all__ = ["Mismatch", "Resolution", "explain"]
+__all__ = ["Mismatch", "Resolution", "ZoneMatch", "explain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,21 @@ class Mismatch:
     route: RouteStatistics
     missing: tuple[str, ...]
     different: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneMatch:
+    """Another zone that may have destinations that carry the tags.
+
+    Attributes:
+        zone: Its name.
+        broker: The broker of it that requests go to: its name, or its id.
+        routes: How many there are, as far as that is known.
+    """
+
+    zone: str
+    broker: str
+    routes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,8 @@ class Resolution:
         expected: Whether a destination that carries the tags is expected. It gets nothing before it
             registers.
         wait: How long the request would wait without a destination, in seconds.
+        zones: The other zones that may have one, up to the limit. Only a multicast goes there while
+            a destination of the own zone can take it.
     """
 
     query: str
@@ -71,6 +88,7 @@ class Resolution:
     routes: int
     expected: bool = False
     wait: float = 0.0
+    zones: tuple[ZoneMatch, ...] = ()
 
 
 def explain(
@@ -107,6 +125,10 @@ def explain(
         routes=len(index.table) if view is None else len(candidates) + len(others),
         expected=index.expectations.waits(query),
         wait=index.patience(ask),
+        zones=tuple(
+            ZoneMatch(peer.zone, peer.label, count)
+            for peer, count in index.zones.divide(ask, view)[:limit]
+        ),
     )
 
 

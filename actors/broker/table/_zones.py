@@ -22,6 +22,7 @@ from ....protocol.broker import (
     RouteAdd,
     RouteRemove,
     RoutingTable,
+    TagSet,
     Update,
     WellKnownKey,
     parse_id,
@@ -268,10 +269,19 @@ class Zones:
             self._weighed[query] = found, sums
         return sums
 
-    def divide(self, ask: Ask) -> list[tuple[PeerRoutes, int]]:
-        """Return a gateway of each zone with a match for a multicast, and the number of routes."""
+    def divide(
+        self, ask: Ask, view: Callable[[TagSet], bool] | None = None
+    ) -> list[tuple[PeerRoutes, int]]:
+        """Return a gateway of each zone with a match for a multicast, and the number of routes.
+
+        Args:
+            ask: The query.
+            view: Whether a group with some tags counts; by default each does.
+        """
         counts: dict[str, dict[PeerRoutes, int]] = {}
         for route in self.find(ask):
+            if view is not None and not view(frozenset(route.kind.common)):
+                continue
             peer = route.peer
             zone = counts.setdefault(peer.zone, {})
             zone[peer] = zone.get(peer, 0) + max(1, int(route.weight))

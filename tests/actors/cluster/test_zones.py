@@ -54,6 +54,10 @@ async def test_each_broker_has_one_link_to_each_other_zone() -> None:
             assert sorted(each[0] for each in dialled) == sorted({"a", "b", "c"} - {name[0]})
             rows = {row.name: row.zone for row in site.cluster.peers()}
             assert all(rows[each] == each[0] for each in dialled)
+            states = {row.name: row.state for row in site.cluster.peers() if not row.role}
+            assert set(states.values()) <= {"known"}
+            zones = {row.zone: row.broker for row in site.cluster.zones()}
+            assert sorted(zones.values()) == sorted(dialled)
             limits = {each.name: each.used for each in site.cluster.limits()}
             assert limits["cluster.max_peers"] == 1
             assert limits["cluster.max_gateways"] >= 2
@@ -130,6 +134,22 @@ async def test_what_a_zone_tells_comes_back_after_a_cut() -> None:
         await asyncio.sleep(20)
         assert len(made["a1"].broker.index.zones) == 0
         assert not made["a1"].cluster.links.gateways
+
+
+async def test_an_explanation_names_other_zones() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        for _ in range(2):
+            await made["b1"].serve("orders")
+        await asyncio.sleep(3)
+        found = made["a1"].broker.resolve("service=orders")
+        assert [(each.zone, each.broker, each.routes) for each in found.zones] == [("b", "b1", 2)]
+        assert found.matches == 0
+        assert made["a1"].broker.resolve("service=mail").zones == ()
+        hidden = made["a1"].broker.index.zones.divide(
+            made["a1"].broker.index.asked(Address(TAGS, b"service=orders")), lambda _: False
+        )
+        assert hidden == []
 
 
 async def test_routes_of_another_zone_are_not_told() -> None:
