@@ -61,7 +61,8 @@ def test_the_options_of_a_cluster() -> None:
         *("--cluster-ready", "2"),
         *("--cluster-advertise", "rsocket+tcp://c:3", "--cluster-token", "peer.token"),
         *("--certificate", "own.pem", "--authority", "ca.pem"),
-        *("--cluster-clients", "rsocket+tls://d:0"),
+        *("--cluster-clients", "rsocket+tls://d:0", "--cluster-zone", "north"),
+        *("--cluster-group-without", "shop", "--cluster-max-gateways", "9"),
     )
     assert made is not None
     options = made.options
@@ -69,6 +70,11 @@ def test_the_options_of_a_cluster() -> None:
     assert options.allowed_peers == ("rsocket+tls://*.example:1",)
     assert (options.name, options.locality) == ("one", "even")
     assert options.ready_peers == 2
+    assert (options.zone, options.group_keys, options.limits.max_gateways) == (
+        "north",
+        ("shop",),
+        9,
+    )
     assert (options.limits.peer_hold, options.limits.max_peers) == (7, 3)
     assert made.clients == "rsocket+tls://d:0"
     assert told_clients(made, "rsocket+tcp://x:5") == "rsocket+tls://d:5"

@@ -6,15 +6,21 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Generator
 from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from uuid import UUID
 
 import pytest
+import trustme
 
 from onward.actors.broker import Handlers, Request
+from onward.cli import main
+from onward.cli._status import Status
 from onward.protocol import DeliveryError
 from onward.transports.client import Client, connect
 from tests.cli.test_cluster import ALL, ONCE, TCP, Process, broker
-from tests.support.commands import TIMEOUT
+from tests.support.authority import put_authorities, put_certificate
+from tests.support.commands import TIMEOUT, onward
+from tests.support.fixtures import Capsys
 
 ZONES = ("a", "b", "c")
 
@@ -155,3 +161,68 @@ async def test_zones_of_brokers(brokers: dict[str, Process]) -> None:
         await eventually(requesters["a1"], f"service={left}", left)
         await eventually(requesters["a2"], f"service={left}", left)
         assert (await gateways(brokers["a1"]))["b"] == left
+
+
+RULES = """
+[[rule]]
+roles = ["broker"]
+peer = true
+
+[[rule]]
+names = ["*"]
+read = true
+request = "*"
+register = "*"
+"""
+
+
+@contextmanager
+def secure(name: str, *words: str) -> Generator[tuple[str, Process]]:
+    """Run a broker that others reach over TLS; yield that URI, and the process."""
+    listen = ("--listen", "rsocket+tls://127.0.0.1:0", "--listen", TCP)
+    with onward("broker", *listen, "--cluster-name", name, *words) as process:
+        assert process.stdout is not None
+        uri = process.stdout.readline().removeprefix("listening ").strip()
+        yield uri, Process(name, process)
+
+
+@pytest.mark.slow
+async def test_zones_over_tls_with_tokens(tmp_path: Path, capsys: Capsys) -> None:
+    authority = trustme.CA()
+    server, trusted, principals, rules, token = (
+        tmp_path / name for name in ("server.pem", "ca.pem", "principals", "rules", "token")
+    )
+    put_certificate(server, authority)
+    put_authorities(trusted, authority)
+    rules.write_text(RULES)
+    made = main(["token", "new", "brokers", "--role", "broker", "--file", str(principals)])
+    assert made == Status.OK
+    token.write_text(capsys.readouterr().out.split()[0])
+    words = (
+        *("--certificate", str(server), "--authority", str(trusted), "--anonymous"),
+        *("--principals", str(principals), "--rules", str(rules), "--cluster-token", str(token)),
+    )
+    advertise = ("--cluster-advertise", "rsocket+tls://127.0.0.1:0")
+    with (
+        secure("a1", *advertise, "--cluster-zone", "a", *words) as (uri, a),
+        secure("b1", "--cluster-seed", uri, *advertise, "--cluster-zone", "b", *words) as (_, b),
+    ):
+        answering = Counted("b1")
+        async with asyncio.timeout(TIMEOUT):
+            while await gateways(b) != {"a": "a1"}:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        async with (
+            connect(a.uri, service="served", handlers=answering.handlers),
+            connect(b.uri, options=ONCE) as requester,
+        ):
+            await eventually(requester, "service=served", "b1")
+            (row,) = await b.rows()
+            assert (row["zone"], row["uri"].partition(":")[0]) == ("a", "rsocket+tls")
+            shown = await asyncio.to_thread(main, ["resolve", "--broker", b.uri, "service=served"])
+            lines = capsys.readouterr().out.splitlines()
+            assert shown == Status.OK
+            assert "zone a by broker a1: 1 destination" in lines
+            assert await asyncio.to_thread(main, ["peers", "--broker", b.uri]) == Status.OK
+            heading, line = capsys.readouterr().out.splitlines()
+            assert {"ZONE", "LINK", "GROUPS"} <= set(heading.split())
+            assert line.split()[:2] == ["a1", "up"]
