@@ -16,6 +16,7 @@ from ..transports.admin import (
     HttpResponse,
     Whole,
     asked,
+    inner_paths,
     whole_paths,
 )
 from ..transports.admin._part_paths import PART
@@ -119,7 +120,7 @@ class WholeBroker:
     ) -> None:
         self.parts = ProcessParts(slots)
         self._whole = Whole(name, self.parts, operations)
-        self._paths = whole_paths(self._whole)
+        self._paths = inner_paths(self._whole)
 
     @asynccontextmanager
     async def administered(

@@ -20,6 +20,7 @@ from onward.cli._client import ask_broker, watch_broker
 from onward.cli._process_slot import MAX_ENDS
 from onward.cli._status import Status
 from onward.protocol.metrics import PROCESS
+from onward.protocol.security import TOKEN_BYTES, make_token, token_digest
 from onward.transports.client import connect
 from tests.support.commands import TIMEOUT
 from tests.support.process_brokers import (
@@ -187,6 +188,55 @@ async def test_commands_at_a_listener_are_for_all_processes(tmp_path: Path) -> N
         "onward.transports.admin[0]",
         "onward.transports.admin[1]",
     }
+
+
+# --- who may ---------------------------------------------------------------------------------
+
+
+async def test_who_may_ask_is_decided_as_for_one_process(tmp_path: Path) -> None:
+    names = ("reader", "operator", "other")
+    tokens = {name: make_token(name.encode().ljust(TOKEN_BYTES)) for name in names}
+    principals, rules = tmp_path / "principals.toml", tmp_path / "rules.toml"
+    principals.write_text(
+        "".join(
+            f'[[tokens]]\nname = "{name}"\nroles = ["{name}"]\n'
+            f'sha256 = "{token_digest(token.encode()).hex()}"\n'
+            for name, token in tokens.items()
+        )
+    )
+    reads = '[[rule]]\nroles = ["reader", "operator"]\nread = true\n'
+    rules.write_text(f'{reads}[[rule]]\nroles = ["operator"]\noperate = true\n')
+    words = ("--principals", str(principals), "--rules", str(rules))
+    with brokers(2, *ADMIN, *words) as made:
+        admin = made.admin()
+
+        async def statuses(method: str, path: str, body: str | None = None) -> list[int]:
+            names = (None, "other", "reader", "operator")
+            given = [None if name is None else tokens[name] for name in names]
+            return [(await admin.ask(method, path, body, token))[0] for token in given]
+
+        for path in ("/api/v1/status", "/metrics", "/api/v1/connections?process=1"):
+            assert await statuses("GET", path) == [401, 403, 200, 200]
+        assert await statuses("GET", "/debug/stacks") == [401, 403, 403, 200]
+        assert await statuses("GET", "/livez") == [200] * 4
+        level = '{"logger": "onward.whole", "level": "error"}'
+        assert await statuses("POST", "/api/v1/log-level", level) == [401, 403, 403, 200]
+        # What is for other processes only is served to none.
+        for path in ("/part/status", "/part/metrics"):
+            assert set(await statuses("GET", path)) <= {401, 403, 404}
+        _, text = await admin.ask("GET", "/readyz?verbose", None, None)
+        assert "process 1: started" in text
+        assert "problem" not in text
+        # The rules of the interface are read anew with those of the processes.
+        rules.write_text(reads)
+        made.process.send_signal(signal.SIGHUP)
+
+        async def reloaded() -> bool:
+            return await statuses("GET", "/debug/stacks") == [401, 403, 403, 403]
+
+        await until(reloaded)
+        made.process.send_signal(signal.SIGTERM)
+        assert await made.ended() == 0
 
 
 # --- trouble ------------------------------------------------------------------------------------

@@ -106,7 +106,13 @@ class HttpAdmin:
 
     async def get(self, path: str) -> tuple[int, str]:
         """Return the status and the body of an answer."""
-        return await asyncio.to_thread(self._asked, "GET", path, None)
+        return await self.ask("GET", path, None, None)
+
+    async def ask(
+        self, method: str, path: str, body: str | None, token: str | None
+    ) -> tuple[int, str]:
+        """Send a request, with a token if there is one; return the status and the body."""
+        return await asyncio.to_thread(self._asked, method, path, body, token)
 
     async def json(self, path: str) -> Any:
         """Return an answer of the API."""
@@ -117,11 +123,13 @@ class HttpAdmin:
     async def post(self, path: str, **arguments: Any) -> Any:
         """Ask for a change, and return the answer."""
         body = json.dumps(arguments)
-        status, text = await asyncio.to_thread(self._asked, "POST", f"/api/v1/{path}", body)
+        status, text = await self.ask("POST", f"/api/v1/{path}", body, None)
         assert status == 200, text
         return json.loads(text)
 
-    def _asked(self, method: str, path: str, body: str | None) -> tuple[int, str]:
+    def _asked(
+        self, method: str, path: str, body: str | None, token: str | None
+    ) -> tuple[int, str]:
         connection = http.client.HTTPConnection("localhost", timeout=TIMEOUT)
         if self.uri.startswith("unix://"):
             connection.sock = socket.socket(socket.AF_UNIX)
@@ -132,6 +140,8 @@ class HttpAdmin:
             connection = http.client.HTTPConnection(where, timeout=TIMEOUT)
         try:
             headers = {} if body is None else {"Content-Type": "application/json"}
+            if token is not None:
+                headers["Authorization"] = f"Bearer {token}"
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()

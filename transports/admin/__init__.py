@@ -13,7 +13,7 @@ from ._part_paths import part_paths
 from ._parts import Parts
 from ._paths import AdminPaths, Handler, Needs
 from ._server import AdminServer
-from ._whole import Whole, whole_paths
+from ._whole import Whole, inner_paths, whole_paths
 
 __all__ = [
     "AdminOptions",
@@ -32,6 +32,7 @@ __all__ = [
     "admin_paths",
     "answer_paths",
     "asked",
+    "inner_paths",
     "json_response",
     "part_paths",
     "text_response",

@@ -34,7 +34,7 @@ from ._topology_paths import picture_response
 from ._whole_operations import add_whole_operations
 from ._whole_tables import PROCESS, Source, all_rows, page_of_all, page_of_rows
 
-__all__ = ["Whole", "whole_paths"]
+__all__ = ["Whole", "inner_paths", "whole_paths"]
 
 _OPTIONS: Final = AdminOptions()
 
@@ -95,14 +95,25 @@ def whole_paths(whole: Whole, options: AdminOptions = _OPTIONS) -> AdminPaths:
         made.topology,
     ):
         made.add(f"/api/v1/{handler.__name__}", handler)
-    for path in ("/api/v1/links", "/api/v1/dead-letters", f"{PART}workers"):
+    for path in ("/api/v1/links", "/api/v1/dead-letters"):
         made.add(path, made.report(path))
     for name in ("config", "resolve"):
         made.add(f"/api/v1/{name}", made.any_process)
     add_events(paths, whole.events, _row_of, uuid.uuid4().hex[:8], options)
-    add_polled_events(paths, f"{PART}events", whole.events, _row_of)
     add_whole_operations(paths, whole.parts, whole.operations, made.add)
     add_console(paths)
+    return paths
+
+
+def inner_paths(whole: Whole) -> AdminPaths:
+    """Return the paths of a program of several processes for these processes.
+
+    Those that are not served by HTTP are among them: the next events, and all workers.
+    """
+    paths = whole_paths(whole)
+    path = f"{PART}workers"
+    paths.add(path, _WholePaths(whole, paths).report(path))
+    add_polled_events(paths, f"{PART}events", whole.events, _row_of)
     return paths
 
 

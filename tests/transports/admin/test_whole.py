@@ -25,6 +25,7 @@ from onward.transports.admin import (
     Whole,
     admin_paths,
     asked,
+    inner_paths,
     part_paths,
     whole_paths,
 )
@@ -93,7 +94,7 @@ class World:
         names = ("drain", "reload")
         operations = {name: self._operation(name) for name in names}
         self.whole = Whole("all", parts, operations)
-        self.paths = whole_paths(self.whole)
+        self.paths = inner_paths(self.whole)
 
     def _operation(self, name: str) -> Any:
         async def operate() -> object:
@@ -506,3 +507,13 @@ def test_a_principal_is_the_same_at_another_process() -> None:
     one = Principal("ann", "token", frozenset({"a", "b"}), frozenset({(7, "x"), ("y", None)}), 1.5)
     assert principal_of_row(json.loads(json.dumps(principal_row(one)))) == one
     assert principal_of_row(principal_row(None)) is None
+
+
+async def test_what_is_for_processes_is_not_served() -> None:
+    async with world() as w:
+        served = set(whole_paths(w.whole))
+        assert {path for path in served if path.startswith(PART)} == set()
+        assert set(w.paths) - served == {f"{PART}events", f"{PART}workers"}
+        # Each path of a process is one of all together.
+        own, _ = w.parts.paths[0]
+        assert set(own) - served == {"/api/v1/undo-drain"}  # as this program has none
