@@ -242,8 +242,9 @@ class Brokers:
         return [added]
 
     def _told(self, broker: KnownBroker, info: PeerInfo, now: float) -> None:
-        if info.timestamp < broker.changed:
+        if info.timestamp < broker.changed and broker.listed:
             return  # told by a broker that is behind
+        # One that was missing may have been restarted, with a clock that was set back.
         news = info.timestamp > broker.changed or not broker.listed
         broker.changed, broker.draining = info.timestamp, info.draining
         if news and not info.draining:

@@ -241,6 +241,15 @@ def test_a_list_that_is_older_changes_nothing() -> None:
     assert not of(brokers, B).draining
 
 
+def test_one_that_is_back_with_its_id_counts_whatever_its_clock_says() -> None:
+    brokers = known(A)
+    brokers.learn([info(B, at=500, state=DRAINING)], 0.0, allowed)
+    brokers.learn([], 1.0, allowed)
+    brokers.learn([info(B, at=4)], 2.0, allowed)
+    b = of(brokers, B)
+    assert (b.listed, b.draining, b.misses(2.0), b.fresh) == (True, False, 0, True)
+
+
 @settings(max_examples=200)
 @given(
     st.integers(1, 5),
