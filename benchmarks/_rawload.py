@@ -248,17 +248,21 @@ class _Requester(_Peer):
 
     def start(self) -> None:
         """Send the first requests."""
-        self._send(self._in_flight)
+        self.send(self._in_flight)
 
     def receive(self) -> None:
         """Receive answers, and send as many requests."""
+        self.send(self.answered())
+
+    def answered(self) -> int:
+        """Receive answers; return how many."""
         frames = self._receive_frames()
         size = len(self._expected.arrived)
         count = len(frames) // size
         # Of large frames only the numbers are kept, to limit the memory of a window.
         self._answers.append(columns(frames, size, self._expected.arrived_number))
         self.pending -= count
-        self._send(count)
+        return count
 
     def check(self) -> None:
         """Compare the numbers of the answers with those of the requests."""
@@ -266,7 +270,8 @@ class _Requester(_Peer):
         if sorted(answered) != self._numbers.tolist():
             raise RuntimeError("a stream was not answered exactly once")
 
-    def _send(self, count: int) -> None:
+    def send(self, count: int) -> None:
+        """Send requests of the window, as far as there are any left."""
         end = count * len(self._shape.request.written)
         self.socket.sendall(self._requests[:end])
         self._requests = self._requests[end:]
@@ -312,6 +317,42 @@ class Load:
         for requester in self.requesters:
             requester.check()
         return Window(share * len(self.requesters), seconds)
+
+    def run_at(self, requests: int, rate: float) -> list[float]:
+        """Send requests of one requester at a fixed rate.
+
+        A request counts from when it was due, so that whatever stalls is charged for all that had
+        to wait. Answers come in the order of the requests, as each broker handles them in turn.
+
+        Args:
+            requests: How many.
+            rate: Requests for each second.
+
+        Returns:
+            The seconds until each answer, in order.
+
+        Raises:
+            RuntimeError: As for `run`.
+        """
+        requester, sent, took = self.requesters[0], 0, list[float]()
+        requester.prepare(requests)
+        self.destination.keep_alive()
+        started = time.perf_counter()
+        while requester.pending:
+            passed = time.perf_counter() - started
+            due = min(requests, int(passed * rate) + 1)
+            requester.send(due - sent)
+            sent = due
+            wait = TIMEOUT if sent == requests else max(0.0, sent / rate - passed)
+            for key, _ in self._selector.select(wait):
+                if key.data is not requester:
+                    key.data.receive()
+                    continue
+                count = requester.answered()
+                now = time.perf_counter() - started
+                took += [now - (len(took) + each) / rate for each in range(count)]
+        requester.check()
+        return took
 
 
 @contextmanager

@@ -266,6 +266,8 @@ class Exchange:
         if route is not None:
             self.route = None
             route.outstanding -= 1
+            if route.remote is True:
+                route.kind.shared.outstanding -= 1
             if now:
                 route.ended(now - self.began)
             else:

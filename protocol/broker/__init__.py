@@ -59,7 +59,7 @@ from ._fields import (
     FrameType,
     frame_type,
 )
-from ._frames import BrokerFrame, BrokerInfo, RouteAdd, RouteRemove, RouteSetup, parse_frame
+from ._frames import BrokerFrame, BrokerInfo, RouteRemove, RouteSetup, parse_frame
 from ._hints import (
     MAX_NO_ROUTE,
     NO_ROUTE_KEY,
@@ -101,6 +101,7 @@ from ._query import (
 )
 from ._query_text import format_address_query, parse_address_query
 from ._reader import MAX_REMEMBERED_QUERIES, MAX_REMEMBERED_SIZE, QueryReader
+from ._route_add import RouteAdd
 from ._shard import (
     SHARD_METHODS,
     BoundedRing,

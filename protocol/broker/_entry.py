@@ -13,8 +13,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from ._ids import format_id
 from ._index import TagIndex
 from ._keys import WellKnownKey
-from ._postings import HOME_KEY, OWN_ID
-from ._tags import Tag, TagList, normal_form
+from ._postings import HOME_KEY, TagPlaces
+from ._route_add import RouteText
+from ._tags import OWN_ID, Tag, TagList, normal_form
 
 __all__ = [
     "MAX_KINDS",
@@ -45,37 +46,34 @@ def home_tag(broker_id: bytes) -> Tag:
     return HOME_KEY, broker_id.hex()
 
 
-class RouteKind:
+class RouteKind(TagPlaces):
     """The properties that routes have in common.
 
     Attributes:
         broker_id: 16 bytes: the home broker, to which their destinations are connected.
         service_name: Their name.
-        indexed: Their tags in normal form, as the index has them: `OWN_ID` stands for the RouteId
-            of each, and the last one is that of the home broker.
+        tags: Their tags in normal form, as the index has them: `OWN_ID` stands for the RouteId of
+            each, and the last one is that of the home broker.
         shared: Whatever else the table's owner keeps for all of them; `None` until it does.
     """
 
-    __slots__ = ("broker_id", "indexed", "service_name", "shared")
+    __slots__ = ("broker_id", "service_name", "shared")
 
-    def __init__(self, broker_id: bytes, service_name: str, indexed: TagList) -> None:
+    def __init__(self, broker_id: bytes, service_name: str, tags: TagList) -> None:
+        super().__init__(tags)
         self.broker_id: Final = broker_id
         self.service_name: Final = service_name
-        self.indexed: Final = indexed
         self.shared: Any = None
 
     @property
     def common(self) -> TagList:
         """The tags that all of them have, without a RouteId of their own."""
-        return tuple([tag for tag in self.indexed[:-1] if tag is not OWN_ID])
+        return tuple([tag for tag in self.tags[:-1] if tag is not OWN_ID])
 
     def tags_of(self, route_id: bytes) -> TagList:
         """Return the tags of one of them, the default tags included."""
         return tuple(
-            [
-                (_ROUTE_ID, format_id(route_id)) if tag is OWN_ID else tag
-                for tag in self.indexed[:-1]
-            ]
+            [(_ROUTE_ID, format_id(route_id)) if tag is OWN_ID else tag for tag in self.tags[:-1]]
         )
 
 
@@ -89,6 +87,19 @@ class RouteKinds:
     def __init__(self, index: TagIndex) -> None:
         self._index = index
         self._kinds: dict[tuple[bytes, str, TagList], RouteKind] = {}
+        # The same by texts that routes share.
+        self._of_texts: dict[tuple[bytes, RouteText], RouteKind] = {}
+
+    def of_text(self, broker_id: bytes, text: RouteText, route_id: bytes) -> RouteKind:
+        """Return the kind of a route by its name and tags, as `of` does."""
+        kind = self._of_texts.get((broker_id, text))
+        if kind is None:
+            kind = self.of(broker_id, text.service_name, text.tags, route_id)
+            if text.tags and text.tags[-1] is OWN_ID and kind.tags[-2] is OWN_ID:
+                if len(self._of_texts) >= MAX_KINDS:
+                    self._of_texts.clear()
+                self._of_texts[broker_id, text] = kind
+        return kind
 
     def of(self, broker_id: bytes, service_name: str, tags: TagList, route_id: bytes) -> RouteKind:
         """Return the kind of a route.
@@ -101,7 +112,7 @@ class RouteKinds:
         """
         own = (_ROUTE_ID, format_id(route_id))
         # A broker adds the RouteId behind all others.
-        if tags and tags[-1] == own:
+        if tags and (tags[-1] is OWN_ID or tags[-1] == own):
             tags = (*tags[:-1], OWN_ID)
         elif not any(tag[0] == _ROUTE_ID for tag in tags):
             # Default Tags: "Each routable destination MUST have two tags automatically added its
@@ -141,8 +152,8 @@ class Entry(Generic[Target]):
         route_id: 16 bytes.
         kind: What it has in common with others: home broker, name and tags.
         timestamp: Time of the registration, in milliseconds since the Unix epoch.
-        number: Its dense number, which another route may get once this one is gone; -1 while it
-            is hidden by the entry that another home broker has for the route id.
+        number: Its dense number, which another route may get once this one is gone; -1 while
+            another entry has its place, and once it is gone.
     """
 
     __slots__ = ("kind", "number", "route_id", "timestamp")

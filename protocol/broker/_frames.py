@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -43,8 +42,7 @@ from ._fields import (
     write_name,
     write_timestamp,
 )
-from ._ids import ID_SIZE, format_id
-from ._keys import WellKnownKey
+from ._route_add import RouteAdd
 from ._tags import (
     Metadata,
     TagList,
@@ -57,18 +55,10 @@ from ._tags import (
 __all__ = [
     "BrokerFrame",
     "BrokerInfo",
-    "RouteAdd",
     "RouteRemove",
     "RouteSetup",
     "parse_frame",
 ]
-
-
-_ANY_ID: Final = format_id(bytes(ID_SIZE)).encode()
-_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
-
-_MAX_REMEMBERED: Final = 512
-"""Most bytes of a ROUTE_ADD of which the name and the tags are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,86 +106,6 @@ class RouteSetup:
             (
                 header(FrameType.ROUTE_SETUP),
                 write_id(self.route_id, "route id"),
-                write_name(self.service_name),
-                serialize_tags(self.tags, dialect),
-            )
-        )
-
-
-@lru_cache(4096)
-def _read_common(data: bytes, dialect: Dialect) -> tuple[str, TagList] | None:
-    """Read a name, and tags of which the last one is a RouteId without its value.
-
-    Returns:
-        The name and the other tags; `None` if that is not what they are.
-    """
-    data += _ANY_ID
-    try:
-        service_name, at = read_name(data, 0)
-        tags, at = parse_tags(data, at, dialect)
-    except BrokerFrameError:
-        return None
-    last = (_ROUTE_ID, _ANY_ID.decode())
-    return (service_name, tags[:-1]) if at == len(data) and tags and tags[-1] == last else None
-
-
-@dataclass(frozen=True, slots=True)
-class RouteAdd:
-    """A broker tells another of a route (section ROUTE_ADD, in places called ROUTE_JOIN).
-
-    Attributes:
-        broker_id: 16 bytes: the broker the destination is connected to.
-        route_id: 16 bytes.
-        timestamp: Milliseconds since the Unix epoch, 1 to `MAX_TIMESTAMP`.
-        service_name: At most 255 bytes of UTF-8.
-        tags: The route's tags.
-    """
-
-    broker_id: bytes
-    route_id: bytes
-    timestamp: int
-    service_name: str
-    tags: TagList = ()
-
-    @classmethod
-    def parse(cls, buffer: Buffer, dialect: Dialect) -> RouteAdd:
-        """Read a whole frame.
-
-        Raises:
-            BrokerFrameError: It is not a well-formed ROUTE_ADD.
-        """
-        check_header(buffer, FrameType.ROUTE_ADD, dialect)
-        data = bytes(buffer)
-        # ROUTE_JOIN: "This is used to distinguish which broker to route to when creating routing
-        # tables."
-        broker_id, at = read_id(data, HEADER_SIZE, "broker id")
-        route_id, at = read_id(data, at, "route id")
-        timestamp, at = read_timestamp(data, at)
-        own = format_id(route_id)
-        if data.endswith(own.encode()) and len(data) <= _MAX_REMEMBERED:
-            # Brokers write the route's own RouteId behind all other tags. What precedes it is the
-            # same for many routes, and remembered.
-            end = len(data) - len(own)
-            found = _read_common(data[at:end], dialect)
-            if found is not None:
-                return cls(broker_id, route_id, timestamp, found[0], (*found[1], (_ROUTE_ID, own)))
-        service_name, at = read_name(data, at)
-        tags, at = parse_tags(data, at, dialect)
-        expect_end(data, at, "ROUTE_ADD")
-        return cls(broker_id, route_id, timestamp, service_name, tags)
-
-    def serialize(self, dialect: Dialect) -> bytes:
-        """Write the frame.
-
-        Raises:
-            BrokerFrameError: A field is out of range.
-        """
-        return b"".join(
-            (
-                header(FrameType.ROUTE_ADD),
-                write_id(self.broker_id, "broker id"),
-                write_id(self.route_id, "route id"),
-                write_timestamp(self.timestamp),
                 write_name(self.service_name),
                 serialize_tags(self.tags, dialect),
             )

@@ -14,10 +14,10 @@ from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, Matches
-from ._entry import Entry, Update, home_tag
+from ._entry import Entry, RouteKind, Update, home_tag
 from ._index import TagIndex
 from ._query import Query
-from ._tags import Tag, TagList
+from ._tags import Tag
 
 __all__ = ["Home", "HomeEntries"]
 
@@ -109,9 +109,9 @@ class HomeEntries(Generic[Target]):
         self._routes += 1
         home.routes += 1
 
-    def _add_to_index(self, tags: TagList, route_id: bytes) -> int:
+    def _add_to_index(self, kind: RouteKind, route_id: bytes) -> int:
         """Index a new route, and return its number, for which there is a place then."""
-        number = self._index.add_known(tags, route_id)
+        number = self._index.add_shared(kind, route_id)
         missing = number + 1 - len(self._entries)
         if missing > 0:
             self._entries.extend([None] * missing)
@@ -120,10 +120,11 @@ class HomeEntries(Generic[Target]):
     def _replace(self, old: Entry[Target], new: Entry[Target]) -> None:
         """Put an entry into the place of another one."""
         number = old.number
+        old.number = -1
         before, after = self._homes[old.kind.broker_id], self._homes[new.kind.broker_id]
         new.number = number
         self._entries[number] = new
-        self._index.replace_known(number, new.kind.indexed)
+        self._index.replace_known(number, new.kind.tags)
         before.routes -= 1
         after.routes += 1
         if before.suspended and not after.suspended:
@@ -200,6 +201,7 @@ class HomeEntries(Generic[Target]):
         if others is None:
             self._index.remove(number)
             self._entries[number] = None
+            entry.number = -1
             self._routes -= 1
             home.routes -= 1
             return Update(True, None, entry)

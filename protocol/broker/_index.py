@@ -19,7 +19,7 @@ from pyroaring import BitMap
 
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer, KeptAnswers, Matches
 from ._keys import WellKnownKey
-from ._postings import HOME_KEY, Posting, Postings
+from ._postings import HOME_KEY, Posting, Postings, TagPlaces
 from ._tags import Tag, TagList, normal_form
 
 if TYPE_CHECKING:
@@ -116,6 +116,15 @@ class TagIndex(Postings):
             self.ids[route_id] = number
         self._link(number, tags)
         self._routes += 1
+        return number
+
+    def add_shared(self, places: TagPlaces, route_id: bytes) -> int:
+        """Index a route with tags that others have as well; see `add_known`."""
+        if places.dropped == self.dropped:
+            self._routes += 1
+            return self._link_again(places, route_id)
+        number = self.add_known(places.tags, route_id)
+        self._find_places(places)
         return number
 
     def replace(self, number: int, tags: Iterable[Tag]) -> None:

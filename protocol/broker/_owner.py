@@ -10,10 +10,12 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from dataclasses import replace
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ._frames import RouteAdd
 from ._tags import MAX_TAGS, TagList
+
+if TYPE_CHECKING:
+    from ._route_add import RouteAdd
 
 __all__ = ["NO_OWNER", "OWNER_KEY", "owner_text", "split_owner", "with_owner"]
 

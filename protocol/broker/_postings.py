@@ -24,9 +24,9 @@ from .._errors import AddressError
 from ._answers import KeptAnswers, Matches
 from ._ids import format_id, parse_id
 from ._keys import WellKnownKey
-from ._tags import Tag, TagList
+from ._tags import OWN_ID, Tag, TagList
 
-__all__ = ["HOME_KEY", "OWN_ID", "Posting", "Postings"]
+__all__ = ["HOME_KEY", "Posting", "Postings", "TagPlaces"]
 
 _MAX_BLOCK: Final = 4096
 """Most numbers in a block: a sixteenth of a container, so that few blocks are in two."""
@@ -34,9 +34,6 @@ _MAX_BLOCK: Final = 4096
 HOME_KEY: Final = -1
 """The key of the tag that says to which broker a route is connected. No wire has it, and `tags`
 leaves it out."""
-
-OWN_ID: Final[Tag] = (-2, None)
-"""Stands for the RouteId of the route itself among its tags."""
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
@@ -70,11 +67,34 @@ class Posting:
         return self.end - self.next + len(self.free or ())
 
 
+class TagPlaces:
+    """The postings of the tags that several routes share, so that they are looked up once.
+
+    Args:
+        tags: The tags, as `Postings.known` returns them, with `OWN_ID`.
+
+    Attributes:
+        tags: As given.
+        postings: Their postings, while each of them has one.
+        service: That of the service.
+        dropped: `Postings.dropped` as it was then: they are the right ones as long as it is that.
+    """
+
+    __slots__ = ("dropped", "postings", "service", "tags")
+
+    def __init__(self, tags: TagList) -> None:
+        self.tags: Final = tags
+        self.postings: tuple[Posting, ...] = ()
+        self.service: Posting | None = None
+        self.dropped = -1
+
+
 class Postings:
     """The numbers of routes, and the postings of their tags.
 
     Attributes:
         ids: The numbers of the routes that were added with an id, for reading only.
+        dropped: How many postings have been dropped as no route was left.
 
     Args:
         kept: The answers, of which a change drops those that are no longer valid.
@@ -91,6 +111,7 @@ class Postings:
         self._unnamed: set[int] = set()  # routes with an id and without `OWN_ID`
         self._homes = 0  # postings of home brokers
         self._free: list[int] = []  # of no service
+        self.dropped = 0
 
     def known(self, tags: TagList) -> TagList:
         """Return equal tags, made of the objects that the index has already.
@@ -172,6 +193,35 @@ class Postings:
         self._names.extend([b""] * (end - first))
         return first
 
+    def _link_again(self, places: TagPlaces, route_id: bytes) -> int:
+        """Link a new route with tags that others have; return its number."""
+        service = places.service
+        if service is not None and not service.free and service.next < service.end:
+            number = service.next
+            service.next = number + 1
+        else:
+            number = self._take_number(places.tags)
+        self._names[number] = route_id
+        self.ids[route_id] = number
+        for posting in places.postings:
+            posting.numbers.add(number)
+            posting.size += 1
+        self._named += 1
+        self._tags[number] = places.tags
+        if self._watched:
+            self._kept.changed(self._carried(number))
+        return number
+
+    def _find_places(self, places: TagPlaces) -> None:
+        """Look the postings of shared tags up, if each tag has one by now."""
+        if OWN_ID not in places.tags:
+            return
+        found = [self._postings.get(tag) for tag in places.tags if tag is not OWN_ID]
+        postings = tuple(each for each in found if isinstance(each, Posting))
+        if len(postings) == len(found):
+            places.postings, places.dropped = postings, self.dropped
+            places.service = self._service_of(places.tags)
+
     def _link(self, number: int, tags: TagList) -> None:
         postings = self._postings
         unnamed = bool(self._names[number])
@@ -217,6 +267,7 @@ class Postings:
                         self._free.append(posting.end)
                 if posting.size:
                     continue
+                self.dropped += 1
             del postings[tag]
             self._homes -= tag[0] == HOME_KEY
 

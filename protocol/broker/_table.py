@@ -26,6 +26,7 @@ from ._homes import HomeEntries
 from ._index import TagIndexStatistics
 from ._query import Query
 from ._reader import QueryReader
+from ._route_add import RouteText
 from ._snapshot_format import SnapshotRoute
 from ._tags import Tag, TagList
 
@@ -142,6 +143,10 @@ class RoutingTable(HomeEntries[Target]):
         """Return what a route has in common with others; see `RouteKinds.of`."""
         return self._kinds.of(broker_id, service_name, tags, route_id)
 
+    def kind_of_text(self, broker_id: bytes, text: RouteText, route_id: bytes) -> RouteKind:
+        """Return what a route has in common with others; see `RouteKinds.of_text`."""
+        return self._kinds.of_text(broker_id, text, route_id)
+
     def add(
         self,
         route_id: bytes,
@@ -166,6 +171,21 @@ class RoutingTable(HomeEntries[Target]):
         """
         kind = self._kinds.of(broker_id, service_name, tags, route_id)
         return self.put(TargetEntry(route_id, kind, timestamp, target), now=now)
+
+    def put_new(self, entry: Entry[Target]) -> bool:
+        """Add an entry as `put` does, if the table knows nothing of its route.
+
+        Returns:
+            False if it does: then nothing has changed.
+        """
+        route_id, kind = entry.route_id, entry.kind
+        if route_id in self.ids or (self._tombstones and route_id in self._tombstones):
+            return False
+        if kind.broker_id not in self._homes:
+            self._new_home(kind.broker_id)
+        self._applied += 1
+        self._place(entry, self._add_to_index(kind, route_id))
+        return True
 
     def put(self, entry: Entry[Target], *, now: int) -> Update[Target]:
         """Add an entry, or replace that of its home broker; see `add`.
@@ -211,12 +231,12 @@ class RoutingTable(HomeEntries[Target]):
 
     def _number_for(self, entry: Entry[Target]) -> int:
         """Return the number of a new route, which is in the index from then on."""
-        index, route_id, tags = self._index, entry.route_id, entry.kind.indexed
+        index, route_id, tags = self._index, entry.route_id, entry.kind.tags
         expected = self._pop_expected(route_id) if self._expected or self._lasting else None
         if expected is None:
-            return self._add_to_index(tags, route_id)
+            return self._add_to_index(entry.kind, route_id)
         number = expected.number
-        if tags != expected.kind.indexed:
+        if tags != expected.kind.tags:
             index.replace_known(number, tags)
         index.reveal(number)
         index.came(number)
@@ -296,7 +316,7 @@ class RoutingTable(HomeEntries[Target]):
         if route_id in self.ids:
             return False
         kind = self._kinds.of(home or route.broker_id, route.service, route.tags, route_id)
-        number = self._add_to_index(kind.indexed, route_id)
+        number = self._add_to_index(kind, route_id)
         self._index.hide(number)
         (self._lasting if lasting else self._expected)[route_id] = Expected(
             route_id, route.broker_id, kind, route.timestamp, route.weight, number

@@ -40,6 +40,7 @@ __all__ = [
     "EMPTY_LIST",
     "MAX_TAGS",
     "MAX_VALUE_SIZE",
+    "OWN_ID",
     "Metadata",
     "Tag",
     "TagList",
@@ -67,6 +68,9 @@ EMPTY_LIST: Final = b"\x80\x00"
 
 Tag: TypeAlias = tuple[Key, str | None]
 """A key and its value; `None` is the null value."""
+
+OWN_ID: Final[Tag] = (-2, None)
+"""Stands for the RouteId of a route itself among its tags."""
 
 TagList: TypeAlias = tuple[Tag, ...]
 """Tags in the order of the wire, duplicates included."""

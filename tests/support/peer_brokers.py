@@ -209,5 +209,5 @@ async def joint(
         await far.settled()
         assert not made.link.core.streams
         assert not made.accepted.core.streams
-        made.link.forwarded._sweep()
-        assert not made.link.forwarded.held
+        for each in (made.link, made.accepted):
+            assert each.retry_room == each.gathering.max_forwarded

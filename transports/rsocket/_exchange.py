@@ -27,7 +27,7 @@ from ...protocol.rsocket import (
     RequestGatherer,
     Stream,
 )
-from ._forwarded import forward, frames_for_java, frames_for_peer
+from ._forwarded import Pin, drop_kept, forward, frames_for_java, frames_for_peer, sent_elsewhere
 from ._metadata import JAVA, PEER
 from ._multicast import MulticastRequest
 from ._request import (
@@ -71,15 +71,18 @@ class StreamExchange(FrameExchange):
         link: The requester's connection.
         stream: The requester's stream; `None` for a metadata push.
         kind: The frame type of the request.
-        frames: The frames of the request that were read before the hand-over.
+        frames: The frames of the request that were read before the hand-over; after it only those
+            of a request that a peer broker may reject.
         form: The form of its ADDRESS, once parsed.
+        pin: Its metadata for peer brokers, if they are remembered with those of its requester.
         gatherer: Collects a fragmented request until its metadata is whole.
         resume: Called with the last fragment, if a worker waits for the whole request.
         taker: The destination's connection, after the hand-over.
         taken: The destination's stream.
         window: Elements that the destination may be ahead of the requester's socket, by the sizes
             seen so far.
-        low: Elements left of the window at which more credit is passed on.
+        low: Elements left of the window at which more credit is passed on. Like the window, it is
+            set for interactions with credit only.
         token: The last address of a worker's return route; empty if none was issued.
         checked: The principal of the credentials in the request itself. It is unset for most
             requests, which have none that are checked, so that it costs them nothing.
@@ -91,10 +94,12 @@ class StreamExchange(FrameExchange):
     """
 
     checked: Principal
+    low: int
     named: Ask
     tried: tuple[AnyRoute, ...]
     read_at: float
     uncounted: bool
+    window: int
 
     __slots__ = (
         "checked",
@@ -105,6 +110,7 @@ class StreamExchange(FrameExchange):
         "link",
         "low",
         "named",
+        "pin",
         "read_at",
         "resume",
         "stream",
@@ -129,11 +135,11 @@ class StreamExchange(FrameExchange):
         self.kind = kind
         self.frames: list[Frame] = [frame]
         self.form: Form | None = None
+        self.pin: Pin | None = None
         self.gatherer: RequestGatherer | None = None
         self.resume: Callable[[], object] | None = None
         self.taker: Link | None = None
         self.taken: Stream | None = None
-        self.window = self.low = 0
         self.token = b""
 
     # --- joined streams -----------------------------------------------------------------------
@@ -223,6 +229,8 @@ class StreamExchange(FrameExchange):
         near, target = self.link, self.stream
         if target is None:
             raise AssertionError("joined streams have two ends")
+        if self.frames and sent_elsewhere(self, link, frame):
+            return  # a peer broker has rejected it
         try:
             near.core.relay(target, frame)
         except LocalProtocolError:
@@ -298,6 +306,7 @@ class StreamExchange(FrameExchange):
 
     def _break_off(self, link: Link, target: Stream) -> None:
         """End the stream joined to one that sent a frame which cannot be passed on."""
+        drop_kept(self)
         # A closed one was ended by its own peer, in the chunk that is being read.
         self.end(0.0, CANCELED if target.state == CLOSED else DROP)
         link.core.terminate(target, ErrorCode.CANCELED, "the stream was broken off")
@@ -358,6 +367,7 @@ class StreamExchange(FrameExchange):
 
         The exchange and its streams form a cycle; its collection would cost more than the request.
         """
+        drop_kept(self)
         if self.stream is not None:
             self.link.blocked_on_write.discard(self.stream.peer)
             self.stream.peer = None

@@ -130,7 +130,12 @@ class ExpressPath:
         route = part.route
         if route is None:
             return False
-        passed, cell = route.cell, route.connection
+        if route.remote is True:
+            # All routes of a peer broker have these in common.
+            peer: PeerRoutes = route.kind.shared.peer
+            passed, cell = peer.cell, peer.connection
+        else:
+            passed, cell = route.cell, route.connection
         if (
             passed is None
             or passed.scheduled

@@ -3,13 +3,15 @@
 The request is pinned to the route that this broker has chosen. From the first frame of the answer
 on it is relayed like any other. If that frame is ERROR[REJECTED], the other broker has certainly
 not handed the request over. Then it is sent elsewhere, at most `TRIES` times, as long as the whole
-request is still kept: it is, until then, within `GatheringOptions.max_forwarded`. If there is no
-other destination, and the last one has gone, it waits here as for any missing route.
+request is still kept. It is, until then, with the chunk of input that it is in, and counts with all
+of that: `StreamExchange.frames` has it, and `Link.retry_room` says how much more may be kept. If
+there is no other destination, and the last one has gone, it waits here as for any missing route.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker._exchange import RELAYED
@@ -25,9 +27,8 @@ from ...protocol.rsocket import (
     ErrorCode,
     Frame,
     FrameType,
-    Stream,
 )
-from ._metadata import FORMS, JAVA
+from ._metadata import FORMS, JAVA, PEER
 from ._pinning import named_address, pinned, pinned_for_java
 from ._request import WITH_CREDIT, FrameExchange
 
@@ -36,15 +37,17 @@ if TYPE_CHECKING:
     from ...actors.broker.table._remote import AnyRoute
     from ._exchange import StreamExchange
     from ._link import Link
+    from ._metadata import Form
 
 __all__ = [
-    "MAX_PINS",
-    "MAX_PIN_SIZE",
+    "MAX_ROUTE_TEXTS",
     "TRIES",
-    "ForwardedRequests",
+    "Pin",
+    "drop_kept",
     "forward",
     "frames_for_java",
     "frames_for_peer",
+    "sent_elsewhere",
 ]
 
 _logger = logging.getLogger("onward.transports.rsocket")
@@ -52,13 +55,8 @@ _logger = logging.getLogger("onward.transports.rsocket")
 TRIES: Final = 2
 """Most further destinations for a request that peer brokers have rejected."""
 
-MAX_PINS: Final = 4096
-"""Most metadata of a link that are remembered with their pin; then all are forgotten."""
-MAX_PIN_SIZE: Final = 512
-"""Bytes of metadata above which they are not remembered."""
-
-SPARE: Final = 64
-"""Cancelled requests that are kept, besides as many as have not ended, before they are dropped."""
+MAX_ROUTE_TEXTS: Final = 4096
+"""Most route ids that are remembered as text; the least recently used is forgotten."""
 
 _GONE: Final = f"{NoRoute.reason}:".encode()
 """How the text of a peer broker's ERROR[REJECTED] begins if it has no such route."""
@@ -69,6 +67,61 @@ _CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _ERROR: Final = int(FrameType.ERROR)
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _NAMED: Final = next(form for form in FORMS.values() if form.composite)
+
+
+def _route_id_text(route_id: bytes) -> bytes:
+    return format_id(route_id).encode()
+
+
+route_id_text: Final = lru_cache(MAX_ROUTE_TEXTS)(_route_id_text)
+
+
+class Pin:
+    """The metadata of requests for peer brokers, as they are around the RouteId of the destination.
+
+    A client mostly repeats the same few metadata. What is made of them is the same for each
+    destination but for that tag, so it is remembered with them. Tags of a principal are not in it.
+
+    Attributes:
+        form: The form of the peer broker; `None` until there was a request.
+        data: The offset of the data in a request of the client.
+        front: `PIN_HEAD` bytes, the length of the metadata, and the bytes before the id.
+        back: The bytes behind the id.
+        zone: `PIN_HEAD` bytes and the metadata with their length, for a broker of another zone:
+            without an id; empty until there was such a request.
+    """
+
+    __slots__ = ("back", "data", "form", "front", "zone")
+
+    def __init__(self) -> None:
+        self.form: Form | None = None
+        self.data = 0
+        self.front = self.back = self.zone = b""
+
+    def learn(self, link: Link, frame: Frame, made: Frame, text: bytes) -> None:
+        """Remember the metadata that were made of those of a request.
+
+        Args:
+            link: The link to the peer broker.
+            frame: The request of a client.
+            made: The request for the peer broker.
+            text: The RouteId that was added to its ADDRESS.
+        """
+        if frame.type in WITH_CREDIT:
+            return
+        spans: list[bytes] = []
+        for each in (frame, made):
+            start = each.start + HEADER_SIZE
+            end = start + 3 + int.from_bytes(each.buffer[start : start + 3])
+            spans.append(each.buffer[start:end])
+        self.data = HEADER_SIZE + len(spans[0])
+        if link.form is PEER and link.role is not MESH:
+            self.zone = bytes(PIN_HEAD) + spans[1]
+        # A requester that names the route itself may mean no other.
+        elif text not in spans[0] and spans[1].count(text) == 1:
+            front, self.back = spans[1].split(text)
+            self.front = bytes(PIN_HEAD) + front
+            self.form = link.form
 
 
 def frames_for_peer(exchange: StreamExchange, link: Link) -> list[Frame]:
@@ -155,41 +208,75 @@ def forward(exchange: StreamExchange, link: Link) -> None:
             from a peer broker.
         ProtocolError: The metadata of the request cannot be read, or it would be too large.
     """
+    route, around, kind, first = exchange.route, exchange.pin, exchange.kind, exchange.frames[0]
+    if around is None or route is None or kind in WITH_CREDIT:
+        _forward_anew(exchange, link)
+        return
+    if link.role is MESH and around.form is link.form:
+        front, pin, back = around.front, route_id_text(route.route_id), around.back
+    elif link.role is MESH or not around.zone:
+        _forward_anew(exchange, link)
+        return
+    else:
+        front, pin, back = around.zone, b"", b""
+    # As `hand_to` does for a request without credit, but with other metadata.
+    now = exchange.link.now
+    if exchange.withdraw is not None:
+        now = exchange.began = link.time()  # it waited for a route until now
+    core = link.core
+    stream = link.open(kind, now)
+    try:
+        core.relay_pinned(stream, first, first.start + around.data, front, pin, back)
+    except ProtocolError:
+        core.send_cancel(stream)
+        raise
+    link.legs.taken += 1
+    exchange.taker, exchange.taken = link, stream
+    stream.peer = exchange
+    if not link.flushing:
+        link.flush_soon()
+    if stream.state == CLOSED:
+        exchange.link.tally.sent += 1
+        exchange.frames.clear()
+        FrameExchange.end(exchange, 0.0, RELAYED)
+        exchange.unlink()
+        return
+    # As `_keep` does, without the call: this runs for each request.
+    room = link.retry_room - len(first.buffer)
+    if room < 0:
+        exchange.frames.clear()
+    else:
+        link.retry_room = room
+
+
+def _forward_anew(exchange: StreamExchange, link: Link) -> None:
+    """Hand a request to a peer broker with metadata that are made for it."""
     route, form, frames = exchange.route, exchange.form, exchange.frames
-    first = frames[0]
-    alone = len(frames) == 1 and not first.word & FOLLOWS
-    plain = alone and exchange.kind not in WITH_CREDIT and not exchange.link.session.adds_tags
-    if plain and route is not None and form is not None:
-        buffer, start = first.buffer, first.start + HEADER_SIZE + 3
-        data = start + int.from_bytes(buffer[start - 3 : start])
-        # A client mostly repeats the same few metadata: what is made of them is remembered.
-        pin = link.pins.get((buffer[start:data], route.route_id, form))
-        if pin is not None:
-            _forward_pinned(exchange, link, first, data, pin)
-            return
     java = link.form is JAVA
     made = frames_for_java(exchange, route) if java else frames_for_peer(exchange, link)
-    if plain and len(made) == 1:
-        _remember(link, exchange, first, made[0])
+    if exchange.pin is not None and route is not None and len(made) == 1:
+        exchange.pin.learn(link, frames[0], made[0], route_id_text(route.route_id))
     exchange.form, exchange.frames = link.form, made
     exchange.uncounted = exchange.log is not None and exchange.kind in WITH_CREDIT
     try:
         exchange.hand_to(link)
     except BaseException:
         exchange.uncounted = False
+        exchange.taker = exchange.taken = None
         raise
     finally:
         exchange.form, exchange.frames = form, frames
     link.legs.taken += 1
-    stream = exchange.taken
     # A channel that its requester goes on with is not the same request later.
+    first = frames[0]
+    alone = len(frames) == 1 and not first.word & FOLLOWS
     again = alone and (exchange.kind != _CHANNEL or first.word & COMPLETE)
-    if not again:
+    room = link.retry_room - len(first.buffer)
+    if exchange.taken is None or exchange.ended or not again or room < 0:
         exchange.frames = []
-    elif stream is not None and not exchange.ended:
-        link.forwarded.keep(exchange, stream)
-    if stream is not None and stream.peer is not link.forwarded:
         _count(exchange)
+    else:
+        link.retry_room = room
 
 
 def _count(exchange: StreamExchange) -> None:
@@ -199,110 +286,29 @@ def _count(exchange: StreamExchange) -> None:
         exchange.forwarded()
 
 
-def _forward_pinned(
-    exchange: StreamExchange, link: Link, frame: Frame, data: int, pin: bytes
-) -> None:
-    """Hand over a request without credit; as `hand_to`, but with other metadata."""
-    now = exchange.link.now
-    if exchange.withdraw is not None:
-        now = exchange.began = link.time()  # it waited for a route until now
-    core = link.core
-    stream = link.open(exchange.kind, now)
-    try:
-        core.relay_pinned(stream, frame, data, pin)
-    except ProtocolError:
-        core.send_cancel(stream)
-        raise
-    link.legs.taken += 1
-    exchange.taker, exchange.taken = link, stream
-    if not link.flushing:
-        link.flush_soon()
-    if stream.state == CLOSED:
-        exchange.link.tally.sent += 1
-        FrameExchange.end(exchange, 0.0, RELAYED)
-        exchange.unlink()
-    else:
-        stream.peer = exchange
-        link.forwarded.keep(exchange, stream)
+def drop_kept(exchange: StreamExchange) -> None:
+    """Drop a request that was kept until a peer broker answers, if it is."""
+    link = exchange.taker
+    if exchange.frames and link is not None and link.to_broker:
+        link.retry_room += len(exchange.frames[0].buffer)
+        exchange.frames.clear()
 
 
-def _remember(link: Link, exchange: StreamExchange, frame: Frame, made: Frame) -> None:
-    """Remember the metadata that were made of others, in which no principal has a part."""
-    form, route = exchange.form, exchange.route
-    if form is None or route is None:
-        return
-    spans: list[bytes] = []
-    for each in (frame, made):
-        start = each.start + HEADER_SIZE
-        end = start + 3 + int.from_bytes(each.buffer[start : start + 3])
-        spans.append(each.buffer[start:end])
-    if len(spans[0]) <= MAX_PIN_SIZE:
-        if len(link.pins) >= MAX_PINS:
-            link.pins.clear()
-        link.pins[spans[0][3:], route.route_id, form] = bytes(PIN_HEAD) + spans[1]
+def sent_elsewhere(exchange: StreamExchange, link: Link, frame: Frame) -> bool:
+    """Send a kept request elsewhere if the first frame of its answer allows it; drop it if not.
 
-
-class ForwardedRequests:
-    """The requests at one peer broker that has not answered them; the `peer` of their streams.
-
-    A request is kept with the chunk of input that it is in, and counted with all of that. Those
-    that their requesters have cancelled are dropped later, in one go.
-
-    Attributes:
-        held: Bytes kept, those of cancelled requests included.
-
-    Args:
-        most: See `GatheringOptions.max_forwarded`.
+    Returns:
+        Whether it was sent. If not, the frame goes to the requester.
     """
-
-    __slots__ = ("_most", "_pending", "_sweep_at", "held")
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._pending: dict[Stream, StreamExchange] = {}
-        self._sweep_at = SPARE
-        self.held = 0
-
-    def keep(self, exchange: StreamExchange, stream: Stream) -> None:
-        """Keep a request until the peer broker answers on a stream, if there is room for it."""
-        pending = self._pending
-        size = len(exchange.frames[0].buffer)
-        if self.held + size > self._most or len(pending) >= self._sweep_at:
-            self._sweep()
-            if self.held + size > self._most:
-                exchange.frames = []
-                return
-        self.held += size
-        pending[stream] = exchange
-        stream.peer = self
-
-    def _sweep(self) -> None:
-        """Drop the requests that have ended."""
-        pending = self._pending
-        for stream in [each for each in pending if each.state == CLOSED]:
-            del pending[stream]
-        self._sweep_at = 2 * len(pending) + SPARE
-        self.held = sum(len(each.frames[0].buffer) for each in pending.values())
-
-    def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
-        """Relay the first frame of an answer, or send the request elsewhere."""
-        exchange = self._pending.pop(stream)
-        self.held -= len(exchange.frames[0].buffer)
-        # Error Codes, REJECTED: "The Responder guarantees that it didn't process the request."
-        rejected = frame.type == _ERROR and frame.error_code == ErrorCode.REJECTED
-        if rejected and _goes_on(exchange, gone=bytes(frame.data or b"").startswith(_GONE)):
-            return
-        exchange.frames = []
-        stream.peer = exchange
+    link.retry_room += len(exchange.frames[0].buffer)
+    # Error Codes, REJECTED: "The Responder guarantees that it didn't process the request."
+    rejected = frame.type == _ERROR and frame.error_code == ErrorCode.REJECTED
+    if rejected and _goes_on(exchange, gone=bytes(frame.data or b"").startswith(_GONE)):
+        return True
+    exchange.frames.clear()
+    if exchange.kind in WITH_CREDIT:
         _count(exchange)
-        exchange.on_answer(link, stream, frame)
-
-    def on_gone(self, stream: Stream, text: str) -> None:
-        """End a request, as the link was lost."""
-        exchange = self._pending.pop(stream)
-        self.held -= len(exchange.frames[0].buffer)
-        exchange.frames = []
-        exchange.on_gone(stream, text)
+    return False
 
 
 def _goes_on(exchange: StreamExchange, *, gone: bool) -> bool:
@@ -335,7 +341,7 @@ def _goes_on(exchange: StreamExchange, *, gone: bool) -> bool:
     elif ask.routing is RoutingType.MULTICAST or not gone or not client:
         return False
     exchange.route = None
-    route.outstanding -= 1
+    route.released()
     if exchange.taken is not None:
         exchange.taken.peer = None
     exchange.taker = exchange.taken = None

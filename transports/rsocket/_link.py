@@ -52,7 +52,6 @@ from ._connection import FrameReceiver
 from ._draining import DrainingSession
 from ._exchange import StreamExchange
 from ._flow import Flow
-from ._forwarded import ForwardedRequests
 from ._held_back import HeldBack
 from ._java_peer import NO_CONTROL, ControlSession, JavaLink, ProxySession
 from ._leg import Leg
@@ -77,9 +76,7 @@ __all__ = ["Link"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
-Answered: TypeAlias = (
-    StreamExchange | Leg | LocalRequest | ForwardedRequests | AskedAnswer | AskedStream
-)
+Answered: TypeAlias = StreamExchange | Leg | LocalRequest | AskedAnswer | AskedStream
 """The `peer` of a stream opened by the broker: the receiver of its responses."""
 Asked: TypeAlias = StreamExchange | MulticastRequest | ServedStream
 """The `peer` of a stream opened by this peer: the receiver of its further frames."""
@@ -106,8 +103,6 @@ MEASURE_EVERY: Final = 10.0
 """Seconds after which the side of a peer link that has not dialled measures the round trip again;
 the other one does so with each KEEPALIVE."""
 
-_NO_PINS: Final[dict[tuple[bytes, bytes, Form], bytes]] = {}
-_NONE_FORWARDED: Final = ForwardedRequests(0)
 _NO_LEGS: Final = LegCounts()
 _GONE: Final = (ConnectionState.CLOSED, ConnectionState.SUSPENDED)
 _CONNECTION_OPEN: Final = ConnectionState.OPEN
@@ -137,8 +132,7 @@ class Link(Flow):
         form: The peer's form of broker frames, if it is a destination.
         window: Elements in the first credit of a stream to this destination.
         multicast_held: Bytes held for multicasts of this requester.
-        pins: Metadata for this peer broker, by those of the requester, the route and the form.
-        forwarded: The requests at this peer broker that it has not answered.
+        retry_room: Bytes of requests that may still be kept until this peer broker answers them.
         legs: The counts of the requests that are forwarded over this link of brokers; for a client
             they are of no meaning.
         to_broker: Whether the peer is a broker of the cluster, or claims to be one.
@@ -175,8 +169,7 @@ class Link(Flow):
         self.return_route = (worker.address,)
         self._on_closed = on_closed
         self.multicast_held = 0
-        self.pins: dict[tuple[bytes, bytes, Form], bytes] = _NO_PINS
-        self.forwarded: ForwardedRequests = _NONE_FORWARDED
+        self.retry_room = 0
         self.legs: LegCounts = _NO_LEGS
         self.to_broker = False
         self.role = LinkRole.MESH
@@ -255,8 +248,7 @@ class Link(Flow):
         """Set the session with a broker."""
         self.to_broker = True
         self.core.measure_every = MEASURE_EVERY
-        self.pins = {}
-        self.forwarded = ForwardedRequests(self.gathering.max_forwarded)
+        self.retry_room = self.gathering.max_forwarded
         self.legs = LegCounts()
         self.tally = self.broker.forwarded
         self.session = session

@@ -60,6 +60,7 @@ from ...protocol.rsocket import (
 from ...protocol.security import ANONYMOUS, Action
 from ._connection import FrameReceiver
 from ._express import ExpressPath
+from ._forwarded import Pin
 from ._metadata import ADDRESS, PEER, Form
 from ._peer_link import AskedAnswer, PeerLink, routing_entry, routing_in
 from ._peer_place import is_sibling
@@ -112,11 +113,13 @@ class _Pin(NamedTuple):
         form: The form of its ADDRESS.
         entry: The route that it is pinned to; `None` if it has no pin.
         ask: Its query, if it has no pin.
+        around: Its metadata for peer brokers, if it came from another zone.
     """
 
     form: Form
     entry: Entry[AnyRoute] | None
     ask: Ask | None
+    around: Pin | None
 
 
 class Greeting(FrameReceiver):
@@ -382,24 +385,28 @@ class PeerSession(Session):
         if pin is None:
             self._route_whole(exchange, metadata, None)
             return
-        entry = pin.entry
+        form, entry, _, _ = pin
         if entry is None:
             self._hand(exchange, pin)
-        elif self._entry_of(entry.route_id) is entry:
-            exchange.form = pin.form
+        elif entry.number < 0:
+            del self._pins[metadata]  # it has left, or has other tags now
+            self._route_whole(exchange, metadata, None)
+        else:
+            exchange.form = form
             self.requests += 1
             if self._log is not None:
                 self._log.relayed(exchange, exchange.kind)
             # As `_give`, without the calls: this runs for each request.
             route = entry.target
-            route.requests += 1
-            exchange.route = route
-            route.outstanding += 1
-            if not self._reach.reach(exchange, route.to):
-                self._send_to(exchange, route.to)
-        else:
-            del self._pins[metadata]  # it has left, or has other tags now
-            self._route_whole(exchange, metadata, None)
+            if route.remote is True:
+                to = route.choose(exchange)
+            else:
+                route.requests += 1
+                exchange.route = route
+                route.outstanding += 1
+                to = route.to
+            if not self._reach.reach(exchange, to):
+                self._send_to(exchange, to)
 
     def _route_whole(
         self, exchange: StreamExchange, metadata: bytes, principal: Principal | None
@@ -441,13 +448,13 @@ class PeerSession(Session):
         asked = query_of_address(AddressFrame.parse(frame, form.dialect), form.dialect)
         ids = [tag for tag in asked.query if tag[0] == _ROUTE_ID and tag[1]]
         if len(ids) != 1 or asked.routing is RoutingType.MULTICAST:
-            return _Pin(form, None, index.ask(frame, form.dialect))
+            return _Pin(form, None, index.ask(frame, form.dialect), Pin())
         # By its id, and not as a query of its own: there is one such query for each route. One that
         # has registered the tag RouteId without a value is that route all the same.
         entry = self._own(ids[0][1] or "")
         if entry is None or not (asked.query - {ids[0]}).issubset(entry.tags):
             raise NoRoute(format_query(asked.query))
-        return _Pin(form, entry, None)
+        return _Pin(form, entry, None, None)
 
     def _own(self, text: str) -> Entry[AnyRoute] | None:
         """Return the route with an id that requests by this link may go to; `None` without one."""
@@ -476,6 +483,7 @@ class PeerSession(Session):
         if self._log is not None:
             self._log.relayed(exchange, exchange.kind)
         index, ask = self._link.broker.index, pin.ask
+        exchange.pin = pin.around
         if ask is None:
             if pin.entry is None:
                 raise AssertionError("a pin has a route or a query")

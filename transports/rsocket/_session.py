@@ -67,6 +67,7 @@ from ._admission import Admission, credentials_in
 from ._connection import FrameReceiver
 from ._exchange import StreamExchange
 from ._express import ExpressPath
+from ._forwarded import Pin
 from ._gathered import Gathered
 from ._metadata import (
     ADDRESS,
@@ -115,6 +116,9 @@ _PUSH: Final = int(FrameType.METADATA_PUSH)
 _Read: TypeAlias = tuple[Ask, Form, int | None, tuple[int, ...]]
 """A query, the form of its ADDRESS, the trace id, and the offsets of false origins."""
 
+_Known: TypeAlias = tuple[Ask, Form, int | None, tuple[int, ...], Pin | None]
+"""The same, and the metadata for peer brokers if they are the same for each request."""
+
 
 class Session(FrameReceiver):
     """The handling of the frames of one connection, in either role, that are not relayed.
@@ -126,8 +130,6 @@ class Session(FrameReceiver):
         gathered: The frames kept of the peer.
         service: The service name of the peer, also after its registration has ended; empty if it
             has never registered.
-        adds_tags: Whether the queries of the peer may get tags of a principal, its own or that of a
-            request.
         requests: Requests read.
         refused: Those of them that could not be parsed or routed at once.
 
@@ -141,7 +143,7 @@ class Session(FrameReceiver):
         self._link = link
         self._shape = MetadataShape("")
         # What metadata of requests say; cleared as a whole at the limit.
-        self._known: dict[bytes, _Read] = {}
+        self._known: dict[bytes, _Known] = {}
         part = part_of(link.node)
         self._log: OriginInstrument | None = None if part is None else part.origin("")
         self._express = ExpressPath(link, self) if link.broker.options.express_path else None
@@ -153,7 +155,6 @@ class Session(FrameReceiver):
         self._validity: Validity | None = None
         self._checks: RequestChecks | None = None
         self.principal: Principal | None = None
-        self.adds_tags = False
         self.service = ""
         self._asking: bytes | None = None
         authorization = link.broker.authorization
@@ -227,7 +228,6 @@ class Session(FrameReceiver):
             self._validity = Validity(link, authentication)
             if authentication.options.per_request == "check":
                 self._checks = RequestChecks(link, authentication, self._shape.composite)
-        self.adds_tags = self._checks is not None or bool(principal.tags)
         _logger.debug(
             "authenticated: %s",
             link.name,
@@ -509,18 +509,20 @@ class Session(FrameReceiver):
             checks = self._checks
             if checks is not None and checks.take(exchange, metadata):
                 return
-            known = self._read_ask(metadata, self.principal)
-            if known is None:
-                self._send_named(exchange, metadata, self.principal)
+            principal = self.principal
+            read = self._read_ask(metadata, principal)
+            if read is None:
+                self._send_named(exchange, metadata, principal)
                 return
-            if self._validity is not None and self._authenticates(exchange, metadata, known):
+            if self._validity is not None and self._authenticates(exchange, metadata, read):
                 return
+            known = (*read, None if principal is not None and principal.tags else Pin())
             tracing = self._tracing_of(metadata)
             if tracing is None and self._lasting and len(metadata) <= MAX_KNOWN_SIZE:
                 if len(self._known) >= MAX_KNOWN:
                     self._known.clear()
                 self._known[metadata] = known
-        ask, exchange.form, trace, false = known
+        ask, exchange.form, trace, false, exchange.pin = known
         if false:
             exchange.frames = with_origin(exchange.frames, false, self._own_id)
         log = self._log

@@ -13,8 +13,7 @@ from .._instrument import part_of
 from .._options import BrokerOptions
 from ._choice import Candidates, Choice, next_free
 from ._methods import Methods
-from ._remote import AnyRoute
-from ._route import BrokerRoute
+from ._remote import AnyRoute, RemoteRoute
 from ._selector import Ask, Selectors
 from ._services import Services
 from ._zones import Zones
@@ -131,11 +130,11 @@ class ChoosingIndex(Worker):
             if picked is None:
                 return None
             at = picked
-        if answer.mixed:
-            return self._choose_any(ask, exchange, answer, candidates[at].target, at)
-        route: BrokerRoute = candidates[at].target
+        route: AnyRoute = candidates[at].target
         if answer.several and route.busy and not ask.everywhere:
-            return self._choose_any(ask, exchange, answer, route, at)
+            route = self._free(answer, at) or self._free_zone(ask) or route
+        if route.remote is True:
+            return route.choose(exchange)
         # As `route.choose` does, without the call: this runs for each request.
         route.requests += 1
         if exchange is not None:
@@ -143,17 +142,10 @@ class ChoosingIndex(Worker):
             route.outstanding += 1
         return route.to
 
-    def _choose_any(
-        self, ask: Ask, exchange: Exchange | None, answer: CachedAnswer, route: AnyRoute, at: int
-    ) -> Address:
-        """Choose as `choose` does, where a destination may be one of a peer broker, or busy."""
-        if answer.several and route.busy and not ask.everywhere:
-            free = self._free(answer, at)
-            if free is None and self.zones.known:
-                group = self.zones.pick(ask)
-                free = None if group is None or group.busy else group
-            route = free or route
-        return route.choose(exchange)
+    def _free_zone(self, ask: Ask) -> RemoteRoute | None:
+        """Return another zone for a request that no destination of the own one can take now."""
+        group = self.zones.pick(ask) if self.zones.known else None
+        return None if group is None or group.busy else group
 
     def _choose_zone(self, ask: Ask, exchange: Exchange | None) -> Address | None:
         """Choose another zone for a request that no destination of the own one can take.
@@ -193,7 +185,7 @@ class ChoosingIndex(Worker):
         route = chosen.route
         if route is None:
             return None
-        route.outstanding -= 1  # the end of a plain message is not known
+        route.released()  # the end of a plain message is not known
         instruments = self.node.instruments
         if instruments is not None and instruments.broker is not None:
             self.note_message(ask, message, (route,))

@@ -18,7 +18,6 @@ from ....protocol.broker import (
     RouteRemove,
     RoutingTable,
     Update,
-    split_owner,
 )
 from ._release import Releases
 from ._remote import AnyRoute, PeerRoutes, RemoteKind, RemoteRoute
@@ -98,42 +97,55 @@ class Peers:
         Returns:
             Why it was not added, in a few fixed words; empty if it was, or was known already.
         """
-        table, route_id = self._table, route.route_id
+        table, route_id, text = self._table, route.route_id, route.text
         if route.broker_id != peer.broker_id:
             return _OTHER_HOME
-        if route.service_name.startswith(RESERVED_SERVICES):
+        if text.service_name.startswith(RESERVED_SERVICES):
             return _RESERVED_NAME
         if route_id in table.ids or self.count >= self._limit or peer.java:
             reason = self._refusal(peer, route_id, route.timestamp)
             if reason:
                 return reason
-        owner, tags = split_owner(route.tags)
-        kind = table.kind_of(peer.broker_id, route.service_name, tags, route_id)
+        kind = table.kind_of_text(peer.broker_id, text.plain or text, route_id)
         shared: RemoteKind | None = kind.shared
         if shared is None or not shared.routes:
             # Its service may be counted elsewhere by now.
             shared = kind.shared = self._make_kind(peer, kind)
-        now = int(time.time() * 1000)
-        update = table.put(RemoteRoute(route_id, kind, route.timestamp, owner), now=now)
-        if not update.applied:
+        made = RemoteRoute(route_id, kind, route.timestamp, text.owner)
+        if not table.put_new(made):
+            self._replace(peer, made, shared)
             return ""
+        peer.count += 1
+        self.count += 1
+        self._count(peer, made, shared)
+        self._releases.begin(made)
+        return ""
+
+    def _replace(self, peer: PeerRoutes, made: RemoteRoute, shared: RemoteKind) -> None:
+        """Add a route with an id that the table knows, if it is newer than what it knows."""
+        update = self._table.put(made, now=int(time.time() * 1000))
+        if not update.applied:
+            return
         if update.previous is None:
             peer.count += 1
             self.count += 1
         else:
             self._let_go(update.previous)
+        self._count(peer, made, shared)
+        entry, other = update.entry, update.other
+        if entry is not None and entry.kind is made.kind:
+            self._releases.begin(entry)
+        if other is not None and other is not entry:
+            self._on_moved(other, made.timestamp)
+
+    def _count(self, peer: PeerRoutes, made: RemoteRoute, shared: RemoteKind) -> None:
+        """Count one more route of a kind."""
         if not shared.routes:
             peer.kinds[shared] = None
         shared.routes += 1
         self._services.joined_elsewhere(shared.service)
         if self.follower is not None:
-            self.follower.joined(kind, route_id)
-        entry, other = update.entry, update.other
-        if entry is not None and entry.kind is kind:
-            self._releases.begin(entry)
-        if other is not None and other is not entry:
-            self._on_moved(other, route.timestamp)
-        return ""
+            self.follower.joined(made.kind, made.route_id)
 
     def _on_moved(self, entry: Entry[AnyRoute], timestamp: int) -> None:
         """Close or remove the earlier route of a destination that is elsewhere now."""

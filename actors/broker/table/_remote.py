@@ -10,16 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from math import inf
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 from uuid import UUID
 
 from ....protocol import TAGS, Address, DeliveryError, Message, NotDelivered, Route
 from ....protocol._closed import close_class
-from ....protocol.broker import Entry, Key, RouteKind, format_id, peak_ewma
+from ....protocol.broker import Entry, Key, RouteKind, format_id
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from .._exchange import Exchange, exchange_of
 from .._tally import SAMPLED, SLOW, ServiceTally
+from ._answer_times import AnswerTimes
 from ._events import BrokerEvent, EventKind
 from ._route import BrokerRoute, Destination, RouteStatistics, readable
 
@@ -172,20 +173,24 @@ class RemoteKind:
         routes: How many there are.
         outstanding: Requests sent there and not yet ended.
         requests: Requests sent there since the first one joined.
-        latency: The latency of their answers, in seconds, with the way to the peer broker: a
-            moving average that follows slow answers at once; 0 if there has been none.
+        answers: Answers since the latency was last read.
+        seconds: The sum of their times.
+        slowest: The longest of their times.
+        times: The times of earlier answers.
     """
 
     __slots__ = (
-        "_measured",
+        "answers",
         "kind",
-        "latency",
         "outstanding",
         "peer",
         "requests",
         "routes",
+        "seconds",
         "service",
+        "slowest",
         "tally",
+        "times",
         "weight",
     )
 
@@ -197,24 +202,25 @@ class RemoteKind:
         self.service: Final = service
         self.tally: Final = service.at_peers()
         self.weight: Final = weight
+        self.times = AnswerTimes()
         self.routes = 0
         self.outstanding = 0
         self.requests = 0
-        self.latency = 0.0
-        self._measured = 0.0
+        self.answers = 0
+        self.seconds = 0.0
+        self.slowest = 0.0
 
-    def ended(self, seconds: float) -> None:
-        """Count an answer, and add its latency; see `BrokerRoute.ended`."""
-        service = self.tally
-        answered = service.answered + 1
-        service.answered = answered
-        if seconds > 0.0:
-            now = self.peer.clock()
-            elapsed = now - self._measured
-            self.latency = peak_ewma(self.latency, seconds, elapsed, self.peer.decay)
-            self._measured = now
-        if seconds > SLOW or not answered & (SAMPLED - 1):
-            service.took(seconds)
+    @property
+    def latency(self) -> float:
+        """The latency of their answers, in seconds, with the way to the peer broker.
+
+        It is a moving average that follows slow answers at once; 0 if there has been none.
+        """
+        if self.answers:
+            peer = self.peer
+            self.times.add(self.answers, self.seconds, self.slowest, peer.clock(), peer.decay)
+            self.answers, self.seconds, self.slowest = 0, 0.0, 0.0
+        return self.times.average
 
 
 class RemoteRoute(Entry[Any]):
@@ -233,15 +239,21 @@ class RemoteRoute(Entry[Any]):
         owner: As given.
     """
 
-    __slots__ = ("_outstanding", "_requests", "owner")
+    __slots__ = ("outstanding", "owner", "requests")
+
+    remote: ClassVar[Literal[True]] = True
 
     def __init__(
         self, route_id: bytes, kind: RouteKind, timestamp: int, owner: str | None = None
     ) -> None:
-        super().__init__(route_id, kind, timestamp)
+        # As `Entry` does, without the call: there are many.
+        self.route_id = route_id  # type: ignore[misc]
+        self.kind = kind  # type: ignore[misc]
+        self.timestamp = timestamp  # type: ignore[misc]
+        self.number = -1
         self.owner: Final = owner
-        self._outstanding = 0
-        self._requests = 0
+        self.outstanding = 0
+        self.requests = 0
 
     @property
     def target(self) -> RemoteRoute:
@@ -255,26 +267,6 @@ class RemoteRoute(Entry[Any]):
         return shared
 
     @property
-    def outstanding(self) -> int:
-        """Requests sent there and not yet ended."""
-        return self._outstanding
-
-    @outstanding.setter
-    def outstanding(self, value: int) -> None:
-        self.shared.outstanding += value - self._outstanding
-        self._outstanding = value
-
-    @property
-    def requests(self) -> int:
-        """Requests sent there since it joined."""
-        return self._requests
-
-    @requests.setter
-    def requests(self, value: int) -> None:
-        self.shared.requests += value - self._requests
-        self._requests = value
-
-    @property
     def peer(self) -> PeerRoutes:
         """Its peer broker."""
         return self.shared.peer
@@ -282,17 +274,20 @@ class RemoteRoute(Entry[Any]):
     @property
     def to(self) -> Address:
         """The address of the worker that forwards requests to the peer broker."""
-        return self.shared.peer.to
+        peer: PeerRoutes = self.kind.shared.peer
+        return peer.to
 
     @property
     def cell(self) -> Cell | None:
         """The cell of that worker."""
-        return self.shared.peer.cell
+        peer: PeerRoutes = self.kind.shared.peer
+        return peer.cell
 
     @property
     def connection(self) -> Cell | None:
         """The cell of the link's worker; `None` without a link."""
-        return self.shared.peer.connection
+        peer: PeerRoutes = self.kind.shared.peer
+        return peer.connection
 
     @property
     def service(self) -> ServiceTally:
@@ -312,11 +307,27 @@ class RemoteRoute(Entry[Any]):
     @property
     def busy(self) -> bool:
         """Whether another destination is to be preferred now."""
-        return self.shared.peer.busy
+        peer: PeerRoutes = self.kind.shared.peer
+        return peer.busy
+
+    def released(self) -> None:
+        """Count that a request sent there has ended, or is taken back."""
+        self.outstanding -= 1
+        self.shared.outstanding -= 1
 
     def ended(self, seconds: float) -> None:
-        """Count an answer; see `BrokerRoute.ended`."""
-        self.shared.ended(seconds)
+        """Count an answer, and add its latency; see `BrokerRoute.ended`."""
+        shared: RemoteKind = self.kind.shared
+        service = shared.tally
+        answered = service.answered + 1
+        service.answered = answered
+        if seconds > 0.0:
+            shared.answers += 1
+            shared.seconds += seconds
+            if seconds > shared.slowest:
+                shared.slowest = seconds
+        if seconds > SLOW or not answered & (SAMPLED - 1):
+            service.took(seconds)
 
     def room_for(self, origin: Address | None) -> float:
         """Return how many more requests of one peer it may get: as many as there are."""
@@ -325,11 +336,14 @@ class RemoteRoute(Entry[Any]):
 
     def choose(self, exchange: Exchange | None) -> Address:
         """Count a request for this destination and return the address to send it to."""
+        shared: RemoteKind = self.kind.shared
         self.requests += 1
+        shared.requests += 1
         if exchange is not None:
             exchange.route = self
             self.outstanding += 1
-        return self.shared.peer.to
+            shared.outstanding += 1
+        return shared.peer.to
 
     def way(self, asked: Address) -> Route:
         """Return where a plain message has to go: by the peer broker's worker, and by the id.
@@ -370,8 +384,8 @@ class RemoteRoute(Entry[Any]):
             about.service,
             about.tags,
             about.peer,
-            self._outstanding,
-            self._requests,
+            self.outstanding,
+            self.requests,
             self.timestamp / 1000,
             self.latency,
             self.weight,

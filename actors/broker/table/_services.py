@@ -176,8 +176,9 @@ class Services:
 
     def joined_elsewhere(self, service: ServiceTally) -> None:
         """Count a destination that has joined a peer broker."""
+        if not service.elsewhere:
+            self._idle.pop(service.name, None)
         service.elsewhere += 1
-        self._idle.pop(service.name, None)
 
     def left_elsewhere(self, service: ServiceTally, requests: int) -> None:
         """Count a destination that has left a peer broker, and the requests sent to it."""

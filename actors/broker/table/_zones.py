@@ -109,7 +109,9 @@ class Zones:
         shared.routes = count
         earlier: RemoteKind | None = kind.shared if before is None else before.kind.shared
         if earlier is not None:
-            shared.latency, shared.outstanding = earlier.latency, earlier.outstanding
+            shared.times, shared.answers = earlier.times, earlier.answers
+            shared.seconds, shared.slowest = earlier.seconds, earlier.slowest
+            shared.outstanding = earlier.outstanding
         if before is not None:
             self._let_go(peer, before.target)  # the new one may have the kind of this one
         kind.shared = shared
@@ -120,7 +122,7 @@ class Zones:
         self._services.joined_elsewhere(service)
         peer.count += 1
         peer.told += int(kind.shared.weight)
-        self._folded += _FOLDED in kind.indexed
+        self._folded += _FOLDED in kind.tags
         return ""
 
     def remove(self, peer: PeerRoutes, route: RouteRemove) -> bool:
@@ -153,7 +155,7 @@ class Zones:
         shared = route.shared
         peer.count -= 1
         peer.told -= int(shared.weight)
-        self._folded -= _FOLDED in shared.kind.indexed
+        self._folded -= _FOLDED in shared.kind.tags
         self._services.left_elsewhere(shared.service, route.requests)
 
     # --- look-up --------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_equal_tags_of_different_kinds_are_kept_once() -> None:
     table = RoutingTable[int]()
     for number in range(3):
         add(table, number, ((6, f"eu-{len('abc')}"), ("n", str(number))))
-    regions = {id(entry.kind.indexed[0]) for entry in table}
+    regions = {id(entry.kind.tags[0]) for entry in table}
     assert len(regions) == 1
 
 

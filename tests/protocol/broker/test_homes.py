@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pytest
@@ -9,13 +10,18 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from onward.protocol.broker import (
+    BrokerFrameError,
+    Dialect,
     Entry,
     Query,
+    RouteAdd,
     RoutingTable,
     SnapshotRoute,
     Tag,
     TagList,
+    TargetEntry,
     Update,
+    null_last,
     parse_query,
     tag_set,
     with_default_tags,
@@ -445,6 +451,22 @@ class AgainstModel(RuleBasedStateMachine):
             self.model[home, route_id] = made
         elif known is not None:
             self.model[home, route_id] = replace(known, told=True)
+
+    @rule(home=HOMES, route_id=IDS, tags=SOME_LISTS, timestamp=TIMES, name=st.sampled_from("ab"))
+    def add_told(
+        self, home: bytes, route_id: bytes, tags: TagList, timestamp: int, name: str
+    ) -> None:
+        """As a peer broker tells it, if the table knows nothing of the route."""
+        tags = null_last(tags)
+        told = RouteAdd(home, route_id, timestamp, name, with_default_tags(tags, name, route_id))
+        with suppress(BrokerFrameError):
+            told = RouteAdd.parse(told.serialize(Dialect.SPECIFICATION), Dialect.SPECIFICATION)
+        self.made += 1
+        kind = self.table.kind_of_text(home, told.text, route_id)
+        new = self.table.put_new(TargetEntry(route_id, kind, timestamp, self.made))
+        assert new == all(each != route_id for _, each in self.model)
+        if new:
+            self.model[home, route_id] = Known(timestamp, tag_set(told.tags), self.made)
 
     @rule(home=HOMES, route_id=IDS, timestamp=TIMES)
     def remove(self, home: bytes, route_id: bytes, timestamp: int) -> None:

@@ -16,7 +16,8 @@ from onward.protocol.broker import (
     parse_query,
     tag_set,
 )
-from onward.protocol.broker._postings import HOME_KEY, OWN_ID
+from onward.protocol.broker._postings import HOME_KEY
+from onward.protocol.broker._tags import OWN_ID
 from tests.support.counts import times
 
 EMPTY: Query = frozenset()

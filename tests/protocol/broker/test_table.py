@@ -238,10 +238,11 @@ def test_a_number_used_again_does_not_leak_into_old_candidates() -> None:
     query = parse_query("region=eu")
     add(table, tags=((6, "eu"),), target="mine")
     held = table.candidates(query)
+    number = held[0].number
     table.remove(ROUTE, 1001, broker_id=BROKER, now=1001)
     other = add(table, OTHER, tags=((6, "us"),), target="other").entry
     assert other is not None
-    assert other.number == held[0].number
+    assert (other.number, held[0].number) == (number, -1)
     assert held[0].target == "mine"
     assert table.candidates(query) == ()
 

@@ -12,7 +12,7 @@ from onward.actors.broker.table._remote import PeerRoutes
 from onward.actors.security import Authorization
 from onward.actors.workers import Echo
 from onward.protocol import NotDelivered
-from onward.protocol.broker import Dialect, RouteAdd, RouteRemove, RouteSetup
+from onward.protocol.broker import Dialect, RouteAdd, RouteRemove, RouteSetup, WellKnownKey
 from onward.protocol.security import Principal, read_rules
 from onward.transports.rsocket import LinkOptions
 from tests.support.peer_brokers import Joint, joint
@@ -324,7 +324,7 @@ async def test_a_request_that_all_destinations_have_rejected_waits_for_another(w
         assert (statistics.waiting, statistics.waiting_bytes > 0) == (3, True)
         assert [row.outstanding for row in w.broker.routes() if row.service == "a"] == [0, 0]
         assert j.far.broker.statistics().waiting == 0
-        assert not j.link.forwarded.held
+        assert j.link.retry_room == j.link.gathering.max_forwarded
         # Others wait as before, and credit that comes meanwhile is not lost.
         assert await requester.ask(request_n(3, 5)) == []
         # As the requester has sent them, without a pin.
@@ -572,21 +572,22 @@ async def test_a_request_in_fragments_is_not_kept(w: World) -> None:
 async def test_what_is_kept_is_bounded(w: World) -> None:
     async with joint(w) as j:
         _, requester = await j.destination(), await w.requester()
-        limits = j.link.gathering
+        most = j.link.gathering.max_forwarded
+        assert j.link.retry_room == most
         sent = 0
-        while j.link.forwarded.held + 500_000 < limits.max_forwarded:
+        while j.link.retry_room > 500_000:
             await requester.ask(request(RR, 2 * sent + 1, asked_for("a"), bytes(499_000)))
             sent += 1
-        held = j.link.forwarded.held
+        room = j.link.retry_room
         await requester.ask(request(RR, 2 * sent + 1, asked_for("a"), bytes(900_000)))
-        assert j.link.forwarded.held == held
+        assert j.link.retry_room == room
         # One that is larger than the limit of one is not kept either.
         requester.die()
         await w.loop.idle()
         # Those that were cancelled make room for others.
         again = await w.requester()
         await again.ask(request(RR, 1, asked_for("a"), bytes(900_000)))
-        assert 900_000 < j.link.forwarded.held < 1_000_000
+        assert 900_000 < most - j.link.retry_room < 1_000_000
         again.die()
 
 
@@ -689,6 +690,65 @@ async def test_a_channel_to_a_destination_that_does_not_read_stops_alone(w: Worl
         destination.die()
 
 
+@in_world()
+async def test_remembered_metadata_go_to_each_destination_with_its_own_id(w: World) -> None:
+    async with joint(w) as j:
+        made = [await j.destination(), await j.destination()]
+        requester, got = await w.requester(), list[bytes]()
+        for number in range(6):
+            data = b"%d" % number
+            assert await requester.ask(request(RR, 2 * number + 1, asked_for("a"), data)) == []
+            for at, each in enumerate(made):
+                for arrived in await each.received():
+                    got.append(data)
+                    wanted = pinned(j, route_id=UUID(int=FIRST.int + at))
+                    number_of = stream_of(arrived)
+                    assert arrived == request(
+                        RR, number_of, composite((BROKER_FRAME, wanted)), data
+                    )
+                    await each.ask(payload(number_of, b"", C))
+            assert len(await requester.received()) == 1
+        assert got == [b"%d" % number for number in range(6)]
+
+
+@in_world()
+async def test_a_route_that_its_requester_names_is_not_taken_for_the_pin(w: World) -> None:
+    async with joint(w) as j:
+        one, two = await j.destination(), await j.destination()
+        requester = await w.requester()
+        for number in range(3):
+            for at, each in enumerate((one, two)):
+                asking = asked_for(
+                    {SERVICE_NAME: "a", WellKnownKey.ROUTE_ID: str(UUID(int=FIRST.int + at))}
+                )
+                stream = 4 * number + 2 * at + 1
+                assert await requester.ask(request(RR, stream, asking)) == []
+                (arrived,) = await each.received()
+                await each.ask(payload(stream_of(arrived), b"", C))
+                assert len(await requester.received()) == 1
+
+
+@in_world()
+async def test_what_is_kept_is_let_go_however_a_request_ends(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        most = j.link.gathering.max_forwarded
+        for number, kind in enumerate((RR, STREAM, RR, FNF)):
+            stream = 2 * number + 1
+            credit = 3 if kind == STREAM else None
+            await requester.ask(request(kind, stream, asked_for("a"), b"data", n=credit))
+            (arrived,) = await destination.received()
+            if kind != FNF:
+                assert j.link.retry_room < most
+            if number < 2:
+                await requester.ask(cancel(stream))
+                assert [kind_of(each) for each in await destination.received()] == [CANCEL]
+            elif kind == RR:
+                await destination.ask(error(stream_of(arrived), INVALID, b"no"))
+                assert len(await requester.received()) == 1
+            assert j.link.retry_room == most
+
+
 # --- with rules -----------------------------------------------------------------------------
 
 
@@ -702,7 +762,6 @@ async def test_tags_that_the_rules_add_go_with_the_request(w: World) -> None:
         session._ruled = True
         forced = frozenset({("tenant", "a")})
         session.principal = Principal("shop", "test", frozenset({"shop"}), forced)
-        session.adds_tags = True
         await requester.ask(request(RR, 1, asked_for("a")))
         (arrived,) = await one.received()
         assert b"\x06tenant\x81a" in arrived
@@ -831,7 +890,6 @@ async def test_a_multicast_with_tags_of_the_rules_stays_in_its_tenant(w: World) 
         session._ruled = True
         forced = frozenset({("tenant", "a")})
         session.principal = Principal("shop", "test", frozenset({"shop"}), forced)
-        session.adds_tags = True
         await requester.ask(several(FNF, 1))
         assert [len(await each.received()) for each in ours] == [1, 1]
         assert await theirs.received() == []

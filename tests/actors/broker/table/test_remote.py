@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.actors.broker import PeerRoutes, RemoteRoute
+from onward.actors.broker._exchange import FAILED, Exchange
 from onward.actors.broker._tally import SAMPLED, SLOW, ServiceTally
 from onward.actors.broker.table._remote import RemoteKind, own_route
 from onward.protocol import Address
@@ -25,16 +26,31 @@ def route_of(kind: RemoteKind, number: int = 0) -> RemoteRoute:
     return RemoteRoute(bytes([number]) * 16, kind.kind, 1)
 
 
+def plain() -> Exchange:
+    """Return a request that only ends."""
+    exchange = Exchange()
+    exchange.began, exchange.size = 1.0, 0
+    exchange.ended, exchange.route = False, None
+    exchange.log = exchange.withdraw = exchange.handed = None
+    return exchange
+
+
 def test_the_requests_of_routes_count_for_their_kind() -> None:
     kind = kind_of([0.0])
     first, second = (route_of(kind, number) for number in (1, 2))
-    for route in (first, first, second):
-        assert route.choose(None) == kind.peer.to
-    first.outstanding += 1
-    first.outstanding -= 1
-    second.outstanding += 1
-    assert (first.requests, second.requests, kind.requests) == (2, 1, 3)
+    assert first.choose(None) == kind.peer.to
+    answered, failed, moved, open_one = plain(), plain(), plain(), plain()
+    for exchange in (answered, failed, moved):
+        assert first.choose(exchange) == kind.peer.to
+        assert exchange.route is first
+    assert second.choose(open_one) == kind.peer.to
+    assert (first.requests, second.requests, kind.requests) == (4, 1, 5)
+    assert (first.outstanding, second.outstanding, kind.outstanding) == (3, 1, 4)
+    answered.end(1.5)
+    failed.end(0.0, FAILED)
+    first.released()
     assert (first.outstanding, second.outstanding, kind.outstanding) == (0, 1, 1)
+    assert (kind.tally.answered, kind.tally.counts[FAILED]) == (1, 1)
 
 
 def test_answers_are_measured_for_the_kind() -> None:

@@ -1,0 +1,216 @@
+"""ROUTE_ADD: a broker tells another of a route.
+
+A broker has hundreds of thousands to tell, and what is behind the ids and the time is the same for
+many: their name and their tags, but for the RouteId that brokers write behind all others. So that
+text is read once, and kept by its bytes, for each of them to refer to.
+"""
+
+from __future__ import annotations
+
+from binascii import hexlify
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final
+
+from ._dialect import Dialect
+from ._errors import BrokerFrameError
+from ._fields import (
+    HEADER_SIZE,
+    MAX_TIMESTAMP,
+    Buffer,
+    FrameType,
+    check_header,
+    expect_end,
+    header,
+    read_id,
+    read_name,
+    read_timestamp,
+    write_id,
+    write_name,
+    write_timestamp,
+)
+from ._ids import ID_SIZE, format_id
+from ._keys import WellKnownKey
+from ._owner import split_owner
+from ._tags import OWN_ID, TagList, parse_tags, serialize_tags
+
+__all__ = ["RouteAdd", "RouteText"]
+
+MAX_TEXTS: Final = 4096
+"""Most texts of a dialect that are remembered; the least recently used is forgotten."""
+MAX_TEXT_SIZE: Final = 512
+"""Bytes of a ROUTE_ADD above which its text is not remembered."""
+
+_HEADER: Final = header(FrameType.ROUTE_ADD)
+_ANY_ID: Final = format_id(bytes(ID_SIZE)).encode()
+_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_ID_TEXT: Final = len(_ANY_ID)
+_ROUTE_AT: Final = HEADER_SIZE + ID_SIZE
+_TIME_AT: Final = _ROUTE_AT + ID_SIZE
+_TEXT_AT: Final = _TIME_AT + 8
+
+
+class RouteText:
+    """The name and the tags of a route; `OWN_ID` stands for the RouteId of the route itself.
+
+    Routes that were read from equal bytes have the same object.
+
+    Attributes:
+        service_name: The name.
+        tags: The tags.
+        owner: The owner that is told in them; see `split_owner`.
+        plain: The text without the owner; `None` if it has none.
+    """
+
+    __slots__ = ("owner", "plain", "service_name", "tags")
+
+    def __init__(self, service_name: str, tags: TagList) -> None:
+        self.service_name: Final = service_name
+        self.tags: Final = tags
+        self.owner, rest = split_owner(tags)
+        self.plain: Final = None if rest is tags else RouteText(service_name, rest)
+
+
+def _read_text(dialect: Dialect, data: bytes) -> RouteText | None:
+    """Read a name, and tags of which the last one is a RouteId without its value.
+
+    Returns:
+        The text; `None` if that is not what they are.
+    """
+    data += _ANY_ID
+    try:
+        service_name, at = read_name(data, 0)
+        tags, at = parse_tags(data, at, dialect)
+    except BrokerFrameError:
+        return None
+    if at != len(data) or not tags or tags[-1] != (_ROUTE_ID, _ANY_ID.decode()):
+        return None
+    return RouteText(service_name, (*tags[:-1], OWN_ID))
+
+
+_texts: Final[dict[Dialect, Callable[[bytes], RouteText | None]]] = {
+    dialect: lru_cache(MAX_TEXTS)(partial(_read_text, dialect)) for dialect in Dialect
+}
+_text_of: Final = _texts[Dialect.SPECIFICATION]
+
+
+@dataclass(init=False, frozen=True)
+class RouteAdd:
+    """A broker tells another of a route (section ROUTE_ADD, in places called ROUTE_JOIN).
+
+    Attributes:
+        broker_id: 16 bytes: the broker the destination is connected to.
+        route_id: 16 bytes.
+        timestamp: Milliseconds since the Unix epoch, 1 to `MAX_TIMESTAMP`.
+        service_name: At most 255 bytes of UTF-8.
+        tags: The route's tags.
+        text: The name and the tags, as other routes may have them too.
+    """
+
+    __slots__ = ("broker_id", "route_id", "text", "timestamp")
+
+    broker_id: bytes
+    route_id: bytes
+    timestamp: int
+    service_name: str
+    tags: TagList
+    if TYPE_CHECKING:
+        text: RouteText = field(init=False, compare=False)  # no field: two others are it
+
+    def __init__(
+        self,
+        broker_id: bytes,
+        route_id: bytes,
+        timestamp: int,
+        service_name: str,
+        tags: TagList = (),
+    ) -> None:
+        _set_broker_id(self, broker_id)
+        _set_route_id(self, route_id)
+        _set_timestamp(self, timestamp)
+        _set_text(self, RouteText(service_name, tags))
+
+    @classmethod
+    def parse(cls, buffer: Buffer, dialect: Dialect) -> RouteAdd:
+        """Read a whole frame.
+
+        Raises:
+            BrokerFrameError: It is not a well-formed ROUTE_ADD.
+        """
+        data = bytes(buffer)
+        route_id = data[_ROUTE_AT:_TIME_AT]
+        last = data[-_ID_TEXT:]
+        # Brokers write the route's own RouteId behind all other tags.
+        if (
+            last[8:24:5] == b"----"
+            and last.replace(b"-", b"") == hexlify(route_id)
+            and data.startswith(_HEADER)
+            and len(data) <= MAX_TEXT_SIZE
+        ):
+            read = _text_of if dialect is Dialect.SPECIFICATION else _texts[dialect]
+            text = read(data[_TEXT_AT:-_ID_TEXT])
+            timestamp = int.from_bytes(data[_TIME_AT:_TEXT_AT])
+            if text is not None and 0 < timestamp <= MAX_TIMESTAMP:
+                # As the constructor does; this runs for each route.
+                made = cls.__new__(cls)
+                _set_broker_id(made, data[HEADER_SIZE:_ROUTE_AT])
+                _set_route_id(made, route_id)
+                _set_timestamp(made, timestamp)
+                _set_text(made, text)
+                return made
+        return cls._read(data, dialect)
+
+    @classmethod
+    def _read(cls, data: bytes, dialect: Dialect) -> RouteAdd:
+        """Read a whole frame, field by field."""
+        check_header(data, FrameType.ROUTE_ADD, dialect)
+        # ROUTE_JOIN: "This is used to distinguish which broker to route to when creating routing
+        # tables."
+        broker_id, at = read_id(data, HEADER_SIZE, "broker id")
+        route_id, at = read_id(data, at, "route id")
+        timestamp, at = read_timestamp(data, at)
+        service_name, at = read_name(data, at)
+        tags, at = parse_tags(data, at, dialect)
+        expect_end(data, at, "ROUTE_ADD")
+        return cls(broker_id, route_id, timestamp, service_name, tags)
+
+    def serialize(self, dialect: Dialect) -> bytes:
+        """Write the frame.
+
+        Raises:
+            BrokerFrameError: A field is out of range.
+        """
+        return b"".join(
+            (
+                _HEADER,
+                write_id(self.broker_id, "broker id"),
+                write_id(self.route_id, "route id"),
+                write_timestamp(self.timestamp),
+                write_name(self.service_name),
+                serialize_tags(self.tags, dialect),
+            )
+        )
+
+
+def _service_name(route: RouteAdd) -> str:
+    """Its name, at most 255 bytes of UTF-8."""
+    return route.text.service_name
+
+
+def _tags(route: RouteAdd) -> TagList:
+    """The route's tags."""
+    tags = route.text.tags
+    if tags and tags[-1] is OWN_ID:
+        return (*tags[:-1], (_ROUTE_ID, format_id(route.route_id)))
+    return tags
+
+
+# The slots of a frozen object: at a third of what `object.__setattr__` takes.
+_set_broker_id: Final = RouteAdd.__dict__["broker_id"].__set__
+_set_route_id: Final = RouteAdd.__dict__["route_id"].__set__
+_set_timestamp: Final = RouteAdd.__dict__["timestamp"].__set__
+_set_text: Final = RouteAdd.__dict__["text"].__set__
+# The two fields that are in the text.
+setattr(RouteAdd, "service_name", property(_service_name))  # noqa: B010
+setattr(RouteAdd, "tags", property(_tags))  # noqa: B010
