@@ -54,7 +54,7 @@ from ._link_workers import LinkEnd, LinkWorkers
 from ._options import ClusterOptions
 from ._own_zone import FilterStream, OwnZone
 from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
-from ._peer_worker import STOPPED, PeerWorker
+from ._peer_worker import NEARER, REPLACED, STOPPED, PeerWorker
 from ._statistics import KNOWN, ClusterStatistics, PeerStatistics, ZoneStatistics, stranger
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ class Cluster(Worker):
         reason = shown(reason)
         # Both have dialled at a time, and the other one knows already which of the links stays.
         replaced = reason == LinkRefusal.DUPLICATE.value
-        if not replaced:
+        if not replaced and reason not in (REPLACED, NEARER):
             known = reason in self._lost or len(self._lost) < MAX_REASONS
             self._lost[reason if known else "other"] += 1
         if isinstance(end, PeerWorker):

@@ -24,7 +24,7 @@ from ..broker import TagIndexWorker
 from ._feeds import Feeds, RouteStream
 from ._options import ClusterOptions
 from ._peer_table import GroupTable
-from ._peer_worker import BAD_FRAME, RETRY, PeerWorker
+from ._peer_worker import BAD_FRAME, NEARER, REPLACED, RETRY, PeerWorker
 from ._statistics import PeerStatistics, ZoneStatistics, stranger
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class GatewayWorker(PeerWorker):
         if connection.in_flight:
             self.after(1.0, self._close_idle)
         else:
-            connection.close("replaced", "another broker of the zone is nearer")
+            connection.close(REPLACED, NEARER)
 
 
 class ZoneCaller:

@@ -34,7 +34,7 @@ from ._statistics import PeerStatistics
 if TYPE_CHECKING:
     from ._peer_connection import ElementStream, PeerConnection
 
-__all__ = ["BAD_FRAME", "STOPPED", "PeerWorker"]
+__all__ = ["BAD_FRAME", "NEARER", "REPLACED", "STOPPED", "PeerWorker"]
 
 _logger = logging.getLogger("onward.actors.cluster")
 
@@ -43,6 +43,12 @@ RETRY: Final = 1.0
 
 STOPPED: Final = "stopped"
 """The reason for which links are closed when this broker stops."""
+
+REPLACED: Final = "replaced"
+"""The reason for which a link to a zone is closed, once there is one to a better broker of it."""
+
+NEARER: Final = "another broker of the zone is nearer"
+"""The same as a text for the other broker."""
 
 BAD_FRAME: Final = "bad frame"
 """The reason for which a link is closed on which the other broker has broken the protocol."""
@@ -190,7 +196,7 @@ class PeerWorker(Worker):
             self._java.end()
             self._java = None
             actions = (*actions, PresenceAction.DROP)
-        if reason == STOPPED or replaced or self.info.draining:
+        if reason in (STOPPED, REPLACED) or replaced or self.info.draining:
             _logger.info(
                 "the link to %s has ended: %s",
                 self.label,
