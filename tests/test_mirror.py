@@ -138,6 +138,7 @@ CONCEPTS = {
         "rsocket/test_resume_cuts": "",
         "rsocket/test_resume_security": "",
         "rsocket/test_routing_flags": "",
+        "rsocket/test_bad_brokers": "",
         "rsocket/test_cluster_sentences": "",
         "rsocket/test_sentences": "",
         "rsocket/test_shares": "_byte_shares _request",

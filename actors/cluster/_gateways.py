@@ -261,3 +261,7 @@ class _FilterReceiver:
         """Receive the end of the stream."""
         del text
         self._worker.on_filters_ended(self)
+
+    def broken(self) -> None:
+        """Receive the end of a stream on which more came than was requested."""
+        self._worker.fault(ClusterFrameError("more elements than were requested"))

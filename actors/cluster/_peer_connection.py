@@ -66,6 +66,9 @@ class ElementReceiver(Protocol):
                 is lost, that is the text.
         """
 
+    def broken(self) -> None:
+        """Receive the end of a stream on which more elements came than were requested."""
+
 
 class ElementStream(Protocol):
     """A stream that this broker has requested of a peer broker."""

@@ -303,6 +303,11 @@ class PeerWorker(Worker):
         else:
             self._work()
 
+    def on_broken(self, receiver: _Receiver) -> None:
+        """Close the link, on which elements came without credit."""
+        if receiver is self._receiver:
+            self.fault(ClusterFrameError("more elements than were requested"))
+
     def on_ended(self, receiver: _Receiver, text: str) -> None:
         """Ask for another stream in a while, if the link is there."""
         if receiver is not self._receiver:
@@ -458,3 +463,7 @@ class _Receiver:
     def ended(self, text: str) -> None:
         """Receive the end of the stream."""
         self._worker.on_ended(self, text)
+
+    def broken(self) -> None:
+        """Receive the end of a stream on which more came than was requested."""
+        self._worker.on_broken(self)

@@ -5,10 +5,15 @@ The module is not compiled, so that classes can be derived from the error.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...protocol import OnwardError
 from ...protocol.rsocket import ErrorCode
 
-__all__ = ["DestinationError"]
+__all__ = ["BROKE_PROTOCOL", "DestinationError"]
+
+BROKE_PROTOCOL: Final = "the destination broke the protocol"
+"""Why a stream ends at the other side when its peer sends what it may not."""
 
 
 class DestinationError(OnwardError):

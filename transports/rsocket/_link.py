@@ -50,6 +50,7 @@ from ...protocol.rsocket import (
 from .._log import SeldomLogger, shown
 from ._connection import FrameReceiver
 from ._draining import DrainingSession
+from ._errors import BROKE_PROTOCOL
 from ._exchange import StreamExchange
 from ._flow import Flow
 from ._held_back import HeldBack
@@ -506,7 +507,7 @@ class Link(Flow):
         """End the stream joined to one that this peer has broken."""
         stream = event.stream
         if stream.peer is not None:
-            stream.peer.on_gone(stream, "the destination broke the protocol")
+            stream.peer.on_gone(stream, BROKE_PROTOCOL)
 
     def _on_core_closed(self, event: Closed) -> None:
         """End the streams joined to those of a closed connection."""

@@ -21,7 +21,7 @@ from ...protocol.rsocket import (
     composite_entry,
     find_entry,
 )
-from ._errors import DestinationError
+from ._errors import BROKE_PROTOCOL, DestinationError
 from ._reassembly import Reassembly
 from ._served import ServedStream
 
@@ -142,9 +142,14 @@ class AskedStream:
             self._end("")
 
     def on_gone(self, stream: Stream, text: str) -> None:
-        """End the stream, as the link was lost."""
+        """End the stream, as the link was lost, or as the peer broker has broken it."""
         del stream
-        self._end(text)
+        if text is not BROKE_PROTOCOL:
+            self._end(text)
+        elif self._link is not None:
+            self._link = None
+            self._elements.drop()
+            self._receiver.broken()
 
     def request_n(self, n: int) -> None:
         """Request more elements. It does nothing once the stream is over."""

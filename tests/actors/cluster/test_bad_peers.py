@@ -382,3 +382,6 @@ class _Nothing:
 
     def ended(self, text: str) -> None:
         """Ignore the end."""
+
+    def broken(self) -> None:
+        """Ignore a broken stream."""

@@ -61,6 +61,9 @@ class Taken:
     def ended(self, text: str) -> None:
         self.end = text
 
+    def broken(self) -> None:
+        raise AssertionError("nothing is broken here")
+
 
 async def test_a_link_has_two_ends_that_both_ask() -> None:
     network, one, two = PeerNetwork(), Side(1), Side(2)

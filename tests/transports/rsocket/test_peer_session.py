@@ -143,6 +143,9 @@ class Received:
     def ended(self, text: str) -> None:
         self.ends.append(text)
 
+    def broken(self) -> None:
+        raise AssertionError("nothing is broken here")
+
 
 @clustered
 async def test_a_stream_of_the_peer(w: World) -> None:
