@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ._info import PeerInfo
 from ._limits import ClusterLimits
 from ._links import LinkRole, PeerLink
 
@@ -71,6 +72,19 @@ class LinkTable:
     def find(self, broker_id: bytes, link: Any) -> PeerLink | None:
         """Return the link with a broker that the caller knows by `link`."""
         return next((each for each in self.all_of(broker_id) if each.link == link), None)
+
+    def known_to_zones(self, by: bytes) -> list[PeerInfo]:
+        """Return the brokers of other zones that one of them is told of.
+
+        These are the gateways of this one, and those of its own zone that have dialled this one.
+        """
+        found = {link.info.broker_id: link.info for link in self.to_zones.values()}
+        asking = self.from_zones.get(by)
+        for link in self.from_zones.values():
+            if asking is not None and link.info.zone == asking.info.zone:
+                found[link.info.broker_id] = link.info
+        found.pop(by, None)
+        return list(found.values())
 
     def gateways(self) -> dict[str, PeerLink]:
         """Return the link to each zone; one with a broker that drains only if there is no other."""

@@ -75,6 +75,7 @@ class PeerLink:
         compare_at: When the lists of brokers are compared next.
         role: What it is for.
         heard: Of a link to another zone: the hash of the list of brokers that was answered last.
+        listed: The ids in that list.
         told: The timestamp up to which the other broker knows of each broker.
     """
 
@@ -85,6 +86,7 @@ class PeerLink:
     compare_at: float
     role: LinkRole = LinkRole.MESH
     heard: bytes = NOTHING_HEARD
+    listed: tuple[bytes, ...] = ()
     told: dict[bytes, int] = field(default_factory=dict[bytes, int])
 
 

@@ -211,6 +211,7 @@ class Membership:
         if replaced is not None:
             self._links.remove(replaced)
         reached = self._links.gateways() if role is not LinkRole.MESH else {}
+        first = all(link.info.zone != info.zone for link in self._links)
         news = self._learn(info, None, now)
         self._links.put(made)
         if not info.version:
@@ -219,6 +220,8 @@ class Membership:
             self._news.tell_zones_to(info.broker_id)
         if news if role is LinkRole.MESH else info.zone not in reached:
             self._news.tell_zone_of(info.broker_id)
+        if role is not LinkRole.MESH:
+            self._news.tell_followers_of(info, first=first)
         return Linked(None if replaced is None else replaced.link, role)
 
     def _gateway_beside(self, made: PeerLink) -> PeerLink | None:
@@ -397,9 +400,7 @@ class Membership:
         infos = self._vouched()
         if by not in self._links.mesh and by in self._links:
             # One of another zone. It is told of this zone, and of those that are linked to it.
-            infos += [
-                link.info for link in self._links.to_zones.values() if link.info.broker_id != by
-            ]
+            infos += self._links.known_to_zones(by)
         if digest == _digest(infos):
             return b""
         for link in self._links.all_of(by):
@@ -412,16 +413,21 @@ class Membership:
         Raises:
             ClusterFrameError: It is none.
         """
+        link = self._links.to_zones.get(by)
         if not answer:
+            # The other zone vouches for these as before.
+            for broker_id in link.listed if link else ():
+                if broker_id in self._known:
+                    self._known[broker_id].heard_at = now
             return
         infos = parse_infos(answer, self._limits.max_known + 1)
         for info in infos:
             self.heard(info, by, now)
-        link = self._links.to_zones.get(by)
         if link is not None:
             if link.heard == NOTHING_HEARD:
                 self._zones.listed(link.info.zone, now)
             link.heard = _digest(infos)
+            link.listed = tuple(info.broker_id for info in infos)
             return
         self._news.tell_all_to(by)
         # This broker as well, if the other has an older list of it.

@@ -49,6 +49,15 @@ class News:
         for peer in self._links.mesh:
             self.add(peer, broker_id)
 
+    def tell_followers_of(self, info: PeerInfo, *, first: bool) -> None:
+        """Prepare to tell brokers of other zones that have dialled this one of another such broker.
+
+        Those of its zone may not know it yet. Others are told of the first one of a zone.
+        """
+        for peer, link in self._links.from_zones.items():
+            if first or link.info.zone == info.zone:
+                self.add(peer, info.broker_id)
+
     def tell_all_to(self, peer: bytes) -> None:
         """Prepare to tell a peer broker of all others of this zone."""
         for broker_id in self._links.mesh:

@@ -49,6 +49,7 @@ class Zones:
         self.places: dict[bytes, str] = {}
         self._links = links
         self._limits = limits
+        self._ranks: dict[bytes, bytes] = {}
         # The brokers of each zone, the first by the hash first.
         self._brokers: dict[str, dict[bytes, PeerInfo]] = {}
         # The broker of a zone to try once although there is a link.
@@ -68,17 +69,20 @@ class Zones:
         brokers[broker_id] = info
         if new:
             self.places[broker_id] = zone
-            self._brokers[zone] = dict(sorted(brokers.items(), key=self._rank))
+            self._ranks[broker_id] = self._rank(broker_id)
+            ranked = sorted(brokers, key=self._ranks.__getitem__)
+            self._brokers[zone] = {each: brokers[each] for each in ranked}
         self.book.add(info, now, linked=linked)
 
-    def _rank(self, broker: tuple[bytes, PeerInfo]) -> bytes:
-        return blake2b(self.book.own.broker_id + broker[0], digest_size=8).digest()
+    def _rank(self, broker_id: bytes) -> bytes:
+        return blake2b(self.book.own.broker_id + broker_id, digest_size=8).digest()
 
     def forget(self, broker_id: bytes) -> None:
         """Forget a broker, if it is known."""
         zone = self.places.pop(broker_id, None)
         if zone is None:
             return
+        del self._ranks[broker_id]
         brokers = self._brokers[zone]
         self.book.drop(brokers.pop(broker_id).cluster_uri)
         if self._better.get(zone) == broker_id:
@@ -88,7 +92,7 @@ class Zones:
 
     def is_better(self, info: PeerInfo, than: PeerInfo) -> bool:
         """Whether a link to a broker replaces that to another one of its zone, which holds."""
-        return self._rank((info.broker_id, info)) < self._rank((than.broker_id, than))
+        return self._rank(info.broker_id) < self._rank(than.broker_id)
 
     def listed(self, zone: str, now: float) -> None:
         """Prepare to try the first broker by the hash, as a list of the zone has come."""
@@ -129,9 +133,14 @@ class Zones:
                 continue
             wanted = list(self._candidates(brokers, others=there is not None))
             if wanted and not any(address.dialling for _, address in wanted):
-                times = [(max(each.at, each.paused_until), uri) for uri, each in wanted]
-                at, uri = min(times, key=lambda time: max(time[0], now))
-                yield uri, at
+                uri, address = min(wanted, key=lambda each: self._order(each[1], now))
+                yield uri, max(address.at, address.paused_until)
+
+    def _order(self, address: Address, now: float) -> tuple[float, bool]:
+        """Return by what an address comes before others that the hash places behind it."""
+        # Of those that have failed lately, each is tried before one is tried again.
+        failed = address.failures > 0 and now < address.at + self._limits.longest_retry
+        return max(address.at, address.paused_until, now), failed
 
     def dial(self, uri: str) -> None:
         """Begin an attempt."""

@@ -1,6 +1,7 @@
 """Run thousands of seeded runs over a bad network: `python -m tests.simulated`.
 
-A run is that of a pipe, and with `--cluster` that of a cluster of brokers. It uses all cores, says
+A run is that of a pipe, with `--cluster` that of a cluster of brokers, and with `--zones` that of a
+cluster of several zones. It uses all cores, says
 now and then how far it is, and sums up. The status is non-zero if a promise was broken, or if a
 pipe or broker that is broken on purpose was not caught.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from tests.simulated import broken_clusters, broken_pipes, clusters, pipes
+from tests.simulated import broken_clusters, broken_pipes, broken_zones, clusters, pipes, zones
 
 BROKEN_RUNS: Final = 200
 """Most runs of each pipe or broker that is broken on purpose."""
@@ -27,11 +28,12 @@ def main() -> int:
     """Run, print, and return the exit status."""
     parser = argparse.ArgumentParser(description="Seeded runs over a bad network.")
     parser.add_argument("--cluster", action="store_true", help="of a cluster, not of a pipe")
+    parser.add_argument("--zones", action="store_true", help="of a cluster of several zones")
     parser.add_argument("--runs", type=int, default=10_000, help="runs (default 10000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args()
-    of = CLUSTERS if given.cluster else PIPES
+    of = ZONES if given.zones else CLUSTERS if given.cluster else PIPES
 
     began = time.monotonic()
     totals, failures, done = Counter[str](), 0, 0
@@ -91,7 +93,10 @@ def pipe_counts(outcome: pipes.Outcome) -> dict[str, int]:
 def cluster_counts(outcome: clusters.Outcome) -> dict[str, int]:
     """Return what the summary of clusters adds up."""
     happened = {f"happened: {name}": outcome.happened[name] for name in clusters.WEIGHTS}
-    sent = {f"sent: {name}": outcome.counts[name] for name in clusters.SENT}
+    names: tuple[str, ...] = clusters.SENT
+    if isinstance(outcome.plan, zones.ZonePlan):
+        names += zones.SENT
+    sent = {f"sent: {name}": outcome.counts[name] for name in names}
     return {"brokers": outcome.plan.brokers, **happened, **sent}
 
 
@@ -107,6 +112,9 @@ class Simulation(NamedTuple):
 PIPES: Final = Simulation(pipes.checked_run, pipe_counts, broken_pipes.BROKEN, broken_pipes.caught)
 CLUSTERS: Final = Simulation(
     clusters.checked_run, cluster_counts, broken_clusters.BROKEN, broken_clusters.caught
+)
+ZONES: Final = Simulation(
+    zones.checked_run, cluster_counts, broken_zones.BROKEN, broken_zones.caught
 )
 
 

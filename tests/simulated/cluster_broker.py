@@ -4,12 +4,20 @@ that an actor adds. What a variant has to break is a method or a class attribute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar, Final, Protocol
 
-from onward.protocol.broker import Entry, RouteAdd, RouteRemove, RoutingTable, Update, tag_set
+from onward.protocol.broker import (
+    Entry,
+    RouteAdd,
+    RouteRemove,
+    RoutingTable,
+    TagList,
+    Update,
+    tag_set,
+)
 from onward.protocol.cluster import (
     CaughtUp,
     ClusterFrameError,
@@ -88,7 +96,19 @@ class Peer:
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """A request of a client of a broker."""
+    """A request of a client of a broker.
+
+    Attributes:
+        number: Its number.
+        multicast: Whether it goes to all destinations.
+        route_id: The destination that it names, if it does.
+        tries: Number of destinations that have refused it.
+        legs: Number of answers that are to come.
+        ends: How it has ended: once, if all is well.
+        via: The brokers that it has passed before this one.
+        tried: Zones that it was sent to.
+        parent: Of one that came from another zone: who waits for the answer.
+    """
 
     number: int
     multicast: bool
@@ -96,6 +116,9 @@ class Request:
     tries: int = 0
     legs: int = 0
     ends: list[str] = field(default_factory=list[str])
+    via: tuple[bytes, ...] = ()
+    tried: set[str] = field(default_factory=set[str])
+    parent: Any = None
 
 
 class Watcher(Protocol):
@@ -181,12 +204,16 @@ class Broker:
         for task in self.membership.due(now):
             if isinstance(task, Dial):
                 self.network.connect(self, self._find(task.uri), self._connecting(task.uri))
-            elif self.peers[task.to].wire is not None:
-                self._ask(self.peers[task.to], task)
+            elif (peer := self.peer_for(task.to)).wire is not None:
+                self._ask(peer, task)
         for peer in self.peers.values():
             self.act(peer, peer.presence.tick(now))
             self._pump(peer)
         self._schedule()
+
+    def peer_for(self, broker_id: bytes) -> Peer:
+        """Return the peer broker as one that is told of others."""
+        return self.peers[broker_id]
 
     def _ask(self, peer: Peer, task: Compare | Tell) -> None:
         if isinstance(task, Tell):
@@ -265,6 +292,11 @@ class Broker:
         assert isinstance(found, Linked)
         if uri is None:
             wire.send(self, ("hello", self.membership.own))
+        self.linked(wire, info, found)
+
+    def linked(self, wire: Wire, info: PeerInfo, found: Linked) -> None:
+        """Use a link that is kept."""
+        now = self.network.clock.now
         peer = self.peers.get(info.broker_id)
         if peer is None:
             peer = self.peers[info.broker_id] = Peer(
@@ -308,14 +340,15 @@ class Broker:
         self.act(peer, peer.presence.lost(self.network.clock.now, reason))
 
     def act(self, peer: Peer, actions: tuple[PresenceAction, ...]) -> None:
+        table = self.table_for(peer)
         for action in actions:
             if action is PresenceAction.SUSPEND:
-                self.table.suspend(peer.broker_id)
+                table.suspend(peer.broker_id)
             elif action is PresenceAction.REVEAL:
-                self.table.reveal(peer.broker_id)
+                table.reveal(peer.broker_id)
             else:
-                while len(self.table.drop(peer.broker_id, 100)) == 100:
-                    pass
+                while removed := table.drop(peer.broker_id, 100):
+                    self.lost_routes(peer, removed)
                 peer.subscription = self.Subscription(peer.broker_id, self.limits)
 
     def _send(self, peer: Peer, name: str, *rest: Any) -> None:
@@ -339,11 +372,15 @@ class Broker:
 
     # --- routes: sent -----------------------------------------------------------------------------
 
+    def log_for(self, peer: Peer) -> RouteLog:
+        """Return the log that a peer broker reads."""
+        return self.log
+
     def on_subscribe(self, peer: Peer, number: int, data: bytes) -> None:
-        position = Position.parse(data)
-        peer.feed = self.Feed(self.log, position)
+        position, log = Position.parse(data), self.log_for(peer)
+        peer.feed = self.Feed(log, position)
         peer.fed, peer.credit = number, CREDIT
-        peer.fed_from, peer.fed_changes = self.log.sequence, 0
+        peer.fed_from, peer.fed_changes = log.sequence, 0
         if not peer.feed.statistics().snapshots:
             peer.fed_from = position.sequence
 
@@ -398,13 +435,13 @@ class Broker:
     def apply(self, peer: Peer, event: SubscriptionEvent) -> None:
         match event:
             case RoundBegan():
-                self.table.begin_round(peer.broker_id)
+                self.table_for(peer).begin_round(peer.broker_id)
             case RouteAdded(route):
                 self.add_remote(peer, route)
             case RouteRemoved(route):
                 self.remove_remote(peer, route)
             case RouteRefused(route):
-                entry = self.table.entry_of(route.route_id, peer.broker_id)
+                entry = self.table_for(peer).entry_of(route.route_id, peer.broker_id)
                 if entry is not None:
                     gone = RouteRemove(peer.broker_id, route.route_id, entry.timestamp + 1)
                     self.remove_remote(peer, gone)
@@ -417,7 +454,7 @@ class Broker:
                 self._subscribe(peer)
 
     def add_remote(self, peer: Peer, route: RouteAdd) -> None:
-        update = self.table.add(
+        update = self.table_for(peer).add(
             route.route_id,
             route.broker_id,
             route.service_name,
@@ -429,7 +466,7 @@ class Broker:
         self.beaten(update)
 
     def remove_remote(self, peer: Peer, route: RouteRemove) -> None:
-        self.table.remove(
+        self.table_for(peer).remove(
             route.route_id,
             route.timestamp,
             broker_id=route.broker_id,
@@ -438,8 +475,15 @@ class Broker:
         )
 
     def sweep(self, peer: Peer) -> None:
-        while len(self.table.sweep(peer.broker_id, 100)) == 100:
-            pass
+        while removed := self.table_for(peer).sweep(peer.broker_id, 100):
+            self.lost_routes(peer, removed)
+
+    def table_for(self, peer: Peer) -> RoutingTable[Connection | None]:
+        """Return the table that has what a peer broker tells."""
+        return self.table
+
+    def lost_routes(self, peer: Peer, removed: Sequence[Update[Connection | None]]) -> None:
+        """See that routes of a peer broker were removed from the table."""
 
     def beaten(self, update: Update[Connection | None]) -> None:
         """Close the connection of an own route that a newer one of another broker hides."""
@@ -456,7 +500,7 @@ class Broker:
     def register(self, client: Client) -> Connection:
         route_id = client.route_id
         connection = Connection(client, self, self.next_timestamp(route_id))
-        tags = ((6, "eu"), ("client", route_id.hex()))
+        tags = self.tags_of(client)
         update = self.table.add(
             route_id, self.id, SERVICE, tags, connection.timestamp, connection, now=self.clock()
         )
@@ -474,6 +518,9 @@ class Broker:
             previous.client.closed(previous)
         self.poke()
         return connection
+
+    def tags_of(self, client: Client) -> TagList:
+        return ((6, "eu"), ("client", client.route_id.hex()))
 
     def tell(self, change: RouteAdd | RouteRemove) -> None:
         self.log.add(change)
@@ -513,7 +560,10 @@ class Broker:
                 request.legs += 1
                 self._forward(request, self.peers[home], None)
         if not request.legs:
-            request.ends.append("done")
+            self.finish(request, "done")
+
+    def finish(self, request: Request, outcome: str) -> None:
+        request.ends.append(outcome)
 
     def _unicast(
         self, request: Request, found: list[Entry[Connection | None]], refused: bytes = b""
@@ -525,15 +575,19 @@ class Broker:
             if entry.route_id == (wanted or entry.route_id) and entry.route_id != refused
         ]
         if not found:
-            request.ends.append("rejected")
+            self.no_route(request)
             return
         entry = self.network.draw.choice(found)
         if entry.target is not None:
             self.watcher.delivered(request, entry.target)
-            request.ends.append("done")
+            self.finish(request, "done")
             return
         request.legs += 1
         self._forward(request, self.peers[entry.broker_id], entry.route_id)
+
+    def no_route(self, request: Request) -> None:
+        """End a request that no route is left for."""
+        self.finish(request, "rejected")
 
     def _forward(self, request: Request, peer: Peer, route_id: bytes | None) -> None:
         if peer.wire is None:
@@ -541,7 +595,7 @@ class Broker:
             self._ended(request, "canceled")
             return
         self.requests[request.number, peer.broker_id] = request
-        self._send(peer, "request", request, route_id, (self.id,))
+        self._send(peer, "request", request, route_id, (*request.via, self.id))
 
     def on_request(
         self, peer: Peer, request: Request, route_id: bytes | None, via: tuple[bytes, ...]
@@ -580,7 +634,7 @@ class Broker:
     def _ended(self, request: Request, outcome: str) -> None:
         request.legs -= 1
         if not request.legs:
-            request.ends.append(outcome)
+            self.finish(request, outcome)
 
     def _cancel(self, peer: Peer) -> None:
         """End the requests that were under way by a link."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -205,6 +205,12 @@ class Network:
     def cut(self, sender: int, receiver: int) -> None:
         """Cut the way from one host to another, and not the way back."""
         self._cut.add((sender, receiver))
+        self.look()
+
+    def cut_all(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Cut both ways between pairs of hosts."""
+        for one, other in pairs:
+            self._cut |= {(one, other), (other, one)}
         self.look()
 
     def heal(self, *ways: tuple[int, int]) -> None:

@@ -23,7 +23,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from onward.protocol.cluster import ClusterLimits, PresenceState
 from tests.simulated.cluster_broker import (
@@ -179,7 +179,14 @@ class World:
         plan: What it is made of.
         seed: What chance is drawn from.
         kind: The kind of broker: the real one, or one that is broken on purpose.
+
+    Attributes:
+        HONEST: The real kind.
+        HOPS: Most peer links that a request passes.
     """
+
+    HONEST: ClassVar[type[Broker]] = Broker
+    HOPS: ClassVar = 1
 
     def __init__(self, plan: Plan, seed: int, kind: type[Broker] = Broker) -> None:
         self.plan = plan
@@ -207,7 +214,7 @@ class World:
 
     def violation(self, text: str) -> None:
         found = f"{text}, at {self.clock.now:.2f} s"
-        if self._kind is not Broker:
+        if self._kind is not self.HONEST:
             # One is enough, and some that are broken become slow.
             raise AssertionError(found)
         if len(self.outcome.violations) < MOST_SHOWN:
@@ -245,9 +252,18 @@ class World:
             watcher=self,
             find=self._find,
             # A host that everybody is told of, and some others.
-            seeds=dict.fromkeys((0, *others[: self.plan.seeds - 1])),
+            seeds=dict.fromkeys((*self.meeting_points(number), *others[: self.plan.seeds - 1])),
             slow=self.plan.slow if self.draw.random() < 0.3 else 0.0,
+            zone=self.zone_of(number),
         )
+
+    def meeting_points(self, number: int) -> tuple[int, ...]:
+        """Return the hosts that the broker of a host is told of in any case."""
+        return (0,)
+
+    def zone_of(self, number: int) -> str:
+        """Return the zone of the broker of a host."""
+        return ""
 
     def crash(self, broker: Broker, *, silently: bool) -> None:
         broker.crash(silently=silently)
@@ -512,7 +528,7 @@ class World:
             self.violation("not at rest: routes")
         for broker in self.living():
             request = self.request(broker, multicast=True)
-            self.advance(1.0 + 2 * self.plan.delays[1])
+            self.advance(1.0 + 2 * self.HOPS * self.plan.delays[1])
             for client in self.clients:
                 connection = client.connection
                 if connection is not None and not self._delivered[request.number, connection]:
@@ -524,9 +540,10 @@ class World:
         """Heal everything, wait, and check."""
         self.heal()
         self.advance(10.0)  # for what was on its way
-        # Others are told of it alone, as a rule: without it they do not find each other.
-        if 0 not in self.brokers or not self.brokers[0].alive:
-            self.start(0)
+        # Others are told of these alone, as a rule: without them they do not find each other.
+        for number in {0}.union(*map(self.meeting_points, range(self.plan.brokers))):
+            if number not in self.brokers or not self.brokers[number].alive:
+                self.start(number)
         self.advance(SETTLE)
         self.check()
         self.rest()
@@ -564,8 +581,12 @@ SENT: Final = (
 
 def run(seed: int, kind: type[Broker] = Broker) -> Outcome:
     """Run a cluster from a seed."""
-    plan = draw_plan(seed)
-    world = World(plan, seed, kind)
+    return drive(World(draw_plan(seed), seed, kind))
+
+
+def drive(world: World) -> Outcome:
+    """Let happen what chance chooses, heal everything, and check."""
+    plan = world.plan
     for number in range(plan.brokers):
         if world.draw.random() < 0.8 or number == 0:
             world.start(number)

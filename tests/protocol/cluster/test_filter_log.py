@@ -106,6 +106,18 @@ def test_more_ids_than_are_kept_make_a_filter_due() -> None:
     assert made.get_timer() == inf
 
 
+def test_ids_of_before_a_filter_was_begun_are_dropped_while_it_is_made() -> None:
+    made = log(filter_ids=4)
+    build(made, set(), 0.0)
+    for number in range(4):
+        made.joined(route_id(number))
+    made.begin(4)
+    made.joined(route_id(4))
+    assert made.building
+    made.finish(1.0)
+    assert made.ids_after(4, 9) == [route_id(4)]
+
+
 @pytest.mark.parametrize(("home", "instance"), [(b"x", 1), (HOME, 0), (HOME, 1 << 63)])
 def test_a_log_is_that_of_a_broker(home: bytes, instance: int) -> None:
     with pytest.raises(ValueError, match="broker's id"):

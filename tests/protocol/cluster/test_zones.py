@@ -113,6 +113,20 @@ def test_one_broker_of_a_zone_is_dialled_and_if_it_fails_the_next() -> None:
     assert dials(made, 2000.0) == order[:1]
 
 
+def test_each_broker_is_tried_before_one_is_tried_again() -> None:
+    order = ranked("a1", "b1", "b2", "b3", "b4")
+    made = member()
+    accept(made, "a2")
+    for name in order:
+        made.heard(info(name), key("a2"), 0.0)
+    # An attempt takes longer than the wait for the next one.
+    for turn, name in enumerate([*order, order[0]]):
+        assert dials(made, 3.0 * turn) == [name]
+        made.failed(f"tcp://{name}:1", "no answer", 3.0 * turn + 3.0)
+    # What has failed long ago does not count.
+    assert dials(made, 1000.0) == order[:1]
+
+
 def test_brokers_spread_over_those_of_another_zone() -> None:
     others = [f"b{number}" for number in range(8)]
     first = Counter(ranked(f"a{chr(number)}", *others)[0] for number in range(48, 112))
@@ -338,8 +352,11 @@ def test_a_zone_that_is_new_is_told_to_the_own_one() -> None:
     assert tells(made) == [("a2", "b1"), ("a3", "b1")]
     accept(made, "b2")  # the others find it by the list of the zone
     assert tells(made) == []
+    # Those that have dialled this broker learn of further zones by it, and of each other.
     accept(made, "c1")
-    assert tells(made) == [("a2", "c1"), ("a3", "c1")]
+    assert tells(made) == [("a2", "c1"), ("a3", "c1"), ("b2", "c1")]
+    accept(made, "c2")
+    assert tells(made) == [("a2", "c2"), ("a3", "c2"), ("c1", "c2")]
     accept(made, "a4")
     assert tells(made) == [("a4", "b1"), ("a2", "a4"), ("a3", "a4")]
 
@@ -353,10 +370,13 @@ def test_the_dialler_learns_the_brokers_of_the_other_zone_and_of_further_ones() 
         accept(other, name)
     dial(other, "c1")
     dial(other, "a7")
+    accept(other, "a8")
     (compare,) = (task for task in made.due(0.0) if isinstance(task, Compare))
     assert compare == Compare(key("b1"), bytes(32))
     answer = other.answer(key("a1"), compare.digest)
-    assert names([each.broker_id for each in parse_infos(answer, 9)]) == ["b1", "b2", "c1", "a7"]
+    assert names([each.broker_id for each in parse_infos(answer, 9)]) == [
+        "b1", "b2", "c1", "a7", "a8",
+    ]  # fmt: skip
     made.compared(key("b1"), answer, 0.0)
     assert set(dials(made)) >= {"c1"}
     assert made.zones() == ["b", "c"]
@@ -404,6 +424,26 @@ def test_a_broker_of_another_zone_is_forgotten() -> None:
     made.due(LIMITS.forget_after)
     assert made.zones() == []
     assert dials(made, LIMITS.forget_after) == []
+
+
+def test_a_broker_that_another_zone_has_still_is_not_forgotten() -> None:
+    made, other = member("a1", "b1"), member("b1")
+    made.due(0.0)
+    dial(made, "b1")
+    accept(other, "a1")
+    accept(other, "b2")
+    for hour in range(30):
+        for task in made.due(3600.0 * hour):
+            if isinstance(task, Compare):
+                answer = other.answer(key("a1"), task.digest)
+                assert bool(answer) == (hour == 0)
+                made.compared(key("b1"), answer, 3600.0 * hour)
+    assert made.statistics().known == 2
+    made.pause(key("b2"), 1.0)
+    made.due(3600.0 * 29 + LIMITS.forget_after)
+    assert made.statistics().known == 1
+    made.compared(key("b1"), b"", 3600.0 * 60)
+    assert made.statistics().known == 1
 
 
 @settings(max_examples=200)

@@ -1,0 +1,30 @@
+"""Clusters of several zones in virtual time: what is promised holds whatever the seed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulated.broken_zones import BROKEN, catches
+from tests.simulated.zones import checked_run, run_zones
+from tests.support.counts import times
+
+RUNS, AT_ONCE = times(40, 600), 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
+def test_zones_that_are_healed_know_each_others_groups(first: int) -> None:
+    found = {seed: checked_run(seed)[2] for seed in range(first, first + AT_ONCE)}
+    assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, id=each.__name__) for number, each in enumerate(BROKEN)]
+)
+def test_a_broker_that_is_broken_on_purpose_is_caught(number: int) -> None:
+    assert any(catches(BROKEN[number], seed) for seed in range(300))
+
+
+def test_a_run_is_repeated_exactly_by_its_seed() -> None:
+    assert run_zones(7) == run_zones(7) != run_zones(8)
