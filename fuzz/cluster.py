@@ -1,10 +1,11 @@
 """Send random and mutated bytes to what a peer broker of a cluster may send.
 
-The invariant: an element, a position, a BROKER_INFO or a list of brokers is read, or refused with
-`ClusterFrameError` with a short printable text; no other error is raised. What was read is written,
-and read again as the same. Elements are then given to a subscription, with later ones of a real log
-in between: each is refused and changes nothing, or its events are in an order that a table can
-follow. What a membership remembers does not grow. The process does not grow.
+The invariant: an element, a position, a BROKER_INFO, a list of brokers, a filter, or the places of
+routes are read, or refused with `ClusterFrameError` with a short printable text; no other error is
+raised. What was read is written, and read again as the same. Elements are then given to a
+subscription, with later ones of a real log in between: each is refused and changes nothing, or its
+events are in an order that a table can follow. The filter of a zone is given them as well, and
+has what it was told. What a membership remembers does not grow. The process does not grow.
 
     python fuzz/cluster.py --count 1000000 --seed 1
 """
@@ -25,18 +26,25 @@ from onward.protocol.cluster import (
     CaughtUp,
     ClusterFrameError,
     ClusterLimits,
+    DuplicateSearch,
     Element,
+    FilterFeed,
+    FilterLog,
     Membership,
     PeerInfo,
     Position,
     RoundBegan,
     RoundEnded,
     RouteFeed,
+    RouteFilter,
     RouteLog,
+    RoutePlace,
     RouteSubscription,
     SubscribeAgain,
     SubscriptionEvent,
     SubscriptionState,
+    ZoneFilter,
+    answer_places,
     serialize_infos,
 )
 
@@ -76,6 +84,20 @@ def elements_of(log: RouteLog, position: Position, *, compress: bool = True) -> 
     return found
 
 
+def filter_elements(random: Random) -> list[bytes]:
+    """Return the stream of a filter: its parts, and ids that have joined since."""
+    log = FilterLog(HOME, CLOCK, lambda: random.randbytes(16), ClusterLimits(max_batch=1024))
+    log.begin(0)
+    log.finish(0.0)
+    feed, found = FilterFeed(log), list[bytes]()
+    for now in (0.0, 0.0, 0.0, 2.0, 4.0):
+        for _ in range(random.randrange(4)):
+            log.joined(random.randbytes(16))
+        while (data := feed.next(now)) is not None:
+            found.append(data)
+    return found
+
+
 def info(number: int) -> PeerInfo:
     return PeerInfo(bytes([number]) * 16, CLOCK, 1, f"tcp://b{number}:1", name="x", max_batch=4096)
 
@@ -88,7 +110,11 @@ def seeds() -> list[bytes]:
             log = log_of(random)
             for position in (Position(), Position(CLOCK, max(0, log.sequence - 5))):
                 found += elements_of(log, position, compress=compress)
+        found += filter_elements(random)
+    found.append(RouteFilter.for_ids(3, HOME, 1024).serialize())
+    found.append(answer_places(bytes(48), {bytes(16): RoutePlace(CLOCK, HOME)}.get))
     infos = [info(number) for number in range(4)]
+    infos.append(replace(infos[0], zone="b", without=("pod", 3, "a b")))
     return [*found, *(each.serialize() for each in infos), serialize_infos(infos)]
 
 
@@ -103,6 +129,7 @@ class Cluster:
         self.in_round = False
         self.subscription = self.subscribed()
         self.members = self.membership()
+        self.filter = ZoneFilter(HOME, self.limits)
 
     def subscribed(self) -> RouteSubscription:
         subscription = RouteSubscription(HOME, self.limits)
@@ -120,6 +147,8 @@ class Cluster:
     def check(self, random: Random, data: bytes) -> bool:
         self.check_infos(data)
         self.check_position(data)
+        self.check_filter(data)
+        self.check_places(data)
         if random.random() < 0.05:
             self.subscription, self.members = self.subscribed(), self.membership()
         elif random.random() < 0.3:
@@ -137,6 +166,7 @@ class Cluster:
             raise AssertionError(f"{element} is written otherwise")
         if sum(map(len, element.frames)) > MAX_ELEMENT:
             raise AssertionError("an element that is too long")
+        self.take_filter(random, element)
         subscription = self.subscription
         before = subscription.statistics()
         try:
@@ -167,6 +197,43 @@ class Cluster:
                 raise AssertionError("in step with nothing")
             case _:
                 pass
+
+    def take_filter(self, random: Random, element: Element) -> None:
+        if random.random() < 0.2:
+            self.filter.lost()
+        try:
+            news = self.filter.receive(element, 0.0)
+        except ClusterFrameError as error:
+            check_text_of(error)
+            return
+        if not all(map(self.filter.may_have, news.ids)):
+            raise AssertionError("a filter misses an id")
+
+    def check_filter(self, data: bytes) -> None:
+        try:
+            found = RouteFilter.parse(data, MAX_ELEMENT)
+        except ClusterFrameError as error:
+            check_text_of(error)
+            return
+        if found.serialize() != data:
+            raise AssertionError("a filter is written otherwise")
+        found.add([HOME])
+        if not found.may_have(HOME):
+            raise AssertionError("a filter misses an id")
+
+    def check_places(self, data: bytes) -> None:
+        search = DuplicateSearch(self.limits)
+        search.suspect("b", [HOME, bytes(16)])
+        search.next("b")
+        place = RoutePlace(CLOCK, HOME)
+        for read in (
+            lambda: answer_places(data, lambda _: place),
+            lambda: search.answered("b", data, lambda _: place),
+        ):
+            try:
+                read()
+            except ClusterFrameError as error:
+                check_text_of(error)
 
     def check_position(self, data: bytes) -> None:
         try:

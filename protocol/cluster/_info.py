@@ -167,7 +167,7 @@ class PeerInfo:
             ("zone", self.zone),
             ("name", self.name),
             ("state", self.state if self.version or self.state != UP else ""),
-            ("without", " ".join(map(format_key, self.without))),
+            ("without", _written(self.without)),
             ("max", str(self.max_batch or "")),
         )
         known = tuple((key, text.encode()) for key, text in texts if text)
@@ -202,9 +202,17 @@ def _number(key: str, text: str) -> int:
 
 def _keys(key: Key, text: str) -> tuple[Key, ...]:
     try:
-        return tuple(map(parse_key, text.split()))
+        keys = tuple(map(parse_key, text.split()))
     except AddressError:
-        raise ClusterFrameError(f"BROKER_INFO, {key}: not the keys of tags") from None
+        keys = ()
+    # What is passed on is as long as what came: any other spelling of a key may be longer.
+    if _written(keys) != text:
+        raise ClusterFrameError(f"BROKER_INFO, {key}: not the keys of tags")
+    return keys
+
+
+def _written(keys: Iterable[Key]) -> str:
+    return " ".join(map(format_key, keys))
 
 
 def serialize_infos(infos: Iterable[PeerInfo]) -> bytes:
