@@ -222,6 +222,8 @@ class Membership:
             self._news.tell_zone_of(info.broker_id)
         if role is not LinkRole.MESH:
             self._news.tell_followers_of(info, first=first)
+            # One that can reach this broker can be reached, as a rule, also if it could not before.
+            self._zones.book.hasten(info.broker_id, now)
         return Linked(None if replaced is None else replaced.link, role)
 
     def _gateway_beside(self, made: PeerLink) -> PeerLink | None:

@@ -157,6 +157,19 @@ def test_each_zone_has_a_link_of_its_own_and_both_directions_may_be() -> None:
     assert key("b1") not in made.linked
 
 
+def test_a_broker_that_has_dialled_is_dialled_before_its_time() -> None:
+    made = member()
+    accept(made, "a2")
+    made.heard(info("b1"), key("a2"), 0.0)
+    for _ in range(7):
+        dials(made, 100.0)
+        made.failed("tcp://b1:1", "no answer", 100.0)
+        made.due(129.0)
+    accept(made, "b1", 129.0)
+    assert dials(made, 129.9) == []
+    assert dials(made, 130.0) == ["b1"]
+
+
 def test_a_newer_link_of_the_same_dialler_replaces_the_older_one() -> None:
     made = member()
     accept(made, "b1")
