@@ -50,6 +50,9 @@ ASKED: Final = 60.0
 SLACK: Final = 5.0
 """Seconds by which a question about all processes may take longer than that."""
 
+BYTES: Final = "surrogateescape"
+"""How bytes of a client that are no UTF-8 are in the text of a line: the path refuses them."""
+
 
 class Totals(NamedTuple):
     """The figures of a broker at its end."""
@@ -307,16 +310,12 @@ class Process:
             return self._apply() if apply else ()
 
     async def _path(self, said: Said) -> Said:
-        from ..transports.admin import asked
         from ..transports.admin._part_paths import PART
-        from ..transports.admin._parts import principal_of_row
 
-        target = said["target"]
-        paths = self.parts if target.startswith(PART) else self.paths
+        paths = self.parts if said["target"].startswith(PART) else self.paths
         if paths is None:
             raise CommandError("it has not started")
-        principal = principal_of_row(said["principal"])
-        return await said_of(asked(paths, target, said["body"].encode(), principal))
+        return await answer_of(paths, said)
 
     # --- what it asks all -----------------------------------------------------------------------
 
@@ -336,7 +335,7 @@ class Process:
                 "whole",
                 ASKED + SLACK,
                 target=target,
-                body=body.decode(),
+                body=body.decode(errors=BYTES),
                 principal=principal_row(principal),
                 reads=reads,
             )
@@ -367,13 +366,19 @@ def event_of_row(row: Mapping[str, Any]) -> BrokerEvent:
     return BrokerEvent(**given)
 
 
-async def said_of(answer: Awaitable[HttpResponse]) -> Said:
-    """Return an answer of a path, or its refusal, for the channel."""
-    from ..transports.admin import HttpError
-    from ..transports.admin._parts import TooLong, body_of
+async def answer_of(paths: AdminPaths, said: Said) -> Said:
+    """Return the answer of a path that was asked for by the channel, or its refusal."""
+    from ..transports.admin import HttpError, asked
+    from ..transports.admin._parts import TooLong, body_of, principal_of_row
 
+    async def reads() -> bool:
+        return bool(said["reads"])
+
+    principal = principal_of_row(said["principal"])
     try:
-        found = await answer
+        found = await asked(
+            paths, said["target"], said["body"].encode(errors=BYTES), principal, reads
+        )
         text = (await body_of(found)).decode()
     except HttpError as error:
         return {"status": int(error.status), "refused": error.text}

@@ -14,7 +14,7 @@ may be `failed`, with a text. The end of the channel tells either side that the 
 | | undo-drain | | that of the operation |
 | | prepare | | errors: of each part that cannot be read anew |
 | | apply, abort | | parts: those that were prepared |
-| | path | target, body: of a path of this process; principal | status, type, body |
+| | path | target, body: of a path of this process; principal, reads | status, type, body |
 | | pulse | | nothing: it is alive |
 """
 
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -31,6 +32,8 @@ from typing import Any, Final, TypeAlias, cast
 from ._status import CommandError
 
 __all__ = ["Answerer", "Channel", "ChannelClosed", "Said"]
+
+_logger: Final = logging.getLogger("onward.cli")
 
 MAX_LINE: Final = 16 * 1024 * 1024
 """Most bytes of a line: an answer of the admin interface with all that is around it."""
@@ -65,6 +68,7 @@ class Channel:
 
     Attributes:
         over: The task that ends with the channel.
+        heard: How many lines the other side has written.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Channel:
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[Said]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.heard = 0
         self.over: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._follow())
 
     @classmethod
@@ -102,6 +107,32 @@ class Channel:
             raise CommandError("there are too many questions")
         if self._writer.transport.get_write_buffer_size() > MAX_UNREAD:
             raise CommandError("it does not read its questions")
+        return await self._said(what, timeout, values)
+
+    async def pulse(self, timeout: float) -> bool:
+        """Ask whether the other side is alive; return whether it has written anything meanwhile.
+
+        A side with too many questions, or too many answers to write, is alive. So this question is
+        beside their limit, and each line is an answer to it. One is asked at a time.
+
+        Args:
+            timeout: Most seconds to wait.
+
+        Raises:
+            ChannelClosed: The other side has ended.
+        """
+        if self.over.done():
+            raise ChannelClosed
+        heard = self.heard
+        try:
+            await self._said("pulse", timeout, {})
+        except ChannelClosed:
+            raise
+        except CommandError:
+            return self.heard > heard
+        return True
+
+    async def _said(self, what: str, timeout: float, values: Said) -> Said:
         number = next(self._numbers)
         answered: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
         self._asked[number] = answered
@@ -137,6 +168,7 @@ class Channel:
         try:
             with suppress(OSError, ValueError):  # ValueError: a line that is too long
                 while line := await self._reader.readline():
+                    self.heard += 1
                     self._on_line(cast("Said", json.loads(line)))
         finally:
             for each in self._asked.values():
@@ -163,5 +195,11 @@ class Channel:
             answer = await self._answer(said["ask"], said)
         except CommandError as error:
             answer = {"failed": str(error)}
+        except Exception:
+            # Or the other side would wait for its whole time. What is wrong is for the log alone.
+            _logger.exception(
+                "no answer to the question %s", said["ask"], extra={"event": "process.fault"}
+            )
+            answer = {"failed": "there is a fault in the answer; see the log"}
         if said["id"]:
             self._write({**answer, "to": said["id"]})

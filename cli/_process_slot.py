@@ -42,7 +42,7 @@ PULSE: Final = 5.0
 """Seconds between two questions whether a process is alive."""
 
 SILENT: Final = 5.0
-"""Seconds in which it has to answer."""
+"""Seconds in which it has to answer, or to write anything else."""
 
 MISSED: Final = 2
 """Answers that may be missing one after the other; at one more the process is killed."""
@@ -89,7 +89,7 @@ class Child:
     async def _follow(self) -> int:
         self._channel = channel = await Channel.open(self._own, self._answered)
         late = asyncio.get_running_loop().call_later(START, self._late)
-        pulse = asyncio.create_task(self._pulse())
+        pulse = asyncio.create_task(self._pulse(channel))
         try:
             status = await self.process.wait()
             # Its last words are in the channel, which ends with it.
@@ -105,20 +105,16 @@ class Child:
             self.failed = CommandError(f"it has not started within {START:g} s")
             self.signal(kill=True)
 
-    async def _pulse(self) -> None:
+    async def _pulse(self, channel: Channel) -> None:
         """Kill it when it has hung for some time: its port still gets its share of connections."""
         await asyncio.shield(self.started)
         missed = 0
         while missed <= MISSED:
             await asyncio.sleep(PULSE)
             try:
-                await self.ask("pulse", SILENT)
+                missed = 0 if await channel.pulse(SILENT) else missed + 1
             except ChannelClosed:
                 return
-            except CommandError:
-                missed += 1
-            else:
-                missed = 0
             self.silent = missed > 0
         self.failed = CommandError("it has hung, and was killed")
         self.signal(kill=True)

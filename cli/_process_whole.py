@@ -15,7 +15,6 @@ from ..transports.admin import (
     HttpRequest,
     HttpResponse,
     Whole,
-    asked,
     inner_paths,
     whole_paths,
 )
@@ -24,12 +23,11 @@ from ..transports.admin._parts import (
     DEADLINE,
     PartMissing,
     part_request,
-    principal_of_row,
     principal_row,
 )
 from ._admin import options_of, serve_admin
 from ._broker_plan import Plan
-from ._process import response_of, said_of
+from ._process import BYTES, answer_of, response_of
 from ._process_channel import ChannelClosed, Said
 from ._process_slot import Slot
 from ._service import Service
@@ -91,8 +89,9 @@ class ProcessParts:
                 "path",
                 min(timeout, SOON) if child.silent and quick else timeout,
                 target=target,
-                body=request.body.decode(),
+                body=request.body.decode(errors=BYTES),
                 principal=principal_row(request.principal),
+                reads=await request.reads(),
             )
         except ChannelClosed:
             raise PartMissing from None
@@ -160,13 +159,7 @@ class WholeBroker:
 
     async def asked(self, said: Said) -> Said:
         """Answer a process that asks on behalf of a client."""
-
-        async def reads() -> bool:
-            return bool(said["reads"])
-
-        principal = principal_of_row(said["principal"])
-        answer = asked(self._paths, said["target"], said["body"].encode(), principal, reads)
-        return await said_of(answer)
+        return await answer_of(self._paths, said)
 
     async def _follow(self, number: int) -> None:
         """Keep the events of a process, and of those in its place after it."""

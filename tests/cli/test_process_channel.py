@@ -16,6 +16,8 @@ from onward.cli._status import CommandError
 async def echo(what: str, said: Said) -> Said:
     if what == "fail":
         raise CommandError("it cannot")
+    if what == "break":
+        raise KeyError("inside")
     if what == "wait":
         await asyncio.Event().wait()
     return {"answer": said.get("value")}
@@ -70,3 +72,51 @@ async def test_too_many_questions() -> None:
         for task in asked:
             task.cancel()
         await asyncio.wait(asked)
+
+
+async def test_a_fault_is_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """The other side does not wait in vain, and is not told what is inside."""
+    async with channels() as (one, _):
+        with pytest.raises(CommandError) as found:
+            await one.ask("break", 30)
+        assert str(found.value) == "there is a fault in the answer; see the log"
+        assert (await one.ask("this", 30, value=1))["answer"] == 1
+    assert "no answer to the question break" in caplog.text
+
+
+async def test_a_side_with_too_many_questions_is_alive() -> None:
+    """On either side: the pulse is beside the limit, and each line is an answer to it."""
+    async with channels() as (one, _):
+        asked = [asyncio.create_task(one.ask("wait", 30)) for _ in range(MAX_ASKED)]
+        await asyncio.sleep(0)
+        assert await one.pulse(30)
+        for task in asked:
+            task.cancel()
+        await asyncio.wait(asked)
+
+
+async def test_a_side_that_answers_others_is_alive() -> None:
+    other: list[Channel] = []
+
+    async def answer(what: str, said: Said) -> Said:
+        if what == "pulse":
+            other[0].tell("this")
+            await asyncio.Event().wait()
+        return said
+
+    async with channels(answer) as (one, two):
+        other.append(two)
+        assert await one.pulse(0.2)
+
+
+async def test_a_side_that_writes_nothing_is_not_known_to_be_alive() -> None:
+    async def hang(_: str, said: Said) -> Said:
+        await asyncio.Event().wait()
+        return said
+
+    async with channels(hang) as (one, two):
+        assert not await one.pulse(0.01)
+        await two.close()
+        await asyncio.wait({one.over})
+        with pytest.raises(ChannelClosed):
+            await one.pulse(30)

@@ -221,12 +221,18 @@ async def test_who_may_ask_is_decided_as_for_one_process(tmp_path: Path) -> None
         assert await statuses("GET", "/livez") == [200] * 4
         level = '{"logger": "onward.whole", "level": "error"}'
         assert await statuses("POST", "/api/v1/log-level", level) == [401, 403, 403, 200]
+        for path in ("/api/v1/kick", "/api/v1/trace", "/api/v1/log-level"):
+            # Sent as Latin-1: a byte that is no UTF-8 is no JSON either.
+            assert await statuses("POST", path, '{"\xff": 1}') == [401, 403, 403, 400]
         # What is for other processes only is served to none.
         for path in ("/part/status", "/part/metrics"):
             assert set(await statuses("GET", path)) <= {401, 403, 404}
-        _, text = await admin.ask("GET", "/readyz?verbose", None, None)
-        assert "process 1: started" in text
-        assert "problem" not in text
+        for path, name in (("", "process 1: started"), ("&process=1", "started")):
+            _, text = await admin.ask("GET", f"/readyz?verbose{path}", None, None)
+            assert f'"{name}"' in text
+            assert "problem" not in text
+            _, text = await admin.ask("GET", f"/readyz?verbose{path}", None, tokens["reader"])
+            assert "problem" in text
         # The rules of the interface are read anew with those of the processes.
         rules.write_text(reads)
         made.process.send_signal(signal.SIGHUP)

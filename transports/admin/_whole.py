@@ -130,6 +130,7 @@ class _WholePaths:
         self._paths = paths
         self._metrics = MergedMetrics()
         self._drawing = asyncio.Lock()
+        self._summing = asyncio.Lock()
 
     def add(
         self, path: str, handle: Handler, *, method: str = "GET", needs: Needs = "read"
@@ -199,12 +200,16 @@ class _WholePaths:
                 raise HttpError(HTTPStatus.BAD_REQUEST, text)
         # Of the families of this process the others know nothing.
         asked = [each for each in families if each[1].removeprefix("onward_") not in _OF_PROCESSES]
-        answers = await ask_all(self._parts, part_request(f"{PART}metrics", asked))
-        found = {
-            number: (self._parts.run_of(number), metrics_of_rows(rows))
-            for number, rows in answers.json().items()
-        }
-        merged: list[Metric] = [*self._metrics.merge(found)]
+        # One at a time: an answer that came before another one is added before it. A process that
+        # ends while others are asked has answered for its run, not for the one after it.
+        async with self._summing:
+            runs = {number: self._parts.run_of(number) for number in self._parts.numbers}
+            answers = await ask_all(self._parts, part_request(f"{PART}metrics", asked))
+            found = {
+                number: (runs[number], metrics_of_rows(rows))
+                for number, rows in answers.json().items()
+            }
+            merged: list[Metric] = [*self._metrics.merge(found)]
         wanted = {value.removeprefix("onward_") for _, value in families}
         numbers = self._parts.numbers
         merged += [

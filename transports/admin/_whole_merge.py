@@ -142,7 +142,7 @@ def services(found: Mapping[int, Iterable[ServiceStatistics]]) -> list[ServiceSt
     """Return the figures of each service of all processes together.
 
     The destinations of other processes are no destinations elsewhere. A request that one process
-    has handed to another counts at both.
+    has handed to another counts at both: the metrics tell how many those are.
     """
     by_name: dict[str, dict[int, ServiceStatistics]] = {}
     for number, part in found.items():

@@ -75,7 +75,7 @@ class _Parts:
         # As by a channel: the principal as values of JSON, and the body whole.
         principal = principal_of_row(json.loads(json.dumps(principal_row(request.principal))))
         target = f"{request.path}?{request.query}"
-        answer = await asked(paths, target, request.body, principal)
+        answer = await asked(paths, target, request.body, principal, request.reads)
         return HttpResponse(await body_of(answer), answer.content_type, answer.status)
 
 
@@ -223,6 +223,38 @@ async def test_counts_stay_when_a_process_is_missing_and_after_it_has_come_back(
         assert (await read())["onward_requests_total"][key] == 3
 
 
+async def test_a_process_that_ends_while_others_are_asked() -> None:
+    """Its answer is one of the run that has ended, and readers at a time are read in turn."""
+    async with world() as w, clients(w, 0, 1) as made:
+        for client in made:
+            await client.request("service=store", b"")
+        key = "request_response", "unicast"
+        parts, ask, calls = w.parts, w.parts.ask, 0
+        answered = asyncio.Event()
+
+        async def late(number: int, request: HttpRequest, timeout: float) -> HttpResponse:
+            nonlocal calls
+            calls += 1
+            found = await ask(number, request, timeout)
+            if calls <= COUNT and number == 0:
+                await answered.wait()
+            elif calls <= COUNT:
+                parts.runs[1] += 1
+            return found
+
+        async def read() -> float:
+            return metrics_of(await w.text("/metrics"))["onward_requests_total"][key]
+
+        parts.ask = late  # type: ignore[method-assign]
+        first = asyncio.create_task(read())
+        await eventually(lambda: parts.runs[1] == 1)
+        second = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        answered.set()
+        # The run that is there now counts from 1, as it is the same broker.
+        assert [await first, await second, await read()] == [2, 3, 3]
+
+
 async def test_the_last_minutes_and_the_problems() -> None:
     async with world() as w, clients(w, 0, 1):
         found = await w.json("overview")
@@ -360,9 +392,10 @@ async def test_the_texts_of_checks_are_for_readers() -> None:
         async def never() -> bool:
             return False
 
-        answer = await asked(w.paths, "/readyz?verbose", reads=never)
-        assert "problem" not in (await body_of(answer)).decode()
-        assert "the start is not over" in await w.text("/readyz?verbose")
+        for target in ("/readyz?verbose", "/readyz?verbose&process=0"):
+            answer = await asked(w.paths, target, reads=never)
+            assert "problem" not in (await body_of(answer)).decode()
+            assert "the start is not over" in await w.text(target)
 
 
 @pytest.mark.parametrize(
