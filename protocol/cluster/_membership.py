@@ -24,15 +24,17 @@ Nothing here reads a clock: `now` is in seconds of the caller's clock.
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from math import inf
 from typing import Any
 
-from ._addresses import AddressBook
-from ._info import CLUSTER_VERSION, PeerInfo, parse_infos, serialize_infos
+from ._admission import Admission
+from ._dialling import Dialling
+from ._info import PeerInfo, parse_infos, serialize_infos
+from ._known import KnownBrokers
 from ._limits import ClusterLimits
 from ._link_table import LinkTable
 from ._links import (
@@ -41,29 +43,18 @@ from ._links import (
     LinkRefused,
     LinkRole,
     PeerLink,
-    preferred,
     role_of,
 )
 from ._membership_tasks import (
     Compare,
-    Dial,
     KnownBroker,
     Linked,
     MembershipStatistics,
     MembershipTask,
 )
 from ._news import News
-from ._zones import Zones
 
 __all__ = ["Membership"]
-
-
-@dataclass(slots=True)
-class _Known:
-    info: PeerInfo
-    heard_at: float
-    reported_by: bytes | None = None
-    paused_until: float = -inf
 
 
 class Membership:
@@ -94,40 +85,25 @@ class Membership:
     ) -> None:
         self.own = own
         self._limits = limits or ClusterLimits()
-        self._addresses = AddressBook(own, allowed, self._limits, random)
-        self._known: dict[bytes, _Known] = {}
         self._links = LinkTable(self._limits)
-        self._zones = Zones(own, self._links, allowed, self._limits, random)
-        # Those that are not dialled as brokers of this zone.
-        self._not_near = ChainMap[bytes, Any](self._links.mesh, self._zones.places)
+        self._known = KnownBrokers(self._links, self._limits)
+        self._dialling = Dialling(own, self._links, allowed, self._limits, random)
+        self._zones = self._dialling.zones
+        self._admission = Admission(self._links, self._known, self._zones)
         self._news = News(self._links)
         self._ignored = 0
         self._refused = Counter[LinkRefusal]()
-        self._addresses.replace_seeds(seeds, now)
+        self._dialling.near.replace_seeds(seeds, now)
 
     def replace_seeds(self, seeds: Sequence[str], now: float) -> None:
         """Replace the seeds, as after a name was resolved anew; links stay."""
-        self._addresses.replace_seeds(seeds, now)
+        self._dialling.near.replace_seeds(seeds, now)
 
     def replace_allowed(self, allowed: Sequence[str], now: float) -> None:
         """Replace the patterns of addresses that may be dialled; those that were allowed stay."""
-        for book in self._books:
-            book.replace_allowed(allowed)
-        for known in self._known.values():
-            self._add(known.info, now, linked=False)
-
-    @property
-    def _books(self) -> tuple[AddressBook, AddressBook]:
-        return self._addresses, self._zones.book
-
-    def _add(self, info: PeerInfo, now: float, *, linked: bool) -> None:
-        """Remember the address of a broker, for its own zone or for others."""
-        role = role_of(info, self.own, dialled=True)
-        if role is LinkRole.MESH:
-            self._zones.forget(info.broker_id)
-            self._addresses.add(info, now, linked=linked)
-        elif role is LinkRole.TO_ZONE:
-            self._zones.learn(info, now, linked=linked)
+        self._dialling.replace_allowed(allowed)
+        for known in self._known:
+            self._dialling.add(known.info, now, linked=False)
 
     # --- what there is ------------------------------------------------------------------------
 
@@ -147,10 +123,10 @@ class Membership:
 
     def brokers(self) -> Iterator[KnownBroker]:
         """Iterate over the brokers that are known, this one not included."""
-        for broker_id, known in self._known.items():
+        for known in self._known:
+            broker_id = known.info.broker_id
             links = list(self._links.all_of(broker_id))
-            book = self._zones.book if broker_id in self._zones.places else self._addresses
-            address = book.get(known.info.cluster_uri)
+            address = self._dialling.address_of(known.info)
             yield KnownBroker(
                 known.info,
                 linked=bool(links),
@@ -163,7 +139,7 @@ class Membership:
 
     def unreached(self) -> Iterator[tuple[str, str]]:
         """Yield the seeds at which no broker was found, each with the cause of the last failure."""
-        return self._addresses.unreached()
+        return self._dialling.near.unreached()
 
     def statistics(self) -> MembershipStatistics:
         """Return the membership's figures at this moment."""
@@ -172,7 +148,7 @@ class Membership:
             to_zones=len(self._links.to_zones),
             from_zones=len(self._links.from_zones),
             known=len(self._known),
-            dialling=sum(book.dialling for book in self._books),
+            dialling=self._dialling.attempts,
             told=self._news.told,
             ignored=self._ignored,
             refused=dict(self._refused),
@@ -195,21 +171,21 @@ class Membership:
             Whether the link is kept. One that is refused has to be closed with the reason.
         """
         if dialled is not None:
-            for book in self._books:
-                book.reached(dialled, info.broker_id, now)
+            self._dialling.reached(dialled, info.broker_id, now)
         role = role_of(info, self.own, dialled=dialled is not None) or LinkRole.MESH
         # Another implementation knows no comparison; it is told instead.
         compares = dialled is not None and bool(info.version)
         made = PeerLink(link, info, dialled, now, now if compares else inf, role)
-        refusal = self._refusal(made, now)
+        refusal = self._admission.refusal(made, self.own, now)
         if refusal is not None:
             self._refused[refusal] += 1
             if refusal is LinkRefusal.GATEWAY:
                 self._learn(info, None, now)
             return LinkRefused(refusal, info)
-        replaced = self._links.like(made) or self._gateway_beside(made)
+        replaced = self._admission.replaced(made)
         if replaced is not None:
             self._links.remove(replaced)
+            self._known.heard(replaced.info.broker_id, now)
         reached = self._links.gateways() if role is not LinkRole.MESH else {}
         first = all(link.info.zone != info.zone for link in self._links)
         news = self._learn(info, None, now)
@@ -226,53 +202,22 @@ class Membership:
             self._zones.book.hasten(info.broker_id, now)
         return Linked(None if replaced is None else replaced.link, role)
 
-    def _gateway_beside(self, made: PeerLink) -> PeerLink | None:
-        """Return the link to the zone of a new one, which takes requests still."""
-        if made.role is not LinkRole.TO_ZONE:
-            return None
-        there = self._links.gateways().get(made.info.zone)
-        return None if there is None or there.info.draining else there
-
     def refusal(self, info: PeerInfo, now: float) -> LinkRefusal | None:
         """Return why a broker that dials is refused, before it has a link; `None` if it is not.
 
         A broker that has dialled itself is not: it learns from the handshake that it has.
         """
         role = role_of(info, self.own, dialled=False) or LinkRole.MESH
-        refusal = self._refusal(PeerLink(None, info, None, now, inf, role), now)
+        made = PeerLink(None, info, None, now, inf, role)
+        refusal = self._admission.refusal(made, self.own, now)
         if refusal is None or refusal is LinkRefusal.SELF:
             return None
         self._refused[refusal] += 1
         return refusal
 
-    def _refusal(self, made: PeerLink, now: float) -> LinkRefusal | None:
-        info, own = made.info, self.own
-        if info.broker_id == own.broker_id:
-            same = info.instance == own.instance
-            return LinkRefusal.SELF if same else LinkRefusal.OWN_ID
-        if info.version not in ("", CLUSTER_VERSION):
-            return LinkRefusal.VERSION
-        if role_of(info, own, dialled=made.dialled is not None) is None:
-            return LinkRefusal.ZONE
-        known = self._known.get(info.broker_id)
-        if known is not None and now < known.paused_until:
-            return LinkRefusal.PAUSED
-        if any(each.info.instance != info.instance for each in self._links.all_of(info.broker_id)):
-            return LinkRefusal.TWIN
-        there = self._links.like(made)
-        if there is not None:
-            kept = preferred(made, there, own.broker_id)
-            return None if kept else LinkRefusal.DUPLICATE
-        beside = self._gateway_beside(made)
-        if beside is not None:
-            kept = not info.draining and self._zones.is_better(info, beside.info)
-            return None if kept else LinkRefusal.GATEWAY
-        return LinkRefusal.FULL if self._links.is_full(made.role) else None
-
     def failed(self, uri: str, cause: str, now: float) -> None:
         """Receive the failure of an attempt to dial."""
-        for book in self._books:
-            book.failed(uri, cause, now)
+        self._dialling.failed(uri, cause, now)
 
     def lost(self, broker_id: bytes, link: Any, now: float) -> bool:
         """Receive the loss of a link; return False if it was replaced before, or refused."""
@@ -281,9 +226,8 @@ class Membership:
             return False
         self._links.remove(there)
         if there.role is not LinkRole.FROM_ZONE:
-            for book in self._books:
-                book.lost(broker_id, now)
-        self._known[broker_id].heard_at = now
+            self._dialling.lost(broker_id, now)
+        self._known.heard(broker_id, now)
         if broker_id in self._links:
             return True
         self._news.drop(broker_id)
@@ -294,8 +238,7 @@ class Membership:
         known = self._known.get(broker_id)
         if known is not None:
             known.paused_until = until
-            for book in self._books:
-                book.pause(broker_id, until)
+            self._dialling.pause(broker_id, until)
 
     # --- what is told -------------------------------------------------------------------------
 
@@ -320,8 +263,7 @@ class Membership:
         self._learn(info, by, now)
         if now < link.made_at + self._limits.longest_retry:
             # A network that was cut is whole again: the others need not wait for their time.
-            for book in self._books:
-                book.hasten(broker_id, now)
+            self._dialling.hasten(broker_id, now)
 
     def _learn(self, info: PeerInfo, by: bytes | None, now: float) -> bool:
         """Remember a broker, and return whether that is news."""
@@ -331,10 +273,10 @@ class Membership:
             if not self._has_room(linked=by is None):
                 self._ignored += 1
                 return False
-            self._known[broker_id] = _Known(info, now, by)
-            self._add(info, now, linked=by is None)
+            self._known.add(info, by, now)
+            self._dialling.add(info, now, linked=by is None)
             return True
-        known.heard_at = now
+        self._known.heard(broker_id, now)
         if by is not None:
             known.reported_by = by
         # What it says of itself counts after a restart, even if its clock was set back.
@@ -342,7 +284,7 @@ class Membership:
         if info.timestamp <= known.info.timestamp and not anew:
             if by is None:
                 # A seed may have been of an unknown broker until now.
-                self._add(known.info, now, linked=True)
+                self._dialling.add(known.info, now, linked=True)
             return False
         known.info = info
         for link in self._links.all_of(broker_id):
@@ -350,27 +292,23 @@ class Membership:
             # zone.
             if (link.info.instance, link.info.zone) == (info.instance, info.zone):
                 link.info = info
-        self._add(info, now, linked=by is None)
+        self._dialling.add(info, now, linked=by is None)
         return True
 
     def _has_room(self, *, linked: bool) -> bool:
         """Whether one more broker can be remembered; one with a link may take another's place."""
-        if len(self._known) < self._limits.max_known:
+        if not self._known.is_full():
             return True
         if not linked:
             return False
-        others = [
-            (known.heard_at, key) for key, known in self._known.items() if key not in self._links
-        ]
-        if others:
-            self._forget(min(others)[1])
+        oldest = self._known.oldest()
+        if oldest is not None:
+            self._forget(oldest)
         # Links are bounded themselves, and all of them are remembered.
         return True
 
     def _forget(self, broker_id: bytes) -> None:
-        uri = self._known.pop(broker_id).info.cluster_uri
-        self._addresses.drop(uri)
-        self._zones.forget(broker_id)
+        self._dialling.forget(self._known.pop(broker_id).info)
         for link in self._links:
             link.told.pop(broker_id, None)
 
@@ -383,8 +321,7 @@ class Membership:
         """
         timestamp = max(clock, self.own.timestamp + 1)
         self.own = replace(self.own, timestamp=timestamp, **changes)
-        for book in self._books:
-            book.own = self.own
+        self._dialling.replace_own(self.own)
         self._news.tell_all_of(self.own.broker_id)
         return self.own
 
@@ -419,8 +356,7 @@ class Membership:
         if not answer:
             # The other zone vouches for these as before.
             for broker_id in link.listed if link else ():
-                if broker_id in self._known:
-                    self._known[broker_id].heard_at = now
+                self._known.heard(broker_id, now)
             return
         infos = parse_infos(answer, self._limits.max_known + 1)
         for info in infos:
@@ -439,7 +375,8 @@ class Membership:
 
     def due(self, now: float) -> list[MembershipTask]:
         """Return what is to be done now, each once."""
-        self._expire(now)
+        for broker_id in self._known.expired(now):
+            self._forget(broker_id)
         tasks: list[MembershipTask] = list(self._news.tells(self.own))
         for link in self._links:
             if now >= link.compare_at:
@@ -447,47 +384,15 @@ class Membership:
                 to_zone = link.role is LinkRole.TO_ZONE
                 digest = link.heard if to_zone else self.digest()
                 tasks.append(Compare(link.info.broker_id, digest))
-        room = self._room()
-        for uri, at in list(self._addresses.dialable(self._not_near)):
-            if room > 0 and now >= at:
-                self._addresses.dial(uri)
-                room -= 1
-                tasks.append(Dial(uri))
-        room = self._zone_room()
-        for uri, at in list(self._zones.dialable(now)):
-            if room > 0 and now >= at:
-                self._zones.dial(uri)
-                room -= 1
-                tasks.append(Dial(uri))
+        tasks.extend(self._dialling.due(now))
         return tasks
-
-    def _room(self) -> int:
-        return self._limits.max_peers - len(self._links.mesh) - self._addresses.dialling
-
-    def _zone_room(self) -> int:
-        return self._limits.max_gateways - len(self._links.to_zones) - self._zones.book.dialling
 
     def get_timer(self) -> float:
         """Return when `due` has to be called next; `-inf` is now."""
         if self._news.waiting:
             return -inf
-        limits = self._limits
         times = [link.compare_at for link in self._links]
-        if self._room() > 0:
-            times += [at for _, at in self._addresses.dialable(self._not_near)]
-        if self._zone_room() > 0:
-            times += [at for _, at in self._zones.dialable(-inf)]
-        times += [
-            known.heard_at + limits.forget_after
-            for key, known in self._known.items()
-            if key not in self._links
-        ]
-        return min(times, default=inf)
-
-    def _expire(self, now: float) -> None:
-        for broker_id, known in list(self._known.items()):
-            if broker_id not in self._links and now >= known.heard_at + self._limits.forget_after:
-                self._forget(broker_id)
+        return min(self._known.expires_at, self._dialling.get_timer(), *times)
 
 
 def _digest(infos: Iterable[PeerInfo]) -> bytes:

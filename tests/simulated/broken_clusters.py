@@ -140,7 +140,7 @@ class VouchesForAll(Membership):
     """Passes on what it has heard."""
 
     def _vouched(self) -> list[PeerInfo]:
-        return [self.own, *(each.info for each in self._known.values())]
+        return [self.own, *(each.info for each in self._known)]
 
 
 class PassesOnHearsay(Broker):

@@ -79,7 +79,11 @@ def test_only_the_dialler_compares() -> None:
     made = member()
     linked(made, 1)
     assert made.due(1000.0) == []
+    # One with a link is not forgotten.
+    assert made.get_timer() == LIMITS.forget_after
+    assert made.due(LIMITS.forget_after) == []
     assert made.get_timer() == inf
+    assert made.statistics().known == 1
 
 
 def test_an_attempt_that_fails_is_made_again_later() -> None:

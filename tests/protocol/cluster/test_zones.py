@@ -439,6 +439,20 @@ def test_a_broker_of_another_zone_is_forgotten() -> None:
     assert dials(made, LIMITS.forget_after) == []
 
 
+def test_a_broker_whose_link_was_replaced_is_forgotten_no_sooner_than_others() -> None:
+    order = ranked("a1", "b1", "b2")
+    made = member("a1", order[1])
+    dials(made)
+    dial(made, order[1])
+    later = 2 * LIMITS.forget_after
+    dials(made, later)
+    assert dial(made, order[0], later) == Linked(f"to {order[1]}", TO)
+    dials(made, later + LIMITS.forget_after - 1.0)
+    assert {each.info.broker_id for each in made.brokers()} == {key(each) for each in order}
+    dials(made, later + LIMITS.forget_after)
+    assert [each.info.broker_id for each in made.brokers()] == [key(order[0])]
+
+
 def test_a_broker_that_another_zone_has_still_is_not_forgotten() -> None:
     made, other = member("a1", "b1"), member("b1")
     made.due(0.0)
