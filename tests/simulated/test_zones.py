@@ -18,6 +18,11 @@ def test_zones_that_are_healed_know_each_others_groups(first: int) -> None:
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
 
 
+def test_a_zone_is_not_used_again_until_its_gateway_has_held() -> None:
+    # While the link to a gateway that was lost too often was away, another one had its zone.
+    assert checked_run(1570)[2] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [pytest.param(number, id=each.__name__) for number, each in enumerate(BROKEN)]

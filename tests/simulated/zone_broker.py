@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Final
 
 from onward.protocol.broker import Entry, RouteAdd, RouteRemove, RoutingTable, TagList, Update
 from onward.protocol.cluster import (
     Beaten,
-    CaughtUp,
     DuplicateSearch,
     Element,
     ElementKind,
@@ -23,7 +22,6 @@ from onward.protocol.cluster import (
     RouteGroups,
     RouteLog,
     RoutePlace,
-    SubscriptionEvent,
     ZoneFilter,
     answer_places,
 )
@@ -121,13 +119,18 @@ class ZoneBroker(Broker):
         self.groups.left(before[0], before[1])
 
     def add_remote(self, peer: Peer, route: RouteAdd) -> None:
-        super().add_remote(peer, route)
-        if not isinstance(peer, Gate):
+        if isinstance(peer, Gate):
+            # Two gateways of one zone tell the same groups: each has its own in the table.
+            super().add_remote(peer, replace(route, route_id=number_of(route)))
+        else:
+            super().add_remote(peer, route)
             self.observe(route.route_id)
 
     def remove_remote(self, peer: Peer, route: RouteRemove) -> None:
-        super().remove_remote(peer, route)
-        if not isinstance(peer, Gate):
+        if isinstance(peer, Gate):
+            super().remove_remote(peer, replace(route, route_id=number_of(route)))
+        else:
+            super().remove_remote(peer, route)
             self.observe(route.route_id)
 
     def table_for(self, peer: Peer) -> RoutingTable[Connection | None]:
@@ -137,22 +140,6 @@ class ZoneBroker(Broker):
         for update in () if isinstance(peer, Gate) else removed:
             if update.previous is not None:
                 self.observe(update.previous.route_id)
-
-    def apply(self, peer: Peer, event: SubscriptionEvent) -> None:
-        super().apply(peer, event)
-        if isinstance(event, CaughtUp) and isinstance(peer, Gate):
-            self.drop_others(peer)
-
-    def drop_others(self, gate: Gate) -> None:
-        """Remove the groups of brokers of a zone to which there is another link now.
-
-        They have the same route ids, and would hide those of the new link.
-        """
-        for other in self.gates.values():
-            if (other.zone, other.role, other.wire) == (gate.zone, TO_ZONE, None):
-                while self.zone_table.drop(other.broker_id, 100):
-                    pass
-                other.subscription = self.Subscription(other.broker_id, self.limits)
 
     def register(self, client: Client) -> Connection:
         connection = super().register(client)
@@ -460,3 +447,8 @@ class ZoneBroker(Broker):
             self.network.counts["elements: mark"] += 1
         else:
             self.network.counts[f"groups: {element.kind.name.lower()}"] += 1
+
+
+def number_of(route: RouteAdd | RouteRemove) -> bytes:
+    """Return the id of a group in the table."""
+    return (int.from_bytes(route.route_id) ^ int.from_bytes(route.broker_id)).to_bytes(16)
