@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
@@ -117,7 +118,8 @@ class DuplicateRoutes:
         if connection is not gateway.connection:
             return  # with another link all is looked up anew
         try:
-            beaten = self.search.answered(zone, answer, self._place_of)
+            clock = int(time.time() * 1000)
+            beaten = self.search.answered(zone, answer, self._place_of, clock)
         except ClusterFrameError as error:
             gateway.fault(error)
             return

@@ -7,7 +7,8 @@ joined there, a filter that may have ids that were not named, and its own routes
 finds it asks that zone for, many at a time: the request is ids of 16 bytes, and the answer for each
 the timestamp (8 bytes) and the home broker (16 bytes), or zeros. If the other route has the larger
 timestamp, or the larger broker id if both are alike, the own connection is closed. The other zone
-does the same, so one of the two is closed, and never both.
+does the same, so one of the two is closed, and never both. A timestamp that is too far ahead counts
+for nothing, as in a stream of routes: one bad clock must not own a route for ever.
 """
 
 from __future__ import annotations
@@ -108,26 +109,30 @@ class DuplicateSearchStatistics:
         asked: Number of ids that were asked for since the start.
         beaten: Number of own routes that were beaten.
         dropped: Number of ids that were not asked for, because of `duplicate_ids`.
+        refused: Number of registrations with a timestamp that was too far ahead, by `max_ahead`.
     """
 
     waiting: int
     asked: int
     beaten: int
     dropped: int
+    refused: int
 
 
 class DuplicateSearch:
     """The own routes of a broker that other zones may have as well.
 
     Args:
-        limits: `duplicate_ids` is used.
+        limits: `duplicate_ids` and `max_ahead` are used.
     """
 
     def __init__(self, limits: ClusterLimits | None = None) -> None:
-        self._most = (limits or ClusterLimits()).duplicate_ids
+        limits = limits or ClusterLimits()
+        self._most = limits.duplicate_ids
+        self._ahead = int(limits.max_ahead * 1000)
         self._waiting: dict[str, dict[bytes, None]] = {}
         self._under_way: dict[str, tuple[bytes, ...]] = {}
-        self._asked = self._beaten = self._dropped = 0
+        self._asked = self._beaten = self._dropped = self._refused = 0
 
     def suspect(self, zone: str, ids: Iterable[bytes]) -> None:
         """Prepare to ask a zone for ids of own routes that it may have."""
@@ -153,7 +158,7 @@ class DuplicateSearch:
         return b"".join(ids)
 
     def answered(
-        self, zone: str, data: bytes, own: Callable[[bytes], RoutePlace | None]
+        self, zone: str, data: bytes, own: Callable[[bytes], RoutePlace | None], clock: int
     ) -> list[Beaten]:
         """Receive the answer to a request; return the own routes that are beaten.
 
@@ -161,6 +166,7 @@ class DuplicateSearch:
             zone: The zone that was asked.
             data: The answer.
             own: Gives the place of an own route by its id, if it is there still.
+            clock: The time, in milliseconds since the Unix epoch.
 
         Raises:
             ClusterFrameError: It is no answer to the request, which counts as failed.
@@ -169,7 +175,11 @@ class DuplicateSearch:
         found: list[Beaten] = []
         for route_id, place in zip(ids, parse_places(data, len(ids)), strict=True):
             mine = own(route_id)
-            if place is not None and mine is not None and mine < place:
+            if place is None or mine is None or not mine < place:
+                continue
+            if place.timestamp > clock + self._ahead:
+                self._refused += 1
+            else:
                 found.append(Beaten(route_id, place))
         self._beaten += len(found)
         return found
@@ -191,4 +201,5 @@ class DuplicateSearch:
             asked=self._asked,
             beaten=self._beaten,
             dropped=self._dropped,
+            refused=self._refused,
         )

@@ -24,7 +24,8 @@ class ClusterLimits:
         gather: Time for which changes are gathered before they are sent, in seconds.
         mark: Time between two marks of a route stream, in seconds.
         max_ahead: Time by which the timestamp of a route may be ahead of this broker's clock, in
-            seconds. Beyond: the route is refused and counted. It has to be more than the clocks of
+            seconds. Beyond: the route is refused and counted, and one of another zone does not end an
+            own connection. It has to be more than the clocks of
             two honest brokers differ: their routes would be missing here.
         max_peers: Peer brokers that this broker has links with. Beyond: no other is dialled, and a
             link from one is refused.

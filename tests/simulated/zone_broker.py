@@ -323,7 +323,7 @@ class ZoneBroker(Broker):
 
     def on_placed(self, peer: Peer, data: bytes) -> None:
         assert isinstance(peer, Gate)
-        for beaten in self.search.answered(peer.zone, data, self._own_place):
+        for beaten in self.search.answered(peer.zone, data, self._own_place, self.clock()):
             self.network.counts["replaced in another zone"] += 1
             self.end_beaten(beaten)
 

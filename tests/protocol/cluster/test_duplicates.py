@@ -42,9 +42,25 @@ def test_an_own_route_that_is_older_is_beaten() -> None:
     there = {route_id(n): THERE for n in (1, 2, 3)}
     own = {route_id(1): HERE, route_id(2): RoutePlace(CLOCK + 2, HOME), route_id(4): HERE}
     answer = answer_places(request, there.get)
-    assert search.answered("b", answer, own.get) == [Beaten(route_id(1), THERE)]
-    assert search.statistics() == DuplicateSearchStatistics(1, 4, 1, 0)
+    assert search.answered("b", answer, own.get, CLOCK) == [Beaten(route_id(1), THERE)]
+    assert search.statistics() == DuplicateSearchStatistics(1, 4, 1, 0, 0)
     assert search.next("b") == route_id(9)
+
+
+@pytest.mark.parametrize("ahead", [1001, 1 << 62, (1 << 64) - 1 - CLOCK])
+def test_a_timestamp_too_far_ahead_ends_no_connection(ahead: int) -> None:
+    """Else a bad clock, or a lie, would own the route for ever, or have a time no frame can hold."""
+    search = DuplicateSearch(ClusterLimits(max_ahead=1.0))
+    search.suspect("b", map(route_id, (1, 2)))
+    request = search.next("b") or b""
+    there = {
+        route_id(1): RoutePlace(CLOCK + ahead, OTHER),
+        route_id(2): RoutePlace(CLOCK + 1000, OTHER),
+    }
+    own = {route_id(1): HERE, route_id(2): HERE}
+    beaten = search.answered("b", answer_places(request, there.get), own.get, CLOCK)
+    assert [each.route_id for each in beaten] == [route_id(2)]
+    assert search.statistics().refused == 1
 
 
 @given(
@@ -61,7 +77,7 @@ def test_one_of_two_is_beaten(one: tuple[int, bytes], two: tuple[int, bytes]) ->
         request = search.next(other)
         assert request is not None
         answer = answer_places(request, {route_id(1): places[other]}.get)
-        beaten += len(search.answered(other, answer, {route_id(1): places[own]}.get))
+        beaten += len(search.answered(other, answer, {route_id(1): places[own]}.get, 1))
     assert beaten == (one != two)
 
 
@@ -77,7 +93,7 @@ def test_a_request_that_fails_is_made_again_and_one_of_a_lost_link_is_not() -> N
     assert search.next("b") is None
     assert search.statistics().waiting == 0
     # The answer comes late.
-    assert search.answered("b", b"", NOWHERE.get) == []
+    assert search.answered("b", b"", NOWHERE.get, CLOCK) == []
 
 
 def test_no_more_ids_are_asked_for_than_the_limits() -> None:
@@ -103,5 +119,5 @@ def test_what_is_no_answer_is_refused_and_nothing_is_beaten(size: int) -> None:
     search.suspect("b", [route_id(1)])
     search.next("b")
     with pytest.raises(ClusterFrameError, match="for the places of 1 route"):
-        search.answered("b", bytes(size), NOWHERE.get)
+        search.answered("b", bytes(size), NOWHERE.get, CLOCK)
     assert search.statistics().beaten == 0
