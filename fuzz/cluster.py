@@ -228,7 +228,7 @@ class Cluster:
         place = RoutePlace(CLOCK, HOME)
         for read in (
             lambda: answer_places(data, lambda _: place),
-            lambda: search.answered("b", data, lambda _: place),
+            lambda: search.answered("b", data, lambda _: place, CLOCK),
         ):
             try:
                 read()

@@ -70,6 +70,7 @@ class GatewayWorker(PeerWorker):
     ) -> None:
         super().__init__(info, index, feeds, options, on_fault, on_dropped, table=GroupTable(index))
         self.duplicates: DuplicateRoutes | None = None
+        self.routes.most = 2 * options.limits.max_groups
         self._filters: _FilterReceiver | None = None
         self._new_filter()
         self._learn(info)

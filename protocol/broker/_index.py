@@ -19,7 +19,7 @@ from pyroaring import BitMap
 
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer, KeptAnswers, Matches
 from ._keys import WellKnownKey
-from ._postings import HOME_KEY, Posting, Postings, TagPlaces
+from ._postings import ADDED_ONCE, HOME_KEY, NEVER_ADDED, Posting, Postings, TagPlaces
 from ._tags import Tag, TagList, normal_form
 
 if TYPE_CHECKING:
@@ -124,7 +124,10 @@ class TagIndex(Postings):
             self._routes += 1
             return self._link_again(places, route_id)
         number = self.add_known(places.tags, route_id)
-        self._find_places(places)
+        if places.dropped == NEVER_ADDED:
+            places.dropped = ADDED_ONCE  # it may be the only one
+        else:
+            self._find_places(places)
         return number
 
     def replace(self, number: int, tags: Iterable[Tag]) -> None:

@@ -26,7 +26,7 @@ from ._ids import format_id, parse_id
 from ._keys import WellKnownKey
 from ._tags import OWN_ID, Tag, TagList
 
-__all__ = ["HOME_KEY", "Posting", "Postings", "TagPlaces"]
+__all__ = ["ADDED_ONCE", "HOME_KEY", "NEVER_ADDED", "Posting", "Postings", "TagPlaces"]
 
 _MAX_BLOCK: Final = 4096
 """Most numbers in a block: a sixteenth of a container, so that few blocks are in two."""
@@ -34,6 +34,11 @@ _MAX_BLOCK: Final = 4096
 HOME_KEY: Final = -1
 """The key of the tag that says to which broker a route is connected. No wire has it, and `tags`
 leaves it out."""
+
+NEVER_ADDED: Final = -1
+"""In place of `Postings.dropped`: no route has these tags yet."""
+ADDED_ONCE: Final = -2
+"""Likewise: one route has had them, and the postings are looked up with the second."""
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
@@ -78,6 +83,7 @@ class TagPlaces:
         postings: Their postings, while each of them has one.
         service: That of the service.
         dropped: `Postings.dropped` as it was then: they are the right ones as long as it is that.
+            Before, one of `NEVER_ADDED` and `ADDED_ONCE`.
     """
 
     __slots__ = ("dropped", "postings", "service", "tags")
@@ -86,7 +92,7 @@ class TagPlaces:
         self.tags: Final = tags
         self.postings: tuple[Posting, ...] = ()
         self.service: Posting | None = None
-        self.dropped = -1
+        self.dropped = NEVER_ADDED
 
 
 class Postings:

@@ -24,16 +24,16 @@ class ClusterLimits:
         gather: Time for which changes are gathered before they are sent, in seconds.
         mark: Time between two marks of a route stream, in seconds.
         max_ahead: Time by which the timestamp of a route may be ahead of this broker's clock, in
-            seconds. Beyond: the route is refused and counted, and one of another zone does not end an
-            own connection. It has to be more than the clocks of
-            two honest brokers differ: their routes would be missing here.
+            seconds. Beyond: the route is refused and counted, and one of another zone does not end
+            an own connection. It has to be more than the clocks of two honest brokers differ: their
+            routes would be missing here.
         max_peers: Peer brokers that this broker has links with. Beyond: no other is dialled, and a
             link from one is refused.
         max_gateways: Links with brokers of other zones that this broker has dialled, and as many
             again that others have. Beyond: no other is dialled, and a link from one is refused.
         max_groups: Groups of routes with tags that other zones are told. Beyond: further ones are
             folded into a group of their service without tags; beyond twice as many, groups are not
-            told, and counted.
+            told, and counted, and those that another zone tells are refused and counted.
         zone_gather: Time for which changes of a zone are gathered before other zones are told, in
             seconds.
         filter_every: Time after which the filter of a zone's route ids is made anew if routes have

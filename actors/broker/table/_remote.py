@@ -7,6 +7,7 @@ link is lost or comes back.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from math import inf
@@ -24,7 +25,15 @@ from ._answer_times import AnswerTimes
 from ._events import BrokerEvent, EventKind
 from ._route import BrokerRoute, Destination, RouteStatistics, readable
 
-__all__ = ["AnyRoute", "PeerRouteWorker", "PeerRoutes", "RemoteKind", "RemoteRoute", "own_route"]
+__all__ = [
+    "AnyRoute",
+    "GroupRoute",
+    "PeerRouteWorker",
+    "PeerRoutes",
+    "RemoteKind",
+    "RemoteRoute",
+    "own_route",
+]
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
@@ -59,6 +68,9 @@ class PeerRoutes:
         told: The routes that its groups stand for.
         may_have: Whether its zone may have a route, by the id.
         kinds: The kinds of its routes.
+        services: What its groups have in common, by service.
+        most: Most groups that it may tell.
+        mask: A secret number by which the ids of its groups differ from those of other gateways.
         clock: Returns a monotonic time in seconds.
         decay: See `ChoiceOptions.latency_decay`.
     """
@@ -81,6 +93,9 @@ class PeerRoutes:
         self.connection: Cell | None = None
         self.peer = ""
         self.kinds: dict[RemoteKind, None] = {}
+        self.services: dict[str, RemoteKind] = {}
+        self.most: float = inf
+        self.mask: Final = secrets.randbits(128)
         self.clock: Callable[[], float] = time.monotonic
         self.decay = 0.0
         kind = RouteKind(broker_id, "", ())
@@ -393,6 +408,33 @@ class RemoteRoute(Entry[Any]):
             expected=hidden,
             broker=self.shared.peer.label,
         )
+
+
+class GroupRoute(RemoteRoute):
+    """A group of a zone, in the table of another zone.
+
+    The groups of a service in a zone have their times and counters in common.
+
+    Args:
+        number: Its id in the table.
+        kind: Its name and tags.
+        timestamp: When it was told, in milliseconds since the Unix epoch.
+        count: The number of its routes.
+
+    Attributes:
+        count: As given.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self, number: bytes, kind: RouteKind, timestamp: int, count: int) -> None:
+        super().__init__(number, kind, timestamp)
+        self.count: Final = count
+
+    @property
+    def weight(self) -> float:
+        """The number of its routes."""
+        return self.count
 
 
 close_class(PeerRoutes)

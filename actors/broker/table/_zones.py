@@ -3,6 +3,7 @@
 A *group* stands for the routes of a zone that are alike but for the tags that name one of them. It
 is a route entry as that of a peer broker's destination, and its home broker is the one at the other
 end of the gateway link. It is looked up only if the own zone has no route that can take a request.
+What is measured belongs to all groups of a service in the zone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ....protocol.broker import (
     Key,
     Query,
     RouteAdd,
+    RouteKind,
     RouteRemove,
     RoutingTable,
     TagSet,
@@ -30,13 +32,14 @@ from ....protocol.broker import (
 )
 from ....protocol.cluster import COUNT_KEY, FOLDED_KEY
 from ._peers import RESERVED_SERVICES
-from ._remote import AnyRoute, PeerRoutes, RemoteKind, RemoteRoute
+from ._remote import AnyRoute, GroupRoute, PeerRoutes, RemoteKind, RemoteRoute
 from ._selector import Ask
 from ._services import Services
 
-__all__ = ["GROUPS_FULL", "Zones"]
+__all__ = ["GROUPS_FULL", "ZONE_FULL", "Zones"]
 
 GROUPS_FULL: Final = "the table has as many groups of other zones as it may"
+ZONE_FULL: Final = "its zone has told as many groups as a zone may"
 _RESERVED_NAME: Final = "its service name is reserved"
 _OTHER_HOME: Final = "another broker has told it"
 _NO_COUNT: Final = "it does not say for how many routes it stands"
@@ -48,6 +51,7 @@ MAX_COUNT: Final = 2**31 - 1
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
+_NOT_SHOWN: Final = frozenset((COUNT_KEY, _ROUTE_ID))
 _FOLDED: Final = (FOLDED_KEY, "1")
 
 Groups = tuple[Entry[RemoteRoute], ...]
@@ -97,38 +101,48 @@ class Zones:
         count = _count_of(route)
         if count is None:
             return _NO_COUNT
-        table, number = self.table, _number(route.route_id, peer.broker_id)
+        table, number = self.table, _number(route.route_id, peer)
         before = table.get(number)
-        if before is None and len(table) >= self._limit:
-            self.refused += 1
-            return GROUPS_FULL
-        tags = tuple([tag for tag in route.tags if tag[0] not in (COUNT_KEY, _ROUTE_ID)])
-        kind = table.kind_of(peer.broker_id, route.service_name, tags, number)
-        service = self._services.of(route.service_name)
-        shared = RemoteKind(peer, kind, service, count)
-        shared.routes = count
-        earlier: RemoteKind | None = kind.shared if before is None else before.kind.shared
-        if earlier is not None:
-            shared.times, shared.answers = earlier.times, earlier.answers
-            shared.seconds, shared.slowest = earlier.seconds, earlier.slowest
-            shared.outstanding = earlier.outstanding
-        if before is not None:
-            self._let_go(peer, before.target)  # the new one may have the kind of this one
+        if before is None:
+            full = len(table) >= self._limit
+            if full or peer.count >= peer.most:
+                self.refused += 1
+                return GROUPS_FULL if full else ZONE_FULL
+        text = route.text
+        tags = tuple([tag for tag in text.tags if tag[0] not in _NOT_SHOWN])
+        kind = table.kind_of(peer.broker_id, text.service_name, tags, number)
+        shared = self._shared(peer, kind)
+        made = GroupRoute(number, kind, route.timestamp, count)
+        if before is None:
+            table.put_new(made)
+        elif table.put(made, now=route.timestamp).applied:
+            self._let_go(peer, before.target)
+        else:
+            return ""
         kind.shared = shared
-        update = table.put(RemoteRoute(number, kind, route.timestamp), now=route.timestamp)
-        if not update.applied and before is not None:
-            kind.shared = before.kind.shared = earlier
-            kind = before.kind
-        self._services.joined_elsewhere(service)
+        peer.services[kind.service_name] = shared
+        shared.routes += 1
         peer.count += 1
-        peer.told += int(kind.shared.weight)
+        peer.told += count
+        self._services.joined_elsewhere(shared.service)
         self._folded += _FOLDED in kind.tags
         return ""
+
+    def _shared(self, peer: PeerRoutes, kind: RouteKind) -> RemoteKind:
+        """Return what the groups of a service in a zone have in common."""
+        name = kind.service_name
+        shared = peer.services.get(name)
+        if shared is None:
+            plain = RouteKind(peer.broker_id, name, ())
+            shared = RemoteKind(peer, plain, self._services.of(name))
+            if kind.shared is not None:
+                shared.outstanding = kind.shared.outstanding  # of groups that have left
+        return shared
 
     def remove(self, peer: PeerRoutes, route: RouteRemove) -> bool:
         """Remove a group; return whether it was there."""
         update = self.table.remove(
-            _number(route.route_id, peer.broker_id),
+            _number(route.route_id, peer),
             route.timestamp,
             broker_id=peer.broker_id,
             now=route.timestamp,
@@ -154,8 +168,12 @@ class Zones:
         """Count that a group has left, or is replaced."""
         shared = route.shared
         peer.count -= 1
-        peer.told -= int(shared.weight)
-        self._folded -= _FOLDED in shared.kind.tags
+        peer.told -= int(route.weight)
+        self._folded -= _FOLDED in route.kind.tags
+        shared.routes -= 1
+        if not shared.routes:
+            del peer.services[route.kind.service_name]
+        shared.requests -= route.requests
         self._services.left_elsewhere(shared.service, route.requests)
 
     # --- look-up --------------------------------------------------------------------------------
@@ -293,15 +311,19 @@ class Zones:
 
 def _count_of(route: RouteAdd) -> int | None:
     """Return for how many routes a group stands; `None` if it does not say so."""
-    for key, value in route.tags:
+    for key, value in route.text.tags:
         if key == COUNT_KEY and value and value.isascii() and value.isdecimal():
             return int(value) if len(value) <= 10 and 0 < int(value) <= MAX_COUNT else None
     return None
 
 
-def _number(route_id: bytes, broker_id: bytes) -> bytes:
-    """Return the id of a group in the table: two gateways of one zone tell it with the same id."""
-    return (int.from_bytes(route_id) ^ int.from_bytes(broker_id)).to_bytes(16)
+def _number(route_id: bytes, peer: PeerRoutes) -> bytes:
+    """Return the id of a group in the table.
+
+    Two gateways of one zone tell it with the same id. And none can choose an id that is that of a
+    group of another gateway: it does not know their masks.
+    """
+    return (int.from_bytes(route_id) ^ peer.mask).to_bytes(16)
 
 
 def _distance(peer: PeerRoutes) -> tuple[bool, float]:
@@ -309,7 +331,7 @@ def _distance(peer: PeerRoutes) -> tuple[bool, float]:
 
 
 def _load(route: RemoteRoute) -> float:
-    return route.latency * (route.shared.outstanding + 1) / max(1.0, route.weight)
+    return route.latency * (route.outstanding + 1) / max(1.0, route.weight)
 
 
 def _of_one_zone(found: Sequence[RemoteRoute], key: int) -> Sequence[RemoteRoute]:

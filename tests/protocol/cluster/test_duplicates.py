@@ -49,7 +49,7 @@ def test_an_own_route_that_is_older_is_beaten() -> None:
 
 @pytest.mark.parametrize("ahead", [1001, 1 << 62, (1 << 64) - 1 - CLOCK])
 def test_a_timestamp_too_far_ahead_ends_no_connection(ahead: int) -> None:
-    """Else a bad clock, or a lie, would own the route for ever, or have a time no frame can hold."""
+    """Else a bad clock would own the route for ever, or a lie have a time too large for frames."""
     search = DuplicateSearch(ClusterLimits(max_ahead=1.0))
     search.suspect("b", map(route_id, (1, 2)))
     request = search.next("b") or b""

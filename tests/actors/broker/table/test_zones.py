@@ -11,7 +11,7 @@ from onward.actors.broker import BrokerOptions, PeerRoutes
 from onward.actors.broker.table._methods import Methods
 from onward.actors.broker.table._selector import Ask, Selectors
 from onward.actors.broker.table._services import Services
-from onward.actors.broker.table._zones import GROUPS_FULL, Zones
+from onward.actors.broker.table._zones import GROUPS_FULL, ZONE_FULL, Zones
 from onward.protocol import TAGS, Address
 from onward.protocol.broker import (
     RouteAdd,
@@ -142,6 +142,52 @@ def test_more_groups_than_the_limit_are_counted() -> None:
     assert f.tell(b, 3, "c", 1) == GROUPS_FULL
     assert not f.tell(b, 2, "b", 4)  # it is there
     assert (len(f.zones), f.zones.refused) == (2, 1)
+
+
+def test_one_zone_cannot_take_the_room_of_all(f: Fixture) -> None:
+    b, c = f.gateway("b"), f.gateway("c")
+    b.most = 2
+    assert [f.tell(b, number, "a", 1) for number in range(4)] == ["", "", ZONE_FULL, ZONE_FULL]
+    assert not f.tell(b, 1, "a", 5)
+    assert not f.tell(c, 1, "a", 1)
+    assert (b.count, c.count, f.zones.refused) == (2, 1, 2)
+    assert f.remove(b, 0)
+    assert not f.tell(b, 2, "a", 1)
+
+
+def test_a_gateway_cannot_hide_the_groups_of_another_zone(f: Fixture) -> None:
+    """It may choose the ids of its groups, and knows the ids of both brokers."""
+    b, c = f.gateway("b"), f.gateway("c")
+    f.tell(b, 1, "orders", 5)
+    for other in (1, 1 ^ int.from_bytes(b.broker_id) ^ int.from_bytes(c.broker_id)):
+        f.tell(c, other, "orders", 1)
+    assert sorted(f.found("service=orders")) == [("b1", 5), ("c1", 1), ("c1", 1)]
+    assert (b.count, b.told, c.count, c.told) == (1, 5, 2, 2)
+
+
+def test_groups_that_differ_in_their_ids_only_are_counted_each(f: Fixture) -> None:
+    b = f.gateway("b")
+    f.tell(b, 1, "orders", 5)
+    f.tell(b, 2, "orders", 3)
+    assert f.found("service=orders") == [("b1", 5), ("b1", 3)]
+    assert f.remove(b, 1)
+    assert (b.told, b.count) == (3, 1)
+    assert f.remove(b, 2)
+    assert (b.told, b.count, b.services) == (0, 0, {})
+
+
+def test_the_groups_of_a_service_in_a_zone_are_measured_together(f: Fixture) -> None:
+    b = f.gateway("b")
+    f.tell(b, 1, "orders", 5)
+    f.tell(b, 2, "orders", 3, parse_tag("region=eu"))
+    one, other = f.zones.find(f.ask("service=orders"))
+    one.choose(None)
+    one.ended(0.5)
+    assert (one.latency, other.latency) == (0.5, 0.5)
+    assert [each.requests for each in (one, other)] == [1, 0]
+    f.tell(b, 1, "orders", 10)
+    assert f.zones.find(f.ask("service=orders"))[0].latency == 0.5
+    assert b.services["orders"].requests == 0  # those of groups that are there
 
 
 def test_two_gateways_of_a_zone_are_one_zone(f: Fixture) -> None:
