@@ -143,12 +143,13 @@ class Control(Outbound):
         """Time of arrival of the first byte of that frame; without meaning while there is none."""
         return self._unfinished_since
 
-    def send_setup(self, setup: Setup, *, keepalive: bool = True) -> None:
+    def send_setup(self, setup: Setup, *, keepalive_at: float | None = None) -> None:
         """Send SETUP, as a client. Requests may follow at once.
 
         Args:
             setup: The SETUP.
-            keepalive: Whether the timer sends the KEEPALIVE frames; if not, the caller does.
+            keepalive_at: The time of the first KEEPALIVE of the timer, by default one interval from
+                now; infinite if the caller sends them.
 
         Raises:
             LocalProtocolError: This is a server, SETUP was sent, or a field is out of range.
@@ -162,8 +163,8 @@ class Control(Outbound):
         self.setup = setup
         self.state = CONNECTION[self.state, ConnectionInput.SETUP]
         self._lifetime = setup.lifetime / 1000
-        at = self._last_received + setup.keepalive / 1000
-        self._keepalive_at = at if keepalive else inf
+        first = self._last_received + setup.keepalive / 1000
+        self._keepalive_at = first if keepalive_at is None else keepalive_at
 
     def reject_setup(self, text: str) -> list[Event]:
         """Send ERROR[REJECTED_SETUP] and close, as a server that does not want the client.
@@ -293,7 +294,10 @@ class Control(Outbound):
         # with the (R)espond flag set."
         self.send_keepalive()
         self._asked_at = now
-        self._keepalive_at = now + self.setup.keepalive / 1000
+        # Always a whole number of intervals after the first, so that connections that begin
+        # together stay together; those that were missed are skipped.
+        every = self.setup.keepalive / 1000
+        self._keepalive_at += every * ((now - self._keepalive_at) // every + 1)
         return []
 
     def silence(self, now: float) -> float:

@@ -74,9 +74,9 @@ class ResumableConnection(Connection):
     def _begin_session(self) -> None:
         self.kept = KeptFrames(self._resume.max_kept)
 
-    def send_setup(self, setup: Setup, *, keepalive: bool = True) -> None:
+    def send_setup(self, setup: Setup, *, keepalive_at: float | None = None) -> None:
         """Send SETUP, as a client; see `Connection.send_setup`. A token in it begins a session."""
-        super().send_setup(setup, keepalive=keepalive)
+        super().send_setup(setup, keepalive_at=keepalive_at)
         if setup.token is not None:
             self._begin_session()
 

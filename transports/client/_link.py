@@ -10,6 +10,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Final
 
 from ...actors.broker import Handlers, Interaction
@@ -215,7 +216,7 @@ class ClientLink(RSocketConnection):
         # Connection Establishment: "A client assumes a SETUP is accepted if it receives a response
         # to a request, a LEASE frame, or if it sees a REQUEST type." An answered KEEPALIVE shows it
         # as well. The package's client sends the later ones.
-        self._open_core(setup, self._lease, keepalive=False)
+        self._open_core(setup, self._lease, keepalive_at=inf)
         self.core.send_keepalive()
 
     def send_keepalive(self) -> None:

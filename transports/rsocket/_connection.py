@@ -204,16 +204,17 @@ class RSocketConnection(asyncio.Protocol, ABC):
     # --- opening ------------------------------------------------------------------------------
 
     def _open_core(
-        self, setup: Setup, lease: LeaseOptions | None, *, keepalive: bool = True
+        self, setup: Setup, lease: LeaseOptions | None, *, keepalive_at: float | None = None
     ) -> None:
         """Send SETUP, as the client.
 
         Args:
             setup: The SETUP.
             lease: The leases for the peer.
-            keepalive: Whether the timer sends the KEEPALIVE frames; if not, the caller does.
+            keepalive_at: The time of the first KEEPALIVE of the timer, by default one interval from
+                now; infinite if the caller sends them.
         """
-        self.core.send_setup(setup, keepalive=keepalive)
+        self.core.send_setup(setup, keepalive_at=keepalive_at)
         self.set_up(setup, lease)
         self.flush_soon()
 

@@ -287,7 +287,8 @@ class Link(Flow):
         setup = self._setup
         if setup is not None:
             self.session.begin(setup)
-            self._open_core(setup, self.options.lease)
+            at = self.shared.next_tick(self.time(), setup.keepalive / 1000)
+            self._open_core(setup, self.options.lease, keepalive_at=at)
 
     def resume_writing(self) -> None:
         """Resume the senders blocked on this socket, and pass on the credit held back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import floor
 from typing import TYPE_CHECKING, Final, cast
 
 from ...actors.access._exposed import Exposed
@@ -68,6 +69,21 @@ class Shared:
         self.unfinished = UnfinishedFrames(loop, options)
         self.waiting = ByteShares(options.flow.max_pending_total, _waiting, loop.time)
         self.gathered = ByteShares(options.gathering.max_gathered_total, _gathered, loop.time)
+        # In whole milliseconds: a loop that counts in these calls no timer too early.
+        self._first_tick = floor(loop.time() * 1000) / 1000
+
+    def next_tick(self, now: float, interval: float) -> float:
+        """Return the time of the next KEEPALIVE of the connections that this side opens.
+
+        All that have one interval send theirs in one turn of the loop, so that they wake an idle
+        process once in each interval.
+
+        Args:
+            now: The time.
+            interval: The seconds between two KEEPALIVE frames of a connection.
+        """
+        first = self._first_tick
+        return first + interval * ((now - first) // interval + 1)
 
 
 def _waiting(link: Flow) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from onward.protocol.rsocket import (
@@ -365,12 +367,26 @@ def test_a_client_keeps_alive_and_gives_up() -> None:
 
 def test_a_client_may_send_keepalive_frames_by_itself() -> None:
     connection = Connection(Role.CLIENT, now=0.0)
-    connection.send_setup(Setup(keepalive=1000, lifetime=2500), keepalive=False)
+    connection.send_setup(Setup(keepalive=1000, lifetime=2500), keepalive_at=inf)
     connection.data_to_send()
     assert connection.get_timer() == 2.5
     assert connection.handle_timer(1.5) == []
     assert connection.data_to_send() == b""
     assert isinstance(connection.handle_timer(2.5)[0], Closed)
+
+
+def test_the_first_keepalive_decides_when_the_others_are_sent() -> None:
+    connection = Connection(Role.CLIENT, now=10.0)
+    connection.send_setup(Setup(keepalive=1000, lifetime=60_000), keepalive_at=10.25)
+    connection.data_to_send()
+    # Late ones do not put off those after them; those that were missed are skipped.
+    for now, following in ((10.25, 11.25), (11.5, 12.25), (12.25, 13.25), (17.0, 17.25)):
+        assert connection.handle_timer(now) == []
+        assert [frame.type for frame in sent(connection)] == [FrameType.KEEPALIVE]
+        assert connection.get_timer() == following
+        # SETUP Frame: "Time (in milliseconds) between KEEPALIVE frames that the client will send."
+        assert connection.handle_timer(following - 0.001) == []
+        assert sent(connection) == []
 
 
 def test_the_round_trip_of_a_keepalive_of_the_timer() -> None:

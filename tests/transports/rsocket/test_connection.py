@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from onward.protocol.rsocket import (
 )
 from onward.transports.rsocket._connection import TURN, FrameReceiver, RSocketConnection
 from onward.transports.rsocket._leases import Leases
+from onward.transports.rsocket._options import LinkOptions
+from onward.transports.rsocket._shared import Shared
 from tests.support.compiled import COMPILED
 from tests.support.rsocket_peer import MemoryLoop, MemoryTransport, in_memory
 
@@ -49,6 +52,7 @@ class End(RSocketConnection):
         self.frames = received.frames
         self.closed: list[Closed] = []
         self.reads: list[int] = []
+        self.read_at: list[float] = []
         self.is_blocked = False
 
     @property
@@ -57,6 +61,7 @@ class End(RSocketConnection):
 
     def data_received(self, data: bytes) -> None:
         self.reads.append(len(data))
+        self.read_at.append(self.time())
         super().data_received(data)
 
     def _on_stream_frame(self, stream: Stream, frame: Frame) -> None:
@@ -97,7 +102,7 @@ class Wire(MemoryTransport):
 class Pair:
     """Two ends that are joined, with a SETUP."""
 
-    def __init__(self, *, keepalive: bool = True) -> None:
+    def __init__(self, *, keepalive_at: float | None = None) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, MemoryLoop)
         self.loop = loop
@@ -107,7 +112,7 @@ class Pair:
         for end, wire in zip((self.client, self.server), self.wires, strict=True):
             end.connection_made(wire)
         setup = Setup(keepalive=1000, lifetime=3000, lease=True)
-        self.client._open_core(setup, None, keepalive=keepalive)
+        self.client._open_core(setup, None, keepalive_at=keepalive_at)
 
     async def opened(self) -> Pair:
         await self.loop.idle()
@@ -135,6 +140,32 @@ async def test_the_timer_of_a_client_keeps_both_ends_alive() -> None:
 
 
 @in_memory
+async def test_connections_that_share_a_tick_keep_alive_at_once() -> None:
+    loop = asyncio.get_running_loop()
+    shared = Shared(loop, LinkOptions())
+    pairs: list[Pair] = []
+    for _ in range(8):
+        await asyncio.sleep(0.3)
+        at = shared.next_tick(loop.time(), 1.0)
+        assert 0 < at - loop.time() <= 1.0
+        pairs.append(await Pair(keepalive_at=at).opened())
+    pairs[0].cut()
+    began = loop.time()
+    await asyncio.sleep(10)
+    # The one that is silent ends after its own lifetime, and no other with it.
+    assert pairs[0].server.read_at[-1] < began
+    (closed,) = pairs[0].server.closed
+    assert isinstance(closed.error, KeepaliveTimeout)
+    for each in pairs[1:]:
+        assert (each.client.closed, each.server.closed) == ([], [])
+    told = {at for each in pairs for at in each.server.read_at if at >= began}
+    assert len(told) == 10
+    for each in pairs[1:]:
+        assert told <= set(each.server.read_at)
+        each.end()
+
+
+@in_memory
 async def test_silence_ends_a_connection_in_either_role() -> None:
     pair = await Pair().opened()
     began = pair.loop.time()
@@ -149,7 +180,7 @@ async def test_silence_ends_a_connection_in_either_role() -> None:
 
 @in_memory
 async def test_a_client_whose_caller_sends_keepalive_frames_only_watches() -> None:
-    pair = await Pair(keepalive=False).opened()
+    pair = await Pair(keepalive_at=inf).opened()
     for _ in range(5):
         await asyncio.sleep(2)
         assert pair.client.closed == []

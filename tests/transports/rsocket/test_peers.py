@@ -314,6 +314,18 @@ async def test_the_round_trip_of_the_side_that_has_dialled() -> None:
         assert link.round_trip < 5
 
 
+async def test_all_that_one_broker_has_dialled_are_kept_alive_at_once() -> None:
+    uri = "rsocket+tcp://127.0.0.1:0"
+    async with side(uri) as near, side(uri) as one, side(uri) as two:
+        dialler = PeerDialler(near.broker, options=PeerOptions(keepalive=0.1, lifetime=60.0))
+        for far in (one, two):
+            await dialler.connect(far.listener.uri, near.peers)
+            await eventually(lambda: near.peers.links[-1].round_trip > 0)
+        first, second = (near.link(at).core.get_timer() for at in range(2))
+        assert first is not None
+        assert first == pytest.approx(second, abs=1e-6)
+
+
 async def test_the_end_of_a_node_ends_its_links() -> None:
     uri = "rsocket+tcp://127.0.0.1:0"
     async with side(uri) as far:
