@@ -8,7 +8,7 @@ from tests.simulated.broken_zones import BROKEN, catches
 from tests.simulated.zones import checked_run, run_zones
 from tests.support.counts import times
 
-RUNS, AT_ONCE = times(40, 600), 20
+RUNS, AT_ONCE = times(40, 240), 20
 
 
 @pytest.mark.slow
