@@ -257,8 +257,11 @@ class PeerWorker(Worker):
         if connection is not self.connection or self._java is None:
             return
         limit = self._options.load_slice
-        while self._dropping:  # those of an earlier link, before the first of this one
-            self._dropping = self._table.drop_peer(self.routes, limit) >= limit
+        if self._dropping:  # those of an earlier link, before the first of this one
+            while self._table.drop_peer(self.routes, limit) >= limit:
+                pass
+            self._dropping = False
+            self._dropped()
         self._java.joined(data, int(time.time() * 1000))
 
     # --- the copy of its routes ---------------------------------------------------------------
@@ -335,9 +338,7 @@ class PeerWorker(Worker):
         if self._dropping:
             self._dropping = self._table.drop_peer(self.routes, limit) >= limit
             if not self._dropping:
-                # What comes from now on is not of before.
-                self._table.reveal_peer(self.routes)
-                self._on_dropped()
+                self._dropped()
         elif not self._loader.idle:
             self._load(limit)
         if self._dropping or not self._loader.idle:
@@ -403,6 +404,14 @@ class PeerWorker(Worker):
         self._loader = self._new_loader()
         self._dropping = True
         self._work()
+
+    def _dropped(self) -> None:
+        """See that its routes are removed; what comes from now on may have to be hidden as well."""
+        if self.presence.hidden:
+            self._table.suspend_peer(self.routes)
+        else:
+            self._table.reveal_peer(self.routes)
+        self._on_dropped()
 
     def _emit(self, kind: EventKind, reason: str = "") -> None:
         events = self._index.events

@@ -67,6 +67,11 @@ class Presence:
         """Whether it has a link."""
         return self.state in (_S.JOINING, _S.UP, _S.RETURNING, _S.UNSTEADY)
 
+    @property
+    def hidden(self) -> bool:
+        """Whether its routes are hidden."""
+        return self.state in (_S.SUSPENDED, _S.RETURNING, _S.UNSTEADY)
+
     def _move(self, given: PresenceInput, now: float) -> bool:
         after = PRESENCE.get((self.state, given))
         if after is None:
@@ -87,7 +92,7 @@ class Presence:
     def caught_up(self, now: float) -> PresenceActions:
         """Receive the news that the copy of its routes is whole."""
         steady_at = self._linked_at + self._hold
-        hidden = self.state is _S.RETURNING
+        hidden = self.hidden
         if not self._move(_I.EARLY if now < steady_at else _I.IN_STEP, now):
             return _NOTHING
         if self.state is _S.UNSTEADY:
@@ -103,7 +108,7 @@ class Presence:
             cause: The reason, in a few words.
             replaced: Whether another link takes its place, so that it does not count as a loss.
         """
-        hidden = self.state in (_S.RETURNING, _S.UNSTEADY)
+        hidden = self.hidden
         if not self._move(_I.LOST, now):
             return _NOTHING
         self.cause = cause

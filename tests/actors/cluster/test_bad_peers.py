@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from onward.actors.cluster import ClusterOptions, PeerRefused
+from onward.actors.broker import Handlers
+from onward.actors.cluster import ClusterOptions, PeerConnection, PeerRefused
 from onward.protocol import OnwardError
 from onward.protocol.broker import BrokerInfo, Dialect
 from onward.protocol.cluster import (
@@ -17,13 +18,16 @@ from onward.protocol.cluster import (
     BROKERS_ROUTE,
     DRAINING,
     REMOTE_BROKER_INFO_ROUTE,
+    ROUTE_JOIN_ROUTE,
     ROUTES_ROUTE,
     ClusterLimits,
     PeerInfo,
     Position,
+    java_route,
 )
 from tests.support.clusters import SOON, Clusters, FakePeer, Site, clusters
 from tests.support.fixtures import Caplog, Patch
+from tests.support.peer_links import MemoryLink
 
 PAUSE = ClusterLimits().pause
 FAKE = "test://fake"
@@ -289,6 +293,40 @@ async def test_brokers_that_are_refused_or_not(
         await connect(one.uri, fake)
     assert not cluster.network.links
     assert sum(one.cluster.statistics().refused.values()) == 1
+
+
+class JavaPeer(FakePeer):
+    """A Java broker."""
+
+    def on_connected(self, connection: PeerConnection) -> Handlers:
+        assert isinstance(connection, MemoryLink)
+        assert isinstance(connection.far, MemoryLink)
+        connection.far.java = True
+        return super().on_connected(connection)
+
+
+async def test_a_java_broker_with_a_flapping_link_is_not_relied_on(cluster: Clusters) -> None:
+    fake = JavaPeer(version="")
+    one, _ = await beside(cluster, fake)
+
+    async def join() -> None:
+        assert fake.connection is not None
+        await fake.connection.request(ROUTE_JOIN_ROUTE, java_route(fake.added("java")))
+
+    await join()
+    assert one.found("java") == [fake.facts.broker_id]
+    for _ in range(3):
+        await asyncio.sleep(5)
+        cluster.network.cut(one.uri, FAKE)
+        assert one.found("java") == []
+        cluster.network.heal()
+    await asyncio.sleep(6)
+    await join()
+    assert one.peer(fake.facts.broker_id).state == "unsteady"
+    assert one.found("java") == []
+    await asyncio.sleep(15)
+    assert one.peer(fake.facts.broker_id).state == "up"
+    assert one.found("java") == [fake.facts.broker_id]
 
 
 async def test_facts_that_cannot_be_read_are_refused(cluster: Clusters) -> None:
