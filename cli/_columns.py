@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-__all__ = ["Column", "count", "duration", "number", "share", "span", "text", "when"]
+__all__ = ["Column", "columns_of", "count", "duration", "number", "share", "span", "text", "when"]
 
 
 class Column(NamedTuple):
@@ -84,3 +84,11 @@ def when(heading: str, field: str) -> Column:
         return f"{datetime.fromtimestamp(value).astimezone():%Y-%m-%d %H:%M:%S%z}"
 
     return Column(heading, field, cell, falls=True)
+
+
+_PROCESS: Final = text("PROCESS", "process")
+
+
+def columns_of(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> Sequence[Column]:
+    """Return the columns for rows: those of a broker with several processes have one more."""
+    return [*columns, _PROCESS] if any("process" in row for row in rows) else columns

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from ._access import access_of
 from ._arguments import positive, seconds
-from ._columns import Column, text
+from ._columns import Column, columns_of
 from ._run import Interrupted, StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status
@@ -44,10 +44,6 @@ MAX_ROWS: Final = 4096
 
 PAGE: Final = 1024
 """The maximum number of rows in a page."""
-
-
-_PROCESS: Final = text("PROCESS", "process")
-"""The column of rows of a broker with several processes."""
 
 
 class Look(NamedTuple):
@@ -241,7 +237,7 @@ def show(look: Look, answer: Any) -> str:
         if "error" in answer:
             raise CommandError(f"the answer is: {printable(str(answer['error']))}")
         total, rows = int(answer["total"]), answer["rows"]
-        columns = [*look.columns, *([_PROCESS] if any("process" in row for row in rows) else ())]
+        columns = columns_of(look.columns, rows)
         cells = [[column.cell(row) for column in columns] for row in rows]
         headings = [column.heading for column in columns]
         lines = [table(headings, cells) if cells else look.nothing]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ..protocol import counted
-from ._columns import Column, count, duration, number, share, span, text
+from ._columns import Column, columns_of, count, duration, number, share, span, text
 from ._show import printable, table
 from ._status import CommandError
 
@@ -264,8 +264,9 @@ def frame(
         head = _head(sample, broker, state)
         problems = [_problem(each) for each in sample.problems[:MAX_PROBLEMS]]
         room = max(0, height - RESERVED - len(problems))
-        cells = [[column.cell(row) for column in view.columns] for row in sample.rows[:room]]
-        lines = table([column.heading for column in view.columns], cells).split("\n")
+        columns = columns_of(view.columns, sample.rows)
+        cells = [[column.cell(row) for column in columns] for row in sample.rows[:room]]
+        lines = table([column.heading for column in columns], cells).split("\n")
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise CommandError(f"the broker's answer has no {view.name}") from error
     order = f"{state.column}{' reversed' if state.reverse else ''}"
@@ -309,7 +310,10 @@ def _head(sample: Sample, broker: str, state: TopState) -> str:
 
 def _problem(problem: Mapping[str, Any]) -> tuple[str, str]:
     severity = str(problem["severity"])
-    told = f"{severity}: {problem['subject']}: {problem['text']}"
+    subject = problem["subject"]
+    if "process" in problem and problem["kind"] != "process":
+        subject = f"process {int(problem['process'])}: {subject}"
+    told = f"{severity}: {subject}: {problem['text']}"
     return (_RED if severity == "critical" else _YELLOW), printable(told)
 
 

@@ -69,6 +69,19 @@ def test_rates_are_of_the_last_two_looks() -> None:
     assert rates.add(VIEWS[3], [{"address": "a", "handled": 1}], 5.0)[0]["handled_rate"] is None
 
 
+def test_rows_and_problems_have_their_process() -> None:
+    rows = [
+        {"address": each, "waiting": 0, "failed": 0, "restarts": 0, "process": each}
+        for each in range(2)
+    ]
+    problem = {**PROBLEM, "kind": "limit", "process": 1}
+    silent = {**PROBLEM, "kind": "process", "subject": "process 2", "process": 2}
+    state = TopState(view=3)
+    lines = shown(state, Sample(0.0, FIGURES, [problem, silent], 2, rows), 200, 10)
+    assert lines[1:3] == ["critical: process 1: disk\\x1b: full", "critical: process 2: full"]
+    assert [line.split()[-1] for line in lines[3:6]] == ["PROCESS", "0", "1"]
+
+
 def test_a_frame_has_what_is_wrong_before_the_rows() -> None:
     sample = Sample(0.0, FIGURES, [PROBLEM], 5, [ROW])
     lines = shown(TopState(paused=True), sample, 200, 10)

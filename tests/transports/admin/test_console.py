@@ -21,6 +21,7 @@ from tests.support.browser import NEEDS_CHROMIUM, Browser, Page, chromium
 from tests.support.busy_broker import HOSTILE, BusyBroker, busy_broker, listening
 from tests.support.commands import TIMEOUT, onward
 from tests.support.counts import exhaustive
+from tests.support.process_brokers import brokers
 
 pytestmark = [pytest.mark.slow, NEEDS_CHROMIUM]
 
@@ -447,13 +448,28 @@ def asked(page: Page) -> list[str]:
     return found
 
 
+def events_of(page: Page) -> list[str]:
+    """Return the times and the texts of the events, the last one first."""
+    found: list[str] = page.run(
+        "[...document.querySelectorAll('.event')]"
+        ".map(each => each.querySelector('time').dateTime + each.innerText)"
+    )
+    return found
+
+
+async def joined_and_left(uri: str, service: str) -> None:
+    """Have a destination join a broker, and leave it."""
+    async with connect(uri, service=service):
+        pass
+
+
 @pytest.mark.parametrize("name", ["events", *exhaustive("overview")])
 def test_a_hidden_page_asks_for_nothing(page: Page, busy: BusyBroker, name: str) -> None:
     show(page, busy, name)
     page.until("document.querySelector('.spark, .event')")
     page.hide(hidden=True)
     asked(page)
-    before = page.run("document.body.innerText") if name == "events" else ""
+    before = events_of(page)
     time.sleep(4.5)  # more than two polls
     assert asked(page) == []
     page.hide(hidden=False)
@@ -464,8 +480,14 @@ def test_a_hidden_page_asks_for_nothing(page: Page, busy: BusyBroker, name: str)
         time.sleep(0.05)
     assert found[0] == f"/api/v1/{name}"
     if name == "events":
-        # It goes on after the last event: none comes twice.
-        assert page.run("document.body.innerText") == before
+        # It goes on after the last event: none comes twice before one that happens now.
+        asyncio.run(joined_and_left(busy.uri, "late"))
+        page.until("document.querySelector('.events').innerText.includes('late')")
+        after = events_of(page)
+        new, old = after[: -len(before)], after[-len(before) :]
+        assert old == before
+        assert new
+        assert not set(new) & set(old)
 
 
 @pytest.mark.exhaustive
@@ -782,6 +804,24 @@ def test_a_long_table_is_cut_and_says_so(page: Page, tmp_path: Path) -> None:
         # The broker sorts: the first thousand of all are shown, not of those that were here.
         page.run("document.querySelector('th button').click()")
         page.until("document.querySelector('tbody th').innerText == 's1200'")
+
+
+def test_a_broker_of_several_processes(page: Page) -> None:
+    """Each row says of which process it is, and rows with the same name are told apart."""
+    second = "[...document.querySelectorAll('main tr > :nth-child(2)')].map(each => each.innerText)"
+    with brokers(2, "--admin", "http://127.0.0.1:0") as made:
+        broker = BusyBroker(made.process, made.uri, made.admin().uri)
+        said = broker.get("/api/v1/limits")["rows"]
+        show(page, broker, "limits")
+        page.until(f"document.querySelectorAll('main tbody tr').length == {len(said)}")
+        head, *shown = page.run(second)
+        assert head.strip() == "Process"
+        assert sorted(shown) == sorted(str(row["process"]) for row in said)
+        show(page, broker, "workers")
+        page.until("document.querySelectorAll('main tbody tr').length > 2")
+        head, *shown = page.run(second)
+        assert head.strip() == "Process"
+        assert set(shown) == {"0", "1"}
 
 
 # --- how it looks ---------------------------------------------------------------------------

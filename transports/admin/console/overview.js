@@ -4,7 +4,7 @@
 import { html, useContext, useState } from "./vendor/htm-preact.js";
 import { post, usePoll } from "./api.js";
 import { ago, brief, bytes, count, date, percent, rate, seconds, span, visible } from "./format.js";
-import { Card, Empty, Failure, Loading, Mark, Operation, Self, Sparkline, Table, Text } from "./parts.js";
+import { Card, Empty, Failure, isOfProcess, Loading, Mark, Operation, Self, Sparkline, Table, Text } from "./parts.js";
 
 /** @type {Record<string, [string, string]>} where a kind of problem can be looked into */
 const PLACES = {
@@ -28,10 +28,10 @@ function Problems({ problems }) {
   const critical = problems.filter((/** @type {any} */ each) => each.severity === "critical").length;
   const title = critical ? `${count(critical)} critical, ${count(problems.length - critical)} to look after` : `${count(problems.length)} to look after`;
   return html`<${Card} title="What is wrong" extra=${html`<span class="aside">${title}</span>`} className="problems">
-    <ul>${problems.map((/** @type {any} */ each) => html`<li key=${each.kind + each.subject} class=${each.severity}>
+    <ul>${problems.map((/** @type {any} */ each) => html`<li key=${`${each.process ?? ""} ${each.kind} ${each.subject}`} class=${each.severity}>
       <p class="what"><${Mark} kind=${each.severity === "critical" ? "bad" : "warn"}>${each.severity}<//>
         <b>${visible(each.text)}</b></p>
-      ${each.subject && html`<p class="subject"><code><${Text} value=${each.subject} /></code></p>`}
+      ${each.subject && html`<p class="subject">${isOfProcess(each) && each.kind !== "process" && `process ${each.process}: `}<code><${Text} value=${each.subject} /></code></p>`}
       <p class="advice">${visible(each.advice)}${" "}
         ${PLACES[each.kind] && html`<a href=${PLACES[each.kind][0]}>${PLACES[each.kind][1]}</a>`}</p>
     </li>`)}</ul>

@@ -103,14 +103,25 @@ export function Loading() {
 }
 
 /**
- * A table that is sorted by its columns.
+ * Whether a row is one of a broker with several processes, which has the number of its process.
+ * @param {any} row
+ */
+export function isOfProcess(row) {
+  return row.process != null;
+}
+
+const PROCESS = { key: "process", label: "Process", number: true, show: (/** @type {any} */ row) => count(row.process) };
+
+/**
+ * A table that is sorted by its columns. Rows of processes have one column more.
  *
  * A column has a `key`, a `label`, a `show(row)`, and for numbers `number: true`. It is sorted by
  * `value(row)`, or by the field of its key. `wide` may wrap, `whole` may not, `title`
  * explains the heading, and `main` is the head of a row, and of its card on a phone.
  * @param {any} props
  */
-export function Table({ columns, rows, total, of, sort: first, empty, onSort, caption, id = (/** @type {any} */ _, /** @type {number} */ at) => at }) {
+export function Table({ columns: given, rows, total, of, sort: first, empty, onSort, caption, id = (/** @type {any} */ _, /** @type {number} */ at) => at }) {
+  const columns = rows.some(isOfProcess) ? [...given.slice(0, 1), PROCESS, ...given.slice(1)] : given;
   const [sort, setSort] = useState(first ?? { key: columns[0].key, down: false });
   const column = columns.find((/** @type {any} */ each) => each.key === sort.key) ?? columns[0];
   const value = column.value ?? ((/** @type {any} */ row) => row[column.key]);
@@ -135,7 +146,7 @@ export function Table({ columns, rows, total, of, sort: first, empty, onSort, ca
             aria-sort=${sort.key === each.key ? (sort.down ? "descending" : "ascending") : each.label ? "none" : null}>
             ${each.label ? html`<button type="button" onClick=${() => by(each)}>${each.number && html`<i aria-hidden="true"></i>`}${each.label}${!each.number && html`<i aria-hidden="true"></i>`}</button>` : html`<span class="unseen">Actions</span>`}
           </th>`)}</tr></thead>
-        <tbody>${shown.map((row, at) => html`<tr key=${id(row, at)}>${columns.map((/** @type {any} */ each) => {
+        <tbody>${shown.map((row, at) => html`<tr key=${`${row.process ?? ""} ${id(row, at)}`}>${columns.map((/** @type {any} */ each) => {
           const shape = [each.number && "n", each.wide && "wide", each.main && "main", each.whole && "whole"].filter(Boolean).join(" ");
           const content = each.show ? each.show(row) : html`<${Text} value=${row[each.key]} />`;
           return each.main
