@@ -22,16 +22,24 @@ from _rawload import Shape, rsocket_shape
 __all__ = [
     "COMPILED",
     "JAVA",
+    "LISTENING",
     "NATS",
+    "NATS_LISTENING",
+    "NATS_OPTIONS",
+    "NATS_ROUTED",
     "ONWARD",
     "RELAY",
     "Missing",
     "OtherPrograms",
     "Rival",
     "command_of",
+    "compiled_environment",
+    "compiled_note",
+    "nats_program",
     "onward_at",
     "raise_file_limit",
     "running",
+    "running_at",
     "start",
 ]
 
@@ -50,6 +58,7 @@ AS_BROKER = (
 LISTENING_AT = re.compile(r"listening (rsocket\+\S+)")
 LISTENING = re.compile(r"listening rsocket\+tcp://127\.0\.0\.1:(\d+)")
 NATS_LISTENING = re.compile(r"Listening for client connections on 127\.0\.0\.1:(\d+)")
+NATS_ROUTED = re.compile(r"Listening for route connections on 127\.0\.0\.1:(\d+)")
 NATS_OPTIONS = 'listen: "127.0.0.1:-1"\nping_interval: "1h"\n'
 """A PING between the messages of the load would break its stride."""
 NATS_PLACES = "/usr/sbin:/usr/local/sbin"
@@ -147,8 +156,8 @@ def onward_at(*wanted: str, words: Sequence[str] = ()) -> Generator[tuple[int, t
     command = [*_command(), "broker", *words]
     for each in wanted:
         command += ("--listen", each)
-    with _started(command) as process:
-        yield process.pid, tuple(_said(process, LISTENING_AT) for _ in wanted)
+    with running_at(command, *(LISTENING_AT for _ in wanted)) as started:
+        yield started
 
 
 @contextmanager
@@ -156,8 +165,23 @@ def running(
     command: Sequence[str], listening: re.Pattern[str], environment: Mapping[str, str] | None = None
 ) -> Generator[tuple[int, int]]:
     """Run a command that prints its address; yield its process id and its port."""
+    with running_at(command, listening, environment=environment) as (pid, (port,)):
+        yield pid, int(port)
+
+
+@contextmanager
+def running_at(
+    command: Sequence[str],
+    *listening: re.Pattern[str],
+    environment: Mapping[str, str] | None = None,
+) -> Generator[tuple[int, tuple[str, ...]]]:
+    """Run a command that prints several addresses, in this order.
+
+    Yields:
+        Its process id, and the groups of the patterns.
+    """
     with _started(command, environment) as process:
-        yield process.pid, int(_said(process, listening))
+        yield process.pid, tuple(_said(process, each) for each in listening)
 
 
 def _said(process: subprocess.Popen[str], wanted: re.Pattern[str]) -> str:
@@ -201,7 +225,9 @@ def command_of(name: str) -> tuple[list[str], dict[str, str]]:
     """
     if name == RELAY:
         return [sys.executable, str(HERE / "_relay.py")], {}
-    return (_command(), {}) if name == ONWARD else _compiled_command()
+    if name == ONWARD:
+        return _command(), {}
+    return [str(Path(sys.executable).with_name("onward"))], compiled_environment()
 
 
 def _command() -> list[str]:
@@ -219,7 +245,12 @@ def _onward() -> Generator[Rival]:
         yield Rival(ONWARD, pid, port, note=note)
 
 
-def _compiled_command() -> tuple[list[str], dict[str, str]]:
+def compiled_environment() -> dict[str, str]:
+    """Return the environment variables with which `onward` is the compiled build.
+
+    Raises:
+        Missing: It is not built.
+    """
     if not any(COMPILED_SITE.rglob("*.so")):
         raise Missing("it is not built: make compiled")
     environment = {"PYTHONPATH": str(COMPILED_SITE)}
@@ -233,19 +264,23 @@ def _compiled_command() -> tuple[list[str], dict[str, str]]:
     ).stdout
     if "compiled" not in version:
         raise Missing(f"what is in {COMPILED_SITE} is {version.strip()}")
-    return [onward], environment
+    return environment
 
 
 @contextmanager
 def _compiled() -> Generator[Rival]:
-    command, environment = _compiled_command()
-    built = min(path.stat().st_mtime for path in COMPILED_SITE.rglob("*.so"))
+    command, environment = command_of(COMPILED)
     with running([*command, *AS_BROKER], LISTENING, environment) as (pid, port):
-        yield Rival(COMPILED, pid, port, note=_older_than_sources(built))
+        yield Rival(COMPILED, pid, port, note=compiled_note())
+
+
+def compiled_note() -> str:
+    """Return a note that the compiled build is older than sources; empty if it is not."""
+    return _older_than_sources(min(each.stat().st_mtime for each in COMPILED_SITE.rglob("*.so")))
 
 
 def _older_than_sources(built: float) -> str:
-    """Return a note that the compiled build is older than sources; empty if it is not."""
+    """Return the note on a build of this time."""
     root = HERE.parent
     newer = sum(
         path.stat().st_mtime > built for folder in SOURCES for path in (root / folder).rglob("*.py")
@@ -262,14 +297,24 @@ def _relay() -> Generator[Rival]:
         yield Rival(RELAY, pid, port)
 
 
-@contextmanager
-def _nats() -> Generator[Rival]:
+def nats_program() -> str:
+    """Return the path of nats-server.
+
+    Raises:
+        Missing: It is not installed on this machine.
+    """
     given = os.environ.get("NATS_SERVER")
     found = given or shutil.which("nats-server") or shutil.which("nats-server", path=NATS_PLACES)
     if not found:
         raise Missing("nats-server is not on the path, and NATS_SERVER does not name it")
     if not shutil.which(found):
         raise Missing(f"NATS_SERVER names {found}, which cannot be run")
+    return found
+
+
+@contextmanager
+def _nats() -> Generator[Rival]:
+    found = nats_program()
     with TemporaryDirectory() as folder:
         options = Path(folder, "nats.conf")
         options.write_text(NATS_OPTIONS)
