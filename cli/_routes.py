@@ -22,7 +22,16 @@ from ._tables import add_watch, print_answers
 if TYPE_CHECKING:
     from ._client import Ask
 
-__all__ = ["HEADINGS", "add_commands", "broker_of", "line", "peer_of", "show", "tags_of"]
+__all__ = [
+    "HEADINGS",
+    "add_commands",
+    "broker_of",
+    "line",
+    "peer_of",
+    "show",
+    "show_groups",
+    "tags_of",
+]
 
 _DESCRIPTION: Final = """\
 Print the routing table of a running broker, in the order of registration. The broker's own
@@ -30,6 +39,9 @@ management service, which answers this command, is in it. Expected destinations 
 registered yet come last; their STATE is `expected`. In a cluster, BROKER is the name or id of the
 broker that a destination is connected to, if it is another one; its PEER is the link to that. While
 that link is lost, the STATE is `expected` too.
+
+Of destinations in other zones a broker knows groups. Those of a zone are printed with --zone:
+ROUTES is the number of destinations, and BROKER the one that requests for the zone go to.
 """
 
 HEADINGS: Final = (
@@ -42,6 +54,18 @@ HEADINGS: Final = (
     "LATENCY",
     "STATE",
     "SINCE",
+)
+
+_GROUP_HEADINGS: Final = (
+    "SERVICE",
+    "TAGS",
+    "ROUTES",
+    "OUTSTANDING",
+    "REQUESTS",
+    "LATENCY",
+    "STATE",
+    "SINCE",
+    "BROKER",
 )
 
 MAX_TABLE: Final = 512 * 1024 * 1024
@@ -66,6 +90,9 @@ def add_commands(commands: Commands) -> None:
         "if it has none; - is the broker that answers",
     )
     parser.add_argument(
+        "--zone", metavar="ZONE", help="print the groups of destinations in this other zone instead"
+    )
+    parser.add_argument(
         "--save",
         metavar="FILE",
         type=Path,
@@ -77,13 +104,21 @@ def add_commands(commands: Commands) -> None:
 
 def _command(arguments: argparse.Namespace) -> None:
     if arguments.save is not None:
-        if arguments.watch is not None or arguments.json or arguments.at is not None:
-            raise CommandError("--save goes without --json, --watch and --at", Status.USAGE)
+        others = (arguments.watch, arguments.at, arguments.zone)
+        if arguments.json or any(each is not None for each in others):
+            text = "--save goes without --json, --watch, --at and --zone"
+            raise CommandError(text, Status.USAGE)
         check_file(arguments.save)
         _save(arguments.broker, arguments.timeout, access_of(arguments), arguments.save)
         return
 
     at: str | None = arguments.at
+    zone: str | None = arguments.zone
+    if zone is not None:
+        if at is not None:
+            raise CommandError("--zone goes without --at", Status.USAGE)
+        print_answers(arguments, lambda ask: ask(f"groups {zone}"), show_groups)
+        return
 
     async def rows(ask: Ask) -> Any:
         found: Any = await ask("routes")
@@ -135,6 +170,24 @@ def show(rows: Any) -> str:
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise CommandError("the broker's answer is not a routing table") from error
+
+
+def show_groups(rows: Any) -> str:
+    """Format the groups of a zone as a table.
+
+    Raises:
+        CommandError: They are none.
+    """
+    try:
+        return table(_GROUP_HEADINGS, [_group(row) for row in rows])
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CommandError("the broker's answer has no groups") from error
+
+
+def _group(row: Any) -> tuple[str | int, ...]:
+    """Return a group as cells under the headings."""
+    _, service, tags, _, *rest = line({**row, "route": "", "peer": ""})
+    return (service, tags, int(row["routes"]), *rest, broker_of(row))
 
 
 def line(row: Any) -> tuple[str | int, ...]:

@@ -21,7 +21,7 @@ from ..runtime._slices import Slices, in_slices
 from .local._handlers import ApplicationError, Handlers, Request
 from .table._events import BrokerEvent
 from .table._services import ServiceStatistics, service_row
-from .table._table_text import TableText, event_of, row_of
+from .table._table_text import TableText, destinations, event_of, groups, row_of
 
 if TYPE_CHECKING:
     from ._broker import Broker
@@ -51,12 +51,12 @@ CHUNK: Final = 64 * 1024
 SCANNED: Final = 512
 """Rows that are looked at before the loop runs other tasks, if a requester may not see all."""
 
-_TABLES: Final = frozenset({"routes", "services"})
+_Table: TypeAlias = Callable[[str, "Callable[[TagSet], bool] | None"], Awaitable[bytes]]
 _FOR_READERS: Final = frozenset({"statistics", WORKERS, LETTERS})
 
 _WHAT: Final = (
-    "ask for 'routes', 'services', 'statistics', 'resolve', 'workers' or 'dead-letters', "
-    "or watch 'watch' or 'table'"
+    "ask for 'routes', 'groups', 'services', 'statistics', 'resolve', 'workers' or "
+    "'dead-letters', or watch 'watch' or 'table'"
 )
 
 
@@ -67,6 +67,7 @@ def management(broker: Broker) -> Handlers:
     of the data:
 
     - `routes`: the table, with the expected destinations last.
+    - `groups`: the groups of other zones. The rest of the data is the name of one zone, or empty.
     - `services`: the services, with their requests by outcome, the times of their answers, and the
       requests in progress.
     - `statistics`: the figures of the broker and of each of its `listeners`, and the number of
@@ -88,16 +89,20 @@ def management(broker: Broker) -> Handlers:
     The answer to an invalid question is an object with an `error`.
 
     With authorization, a principal that may not `read` sees only the destinations that it may
-    request: in `routes`, `resolve`, `table`, and in the events of `watch`. Of `services` it sees
-    the sums of these destinations, without outcomes and times. The other questions are INVALID
+    request: in `routes`, `groups`, `resolve`, `table`, and in the events of `watch`. Of `services`
+    it sees the sums of these destinations, without outcomes and times. Other questions are INVALID
     then: "not allowed: read". A message of a worker, or of a link, has no principal and counts as
     anonymous.
 
     Long answers are made in slices, one answer at a time, to leave the loop to requests.
     """
-    table = TableText(broker)
+    table = TableText(partial(destinations, broker))
     one_at_a_time = asyncio.Lock()
-    services = partial(_services, broker, one_at_a_time)
+    tables: dict[str, _Table] = {
+        "routes": lambda _, view: _rows(table, view),
+        "groups": partial(_groups, broker, one_at_a_time),
+        "services": lambda _, view: _services(broker, one_at_a_time, view),
+    }
     handlers = Handlers(max_handling_per_peer=broker.events.share)
 
     @handlers.response
@@ -106,9 +111,8 @@ def management(broker: Broker) -> Handlers:
         answered = await _of_program(broker, what, rest, request)
         if answered is not None:
             return answered
-        if what in _TABLES:
-            view = broker.view_of(request.principal)
-            return await (_rows(table, view) if what == "routes" else services(view))
+        if what in tables:
+            return await tables[what](rest, broker.view_of(request.principal))
         _check_read(broker, what, request.principal)
         async with one_at_a_time:
             report = node_report(broker.node, what) if what in (WORKERS, LETTERS) else None
@@ -162,6 +166,17 @@ async def _of_program(broker: Broker, what: str, rest: str, request: Request) ->
 async def _rows(table: TableText, view: Callable[[TagSet], bool] | None) -> bytes:
     """Return the table, or the part of it that a requester may see."""
     return await (table.written() if view is None else table.seen(view))
+
+
+async def _groups(
+    broker: Broker,
+    one_at_a_time: asyncio.Lock,
+    zone: str,
+    view: Callable[[TagSet], bool] | None,
+) -> bytes:
+    """Return the groups of a zone, or of all, or the part of them that a requester may see."""
+    async with one_at_a_time:
+        return await _rows(TableText(partial(groups, broker, zone.strip())), view)
 
 
 async def _services(

@@ -18,7 +18,7 @@ from onward.actors import Node
 from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions, WaitingOptions
 from onward.cli import _client, _routes, _tables, main
 from onward.cli._client import ask_broker
-from onward.cli._routes import show
+from onward.cli._routes import show, show_groups
 from onward.cli._run import StopRequest
 from onward.cli._snapshots import load_routes, save_routes
 from onward.cli._status import CommandError, Status
@@ -51,6 +51,36 @@ def test_it_prints_json(broker: str, capsys: Capsys) -> None:
     rows = json.loads(capsys.readouterr().out)
     assert [row["service"] for row in rows] == [MANAGEMENT_SERVICE, "store"]
     assert rows[1]["tags"]["region"] == "eu"
+
+
+def test_it_prints_groups_of_a_zone(broker: str, capsys: Capsys) -> None:
+    assert main(["routes", "--broker", broker, "--zone", "north"]) == Status.OK
+    headings = capsys.readouterr().out.split()
+    assert headings[:3] == ["SERVICE", "TAGS", "ROUTES"]
+    group = {
+        "zone": "north",
+        "broker": "north-1",
+        "service": "orders",
+        "tags": {"service": "orders", "region": "eu"},
+        "routes": 12,
+        "outstanding": 1,
+        "requests": 7,
+        "since": 0,
+        "latency": 0.002,
+        "busy": False,
+        "expected": True,
+    }
+    cells = show_groups([group]).splitlines()[1].split()
+    assert cells[:8] == ["orders", "region=eu", "12", "1", "7", "2.0", "ms", "expected"]
+    assert cells[-1] == "north-1"
+    with pytest.raises(CommandError, match="has no groups"):
+        show_groups([{**group, "routes": None}])
+
+
+def test_groups_are_not_at_a_broker_of_the_zone(broker: str, capsys: Capsys) -> None:
+    words = ["routes", "--broker", broker, "--zone", "north"]
+    assert main([*words, "--at", "b2"]) == Status.USAGE
+    assert "--zone goes without --at" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

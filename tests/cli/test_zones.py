@@ -14,6 +14,7 @@ import trustme
 
 from onward.actors.broker import Handlers, Request
 from onward.cli import main
+from onward.cli._client import ask_broker
 from onward.cli._status import Status
 from onward.protocol import DeliveryError
 from onward.transports.client import Client, connect
@@ -131,6 +132,9 @@ async def test_zones_of_brokers(brokers: dict[str, Process]) -> None:
                 await asyncio.sleep(0.05)
         await asyncio.sleep(0.2)
         assert all(sorted(each.got) == sorted(map(str.encode, brokers)) for each in served.values())
+
+        rows = await ask_broker(brokers["a1"].uri, "groups b", TIMEOUT)
+        assert {row["service"]: row["routes"] for row in rows} == {"b1": 1, "b2": 1}
 
         # A destination that connects again in another zone has one connection.
         moved = Counted("moved")

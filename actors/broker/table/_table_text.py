@@ -8,24 +8,28 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ....protocol.broker import TagList, TagSet
+from ....protocol.broker import Expected, TagList, TagSet
 from ....protocol.rsocket import ErrorCode
 from ..local._handlers import ApplicationError
 from ._events import BrokerEvent
-from ._route import RouteStatistics
+from ._remote import AnyRoute, RemoteRoute
+from ._route import RouteStatistics, readable
 
 if TYPE_CHECKING:
     from .._broker import Broker
 
-__all__ = ["TableText", "event_of", "row_of"]
+__all__ = ["TableText", "destinations", "event_of", "groups", "row_of"]
 
 SLICE: Final = 64
 """Rows that are written before the loop runs other tasks."""
 
 MAX_TEXT: Final = 64 * 1024 * 1024
 """Most characters of a table in one answer; a longer table is available as a stream."""
+
+Rows: TypeAlias = Iterator[tuple[TagList, Callable[[], dict[str, Any]]]]
+"""The tags of each row of a table, and what makes the row."""
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 _EVENT: Final = tuple(each.name for each in fields(BrokerEvent))
@@ -38,11 +42,11 @@ class TableText:
     while it is written get the same next version.
 
     Args:
-        broker: The broker with the table.
+        rows: Yields the tags of each row, and what makes the row.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, rows: Callable[[], Rows]) -> None:
+        self._rows = rows
         self._writing = asyncio.Lock()
         self._asked = 0
         self._answered = 0
@@ -92,24 +96,59 @@ class TableText:
                 parts.append(part)
             size += len(part)
             if size > MAX_TEXT:
-                text = f"the table has over {MAX_TEXT} characters: ask for 'table', a stream"
+                text = (
+                    f"the table has over {MAX_TEXT} characters: ask for 'table', a stream, or for "
+                    "the 'groups' of one zone"
+                )
                 raise ApplicationError(ErrorCode.REJECTED, text)
             await asyncio.sleep(0)
         return f"[{','.join(parts)}]".encode()
 
-    def _rows(self) -> Iterator[tuple[TagList, Callable[[], RouteStatistics]]]:
-        """Yield the tags of each registered or expected destination, and what makes its row."""
-        index = self._broker.index
-        expected = tuple(index.table.expected())
-        row = index.expectations.row
-        return chain(
-            ((entry.tags, entry.target.row) for entry in index.entries()),
-            ((each.tags, partial(row, each)) for each in expected),
-        )
+
+def destinations(broker: Broker) -> Rows:
+    """Yield the registered destinations of a broker, and then those that are expected."""
+    index = broker.index
+    expected = tuple(index.table.expected())
+    row = index.expectations.row
+    return chain(
+        ((entry.tags, partial(_row, entry.target)) for entry in index.entries()),
+        ((each.tags, partial(_expected, row, each)) for each in expected),
+    )
 
 
-def _joined(rows: Iterable[RouteStatistics]) -> str:
-    return ",".join([_encode(row_of(row)) for row in rows])
+def groups(broker: Broker, zone: str) -> Rows:
+    """Yield the groups of another zone; those of all if the name is empty."""
+    return ((each.kind.common, partial(_group, each)) for each in broker.index.zones.rows(zone))
+
+
+def _row(target: AnyRoute) -> dict[str, Any]:
+    return row_of(target.row())
+
+
+def _expected(row: Callable[[Expected], RouteStatistics], each: Expected) -> dict[str, Any]:
+    return row_of(row(each))
+
+
+def _group(route: RemoteRoute) -> dict[str, Any]:
+    """Return a group as values that JSON can represent."""
+    peer = route.peer
+    return {
+        "zone": peer.zone,
+        "broker": peer.label,
+        "service": route.service_name,
+        "tags": dict(readable(route.kind.common)),
+        "routes": int(route.weight),
+        "outstanding": route.outstanding,
+        "requests": route.requests,
+        "since": route.timestamp / 1000,
+        "latency": route.latency,
+        "busy": peer.busy and not peer.suspended,
+        "expected": peer.suspended,
+    }
+
+
+def _joined(rows: Iterable[dict[str, Any]]) -> str:
+    return ",".join([_encode(row) for row in rows])
 
 
 def row_of(row: RouteStatistics) -> dict[str, Any]:

@@ -186,6 +186,16 @@ class Zones:
                 found[peer.zone] = peer
         return found
 
+    def rows(self, zone: str) -> Iterator[RemoteRoute]:
+        """Yield the groups of a zone, those that are hidden too; of all zones if it is empty.
+
+        Those of each gateway are as of the first of them.
+        """
+        for peer in tuple(self.known.values()):
+            if zone in ("", peer.zone):
+                for entry in self.table.of(peer.broker_id):
+                    yield entry.target
+
     def find(self, ask: Ask, refused: Collection[AnyRoute] = ()) -> Sequence[RemoteRoute]:
         """Return what may take a request: groups, or each a whole zone for a request by RouteId.
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from onward.actors import Node
-from onward.actors.broker import MANAGEMENT_SERVICE, Broker
+from onward.actors.broker import MANAGEMENT_SERVICE, Broker, PeerRoutes
 from onward.actors.broker.table import _table_text as module
 from onward.protocol import address
-from onward.protocol.broker import RouteSetup, SnapshotRoute
+from onward.protocol.broker import RouteAdd, RouteSetup, SnapshotRoute, parse_tag
 from tests.support.compiled import interpreted
 from tests.support.rsocket_peer import (
     FNF,
@@ -149,7 +150,62 @@ async def test_what_is_expected_is_in_it_too(node: Node) -> None:
 
 
 async def test_no_text_is_kept_once_all_have_it(node: Node) -> None:
-    table = module.TableText(await Broker.attach(node))
+    table = module.TableText(partial(module.destinations, await Broker.attach(node)))
     first, second = await asyncio.gather(table.written(), table.written())
     assert json.loads(first) == json.loads(second)
     assert not table._text
+
+
+async def with_groups(node: Node) -> Broker:
+    """Attach a broker that knows groups of two zones."""
+    broker = await Broker.attach(node)
+    for number, zone in enumerate(("north", "south"), 1):
+        gateway = PeerRoutes(bytes(15) + bytes((number,)), f"{zone}-1")
+        gateway.zone = zone
+        broker.index.gateway_joined(gateway)
+        for region in ("eu", "us"):
+            tags = (parse_tag(f"region={region}"), ("onward.count", str(number)))
+            route_id = region.encode().rjust(16)
+            route = RouteAdd(gateway.broker_id, route_id, 1000, "orders", tags)
+            assert not broker.index.add_group(gateway, route)
+    return broker
+
+
+async def groups(node: Node, question: bytes) -> list[dict[str, Any]]:
+    answer = await node.request(f"32#service={MANAGEMENT_SERVICE}", question)
+    found: list[dict[str, Any]] = json.loads(answer.payload)
+    return found
+
+
+async def test_groups_are_told_by_zone(node: Node) -> None:
+    broker = await with_groups(node)
+    found = await groups(node, b"groups south")
+    tags = {"service": "orders", "region": "eu"}
+    assert sorted(each["tags"]["region"] for each in found) == ["eu", "us"]
+    (first,) = (each for each in found if each["tags"]["region"] == "eu")
+    assert {**first, "tags": dict(sorted(first["tags"].items(), reverse=True))} == {
+        "zone": "south",
+        "broker": "south-1",
+        "service": "orders",
+        "tags": tags,
+        "routes": 2,
+        "outstanding": 0,
+        "requests": 0,
+        "since": 1.0,
+        "latency": 0.0,
+        "busy": False,
+        "expected": False,
+    }
+    assert [each["zone"] for each in await groups(node, b"groups")] == ["north"] * 2 + ["south"] * 2
+    assert await groups(node, b"groups west") == []
+    # They are no routes.
+    assert {each["service"] for each in await groups(node, b"routes")} == {MANAGEMENT_SERVICE}
+    broker.index.suspend_gateway(broker.index.zones.known[bytes(15) + b"\x01"])
+    assert [each["expected"] for each in await groups(node, b"groups north")] == [True, True]
+
+
+async def test_of_groups_a_requester_sees_what_it_may_request(node: Node) -> None:
+    rows = partial(module.groups, await with_groups(node), "north")
+    wanted = parse_tag("region=us")
+    found = json.loads(await module.TableText(rows).seen(lambda tags: wanted in tags))
+    assert [each["tags"]["region"] for each in found] == ["us"]
