@@ -399,6 +399,8 @@ class PeerSession(Session):
             # As `_give`, without the calls: this runs for each request.
             route = entry.target
             if route.remote is True:
+                if route.peer.suspended:
+                    raise NoRoute(f"service={route.service_name}")
                 to = route.choose(exchange)
             else:
                 route.requests += 1

@@ -200,6 +200,25 @@ async def test_a_request_by_route_id(w: World) -> None:
 
 
 @in_world()
+async def test_a_remembered_route_id_is_not_used_while_its_broker_is_out_of_reach(w: World) -> None:
+    async with zoned(w) as z:
+        destination, requester = await z.mesh.destination("a"), await w.requester()
+        asked = asked_for({SERVICE: "a", ROUTE_ID: str(FIRST)})
+        z.zone.may_have = lambda route_id: route_id == FIRST.bytes
+        await requester.ask(request(FNF, 1, asked))
+        assert len(await destination.received()) == 1
+        index = z.gateway.far.broker.index
+        (third,) = index.peers.known.values()
+        index.suspend_peer(third)
+        await requester.ask(request(RR, 3, asked))
+        assert await rejected(requester)
+        assert RR not in map(kind_of, await destination.received())
+        index.reveal_peer(third)
+        await requester.ask(request(FNF, 5, asked))
+        assert kind_of((await destination.received())[-1]) == FNF
+
+
+@in_world()
 async def test_a_request_waits_until_a_zone_has_a_destination(w: World) -> None:
     async with zoned(w) as z:
         destination, requester = await z.gateway.far.destination("a"), await w.requester()
