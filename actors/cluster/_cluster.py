@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from itertools import chain
 from math import inf
 from random import random
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ...protocol import AddressLike, OnwardError, counted
+from ...protocol import AddressLike, OnwardError
 from ...protocol.broker import BrokerInfo, RouteAdd, RouteRemove, format_id
 from ...protocol.cluster import (
     BROKERS_ROUTE,
@@ -27,35 +26,31 @@ from ...protocol.cluster import (
     ClusterFrameError,
     Compare,
     Dial,
-    KnownBroker,
     LinkRefusal,
     LinkRefused,
     LinkRole,
     Membership,
     PeerInfo,
-    PresenceState,
-    RouteLog,
     RoutePlace,
     Tell,
     with_seed_uri,
 )
 from .._log import SeldomLogger, shown
-from .._worker import Worker
-from ..broker import Broker, Handlers, LimitUse
+from ..broker import Broker, Handlers
 from ..runtime._timer import Timer
 from ._clients import clients_service
+from ._cluster_inspection import ClusterInspection
 from ._dialled import ClusterDrain, DialledPeer
 from ._duplicate_routes import DuplicateRoutes
 from ._feeds import Feeds, RouteStream
 from ._gateways import GatewayWorker, ZoneCaller
 from ._greetings import Requested, greetings
 from ._java_peer import java_greetings
-from ._link_workers import LinkEnd, LinkWorkers
+from ._link_workers import LinkEnd
 from ._options import ClusterOptions
 from ._own_zone import FilterStream, OwnZone
 from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
 from ._peer_worker import NEARER, REPLACED, STOPPED, PeerWorker
-from ._statistics import KNOWN, ClusterStatistics, PeerStatistics, ZoneStatistics, stranger
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -71,11 +66,10 @@ DEFAULT_ADDRESS: Final = "cluster"
 MAX_REASONS: Final = 64
 """Most reasons by which losses are counted; further ones count as `other`."""
 
-NOT_ALLOWED: Final = "its URI is neither a seed nor allowed"
 STOPS: Final = "the broker stops"
 
 
-class Cluster(Worker):
+class Cluster(ClusterInspection):
     """The part of a broker in a cluster.
 
     Attach it after the broker and before the listeners, give it to those that take peer links, and
@@ -100,8 +94,6 @@ class Cluster(Worker):
         log: The log of the broker's own routes.
     """
 
-    has_flows: ClassVar[bool] = False
-
     def __init__(
         self,
         broker: Broker,
@@ -110,34 +102,15 @@ class Cluster(Worker):
         random: Callable[[], float] = random,
         resolve: ResolveSeed | None = None,
     ) -> None:
-        super().__init__()
-        self.options = options
-        self._broker = broker
+        super().__init__(broker, options)
         self._connect = connect
         self._random = random
         self._resolve_seed = resolve
         # The addresses of each seed when it was resolved last.
         self._resolved: dict[str, tuple[str, ...]] = {}
-        now = int(time.time() * 1000)
-        self._own = PeerInfo(
-            broker.broker_id.bytes,
-            now,
-            cluster_uri=options.advertise,
-            instance=now,
-            zone=options.zone,
-            without=options.group_keys,
-            name=options.name,
-            max_batch=options.limits.max_batch,
-        )
-        self.log = RouteLog(broker.broker_id.bytes, now, options.limits)
-        self.links = LinkWorkers()
         self._zone: OwnZone | None = None
-        self._duplicates: DuplicateRoutes | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lost: Counter[str] = Counter()
-        self._failed = 0
         self._joined = False
-        self._was_ready = False
         self._timer: Timer | None = None
         self._withdraw: list[Callable[[], object]] = []
 
@@ -569,96 +542,3 @@ class Cluster(Worker):
                 extra={"event": "peer.unanswered", "reason": str(error)},
             )
             return None
-
-    # --- inspection ---------------------------------------------------------------------------
-
-    def peers(self) -> list[PeerStatistics]:
-        """Return the other brokers that are known, those known for the longest time first."""
-        rows: dict[bytes, PeerStatistics] = {}
-        for known in self._shown():
-            broker_id = known.info.broker_id
-            reported = "" if known.reported_by is None else self._name_of(known.reported_by)
-            worker = self.links.of(broker_id)
-            if worker is None:
-                cause = known.cause or (NOT_ALLOWED if known.dials_at is None else "")
-                row = stranger(known.info.cluster_uri, cause, reported, known.info)
-                if self._needs_no_link(known.info):
-                    row = replace(row, state=KNOWN, reason="")
-                rows[broker_id] = row
-            else:
-                row = self._row(broker_id, worker)
-                rows[broker_id] = row if known.linked else replace(row, reported_by=reported)
-        seeds = [stranger(uri, cause) for uri, cause in self.membership.unreached()]
-        return [*rows.values(), *seeds]
-
-    def _needs_no_link(self, info: PeerInfo) -> bool:
-        """Whether a broker is of another zone that there is a link to."""
-        zone = info.zone
-        return zone != self._own.zone and self.membership.gateway(zone) is not None
-
-    def _row(self, broker_id: bytes, end: LinkEnd) -> PeerStatistics:
-        """Return the row of a broker, of both links if it is of another zone."""
-        row, caller = end.statistics(), self.links.callers.get(broker_id)
-        if caller is None or caller is end:
-            return row
-        other = caller.statistics()
-        role = "both ways" if row.role else other.role
-        return replace(row, in_flight=row.in_flight + other.in_flight, role=role)
-
-    def _shown(self) -> Iterator[KnownBroker]:
-        """Yield the other brokers, without those that another one has taken the place of.
-
-        A broker that is started anew has another id, and the same URI.
-        """
-        known = list(self.membership.brokers())
-        taken = {each.info.cluster_uri for each in known if each.linked}
-        for each in known:
-            if each.linked or each.info.cluster_uri not in taken or not each.info.cluster_uri:
-                yield each
-
-    def zones(self) -> list[ZoneStatistics]:
-        """Return the other zones that requests can go to."""
-        used = self._broker.index.zones.zones()
-        found = (self.links.gateways.get(peer.broker_id) for peer in used.values())
-        return [gateway.zone_statistics() for gateway in found if gateway is not None]
-
-    def _name_of(self, broker_id: bytes) -> str:
-        worker = self.links.of(broker_id)
-        return format_id(broker_id) if worker is None else worker.label
-
-    def not_ready(self) -> str:
-        """Return why the broker is not ready yet; an empty text once it was."""
-        wanted = self.options.ready_peers
-        if not self._was_ready:
-            up = sum(each.presence.state is PresenceState.UP for each in self.links.mesh.values())
-            self._was_ready = up >= wanted
-            if not self._was_ready:
-                return f"{up} of {counted(wanted, 'peer broker')} known"
-        return ""
-
-    def statistics(self) -> ClusterStatistics:
-        """Return the figures of the cluster at this moment."""
-        figures, log = self.membership.statistics(), self.log.statistics()
-        states = Counter({str(state): 0 for state in PresenceState})
-        states.update(row.state for row in self.peers())
-        return ClusterStatistics(
-            broker_id=str(self._broker.broker_id),
-            instance=self._own.instance,
-            advertise=self._own.cluster_uri,
-            sequence=log.sequence,
-            changes=log.changes,
-            change_bytes=log.change_bytes,
-            peers=dict(states),
-            lost=dict(self._lost),
-            refused={each.name.lower(): count for each, count in figures.refused.items()},
-            failed=self._failed,
-        )
-
-    def limits(self) -> Iterator[LimitUse]:
-        """Yield the limits of the cluster, and how much of each is used."""
-        limits, figures = self.options.limits, self.membership.statistics()
-        full = figures.refused.get(LinkRefusal.FULL, 0)
-        yield LimitUse("cluster.max_peers", figures.links, limits.max_peers, full)
-        most = max(figures.to_zones, figures.from_zones)
-        yield LimitUse("cluster.max_gateways", most, limits.max_gateways, full)
-        yield LimitUse("cluster.max_known", figures.known, limits.max_known, figures.ignored)
