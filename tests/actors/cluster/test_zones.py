@@ -61,6 +61,7 @@ async def test_each_broker_has_one_link_to_each_other_zone() -> None:
             limits = {each.name: each.used for each in site.cluster.limits()}
             assert limits["cluster.max_peers"] == 1
             assert limits["cluster.max_gateways"] >= 2
+            assert limits["cluster.duplicate_ids"] == 0
 
 
 async def test_groups_count_the_destinations_of_a_whole_zone() -> None:
