@@ -125,6 +125,7 @@ CONCEPTS = {
         "rsocket/test_eventlog_destinations": "",
         "rsocket/test_eventlog_traffic": "",
         "rsocket/test_exact_limits": "_gathered _options",
+        "rsocket/test_freed": "",
         "rsocket/test_hostile": "",
         "rsocket/test_killed": "",
         "rsocket/test_large_multicast": "_frame_copies",

@@ -292,8 +292,9 @@ class PeerWorker(Worker):
             return
         self._subscription.lost(self._feeds.clock())
         self._loader.drop()
-        if receiver.stream is not None:
-            receiver.stream.cancel()
+        stream, receiver.stream = receiver.stream, None
+        if stream is not None:
+            stream.cancel()
 
     def on_element(self, receiver: _Receiver, data: bytes) -> None:
         """Keep an element until it is loaded."""

@@ -123,7 +123,7 @@ class Cell(Mailbox):
         self.restart_wait: RestartWait | None = None
 
     def __str__(self) -> str:
-        return f"{type(self.worker).__name__} {self.addresses[0]}"
+        return f"{lifecycle.kind_of(self)} {self.addresses[0]}"
 
     @property
     def is_stopping(self) -> bool:

@@ -35,6 +35,35 @@ logger = logging.getLogger("onward.actors")
 _pykka_logger = logging.getLogger("pykka")
 
 
+class _Gone:
+    """The place holder for the instance of a worker that has stopped; see `HostedActor`.
+
+    Args:
+        kind: The name of the worker's class.
+    """
+
+    __slots__ = ("kind",)
+
+    leaves_node: Final = False
+    is_connection: Final = False
+    has_flows: Final = False
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def stop(self) -> None:
+        """Ignore the request, as the worker has stopped."""
+
+    def _inside_shrunk(self, size: int) -> None:
+        """Ignore the messages that came over a link which has ended."""
+
+
+def kind_of(cell: Cell) -> str:
+    """Return the name of the class of a worker, also of one that has stopped."""
+    worker = cell.worker
+    return worker.kind if isinstance(worker, _Gone) else type(worker).__name__
+
+
 # --- start ----------------------------------------------------------------------------
 
 
@@ -465,6 +494,15 @@ def _release_waiting(cell: Cell) -> None:
         done.set_result(None)
 
 
+def _release_instance(cell: Cell) -> None:
+    """Release the worker's instance.
+
+    The two refer to each other; without this they would wait for the cycle collector.
+    """
+    cell.factory = None
+    cell.worker = _Gone(kind_of(cell))
+
+
 def contained(
     done: Callable[[Cell, asyncio.Task[Any]], object], cell: Cell, task: asyncio.Task[Any]
 ) -> None:
@@ -496,6 +534,7 @@ _CLOSING: Final[tuple[Callable[[Cell], None], ...]] = (
     _serve_lines,
     _leave_thread,
     _release_waiting,
+    _release_instance,
 )
 """The steps that close a worker, in order. No step depends on an earlier one."""
 

@@ -62,9 +62,10 @@ class Timer(Turn):
         """Cancel the timer; an action that is due but has not begun is not run. Idempotent."""
         if self._action is None:
             return
+        handle = self._handle
         self._end()
-        if self._handle is not None:
-            self._cell.run_queue.call_on_loop(self._handle.cancel)
+        if handle is not None:
+            self._cell.run_queue.call_on_loop(handle.cancel)
 
     def perform(self, cell: Cell) -> None:
         """Run the action in the worker's turn."""
@@ -80,6 +81,7 @@ class Timer(Turn):
 
     def _end(self) -> None:
         self._action = None
+        self._handle = None  # it refers to this timer, also when it has run
         self._timers.pop(self, None)
 
     def _arm(self) -> None:
@@ -88,6 +90,7 @@ class Timer(Turn):
 
     def _fire(self) -> None:
         if self._action is None:
+            self._handle = None  # it was cancelled from another thread meanwhile
             return
         if self._period is not None:
             now = self._cell.run_queue.loop.time()

@@ -446,6 +446,8 @@ class Leg(FrameExchange):
             to.link.blocked_on_write.discard(self)
         if to is not None and not over:
             to.cancel()
+        if isinstance(to, Served):
+            to.end()
 
 
 def _frame_of(raw: bytes) -> Frame:

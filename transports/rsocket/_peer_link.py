@@ -62,21 +62,18 @@ class AskedAnswer:
 
     Args:
         link: The connection.
-        stream: The stream.
         answered: Called with the data of the answer.
         failed: Called with the error instead.
     """
 
-    __slots__ = ("_answer", "_answered", "_failed", "_stream")
+    __slots__ = ("_answer", "_answered", "_failed")
 
     def __init__(
         self,
         link: Link,
-        stream: Stream,
         answered: Callable[[bytes], object],
         failed: Callable[[OnwardError], object],
     ) -> None:
-        self._stream = stream
         self._answer = Reassembly(link.session.gathered, link.gathering.max_answer)
         self._answered = answered
         self._failed = failed
@@ -255,7 +252,7 @@ class PeerLink:
                 link.core.terminate(stream, ErrorCode.CANCELED, "")
                 link.flush_soon()
 
-        stream.peer = AskedAnswer(link, stream, answered, failed)
+        stream.peer = AskedAnswer(link, answered, failed)
         answer.add_done_callback(given_up)
         return answer
 

@@ -169,6 +169,8 @@ class PeerSession(Session):
         info: The BROKER_INFO in the SETUP of the peer; `None` if the SETUP is ours.
     """
 
+    __deletable__: ClassVar = ["_reach"]  # for mypyc
+
     dialect: ClassVar[Dialect] = Dialect.SPECIFICATION
     """The dialect of BROKER_INFO."""
 
@@ -180,6 +182,7 @@ class PeerSession(Session):
             self.begin(before.setup)
         self.principal = before.principal
         self._validity, before._validity = before._validity, None
+        before._express = None  # which refers to it
         self.connection: PeerLink | JavaLink | None = None
         self._peers = peers
         self._info = info
@@ -256,13 +259,13 @@ class PeerSession(Session):
             The future of the peer link. It fails with `PeerRefused` or `LinkDown`.
         """
         link = self._link
-        self._joined = joined = link.node.loop.create_future()
+        joined = self._joined = link.node.loop.create_future()
         if link.core.state is not ConnectionState.OPEN:
             self._fail(LinkDown(link.identity.peer, "it has closed the connection"))
             return joined
         stream = link.core.open(_RESPONSE)
         link.core.send_request(stream, self.own_info(), routing_entry(HANDSHAKE))
-        stream.peer = AskedAnswer(link, stream, self._on_introduced, self._on_not_introduced)
+        stream.peer = AskedAnswer(link, self._on_introduced, self._on_not_introduced)
         link.flush_soon()
         return joined
 
@@ -333,8 +336,9 @@ class PeerSession(Session):
 
     def _fail(self, error: OnwardError) -> None:
         """Fail the attempt to connect, if there is one."""
-        if self._joined is not None and not self._joined.done():
-            self._joined.set_exception(error)
+        joined, self._joined = self._joined, None  # the traceback of the error refers to this
+        if joined is not None and not joined.done():
+            joined.set_exception(error)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
@@ -596,3 +600,8 @@ class PeerSession(Session):
         else:
             why = link.closed_reason if error is None else str(error)
             self._fail(LinkDown(link.identity.peer, why or "it has closed the connection"))
+
+    def end(self) -> None:
+        """Leave the cluster, and release the connection after its end."""
+        super().end()
+        del self._reach

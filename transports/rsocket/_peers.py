@@ -142,6 +142,7 @@ class PeerDialler:
         finally:
             if joined is None or joined.cancelled() or joined.exception() is not None:
                 self._give_up(link)
+            joined = None  # its error has a traceback, which refers to this call
         if not self._credentials.fixed:
             keeper = _PeerCredentials(connection, uri, self._credentials, options.connect_timeout)
             connection.keep(asyncio.ensure_future(keeper.run()))

@@ -57,7 +57,7 @@ class Served:
     )
 
     def __init__(self, requester: RequesterEnd, link: Link) -> None:
-        self._requester = requester
+        self._requester: RequesterEnd | None = requester
         self._link = link
         self._handling: DestinationEnd | None = None
         self._elements = Reassembly(link.session.gathered, link.gathering.max_request)
@@ -99,6 +99,8 @@ class Served:
 
     def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
         """Send an element, for which the handler has credit."""
+        if self._requester is None:
+            return
         self._over = complete
         try:
             self._requester.element(data, metadata, complete=complete)
@@ -109,21 +111,25 @@ class Served:
     def complete(self) -> None:
         """Complete the response."""
         self._over = True
-        self._requester.complete()
+        if self._requester is not None:
+            self._requester.complete()
 
     def error(self, code: int, text: str) -> None:
         """End the response with an error."""
         self._over = True
-        self._requester.error(code, text)
+        if self._requester is not None:
+            self._requester.error(code, text)
 
     def request_n(self, n: int) -> None:
         """Request more elements of a channel."""
         self.credit += n
-        self._requester.request_n(n)
+        if self._requester is not None:
+            self._requester.request_n(n)
 
     def cancel_input(self) -> None:
         """Cancel the requester's elements of a channel."""
-        self._requester.cancel_input()
+        if self._requester is not None:
+            self._requester.cancel_input()
 
     # --- from the requester -------------------------------------------------------------------
 
@@ -181,6 +187,14 @@ class Served:
             self._over = True
             self._at_work.cancel()
 
+    def end(self) -> None:
+        """Cancel the handler, unless it has completed, and release the requester's end.
+
+        The two refer to each other; without this they would wait for the cycle collector.
+        """
+        self.cancel()
+        self._requester = None
+
 
 class ServedStream:
     """A requester's stream joined to a handler of this node; the stream's `peer`.
@@ -211,7 +225,7 @@ class ServedStream:
         exchange.frames.clear()
         if stream is not None and interaction.answered:
             stream.peer = self
-            exchange.withdraw = self._served.cancel
+            exchange.withdraw = self._served.end
         else:
             exchange.unlink()  # its stream is over
         handling = self._served.start(start, interaction, request, complete=complete)
@@ -219,13 +233,18 @@ class ServedStream:
             exchange.forwarded()
         if not interaction.answered:
             # The route is in use until the handler ends, whether or not the requester is connected.
-            handling.then(lambda: exchange.end(0.0, handling.outcome))
+            handling.then(lambda: self._taken(handling.outcome))
         if stream is not None and exchange.kind in WITH_CREDIT:
             # REQUEST_STREAM Frame: "Unsigned 31-bit integer representing the initial number of
             # items to request."
             self._held = stream.send_credit
             self.replenish()
         return handling
+
+    def _taken(self, outcome: int) -> None:
+        """End a request without an answer, as the handler has ended."""
+        self._exchange.end(0.0, outcome)
+        self._served.end()
 
     # --- from the requester -------------------------------------------------------------------
 

@@ -341,6 +341,7 @@ class Handlers:
             outlet.error(code, text)
         else:
             self._dropped += 1
+        handling.let_go()
 
     def serves(self, service: str) -> None:
         """Set the service name for the log, unless it is set already."""

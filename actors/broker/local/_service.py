@@ -362,6 +362,17 @@ class Handling:
         self.over = True
         if self._incoming is not None:
             self._incoming.close()
+            self._incoming = None
+        # The exception of the task, if it has one, refers to this by its traceback.
+        self._task = None
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Release the requester's end, which gets nothing more; once.
+
+        The two refer to each other; without this they would wait for the cycle collector.
+        """
+        del self._outlet
 
 
 def _size(data: bytes, metadata: bytes | None) -> int:
