@@ -447,7 +447,7 @@ class Leg(FrameExchange):
         if to is not None and not over:
             to.cancel()
         if isinstance(to, Served):
-            to.end()
+            to.release()  # the handler of a request without an answer goes on
 
 
 def _frame_of(raw: bytes) -> Frame:

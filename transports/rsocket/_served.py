@@ -188,11 +188,15 @@ class Served:
             self._at_work.cancel()
 
     def end(self) -> None:
-        """Cancel the handler, unless it has completed, and release the requester's end.
+        """Cancel the handler, unless it has completed, and release the requester's end."""
+        self.cancel()
+        self.release()
+
+    def release(self) -> None:
+        """Release the requester's end, which gets nothing more.
 
         The two refer to each other; without this they would wait for the cycle collector.
         """
-        self.cancel()
         self._requester = None
 
 
