@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -62,6 +62,8 @@ class AddressBook:
         self._random = random
         self._seeds: tuple[str, ...] = ()
         self._addresses: dict[str, Address] = {}
+        # The addresses of each broker: there may be thousands of brokers.
+        self._of: dict[bytes, dict[str, Address]] = {}
 
     @property
     def dialling(self) -> int:
@@ -101,13 +103,15 @@ class AddressBook:
         uri, broker_id = info.cluster_uri, info.broker_id
         address = self._addresses.get(uri)
         if address is not None:
-            address.broker_id = broker_id if linked else address.broker_id
+            if linked:
+                self._assign(uri, address, broker_id)
         elif uri and self._may_dial(uri):
             # It learns of this broker at the same moment, as a rule.
             wait = self._limits.retry if broker_id < self.own.broker_id else 0.0
-            self._addresses[uri] = Address(now + wait, broker_id)
-        for other, address in list(self._addresses.items()):
-            if address.broker_id == broker_id and other != uri:
+            address = self._addresses[uri] = Address(now + wait)
+            self._assign(uri, address, broker_id)
+        for other in list(self._of.get(broker_id, ())):
+            if other != uri:
                 self.drop(other)
 
     def _may_dial(self, uri: str) -> bool:
@@ -115,8 +119,23 @@ class AddressBook:
 
     def drop(self, uri: str) -> None:
         """Forget an address, unless it is a seed."""
-        if uri not in self._seeds:
-            self._addresses.pop(uri, None)
+        if uri not in self._seeds and uri in self._addresses:
+            self._assign(uri, self._addresses.pop(uri), None)
+
+    def _assign(self, uri: str, address: Address, broker_id: bytes | None) -> None:
+        """Set which broker is at an address."""
+        before = address.broker_id
+        if before is not None:
+            del self._of[before][uri]
+            if not self._of[before]:
+                del self._of[before]
+        address.broker_id = broker_id
+        if broker_id is not None:
+            self._of.setdefault(broker_id, {})[uri] = address
+
+    def _at(self, broker_id: bytes) -> Iterable[Address]:
+        """Return the addresses of a broker."""
+        return self._of.get(broker_id, {}).values()
 
     # --- attempts -----------------------------------------------------------------------------
 
@@ -140,7 +159,7 @@ class AddressBook:
         if address is None:
             return  # the address of a seed that is none any longer
         address.dialling = False
-        address.broker_id = broker_id
+        self._assign(uri, address, broker_id)
         address.failures, address.cause = 0, ""
         # For a link that is refused.
         address.at = now + self._wait(1, broker_id)
@@ -157,21 +176,18 @@ class AddressBook:
 
     def lost(self, broker_id: bytes, now: float) -> None:
         """Receive the loss of the link with a broker."""
-        for address in self._addresses.values():
-            if address.broker_id == broker_id:
-                address.at = now + self._wait(1, broker_id)
+        for address in self._at(broker_id):
+            address.at = now + self._wait(1, broker_id)
 
     def hasten(self, broker_id: bytes, now: float) -> None:
         """Dial a broker soon, however often that has failed."""
-        for address in self._addresses.values():
-            if address.broker_id == broker_id:
-                address.at = min(address.at, now + self._wait(1, broker_id))
+        for address in self._at(broker_id):
+            address.at = min(address.at, now + self._wait(1, broker_id))
 
     def pause(self, broker_id: bytes, until: float) -> None:
         """Dial a broker no more until a time."""
-        for address in self._addresses.values():
-            if address.broker_id == broker_id:
-                address.paused_until = until
+        for address in self._at(broker_id):
+            address.paused_until = until
 
     def _wait(self, attempt: int, broker_id: bytes | None) -> float:
         limits = self._limits
