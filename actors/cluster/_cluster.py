@@ -521,6 +521,9 @@ class Cluster(ClusterInspection):
             self.membership.compared(task.to, answer, self._now())
         except ClusterFrameError as error:
             worker.fault(error)
+        info = self.membership.info_of(task.to)
+        if info is not None:
+            worker.tell(info)
         self._arm()
 
     async def _ask(self, to: bytes, route: str, data: bytes) -> bytes | None:

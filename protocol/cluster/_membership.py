@@ -98,6 +98,9 @@ class Membership:
     def replace_seeds(self, seeds: Sequence[str], now: float) -> None:
         """Replace the seeds, as after a name was resolved anew; links stay."""
         self._dialling.near.replace_seeds(seeds, now)
+        for known in self._known:
+            if known.info.broker_id in self._links:
+                self._dialling.add(known.info, now, linked=True)
 
     def replace_allowed(self, allowed: Sequence[str], now: float) -> None:
         """Replace the patterns of addresses that may be dialled; those that were allowed stay."""
@@ -136,6 +139,11 @@ class Membership:
                 cause=address.cause if address else "",
                 dials_at=None if address is None or links else address.at,
             )
+
+    def info_of(self, broker_id: bytes) -> PeerInfo | None:
+        """Return what is known of a broker; `None` if it is not known."""
+        known = self._known.get(broker_id)
+        return None if known is None else known.info
 
     def unreached(self) -> Iterator[tuple[str, str]]:
         """Yield the seeds at which no broker was found, each with the cause of the last failure."""
@@ -276,13 +284,14 @@ class Membership:
             self._known.add(info, by, now)
             self._dialling.add(info, now, linked=by is None)
             return True
+        itself = by is None or by == broker_id
         self._known.heard(broker_id, now)
         if by is not None:
             known.reported_by = by
         # What it says of itself counts after a restart, even if its clock was set back.
         anew = by is None and info.instance != known.info.instance
         if info.timestamp <= known.info.timestamp and not anew:
-            if by is None:
+            if itself:
                 # A seed may have been of an unknown broker until now.
                 self._dialling.add(known.info, now, linked=True)
             return False
@@ -292,7 +301,7 @@ class Membership:
             # zone.
             if (link.info.instance, link.info.zone) == (info.instance, info.zone):
                 link.info = info
-        self._dialling.add(info, now, linked=by is None)
+        self._dialling.add(info, now, linked=itself)
         return True
 
     def _has_room(self, *, linked: bool) -> bool:

@@ -473,3 +473,37 @@ def test_a_seed_of_a_broker_that_was_heard_of_and_has_dialled_is_not_dialled_aga
     linked(made, 1)
     assert dials(made) == []
     assert list(made.unreached()) == []
+
+
+def test_a_seed_of_a_broker_that_says_later_where_it_is_is_not_dialled_again() -> None:
+    # It has dialled before its listeners were open, and one that dials twice keeps one link.
+    made = member(5, 1)
+    assert dials(made) == ["tcp://b1:1"]
+    linked(made, 2)
+    assert made.connected(info(1, cluster_uri=""), "link 1", dialled=None, now=0.0) == Linked()
+    made.failed("tcp://b1:1", "there is another link", 1.0)
+    assert list(made.unreached()) == [("tcp://b1:1", "there is another link")]
+    made.heard(info(1, timestamp=101), info(2).broker_id, 2.0)
+    assert [uri for uri, _ in made.unreached()] == ["tcp://b1:1"]
+    made.heard(info(1, timestamp=101), info(1).broker_id, 2.0)
+    assert list(made.unreached()) == []
+    assert dials(made, 60.0) == []
+
+
+def test_what_a_comparison_says_of_the_other_broker_itself_is_known() -> None:
+    made = member(5, 1)
+    made.due(0.0)
+    early = info(1, cluster_uri="")
+    assert made.connected(early, "link", dialled="tcp://b1:1", now=0.0) == Linked()
+    assert made.info_of(early.broker_id) == early
+    made.compared(early.broker_id, serialize_infos([info(1, timestamp=101)]), 1.0)
+    assert made.info_of(early.broker_id) == info(1, timestamp=101)
+    assert made.info_of(info(2).broker_id) is None
+
+
+def test_a_seed_that_is_given_later_is_that_of_the_broker_that_there_is_a_link_with() -> None:
+    made = member(5, allowed=())
+    linked(made, 1)
+    made.replace_seeds(["tcp://b1:1", "tcp://b2:1"], 1.0)
+    assert [uri for uri, _ in made.unreached()] == ["tcp://b2:1"]
+    assert dials(made, 1.0) == ["tcp://b2:1"]
