@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyroaring import BitMap
 
+from .._closed import close_class
 from ._tags import Tag, TagList
 
 if TYPE_CHECKING:
@@ -151,3 +152,6 @@ class KeptAnswers:
         del self.by_query[answer.query]
         self._forget(answer)
         self.invalidated += 1
+
+
+close_class(CachedAnswer)
