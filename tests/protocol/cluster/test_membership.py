@@ -504,6 +504,7 @@ def test_what_a_comparison_says_of_the_other_broker_itself_is_known() -> None:
 def test_a_seed_that_is_given_later_is_that_of_the_broker_that_there_is_a_link_with() -> None:
     made = member(5, allowed=())
     linked(made, 1)
+    made.heard(info(2), info(1).broker_id, 0.0)
     made.replace_seeds(["tcp://b1:1", "tcp://b2:1"], 1.0)
     assert [uri for uri, _ in made.unreached()] == ["tcp://b2:1"]
     assert dials(made, 1.0) == ["tcp://b2:1"]
