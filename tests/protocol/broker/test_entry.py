@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onward.protocol.broker import (
+    Dialect,
     Entry,
+    RouteAdd,
     RoutingTable,
     TagList,
     TargetEntry,
@@ -161,3 +163,29 @@ def test_an_answer_by_id_is_dropped_when_the_route_changes() -> None:
     assert table.candidates(query) is kept
     table.remove(rid(1), 2000, broker_id=HOME, now=NOW)
     assert table.candidates(query) == ()
+
+
+def test_the_kinds_by_shared_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_entry, "MAX_KINDS", 2)
+    table = RoutingTable[int]()
+    for number in range(7):
+        tags: TagList = ((6, f"r{number}"), (1, "a"), (2, format_id(rid(number))))
+        told = RouteAdd(HOME, rid(number), NOW, "a", tags)
+        told = RouteAdd.parse(told.serialize(Dialect.SPECIFICATION), Dialect.SPECIFICATION)
+        kind = table.kind_of_text(HOME, told.text, rid(number))
+        assert table.kind_of_text(HOME, told.text, rid(number)) is kind
+        assert table.put_new(TargetEntry(rid(number), kind, NOW, number))
+        assert found(table, f"region=r{number}") == [number]
+
+
+def test_a_route_that_names_another_route_id_comes_back() -> None:
+    table = RoutingTable[int]()
+    told = RouteAdd(HOME, rid(1), NOW, "a", ((1, "a"), (2, format_id(rid(9)))))
+    kind = table.kind_of_text(HOME, told.text, rid(1))
+    for number in range(4):
+        at = NOW + 2 * number
+        assert table.put(TargetEntry(rid(1), kind, at, number), now=NOW).applied
+        assert found(table, f"route={format_id(rid(9))} service=a") == [number]
+        gone = table.remove(rid(1), at + 1, broker_id=HOME, now=NOW, remember=False)
+        assert gone.applied
+        assert found(table, "service=a") == []
