@@ -189,3 +189,14 @@ def test_a_route_that_names_another_route_id_comes_back() -> None:
         gone = table.remove(rid(1), at + 1, broker_id=HOME, now=NOW, remember=False)
         assert gone.applied
         assert found(table, "service=a") == []
+
+
+def test_what_is_known_elsewhere_is_asked_for_again() -> None:
+    table = RoutingTable[int]()
+    add(table, 1)
+    assert found(table, "service=a") == [1]
+    (answer,) = table.answers.values()
+    assert answer.candidates is not None
+    table.know_elsewhere(elsewhere=True)
+    assert answer.candidates is None
+    assert found(table, "service=a") == [1]
