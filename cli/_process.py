@@ -381,9 +381,10 @@ async def answer_of(paths: AdminPaths, said: Said) -> Said:
         )
         text = (await body_of(found)).decode()
     except HttpError as error:
-        return {"status": int(error.status), "refused": error.text}
+        return {"status": int(error.status), "refused": error.text, "headers": error.headers}
     except TooLong as error:
-        return {"status": int(HTTPStatus.REQUEST_ENTITY_TOO_LARGE), "refused": str(error)}
+        status = int(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        return {"status": status, "refused": str(error), "headers": {}}
     return {
         "status": int(found.status),
         "type": found.content_type,
@@ -402,7 +403,7 @@ def response_of(said: Said) -> HttpResponse:
 
     status = HTTPStatus(said["status"])
     if "refused" in said:
-        raise HttpError(status, said["refused"])
+        raise HttpError(status, said["refused"], said["headers"])
     return HttpResponse(said["body"].encode(), said["type"], status, said["headers"])
 
 

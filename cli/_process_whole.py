@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, cast
 
 from ..actors import Node
+from ..actors._log import SeldomLogger
 from ..transports.admin import (
     HttpError,
     HttpRequest,
@@ -34,6 +37,8 @@ from ._service import Service
 from ._status import CommandError
 
 __all__ = ["ProcessParts", "WholeBroker"]
+
+_logger: Final = logging.getLogger("onward.cli")
 
 SOON: Final = 0.2
 """Seconds in which a process has to answer that has not answered the last question in time."""
@@ -120,6 +125,7 @@ class WholeBroker:
         self.parts = ProcessParts(slots)
         self._whole = Whole(name, self.parts, operations)
         self._paths = inner_paths(self._whole)
+        self._seldom = SeldomLogger(_logger)
 
     @asynccontextmanager
     async def administered(
@@ -163,21 +169,67 @@ class WholeBroker:
 
     async def _follow(self, number: int) -> None:
         """Keep the events of a process, and of those in its place after it."""
-        run, last = "", 0
+        follower = _Follower(self._whole, number)
         while True:
-            if run != (now := self.parts.run_of(number)):
-                run, last = now, 0
-            fields = [("after", str(last)), ("wait", str(POLL))]
             try:
-                answer = await self.parts.ask(
-                    number, part_request(f"{PART}events", fields), POLL + AGAIN
-                )
+                await follower.take()
+                pause = PAUSE
             except (PartMissing, HttpError):
-                await asyncio.sleep(AGAIN)
-                continue
-            found = json.loads(cast("bytes", answer.body))
-            last = int(found["last"])
-            for row in found["rows"]:
+                pause = AGAIN
+            except Exception as error:  # noqa: BLE001 - it would end the events of the process
+                # Its other answers are not touched: it is not missing. Watchers are told how many
+                # events were lost.
+                self._whole.faults[number] += 1
+                self._seldom.log(
+                    logging.ERROR,
+                    str(number),
+                    "the events of process %d could not be read; they are asked for again",
+                    number,
+                    error=error,
+                    extra={"event": "process.event_fault"},
+                )
+                pause = AGAIN
+            await asyncio.sleep(pause)
+
+
+class _Follower:
+    """The reader of the events of a process, and of those in its place after it.
+
+    Args:
+        whole: The program, which keeps the events.
+        number: The number of the process.
+    """
+
+    def __init__(self, whole: Whole, number: int) -> None:
+        self._whole = whole
+        self._number = number
+        self._run = ""
+        self._last = 0
+        self._lost = 0
+
+    async def take(self) -> None:
+        """Wait for the next events, and keep them.
+
+        After an error the events that came with it are lost; those behind them are the next ones.
+
+        Raises:
+            PartMissing: The process does not run, or does not answer.
+            HttpError: It refuses the question.
+        """
+        parts, number = self._whole.parts, self._number
+        if self._run != (run := parts.run_of(number)):
+            self._run, self._last = run, 0
+        fields = [("after", str(self._last)), ("wait", str(POLL))]
+        answer = await parts.ask(number, part_request(f"{PART}events", fields), POLL + AGAIN)
+        found = json.loads(cast("bytes", answer.body))
+        self._last = int(found["last"])
+        rows = deque(found["rows"])
+        try:
+            while rows:
+                row = rows[0]
                 missed = int(row.pop("missed"))
-                self._whole.events.add({**row, "process": number}, missed)
-            await asyncio.sleep(PAUSE)
+                self._whole.events.add({**row, "process": number}, missed + self._lost)
+                self._lost = 0
+                rows.popleft()
+        finally:
+            self._lost += len(rows)

@@ -105,10 +105,23 @@ _UP = MetricFamily(
 _ENDS = MetricFamily(
     "onward_process_ends_total", "counter", "How often a process has ended.", (PROCESS,)
 )
+_FAULTS = MetricFamily(
+    "onward_process_event_faults_total",
+    "counter",
+    "How often the events of a process could not be read, and some were lost.",
+    (PROCESS,),
+)
+_REFUSED = MetricFamily(
+    "onward_process_questions_refused_total",
+    "counter",
+    "Requests of the admin interface for which the processes were not asked, as too many were in "
+    "hand: of the client, or of all.",
+    ("reason",),
+)
 
 HEALTH_FAMILIES: Final = (_HEALTHY,)
 
-PROCESSES_FAMILIES: Final = (_UP, _ENDS)
+PROCESSES_FAMILIES: Final = (_UP, _ENDS, _FAULTS, _REFUSED)
 
 RELOAD_FAMILIES: Final = (_RELOADED, _APPLIED, _RELOADS)
 
@@ -173,12 +186,21 @@ def reload_metrics(reloads: Reloads) -> Iterator[Metric]:
     yield Metric(_RELOADS, ((("applied",), figures.done), (("refused",), figures.failed)))
 
 
-def processes_metrics(up: Mapping[int, bool], ends: Mapping[int, int]) -> Iterator[Metric]:
+def processes_metrics(
+    up: Mapping[int, bool],
+    ends: Mapping[int, int],
+    faults: Mapping[int, int],
+    refused: Mapping[str, int],
+) -> Iterator[Metric]:
     """Yield the metrics of the processes of a broker.
 
     Args:
         up: Whether each process has answered, by its number.
         ends: How often each has ended.
+        faults: How often its events could not be read.
+        refused: The requests that were refused as too many were in hand, by reason.
     """
     yield Metric(_UP, tuple(((str(number),), answered) for number, answered in up.items()))
     yield Metric(_ENDS, tuple(((str(number),), count) for number, count in ends.items()))
+    yield Metric(_FAULTS, tuple(((str(number),), count) for number, count in faults.items()))
+    yield Metric(_REFUSED, tuple(((reason,), count) for reason, count in refused.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -11,18 +12,24 @@ from collections import Counter
 from contextlib import AsyncExitStack, ExitStack, aclosing, suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from onward.cli import _process_whole
 from onward.cli._client import ask_broker, watch_broker
-from onward.cli._process_slot import MAX_ENDS
+from onward.cli._process_channel import Said
+from onward.cli._process_slot import MAX_ENDS, Slot
+from onward.cli._process_whole import WholeBroker
+from onward.cli._service import Service
 from onward.cli._status import Status
 from onward.protocol.metrics import PROCESS
 from onward.protocol.security import TOKEN_BYTES, make_token, token_digest
 from onward.transports.client import connect
 from tests.support.commands import TIMEOUT
+from tests.support.fixtures import Patch
 from tests.support.process_brokers import (
     ONCE,
     Brokers,
@@ -126,7 +133,10 @@ async def test_sums_are_those_of_the_processes() -> None:
             each = [await admin.json(f"status?process={number}") for number in (0, 1)]
             assert found["routes"] == sum(part["routes"] for part in each)
             assert found["peer_routes"] == 0
-            assert (await admin.get("/readyz")) == (200, "ok\n")
+            flood = [admin.get(f"/readyz?n={number}") for number in range(200)]
+            assert set(await asyncio.gather(*flood)) == {(200, "ok\n")}
+            _, text = await admin.get("/metrics")
+            assert samples(text, "onward_process_up") == {("0",): 1, ("1",): 1}
             assert (await admin.get("/"))[0] == 200
         made.process.send_signal(signal.SIGTERM)
         assert await made.ended() == 0
@@ -369,6 +379,68 @@ async def test_a_process_that_ends_again_and_again_ends_all() -> None:
     assert len(killed) == MAX_ENDS + 1
     assert errors.count("process 0 was killed by signal 9; it is started anew") == MAX_ENDS
     assert "it has ended more than 5 times within 60 s" in errors
+
+
+# --- events that cannot be read -------------------------------------------------------------------
+
+BROKEN = (
+    '{"last": 1, "rows": [{"kind": "joined", "at": 1, "missed": 0}]}',
+    '{"last": 3, "rows": [{"kind": "left", "at": 2, "missed": 0}, {"kind": "joined", "at": 3}]}',
+    "what is no JSON",
+    '{"last": 5, "rows": [{"kind": "drained", "at": 5, "missed": 1}]}',
+)
+
+
+class _Scripted:
+    """A process that answers questions for its events from a script, and then waits."""
+
+    def __init__(self) -> None:
+        self.over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.silent = False
+        self._script = iter(BROKEN)
+        self.asked: list[str] = []
+
+    async def ask(self, what: str, timeout: float, *, target: str, **_: object) -> Said:
+        assert (what, timeout > 0) == ("path", True)
+        body = "[]"
+        if target.startswith("/part/events"):
+            self.asked.append(target.partition("after=")[2].partition("&")[0])
+            body = next(self._script, "")
+            if not body:
+                await self.over
+        return {"status": 200, "type": "application/json", "headers": {}, "body": body}
+
+
+async def test_events_that_cannot_be_read_are_told_counted_and_asked_for_again(
+    monkeypatch: Patch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_process_whole, "AGAIN", 0.0)
+    slot, process = Slot(0, "id"), _Scripted()
+    fake: Any = process
+    slot.child = fake
+    whole = WholeBroker("all", [slot], {})
+    plan: Any = SimpleNamespace(admin=None)
+
+    async def answer(target: str) -> str:
+        said = await whole.asked({"target": target, "body": "", "principal": None, "reads": True})
+        return str(said["body"])
+
+    async with whole.administered(plan, Service()):
+
+        async def last() -> bool:
+            return '"last":5' in (await answer("/part/events?after=0")).replace(" ", "")
+
+        await until(last)
+        rows = json.loads(await answer("/part/events?after=0"))["rows"]
+        found = [(row["kind"], row["process"], row["missed"]) for row in rows]
+        # One was lost with the event that could not be read, one in the process itself.
+        assert found == [("joined", 0, 0), ("left", 0, 0), ("drained", 0, 2)]
+        assert process.asked[:4] == ["0", "1", "3", "3"]
+        faults = samples(await answer("/metrics"), "onward_process_event_faults_total")
+        assert faults == {("0",): 2}
+    told = [each for each in caplog.records if "could not be read" in each.message]
+    assert [each.levelname for each in told] == ["ERROR"]  # the second is one of those like it
+    assert told[0].exc_info is not None
 
 
 # --- sockets, and other machines ----------------------------------------------------------------

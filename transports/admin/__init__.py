@@ -12,6 +12,7 @@ from ._options import AdminOptions, AdminStatistics
 from ._part_paths import part_paths
 from ._parts import Parts
 from ._paths import AdminPaths, Handler, Needs
+from ._questions import QuestionLimits, Questions
 from ._server import AdminServer
 from ._whole import Whole, inner_paths, whole_paths
 
@@ -28,6 +29,8 @@ __all__ = [
     "Needs",
     "Parts",
     "Permits",
+    "QuestionLimits",
+    "Questions",
     "Whole",
     "admin_paths",
     "answer_paths",

@@ -331,6 +331,7 @@ class HttpConnection(asyncio.Protocol):
             replace(
                 request,
                 principal=principal,
+                source=self.identity.source,
                 permitted=permitted,
                 admitted=admitted,
                 operates=guard.permits(principal, "operate"),

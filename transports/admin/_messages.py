@@ -74,6 +74,7 @@ class HttpRequest:
             commas.
         body: The body.
         principal: The authenticated identity of the peer; `None` if none was asked for.
+        source: The address of the peer, or its user at a Unix socket; empty if it is not known.
         permitted: Whether the rules still permit the request, for answers that go on.
         admitted: Whether its credentials are still accepted, too; they are verified anew.
         operates: Whether the peer may operate the program, too.
@@ -86,6 +87,7 @@ class HttpRequest:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = field(default=b"", repr=False)
     principal: Principal | None = None
+    source: str = ""
     permitted: Callable[[], bool] = field(default=_true, repr=False, compare=False)
     admitted: Callable[[], Awaitable[bool]] = field(default=accepted, repr=False, compare=False)
     operates: bool = True

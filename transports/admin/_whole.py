@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
@@ -30,6 +32,7 @@ from ._options import AdminOptions
 from ._part_paths import PART, metrics_of_rows, service_of_row, surroundings_of_row
 from ._parts import Answers, Parts, ask_all, ask_any, part_request
 from ._paths import METRICS, AdminPaths, Handler, Needs
+from ._questions import Questions
 from ._topology_paths import picture_response
 from ._whole_operations import add_whole_operations
 from ._whole_tables import PROCESS, Source, all_rows, page_of_all, page_of_rows
@@ -61,6 +64,8 @@ class Whole:
         operations: Its operations by name, such as `drain`: each is one of all processes.
         events: The recent events of all processes, each with its process.
         began: The time of its start, in seconds since 1970.
+        questions: The requests in hand for which the processes are asked.
+        faults: How often the events of a process could not be taken, by its number.
     """
 
     name: str
@@ -68,6 +73,8 @@ class Whole:
     operations: Mapping[str, Callable[[], Awaitable[object]]]
     events: RecentEvents[Mapping[str, Any]] = field(default_factory=RecentEvents[Mapping[str, Any]])
     began: float = field(default_factory=time.time)
+    questions: Questions = field(default_factory=Questions)
+    faults: Counter[int] = field(default_factory=Counter[int])
 
 
 def whole_paths(whole: Whole, options: AdminOptions = _OPTIONS) -> AdminPaths:
@@ -80,7 +87,7 @@ def whole_paths(whole: Whole, options: AdminOptions = _OPTIONS) -> AdminPaths:
     paths = AdminPaths()
     made = _WholePaths(whole, paths)
     for path, stage in STAGES.items():
-        made.add(path, made.health(path, stage.value), needs="nothing")
+        paths.add(path, made.health(path, stage.value), needs="nothing")
     made.add(METRICS, made.metrics)
     for name, sources in _TABLES.items():
         made.add(f"/api/v1/{name}", made.table(sources))
@@ -100,7 +107,7 @@ def whole_paths(whole: Whole, options: AdminOptions = _OPTIONS) -> AdminPaths:
     for name in ("config", "resolve"):
         made.add(f"/api/v1/{name}", made.any_process)
     add_events(paths, whole.events, _row_of, uuid.uuid4().hex[:8], options)
-    add_whole_operations(paths, whole.parts, whole.operations, made.add)
+    add_whole_operations(paths, whole.parts, whole.operations, made.add, made.placed)
     add_console(paths)
     return paths
 
@@ -127,6 +134,7 @@ class _WholePaths:
     def __init__(self, whole: Whole, paths: AdminPaths) -> None:
         self._whole = whole
         self._parts = whole.parts
+        self._questions = whole.questions
         self._paths = paths
         self._metrics = MergedMetrics()
         self._drawing = asyncio.Lock()
@@ -138,23 +146,39 @@ class _WholePaths:
         """Add a path of all processes that can be asked of one as well."""
 
         async def either(request: HttpRequest) -> HttpResponse:
-            number, other = _process_of(request)
+            number, other = self._process_of(request)
             if number is None:
                 return await handle(request)
-            if number not in self._parts.numbers:
-                raise HttpError(HTTPStatus.NOT_FOUND, f"there is no process {number}")
             answers = await ask_all(self._parts, other, numbers=[number])
             for error in answers.refused.values():
                 raise error
             if answers.missing:
-                text = f"process {number} does not answer"
-                raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, text)
+                raise _missing(number)
             return answers.found[number]
 
-        self._paths.add(path, either, method=method, needs=needs)
+        self._paths.add(path, self.placed(either), method=method, needs=needs)
 
-    async def _ask(self, path: str) -> Answers:
-        return await ask_all(self._parts, part_request(path))
+    def placed(self, handle: Handler) -> Handler:
+        """Return a handler that holds a place for each request; see `Questions.place`."""
+
+        async def placed(request: HttpRequest) -> HttpResponse:
+            with self._questions.place(request):
+                return await handle(request)
+
+        return placed
+
+    def _process_of(self, request: HttpRequest) -> tuple[int | None, HttpRequest]:
+        """Return the process that a request is for, if it is for one. Raises as `_process_of`."""
+        number, other = _process_of(request)
+        if number is not None and number not in self._parts.numbers:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"there is no process {number}")
+        return number, other
+
+    async def _ask(self, path: str, fields: Sequence[tuple[str, str]] = ()) -> Answers:
+        request = part_request(path, fields)
+        return await self._questions.shared(
+            f"{path}?{request.query}", partial(ask_all, self._parts, request)
+        )
 
     # --- health and metrics -------------------------------------------------------------------
 
@@ -163,19 +187,22 @@ class _WholePaths:
 
         A process that hangs or ends is started anew by this one: nothing would be won if all were
         started anew. So it is live while it answers, and ready when all processes are.
+
+        These paths need no authentication: a probe of one process is answered from what all have
+        answered, so that no flood of them asks the processes more often.
         """
 
         async def handle(request: HttpRequest) -> HttpResponse:
-            answers = await ask_all(self._parts, part_request(path, [("verbose", "")]))
-            checks = [
-                {**check, "name": f"process {number}: {check['name']}"}
-                for number, said in answers.json().items()
-                for check in said["checks"]
-            ]
-            for number in answers.missing:
-                name = f"process {number}: answer"
-                checks.append({"name": name, "passed": False, "problem": "there is none"})
-            passed = stage == "live" or all(each["passed"] for each in checks)
+            number, _ = self._process_of(request)
+            answers = await self._ask(path, [("verbose", "")])
+            if number is None:
+                checks = _checks_of_all(answers)
+                passed = stage == "live" or all(each["passed"] for each in checks)
+            elif number in answers.missing:
+                raise _missing(number)
+            else:
+                said = answers.json()[number]
+                checks, passed = said["checks"], said["passed"]
             status = HTTPStatus.OK if passed else HTTPStatus.SERVICE_UNAVAILABLE
             if "verbose" not in dict(request.fields()):
                 return text_response("ok" if passed else f"not {stage}", status)
@@ -217,6 +244,8 @@ class _WholePaths:
             for each in processes_metrics(
                 {number: number in found for number in numbers},
                 {number: self._parts.ends_of(number) for number in numbers},
+                {number: self._whole.faults[number] for number in numbers},
+                self._questions.refused,
             )
             if not wanted or each.family.name.removeprefix("onward_") in wanted
         ]
@@ -341,6 +370,23 @@ _ABSENT: Final = {
     "text": "it does not answer",
     "advice": "See the log: a process that has ended, or hangs, is started anew.",
 }
+
+
+def _missing(number: int) -> HttpError:
+    return HttpError(HTTPStatus.SERVICE_UNAVAILABLE, f"process {number} does not answer")
+
+
+def _checks_of_all(answers: Answers) -> list[dict[str, Any]]:
+    """Return the checks of all processes; one that has not answered has failed."""
+    checks = [
+        {**check, "name": f"process {number}: {check['name']}"}
+        for number, said in answers.json().items()
+        for check in said["checks"]
+    ]
+    for number in answers.missing:
+        name = f"process {number}: answer"
+        checks.append({"name": name, "passed": False, "problem": "there is none"})
+    return checks
 
 
 def _absent(answers: Answers) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ def add_whole_operations(
     parts: Parts,
     operations: Mapping[str, Callable[[], Awaitable[object]]],
     add: Add,
+    placed: Callable[[Handler], Handler],
 ) -> None:
     """Add the paths.
 
@@ -44,13 +45,15 @@ def add_whole_operations(
         parts: The processes.
         operations: The operations on all processes, by name.
         add: Adds a path that can be asked of one process as well.
+        placed: Returns a handler that holds a place for each request; see `Questions.place`.
     """
     for name, operation in operations.items():
         handle = partial(operated, name, operation)
         paths.add(f"/api/v1/{name}", handle, method="POST", needs="operate")
     add("/api/v1/log-level", partial(_set_level, parts), method="POST", needs="operate")
     add("/api/v1/trace", partial(_trace, parts), method="POST", needs="operate")
-    paths.add("/api/v1/kick", partial(_kick, parts), method="POST", needs="operate")
+    kick = placed(partial(_kick, parts))
+    paths.add("/api/v1/kick", kick, method="POST", needs="operate")
     for name in ("stacks", "tasks"):
         add(f"/debug/{name}", partial(_texts, parts), needs="operate")
     add("/debug/profile", partial(_profile, parts), needs="operate")

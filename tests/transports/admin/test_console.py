@@ -964,6 +964,9 @@ CASES: list[tuple[str, str, Any]] = [
     ("peers", "whyOf({state: 'connecting', reported_by: 'b', reason: 'refused'})",
      "reported by b; refused"),
     ("peers", "whyOf({state: 'up', reported_by: 'b', reason: null})", ""),
+    ("peers", ("brokersOf([{broker_id: 'a', state: 'up', routes: 3}, {broker_id: 'a', state: 'up',"
+     " routes: 4}, {broker_id: '', uri: 'x', state: 'dialling', routes: 0}])"),
+     [{"up": True, "routes": 4}, {"up": False, "routes": 0}]),
     ("limits", "['waiting.max_bytes', 'node.pending'].map(isOfBytes)", [True, False]),
 ]  # fmt: skip
 
@@ -990,7 +993,7 @@ def names(module: str) -> list[str]:
         "workers": "tree",
         "services": "between",
         "limits": "isOfBytes",
-        "peers": "stateOf whyOf",
+        "peers": "brokersOf stateOf whyOf",
     }[module].split()
     assert all(name in calls for name in known)
     return known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
@@ -22,6 +23,8 @@ from onward.transports.admin import (
     HttpError,
     HttpRequest,
     HttpResponse,
+    QuestionLimits,
+    Questions,
     Whole,
     admin_paths,
     asked,
@@ -38,6 +41,7 @@ from tests.support.workers import Echo
 
 WAITING = BrokerOptions(waiting=WaitingOptions(no_route_timeout=60.0))
 COUNT = 2
+BOUNDS = QuestionLimits(max_questions=6, max_questions_per_client=4, shared_for=0)
 
 
 class _Parts:
@@ -45,6 +49,8 @@ class _Parts:
 
     Attributes:
         silent: Those that do not answer.
+        asked: How often each was asked for each path.
+        held: Unset: no process answers.
         runs: How often each has been started anew.
     """
 
@@ -54,6 +60,9 @@ class _Parts:
         self.paths: list[tuple[AdminPaths, AdminPaths]] = []
         self.monitors: list[Monitor] = []
         self.silent: set[int] = set()
+        self.asked: Counter[tuple[int, str]] = Counter()
+        self.held = asyncio.Event()
+        self.held.set()
         self.runs = [0] * COUNT
 
     @property
@@ -68,6 +77,8 @@ class _Parts:
 
     async def ask(self, number: int, request: HttpRequest, timeout: float) -> HttpResponse:
         assert timeout > 0
+        self.asked[number, request.path] += 1
+        await self.held.wait()
         if number in self.silent:
             raise PartMissing
         own, parts = self.paths[number]
@@ -94,6 +105,8 @@ class World:
         names = ("drain", "reload")
         operations = {name: self._operation(name) for name in names}
         self.whole = Whole("all", parts, operations)
+        # What a test changes is to be seen at once.
+        self.whole.questions = Questions(BOUNDS)
         self.paths = inner_paths(self.whole)
 
     def _operation(self, name: str) -> Any:
@@ -361,6 +374,57 @@ async def test_requests_that_wait_for_one_query_are_one_row() -> None:
         for each in waits:
             each.cancel()
         await asyncio.wait(waits)
+
+
+# --- floods -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("process", ["", "&process=1"])
+async def test_a_flood_of_health_questions_is_one_question(process: str) -> None:
+    async with world() as w:
+        w.parts.held.clear()
+        flood = [
+            asyncio.create_task(w.text(f"/readyz?n={number}{process}")) for number in range(100)
+        ]
+        await eventually(lambda: w.parts.asked.total() == COUNT)
+        w.parts.held.set()
+        assert set(await asyncio.gather(*flood)) == {"ok\n"}
+        assert set(w.parts.asked.values()) == {1}
+        assert w.whole.questions.refused.total() == 0
+
+
+@pytest.mark.parametrize(
+    "target", ["status?n={}", "connections?limit={}", "status?process=1&n={}", "kick"]
+)
+async def test_a_flood_of_other_questions_leaves_places_to_others(target: str) -> None:
+    async with world() as w:
+
+        async def status(source: str, number: int) -> int:
+            path, _, query = f"/api/v1/{target.format(number)}".partition("?")
+            body = b'{"connection": 1000000}' if target == "kick" else b""
+            method = "POST" if body else "GET"
+            request = HttpRequest(method, path, query, body=body, source=source)
+            try:
+                return (await w.paths.find(method, path).handle(request)).status
+            except HttpError as error:
+                return error.status if error.status < 429 or error.headers else 0
+
+        w.parts.held.clear()
+        flood = [asyncio.create_task(status("10.0.0.1", number)) for number in range(20)]
+        others = [asyncio.create_task(status("10.0.0.2", number)) for number in range(3)]
+        await eventually(lambda: sum(each.done() for each in (*flood, *others)) == 17)
+        asked = w.parts.asked.total()
+        health = asyncio.create_task(w.text("/readyz"))
+        await eventually(lambda: w.parts.asked.total() == asked + COUNT)
+        w.parts.held.set()
+        found = Counter(await asyncio.gather(*flood))
+        assert found[429] == 16
+        assert Counter(await asyncio.gather(*others))[503] == 1
+        assert await health == "ok\n"
+        name = "onward_process_questions_refused_total"
+        metrics = metrics_of(await w.text("/metrics"))
+        assert metrics[name] == {("client",): 16, ("all",): 1}
+        assert metrics["onward_process_event_faults_total"] == {("0",): 0, ("1",): 0}
 
 
 # --- health, and who is missing -----------------------------------------------------------------

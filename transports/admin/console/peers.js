@@ -27,6 +27,21 @@ export function whyOf(row) {
   return told + (row.reason ?? "");
 }
 
+/**
+ * Return the brokers of some rows, with whether all links to each are up, and its routes. Several
+ * processes have a link each to a broker, and know the same routes of it.
+ * @param {any[]} rows
+ */
+export function brokersOf(rows) {
+  const found = new Map();
+  for (const row of rows) {
+    const id = row.broker_id || row.uri;
+    const known = found.get(id) ?? { up: true, routes: 0 };
+    found.set(id, { up: known.up && row.state === "up", routes: Math.max(known.routes, row.routes) });
+  }
+  return [...found.values()];
+}
+
 /** @param {any} row */
 function State({ row }) {
   const reached = REACHED.includes(row.state);
@@ -42,10 +57,11 @@ export function Peers() {
     "Filter the peer brokers",
   );
   const now = Date.now() / 1000;
-  const up = rows.filter((/** @type {any} */ row) => row.state === "up").length;
-  const routes = rows.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row.routes, 0);
-  const about = rows.length
-    ? `${count(up)} of ${counted(rows.length, "peer broker")} up; ${counted(routes, "route")} of them here.`
+  const brokers = brokersOf(rows);
+  const up = brokers.filter((each) => each.up).length;
+  const routes = brokers.reduce((sum, each) => sum + each.routes, 0);
+  const about = brokers.length
+    ? `${count(up)} of ${counted(brokers.length, "peer broker")} up; ${counted(routes, "route")} of them here.`
     : "The other brokers of the cluster.";
   const columns = [
     { key: "peer", label: "Peer", main: true, whole: true, show: (/** @type {any} */ row) => html`<span title=${visible(row.uri)}><${Text} value=${row.peer} most=${40} /></span>` },
@@ -62,7 +78,7 @@ export function Peers() {
   ];
   return html`<${Failure} error=${error} next=${next} known=${data} />
     <${Card} title="Peer brokers" extra=${field} about=${about}>
-      ${!data ? !error && html`<${Loading} />` : html`<${Table} columns=${columns} rows=${found} total=${isFiltered ? found.length : data.total} of="peer broker"
+      ${!data ? !error && html`<${Loading} />` : html`<${Table} columns=${columns} rows=${found} total=${isFiltered ? found.length : data.total} of=${brokers.length < rows.length ? "link" : "peer broker"}
         sort=${{ key: "peer", down: false }} caption="Peer brokers" id=${(/** @type {any} */ row) => `${row.broker_id} ${row.uri}`}
         empty=${html`<${Empty} title=${isFiltered ? "No peer broker matches" : "There is no peer broker"}>
           ${isFiltered ? "Change the filter." : "This broker is in no cluster, or knows no other one."}<//>`} />`}
