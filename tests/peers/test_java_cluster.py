@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
-import time
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from signal import SIGCONT, SIGSTOP
-from typing import NamedTuple
 
 import pytest
 
-from onward.actors import Node
-from onward.actors.broker import Broker, Handlers, Request
-from onward.actors.cluster import Cluster, ClusterOptions
-from onward.actors.security import Authorization
-from onward.protocol.broker import Dialect
-from onward.protocol.security import read_rules
-from onward.transports.client import Client, ClientOptions, RequestRejected, connect
-from onward.transports.rsocket import DestinationError, PeerDialler, RSocketListener
-from tests.peers.jvm import FAST_START, JavaBroker, JavaMissing, java_broker
+from onward.actors.broker import Handlers, Request
+from onward.transports.client import ClientOptions, RequestRejected, connect
+from tests.peers.java_cluster import (
+    BROKERS,
+    DIALECTS,
+    GOT,
+    PATIENCE,
+    TAKEN,
+    all_ask_all,
+    asked,
+    client,
+    free_port,
+    running,
+    secret_stores,
+    settled,
+    side,
+    until,
+)
 from tests.peers.programs import TRANSPORTS
+from tests.support.certificates import Certificates
 from tests.support.proxy import CuttingProxy
 
 pytestmark = [pytest.mark.peer(requester="onward", destination="java broker")]
 
-DIALECTS = (Dialect.SPECIFICATION, Dialect.REFERENCE)
-PATIENCE = 60.0
-"""Seconds until something has happened on a machine with other things to do."""
-CLUSTER = "-Dio.rsocket.broker.cluster."
-BROKERS = "-Dio.rsocket.broker.brokers[0]."
-
-
-TAKEN = ("note", "news")
-"""What a destination gets without an answer."""
 RULES = """
 [[rule]]
 names = ["anonymous"]
@@ -46,98 +44,8 @@ request = "service=*"
 """
 
 
-class Side(NamedTuple):
-    """A broker of ours."""
-
-    listener: RSocketListener
-    cluster: Cluster
-    uri: str
-
-    @property
-    def up(self) -> int:
-        """The peer brokers that it has links with."""
-        return sum(row.state == "up" for row in self.cluster.peers())
-
-    def routes_of_java(self) -> int:
-        return next((row.routes for row in self.cluster.peers() if row.java), 0)
-
-
-def free_port() -> int:
-    """Return a port for a program that has to tell others of it before it listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
-@asynccontextmanager
-async def side(name: str, *seeds: str, rules: str = "") -> AsyncGenerator[Side]:
-    async with Node(name) as node:
-        authorization = Authorization(read_rules(rules)) if rules else None
-        broker = await Broker.attach(node, authorization=authorization)
-        cluster = await Cluster.attach(
-            node,
-            broker,
-            ClusterOptions(seeds=seeds, name=name),
-            connect=PeerDialler(broker).connect,
-        )
-        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker, peers=cluster)
-        cluster.join(listener.uri)
-        assert isinstance(listener, RSocketListener)
-        yield Side(listener, cluster, listener.uri)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.05)
-
-
-GOT: list[str] = []
-"""What the destinations of `answering` got without an answer."""
-
-
-def answering(name: str) -> Handlers:
-    handlers = Handlers()
-
-    @handlers.response
-    async def answer(request: Request) -> bytes:
-        return name.encode() + b" " + request.data
-
-    @handlers.stream
-    async def count(request: Request) -> AsyncGenerator[bytes]:
-        for number in range(int(request.data)):
-            yield b"%s %d" % (name.encode(), number)
-
-    @handlers.channel
-    async def echo(_: Request, incoming: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-        async for element in incoming:
-            yield name.encode() + b" " + element
-
-    @handlers.fire_and_forget
-    async def take(request: Request) -> None:
-        GOT.append(f"{name} {request.data.decode()}")
-
-    @handlers.metadata_push("news")
-    async def take_push(_: Request) -> None:
-        GOT.append(f"{name} news")
-
-    del answer, count, echo, take, take_push
-    return handlers
-
-
-async def client(stack: AsyncExitStack, uri: str, name: str, service: str) -> Client:
-    dialect = Dialect.REFERENCE if name.startswith("java") else Dialect.SPECIFICATION
-    options = ClientOptions(dialect=dialect, reconnect=False)
-    return await stack.enter_async_context(
-        connect(uri, options=options, service=service, handlers=answering(name))
-    )
-
-
-async def asked(client: Client, service: str, text: bytes = b"hi") -> bytes:
-    async with asyncio.timeout(PATIENCE):
-        return (await client.request(f"service={service}", text)).data
+LINKS = (*TRANSPORTS, "wss")
+"""What a link with it can be over."""
 
 
 @pytest.fixture
@@ -149,25 +57,6 @@ def ports() -> tuple[int, int]:
 @pytest.fixture
 def seed(ports: tuple[int, int]) -> str:
     return f"rsocket+tcp://127.0.0.1:{ports[0]}?proxy={ports[1]}"
-
-
-@contextmanager
-def running(ports: tuple[int, int], *options: str, by: str = "tcp") -> Generator[JavaBroker]:
-    """Run the Java broker in a cluster, and kill it at the end."""
-    more = f"{CLUSTER}enabled=true", f"{CLUSTER}uri={by}://127.0.0.1:{ports[0]}"
-    place = f"{by}://127.0.0.1:{ports[1]}"
-    try:
-        with java_broker(place, options=(*FAST_START, *more, *options)) as java:
-            yield java
-    except JavaMissing as error:
-        pytest.skip(f"Java broker: {error}")
-
-
-async def all_ask_all(clients: dict[str, Client], services: Sequence[str]) -> None:
-    for service in services:
-        # It tells nothing when it has registered a destination, and a request waits for ever.
-        for each in clients.values():
-            assert await asked(each, service) == f"{service} hi".encode()
 
 
 @asynccontextmanager
@@ -230,17 +119,27 @@ async def elements(texts: Sequence[str]) -> AsyncGenerator[bytes]:
         yield text.encode()
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_every_interaction_goes_both_ways(ports: tuple[int, int], transport: str) -> None:
-    """Each crosses the link, which is over TCP or WebSocket as the Java broker listens by."""
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.mark.parametrize("transport", LINKS)
+async def test_every_interaction_goes_both_ways(
+    ports: tuple[int, int], certificates: Certificates, transport: str
+) -> None:
+    """Each crosses the link, which is over what the Java broker listens by."""
+    secure = certificates if transport == "wss" else None
+    options = secret_stores(certificates) if secure else ()
+    tls = secure.anonymous if secure else None
     seed = f"rsocket+{transport}://127.0.0.1:{ports[0]}?proxy={ports[1]}"
     async with AsyncExitStack() as stack:
-        stack.enter_context(running(ports, by=transport))
-        one = await stack.enter_async_context(side("one", seed))
+        stack.enter_context(running(ports, *options, by=transport))
+        one = await stack.enter_async_context(side("one", seed, secure=secure))
         await until(lambda: one.up == 1)
-        here = await client(stack, one.uri, "one", "one")
+        here = await client(stack, one.uri, "one", "one", tls)
         uri = f"rsocket+{transport}://127.0.0.1:{ports[1]}"
-        there = await client(stack, uri, "java", "java")
+        there = await client(stack, uri, "java", "java", tls)
         await until(lambda: one.routes_of_java() == 1)
         await settled(there, "one")
         GOT.clear()
@@ -336,22 +235,6 @@ async def test_links_that_are_cut_and_heal(ports: tuple[int, int]) -> None:
             await until(lambda: one.up == 1)
 
 
-async def settled(asking: Client, *services: str) -> None:
-    """Wait until the Java broker knows services; a request that comes before waits for ever."""
-    for service in services:
-        for _ in range(60):
-            try:
-                async with asyncio.timeout(1):
-                    await asking.request(f"service={service}", b"?")
-                    break
-            except TimeoutError:
-                continue
-            except DestinationError:  # its link to the other broker is lost, and not yet back
-                await asyncio.sleep(0.5)
-        else:
-            raise AssertionError(f"{service} is never known")
-
-
 async def test_a_multicast_reaches_each_once(ports: tuple[int, int], seed: str) -> None:
     got: list[str] = []
 
@@ -384,20 +267,39 @@ async def test_a_multicast_reaches_each_once(ports: tuple[int, int], seed: str) 
             assert sorted(got) == [f"{name} m" for name in sorted(places)]
 
 
+@pytest.mark.parametrize("transport", ["tcp", "wss"])
 @pytest.mark.parametrize("rules", ["", RULES], ids=["without-rules", "by-a-rule"])
-async def test_it_dials(ports: tuple[int, int], rules: str) -> None:
+async def test_it_dials(
+    ports: tuple[int, int], certificates: Certificates, rules: str, transport: str
+) -> None:
+    secure = certificates if transport == "wss" else None
+    options = secret_stores(certificates) if secure else ()
+    tls = secure.anonymous if secure else None
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(side("one", rules=rules))
+        one = await stack.enter_async_context(side("one", rules=rules, secure=secure))
         place = one.uri.removeprefix("rsocket+")
-        with running(ports, f"{BROKERS}cluster={place}", f"{BROKERS}proxy={place}"):
+        dials = (f"{BROKERS}cluster={place}", f"{BROKERS}proxy={place}")
+        with running(ports, *dials, *options, by=transport):
             await until(lambda: one.up == 1)
-            uri = f"rsocket+tcp://127.0.0.1:{ports[1]}"
-            here = await client(stack, one.uri, "one", "one")
-            there = await client(stack, uri, "java", "java")
+            uri = f"rsocket+{transport}://127.0.0.1:{ports[1]}"
+            here = await client(stack, one.uri, "one", "one", tls)
+            there = await client(stack, uri, "java", "java", tls)
             await until(lambda: one.routes_of_java() == 1)
             await settled(there, "one")
             await all_ask_all({"one": here, "java": there}, ["one", "java"])
         await until(lambda: one.up == 0 and one.routes_of_java() == 0)
+
+
+async def test_a_java_broker_that_does_not_trust_the_certificate(
+    ports: tuple[int, int], certificates: Certificates
+) -> None:
+    """It dials, and leaves: the system's authorities have not signed the certificate."""
+    async with side("one", secure=certificates) as one:
+        place = one.uri.removeprefix("rsocket+")
+        with running(ports, f"{BROKERS}cluster={place}", f"{BROKERS}proxy={place}"):
+            await until(lambda: bool(one.listener.statistics().refused_handshakes))
+            assert "certificate" in str(one.listener.statistics().refused_handshakes)
+            assert one.cluster.peers() == []
 
 
 async def test_a_request_for_a_destination_that_has_left_is_rejected(

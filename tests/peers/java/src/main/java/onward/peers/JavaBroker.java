@@ -7,12 +7,21 @@ import java.util.Map;
 import io.rsocket.broker.acceptor.BrokerSocketAcceptor;
 import io.rsocket.broker.spring.BrokerProperties;
 import io.rsocket.broker.spring.DefaultServerTransportFactory;
+import io.rsocket.broker.spring.ServerTransportFactory;
+import org.springframework.beans.factory.annotation.Value;
 import org.springframework.boot.SpringApplication;
 import org.springframework.boot.WebApplicationType;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
 import org.springframework.boot.rsocket.context.RSocketServerInitializedEvent;
+import org.springframework.boot.rsocket.netty.NettyRSocketServerFactory;
+import org.springframework.boot.rsocket.server.RSocketServerFactory;
+import org.springframework.boot.web.server.Ssl;
 import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.annotation.Bean;
 import org.springframework.context.event.EventListener;
+import org.springframework.core.Ordered;
+import org.springframework.core.annotation.Order;
 
 /**
  * The Java broker, by itself: no cluster, and its defaults otherwise.
@@ -21,6 +30,10 @@ import org.springframework.context.event.EventListener;
  *
  * A URI is {@code tcp://HOST:PORT} or {@code ws://HOST:PORT}; port 0 is any free one. Prints
  * {@code listening URI} for each, in that order. Ends when standard input does.
+ *
+ * With a key and certificate in a file of PKCS #12, {@code -Donward.key-store=FILE} and
+ * {@code -Donward.key-store-password=TEXT}, also {@code wss://HOST:PORT}: the broker takes that for
+ * the scheme of a listener, but has no property for what TLS needs.
  */
 @EnableAutoConfiguration
 public class JavaBroker {
@@ -55,8 +68,9 @@ public class JavaBroker {
   // The broker's own configuration has one listener for clients. More of them, with the same
   // acceptor, share its table.
   private static void listen(ConfigurableApplicationContext context, URI uri) {
-    var factory = context.getBean(DefaultServerTransportFactory.class).create(uri);
-    var server = factory.create(context.getBean(BrokerSocketAcceptor.class));
+    var factories = context.getBeanProvider(ServerTransportFactory.class).orderedStream();
+    var factory = factories.filter(each -> each.supports(uri)).findFirst().orElseThrow();
+    var server = factory.create(uri).create(context.getBean(BrokerSocketAcceptor.class));
     server.start();
     report(uri, server.address().getPort());
   }
@@ -64,6 +78,32 @@ public class JavaBroker {
   private static void report(URI uri, int port) {
     System.out.printf("listening %s://%s:%d%n", uri.getScheme(), uri.getHost(), port);
     System.out.flush();
+  }
+
+  @Bean
+  @Order(Ordered.HIGHEST_PRECEDENCE)
+  @ConditionalOnProperty("onward.key-store")
+  static ServerTransportFactory secured(
+      DefaultServerTransportFactory plain,
+      @Value("${onward.key-store}") String file,
+      @Value("${onward.key-store-password}") String password) {
+    Ssl ssl = new Ssl();
+    ssl.setKeyStore(file);
+    ssl.setKeyStoreType("PKCS12");
+    ssl.setKeyStorePassword(password);
+    return new ServerTransportFactory() {
+      @Override
+      public boolean supports(URI uri) {
+        return "wss".equals(uri.getScheme());
+      }
+
+      @Override
+      public RSocketServerFactory create(URI uri) {
+        var factory = (NettyRSocketServerFactory) plain.create(uri);
+        factory.setSsl(ssl);
+        return factory;
+      }
+    };
   }
 
   private final BrokerProperties properties;
