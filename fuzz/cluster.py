@@ -44,6 +44,7 @@ from onward.protocol.cluster import (
     SubscriptionEvent,
     SubscriptionState,
     ZoneFilter,
+    answer_owned_places,
     answer_places,
     serialize_infos,
 )
@@ -112,7 +113,11 @@ def seeds() -> list[bytes]:
                 found += elements_of(log, position, compress=compress)
         found += filter_elements(random)
     found.append(RouteFilter.for_ids(3, HOME, 1024).serialize())
-    found.append(answer_places(bytes(48), {bytes(16): RoutePlace(CLOCK, HOME)}.get))
+    places = {bytes(16): RoutePlace(CLOCK, HOME, "x")}
+    found += [
+        answer_places(bytes(48), places.get),
+        answer_owned_places(HOME + bytes(32), places.get),
+    ]
     infos = [info(number) for number in range(4)]
     infos.append(replace(infos[0], zone="b", without=("pod", 3, "a b")))
     return [*found, *(each.serialize() for each in infos), serialize_infos(infos)]
@@ -223,12 +228,15 @@ class Cluster:
 
     def check_places(self, data: bytes) -> None:
         search = DuplicateSearch(self.limits)
-        search.suspect("b", [HOME, bytes(16)])
-        search.next("b")
-        place = RoutePlace(CLOCK, HOME)
+        for zone, salt in (("b", b""), ("c", HOME)):
+            search.suspect(zone, [HOME, bytes(16)])
+            search.next(zone, salt)
+        place = RoutePlace(CLOCK, HOME, "x")
         for read in (
             lambda: answer_places(data, lambda _: place),
+            lambda: answer_owned_places(data, lambda _: place),
             lambda: search.answered("b", data, lambda _: place, CLOCK),
+            lambda: search.answered("c", data, lambda _: place, CLOCK),
         ):
             try:
                 read()

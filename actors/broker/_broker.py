@@ -271,6 +271,7 @@ class Broker(BrokerDrain):
             NotDelivered: The table or the node is full, the route id is that of a worker of
                 this node, or the service name is reserved.
             DefaultTagClaimed: A tag names another service or another route.
+            TooManyTags: In a cluster, with the tags that the broker adds there are too many.
         """
         identity = UUID(bytes=setup.route_id)
         tags = self._permitted_tags(setup, principal)
@@ -320,6 +321,7 @@ class Broker(BrokerDrain):
         check_default_tags(tags, service, route_id.bytes)
         if any(key == OWNER_KEY for key, _ in tags):
             raise NotDelivered(f"the tag {OWNER_KEY}", "it is reserved")
+        self._check_room(service, tags, route_id.bytes)
 
         def make(all_tags: TagList) -> Destination:
             return destination(tags=readable(all_tags))

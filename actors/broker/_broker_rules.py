@@ -10,13 +10,17 @@ from typing import Final
 from uuid import UUID
 
 from ...protocol.broker import (
+    MAX_TAGS,
     Entry,
     RouteAdd,
     RouteRemove,
     RouteSetup,
     TagList,
     TagSet,
+    TooManyTags,
     WellKnownKey,
+    normal_form,
+    with_default_tags,
     with_owner,
 )
 from ...protocol.options import check_value
@@ -32,6 +36,9 @@ from .table._route import BrokerRoute, told_owner
 from .table._selector import Ask
 
 __all__ = ["BrokerRules"]
+
+_DEFAULT_TAGS: Final = 2
+"""ServiceName and RouteId, which the broker adds if they are absent."""
 
 _MANAGEMENT: Final = (int(WellKnownKey.SERVICE_NAME), MANAGEMENT_SERVICE)
 
@@ -76,10 +83,37 @@ class BrokerRules(Worker):
             raise authorization.denial(Action.REGISTER)
         # The same of a route at a peer broker, whether there is a link to it now or not. One that
         # has no rules, and a Java broker, do not tell.
-        elsewhere = self.index.owner_elsewhere(setup.route_id)
-        if elsewhere is not None and elsewhere != told_owner(principal):
+        owned_by, asks = self.index.owner_elsewhere(setup.route_id), told_owner(principal)
+        if owned_by is not None and owned_by != asks:
+            raise authorization.denial(Action.REGISTER)
+        # What another zone has is known once a connection with it was closed for that.
+        taken = self.index.taken_elsewhere
+        if taken is not None and taken(setup.route_id, asks):
             raise authorization.denial(Action.REGISTER)
         return tags
+
+    def _check_room(self, service: str, tags: TagList, route_id: bytes) -> None:
+        """Refuse a destination that other brokers cannot be told: a list has a limit.
+
+        Raises:
+            TooManyTags: With the default tags, and with rules its owner, it has too many.
+        """
+        owner = self.authorization is not None
+        if len(tags) + _DEFAULT_TAGS + owner <= MAX_TAGS or not self.index.followed:
+            return
+        told = normal_form(with_default_tags(tags, service, route_id))
+        if len(told) + owner > MAX_TAGS:
+            raise TooManyTags("tags, with those that the broker adds", MAX_TAGS)
+
+    def owner_of(self, entry: Entry[AnyRoute]) -> str | None:
+        """Return the owner of a destination of the zone as other brokers are told it.
+
+        `None` if it is not known, as without rules.
+        """
+        route = entry.target
+        if isinstance(route, BrokerRoute):
+            return None if self.authorization is None else told_owner(route.destination.principal)
+        return route.owner
 
     def told(self, change: RouteAdd | RouteRemove) -> RouteAdd | RouteRemove:
         """Return a change of an own destination as peer brokers are told it.

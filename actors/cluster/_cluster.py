@@ -140,7 +140,8 @@ class Cluster(ClusterInspection):
 
         Raises:
             AddressInUse: The node has a worker at this address already.
-            BrokerFrameError: A text of the options is too long.
+            BrokerFrameError: A text of the options is too long, or a destination that is there
+                already has too many tags to be told.
         """
         cluster = cls(broker, options, connect, random, resolve)
         cluster._own.serialize()
@@ -173,10 +174,14 @@ class Cluster(ClusterInspection):
                 own.broker_id, own.instance, options, self.every_route, clock, self.after
             )
             index.follow_zone(self._zone)
-            self._duplicates = DuplicateRoutes(index, self.links, options, self.after, self._run)
+            self._duplicates = duplicates = DuplicateRoutes(
+                self._broker, self.links, options, self.after, self._run, clock
+            )
+            index.taken_elsewhere = duplicates.taken
             self._withdraw += [
+                lambda: setattr(index, "taken_elsewhere", None),
                 lambda: index.follow_zone(None),
-                index.own_changes(self._duplicates.on_own_change),
+                index.own_changes(duplicates.on_own_change),
             ]
 
     def on_stop(self) -> None:
@@ -265,7 +270,9 @@ class Cluster(ClusterInspection):
     def place_of(self, route_id: bytes) -> RoutePlace | None:
         """Return where a route of the zone is registered; `None` if the zone does not have it."""
         entry = self._broker.index.table.get(route_id)
-        return None if entry is None else RoutePlace(entry.timestamp, entry.broker_id)
+        if entry is None:
+            return None
+        return RoutePlace(entry.timestamp, entry.broker_id, self._broker.owner_of(entry))
 
     # --- own routes ---------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 from ...protocol import counted
 from ...protocol.broker import format_id
 from ...protocol.cluster import (
+    OWNERS,
     KnownBroker,
     LinkRefusal,
     Membership,
@@ -61,6 +62,7 @@ class ClusterInspection(Worker):
             without=options.group_keys,
             name=options.name,
             max_batch=options.limits.max_batch,
+            owners=OWNERS,
         )
         self.log = RouteLog(broker.broker_id.bytes, now, options.limits)
         self.links = LinkWorkers()
@@ -163,3 +165,4 @@ class ClusterInspection(Worker):
             search = self._duplicates.search.statistics()
             most = limits.duplicate_ids * max(1, figures.to_zones)
             yield LimitUse("cluster.duplicate_ids", search.waiting, most, search.dropped)
+            yield LimitUse("cluster.taken_ids", search.taken, limits.taken_ids, search.forgotten)

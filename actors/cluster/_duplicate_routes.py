@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
@@ -10,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol import OnwardError
 from ...protocol.broker import RouteAdd, RouteRemove
-from ...protocol.cluster import PLACES_ROUTE, ClusterFrameError, DuplicateSearch, RoutePlace
-from ..broker import TagIndexWorker
+from ...protocol.cluster import (
+    OWNER_SALT_SIZE,
+    OWNERS,
+    OWNERS_ROUTE,
+    PLACES_ROUTE,
+    ClusterFrameError,
+    DuplicateSearch,
+    RoutePlace,
+)
+from ..broker import Broker
 from ._options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -27,11 +36,12 @@ class DuplicateRoutes:
     Its methods are called on the node's loop.
 
     Args:
-        index: The tag index.
+        broker: The broker.
         links: The other ends of the links.
         options: The options of the cluster.
         later: Calls a function after a number of seconds.
         run: Runs a coroutine as a task.
+        clock: Returns the time of the node's clock, in seconds.
 
     Attributes:
         search: What is to be asked for.
@@ -39,20 +49,27 @@ class DuplicateRoutes:
 
     def __init__(
         self,
-        index: TagIndexWorker,
+        broker: Broker,
         links: LinkWorkers,
         options: ClusterOptions,
         later: Callable[[float, Callable[[], None]], object],
         run: Callable[[Coroutine[Any, Any, None]], None],
+        clock: Callable[[], float],
     ) -> None:
         self.search = DuplicateSearch(options.limits)
-        self._index = index
+        self._broker = broker
+        self._index = broker.index
         self._links = links
         self._options = options
         self._later = later
         self._run = run
+        self._clock = clock
         # Gateways with a new filter, and the own routes that are still to be looked up in it.
         self._unnamed: deque[tuple[GatewayWorker, list[bytes]]] = deque()
+
+    def taken(self, route_id: bytes, owner: str) -> bool:
+        """Whether a route id is known to be another principal's in another zone."""
+        return self.search.is_taken(route_id, owner, self._clock())
 
     def on_own_change(self, change: RouteAdd | RouteRemove) -> None:
         """Look an own route up in the filters of other zones, as it has joined."""
@@ -90,7 +107,9 @@ class DuplicateRoutes:
 
     def _place_of(self, route_id: bytes) -> RoutePlace | None:
         entry = self._index.own_route(route_id)
-        return None if entry is None else RoutePlace(entry.timestamp, entry.broker_id)
+        if entry is None:
+            return None
+        return RoutePlace(entry.timestamp, entry.broker_id, self._broker.owner_of(entry))
 
     def _suspect(self, gateway: GatewayWorker, ids: Iterable[bytes]) -> None:
         self.search.suspect(gateway.info.zone, ids)
@@ -98,18 +117,23 @@ class DuplicateRoutes:
 
     def ask(self, gateway: GatewayWorker) -> None:
         """Ask a zone for what is to be asked for, if there is a link and no request under way."""
-        if gateway.connection is not None:
-            data = self.search.next(gateway.info.zone)
-            if data is not None:
-                self._run(self._request(gateway, data))
+        if gateway.connection is None:
+            return
+        # Without rules there is nothing to compare, and another version does not tell.
+        owned = self._broker.authorization is not None and gateway.info.owners == OWNERS
+        salt = secrets.token_bytes(OWNER_SALT_SIZE) if owned else b""
+        data = self.search.next(gateway.info.zone, salt)
+        if data is not None:
+            route = OWNERS_ROUTE if owned else PLACES_ROUTE
+            self._run(self._request(gateway, route, data))
 
-    async def _request(self, gateway: GatewayWorker, data: bytes) -> None:
+    async def _request(self, gateway: GatewayWorker, route: str, data: bytes) -> None:
         zone, connection = gateway.info.zone, gateway.connection
         try:
             if connection is None:
                 raise TimeoutError
             async with asyncio.timeout(self._options.connect_timeout):
-                answer = await connection.request(PLACES_ROUTE, data)
+                answer = await connection.request(route, data)
         except (OnwardError, TimeoutError):
             if connection is gateway.connection:
                 self.search.failed(zone)
@@ -119,10 +143,10 @@ class DuplicateRoutes:
             return  # with another link all is looked up anew
         try:
             clock = int(time.time() * 1000)
-            beaten = self.search.answered(zone, answer, self._place_of, clock)
+            beaten = self.search.answered(zone, answer, self._place_of, clock, self._clock())
         except ClusterFrameError as error:
             gateway.fault(error)
             return
         for each in beaten:
-            self._index.beaten_elsewhere(each.route_id, each.place.timestamp)
+            self._index.beaten_elsewhere(each.route_id, each.place.timestamp, foreign=each.foreign)
         self.ask(gateway)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from ...protocol.cluster import (
     BROKER_INFO_ROUTE,
     BROKERS_ROUTE,
+    OWNERS_ROUTE,
     PLACES_ROUTE,
     REMOTE_BROKER_INFO_ROUTE,
     ClusterFrameError,
     LinkRole,
     PeerInfo,
+    RoutePlace,
+    answer_owned_places,
     answer_places,
 )
 from ...protocol.rsocket import ErrorCode
@@ -78,20 +81,23 @@ def greetings(
         handlers.stream(route)(_served(requested, broken))
 
     if connection.role is LinkRole.FROM_ZONE:
-        handlers.response(PLACES_ROUTE)(_places(cluster, broken))
+        handlers.response(PLACES_ROUTE)(_places(cluster, answer_places, broken))
+        handlers.response(OWNERS_ROUTE)(_places(cluster, answer_owned_places, broken))
     # Decorated functions are used by the handlers only.
     del introduced, another, brokers
     return handlers
 
 
 def _places(
-    cluster: Cluster, broken: Callable[[ClusterFrameError], ApplicationError]
+    cluster: Cluster,
+    answer: Callable[[bytes, Callable[[bytes], RoutePlace | None]], bytes],
+    broken: Callable[[ClusterFrameError], ApplicationError],
 ) -> Callable[[Request], Awaitable[bytes]]:
     """Return the handler of the requests for the places of routes of this zone."""
 
     async def places(request: Request) -> bytes:
         try:
-            return answer_places(request.data, cluster.place_of)
+            return answer(request.data, cluster.place_of)
         except ClusterFrameError as error:
             raise broken(error) from None
 

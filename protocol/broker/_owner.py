@@ -12,7 +12,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from ._tags import MAX_TAGS, TagList
+from ._tags import TagList
 
 if TYPE_CHECKING:
     from ._route_add import RouteAdd
@@ -36,9 +36,10 @@ def owner_text(name: str, method: str, issuer: str) -> str:
 
 
 def with_owner(route: RouteAdd, owner: str) -> RouteAdd:
-    """Return a route with the tag of its owner; without it, if it has as many tags as it may."""
-    if len(route.tags) >= MAX_TAGS:
-        return route
+    """Return a route with the tag of its owner.
+
+    A destination of which other brokers are told is registered with room for it.
+    """
     return replace(route, tags=((OWNER_KEY, owner), *route.tags))
 
 

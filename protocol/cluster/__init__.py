@@ -8,16 +8,7 @@ subscription.receive(Element.parse(feed.next(now)), now, clock)  # RoundBegan, R
 ```
 """
 
-from ._duplicates import (
-    MAX_PLACES,
-    PLACES_ROUTE,
-    Beaten,
-    DuplicateSearch,
-    DuplicateSearchStatistics,
-    RoutePlace,
-    answer_places,
-    parse_places,
-)
+from ._duplicates import Beaten, DuplicateSearch, DuplicateSearchStatistics
 from ._elements import (
     ELEMENT_HEADER_SIZE,
     LENGTH_SIZE,
@@ -46,6 +37,7 @@ from ._info import (
     CLIENTS_SERVICE,
     CLUSTER_VERSION,
     DRAINING,
+    OWNERS,
     REMOTE_BROKER_INFO_ROUTE,
     ROUTES_ROUTE,
     UP,
@@ -72,6 +64,19 @@ from ._membership_tasks import (
     MembershipStatistics,
     MembershipTask,
     Tell,
+)
+from ._places import (
+    MAX_PLACES,
+    OWNER_SALT_SIZE,
+    OWNERS_ROUTE,
+    PLACES_ROUTE,
+    OwnedPlace,
+    RoutePlace,
+    answer_owned_places,
+    answer_places,
+    parse_owned_places,
+    parse_places,
+    salted_owner,
 )
 from ._presence import Presence, PresenceAction, PresenceActions
 from ._presence_states import PRESENCE, PresenceInput, PresenceState
@@ -108,6 +113,9 @@ __all__ = [
     "MAX_ELEMENT",
     "MAX_PLACES",
     "MIN_BATCH",
+    "OWNERS",
+    "OWNERS_ROUTE",
+    "OWNER_SALT_SIZE",
     "PLACES_ROUTE",
     "PRESENCE",
     "REMOTE_BROKER_INFO_ROUTE",
@@ -140,6 +148,7 @@ __all__ = [
     "Membership",
     "MembershipStatistics",
     "MembershipTask",
+    "OwnedPlace",
     "PeerInfo",
     "Position",
     "Presence",
@@ -169,6 +178,7 @@ __all__ = [
     "Tell",
     "ZoneFilter",
     "ZoneFilterStatistics",
+    "answer_owned_places",
     "answer_places",
     "group_id",
     "java_info",
@@ -176,7 +186,9 @@ __all__ = [
     "java_route",
     "parse_infos",
     "parse_java_route",
+    "parse_owned_places",
     "parse_places",
+    "salted_owner",
     "serialize_infos",
     "with_seed_uri",
 ]

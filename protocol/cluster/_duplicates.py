@@ -4,100 +4,49 @@ A destination has one connection in the whole cluster, and the newer one wins. W
 routing table shows that. Between zones ids are all that is known, and of a filter not even those
 for certain. So each broker looks its *own* routes up in what other zones tell: an id that has
 joined there, a filter that may have ids that were not named, and its own routes that join. What it
-finds it asks that zone for, many at a time: the request is ids of 16 bytes, and the answer for each
-the timestamp (8 bytes) and the home broker (16 bytes), or zeros. If the other route has the larger
-timestamp, or the larger broker id if both are alike, the own connection is closed. The other zone
-does the same, so one of the two is closed, and never both. A timestamp that is too far ahead counts
-for nothing, as in a stream of routes: one bad clock must not own a route for ever.
+finds it asks that zone for, many at a time. If the other route has the larger timestamp, or the
+larger broker id if both are alike, the own connection is closed. The other zone does the same, so
+one of the two is closed, and never both. A timestamp that is too far ahead counts for nothing, as
+in a stream of routes: one bad clock must not own a route for ever.
+
+With rules a route id belongs to its principal. Of two routes that are known to be of different
+principals the *later* one is closed, and its id is remembered for a while, so that it is refused
+when that principal tries it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
-from .._words import counted
-from ..broker import ID_SIZE
-from ._errors import ClusterFrameError
+from ..broker import NO_OWNER
 from ._limits import ClusterLimits
+from ._places import (
+    MAX_PLACES,
+    OwnedPlace,
+    RoutePlace,
+    parse_owned_places,
+    parse_places,
+    salted_owner,
+)
 
-__all__ = [
-    "MAX_PLACES",
-    "PLACES_ROUTE",
-    "Beaten",
-    "DuplicateSearch",
-    "DuplicateSearchStatistics",
-    "RoutePlace",
-    "answer_places",
-    "parse_places",
-]
-
-PLACES_ROUTE: Final = "onward.cluster.routes-of"
-"""The route by which a broker asks another zone whether it has routes, and where."""
-
-MAX_PLACES: Final = 1024
-"""Most route ids of one request."""
-
-_PLACE: Final = Struct(">Q16s")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class RoutePlace:
-    """A registration of a route; of two with one route id the larger one wins.
-
-    Attributes:
-        timestamp: When it was made, in milliseconds since the Unix epoch, by the home broker.
-        broker_id: 16 bytes: the home broker.
-    """
-
-    timestamp: int
-    broker_id: bytes
-
-
-def answer_places(data: bytes, place_of: Callable[[bytes], RoutePlace | None]) -> bytes:
-    """Answer a request for the places of routes.
-
-    Args:
-        data: The request.
-        place_of: Gives the place of a route by its id, if this zone has it.
-
-    Raises:
-        ClusterFrameError: It is none, or has more than `MAX_PLACES` ids.
-    """
-    if len(data) % ID_SIZE or not 0 < len(data) <= MAX_PLACES * ID_SIZE:
-        raise ClusterFrameError(f"{counted(len(data), 'byte')} for the ids of routes")
-    parts: list[bytes] = []
-    for at in range(0, len(data), ID_SIZE):
-        place = place_of(data[at : at + ID_SIZE])
-        parts.append(_PLACE.pack(place.timestamp, place.broker_id) if place else bytes(_PLACE.size))
-    return b"".join(parts)
-
-
-def parse_places(data: bytes, count: int) -> list[RoutePlace | None]:
-    """Read the answer to a request for the places of so many routes.
-
-    Raises:
-        ClusterFrameError: It is none.
-    """
-    if len(data) != count * _PLACE.size:
-        size, routes = counted(len(data), "byte"), counted(count, "route")
-        raise ClusterFrameError(f"{size} for the places of {routes}")
-    return [RoutePlace(*found) if found[0] else None for found in _PLACE.iter_unpack(data)]
+__all__ = ["Beaten", "DuplicateSearch", "DuplicateSearchStatistics"]
 
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """An own route of which another zone has the newer registration.
+    """An own route of which another zone has the registration that stays.
 
     Attributes:
         route_id: Its id. Its connection has to be closed.
         place: The other registration. What registers the route here later has to be newer.
+        foreign: Whether the other one belongs to another principal, and is the earlier one.
     """
 
     route_id: bytes
     place: RoutePlace
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +59,9 @@ class DuplicateSearchStatistics:
         beaten: Number of own routes that were beaten.
         dropped: Number of ids that were not asked for, because of `duplicate_ids`.
         refused: Number of registrations with a timestamp that was too far ahead, by `max_ahead`.
+        foreign: Number of own routes that belonged to another principal, of those `beaten`.
+        taken: Number of ids that are remembered as such.
+        forgotten: Number of those that were forgotten before their time, because of `taken_ids`.
     """
 
     waiting: int
@@ -117,13 +69,34 @@ class DuplicateSearchStatistics:
     beaten: int
     dropped: int
     refused: int
+    foreign: int = 0
+    taken: int = 0
+    forgotten: int = 0
+
+
+class _Request(NamedTuple):
+    """A request under way; the salt is empty if it does not ask for owners."""
+
+    ids: tuple[bytes, ...]
+    salt: bytes
+
+
+_NO_REQUEST: Final = _Request((), b"")
+
+
+class _Taken(NamedTuple):
+    """A route id of a principal of another zone: until when, in seconds, and its salted owner."""
+
+    until: float
+    salt: bytes
+    owner: bytes
 
 
 class DuplicateSearch:
     """The own routes of a broker that other zones may have as well.
 
     Args:
-        limits: `duplicate_ids` and `max_ahead` are used.
+        limits: `duplicate_ids`, `taken_ids`, `taken_hold` and `max_ahead` are used.
     """
 
     def __init__(self, limits: ClusterLimits | None = None) -> None:
@@ -131,8 +104,12 @@ class DuplicateSearch:
         self._most = limits.duplicate_ids
         self._ahead = int(limits.max_ahead * 1000)
         self._waiting: dict[str, dict[bytes, None]] = {}
-        self._under_way: dict[str, tuple[bytes, ...]] = {}
+        self._under_way: dict[str, _Request] = {}
+        self._taken: dict[bytes, _Taken] = {}
+        self._most_taken = limits.taken_ids
+        self._taken_hold = limits.taken_hold
         self._asked = self._beaten = self._dropped = self._refused = 0
+        self._foreign = self._forgotten = 0
 
     def suspect(self, zone: str, ids: Iterable[bytes]) -> None:
         """Prepare to ask a zone for ids of own routes that it may have."""
@@ -142,10 +119,14 @@ class DuplicateSearch:
             del waiting[next(iter(waiting))]
             self._dropped += 1
 
-    def next(self, zone: str) -> bytes | None:
+    def next(self, zone: str, salt: bytes = b"") -> bytes | None:
         """Return a request for a zone; `None` if there is none, or one is under way.
 
         `answered` or `failed` has to be called at its end.
+
+        Args:
+            zone: The zone.
+            salt: A random one of 16 bytes, to ask for the owners as well, by `OWNERS_ROUTE`.
         """
         waiting = self._waiting.get(zone)
         if not waiting or zone in self._under_way:
@@ -153,12 +134,17 @@ class DuplicateSearch:
         ids = tuple(waiting)[:MAX_PLACES]
         for route_id in ids:
             del waiting[route_id]
-        self._under_way[zone] = ids
+        self._under_way[zone] = _Request(ids, salt)
         self._asked += len(ids)
-        return b"".join(ids)
+        return b"".join((salt, *ids))
 
     def answered(
-        self, zone: str, data: bytes, own: Callable[[bytes], RoutePlace | None], clock: int
+        self,
+        zone: str,
+        data: bytes,
+        own: Callable[[bytes], RoutePlace | None],
+        clock: int,
+        now: float = 0.0,
     ) -> list[Beaten]:
         """Receive the answer to a request; return the own routes that are beaten.
 
@@ -167,26 +153,59 @@ class DuplicateSearch:
             data: The answer.
             own: Gives the place of an own route by its id, if it is there still.
             clock: The time, in milliseconds since the Unix epoch.
+            now: The time of the clock that `is_taken` gets, in seconds.
 
         Raises:
             ClusterFrameError: It is no answer to the request, which counts as failed.
         """
-        ids = self._under_way.pop(zone, ())
+        ids, salt = self._under_way.pop(zone, _NO_REQUEST)
+        answers = _answers(data, len(ids), owned=bool(salt))
         found: list[Beaten] = []
-        for route_id, place in zip(ids, parse_places(data, len(ids)), strict=True):
+        for route_id, answer in zip(ids, answers, strict=True):
             mine = own(route_id)
-            if place is None or mine is None or not mine < place:
+            if answer is None or mine is None:
                 continue
-            if place.timestamp > clock + self._ahead:
+            foreign = _is_foreign(mine, answer, salt)
+            if not _loses(mine, answer, salt, foreign=foreign):
+                continue
+            if answer.place.timestamp > clock + self._ahead:
                 self._refused += 1
-            else:
-                found.append(Beaten(route_id, place))
+                continue
+            found.append(Beaten(route_id, answer.place, foreign))
+            if foreign and answer.owner is not None:
+                self._take(route_id, _Taken(now + self._taken_hold, salt, answer.owner), now)
         self._beaten += len(found)
+        self._foreign += sum(each.foreign for each in found)
         return found
+
+    def _take(self, route_id: bytes, taken: _Taken, now: float) -> None:
+        self._forget_taken(now)
+        self._taken.pop(route_id, None)
+        while len(self._taken) >= self._most_taken:
+            del self._taken[next(iter(self._taken))]
+            self._forgotten += 1
+        self._taken[route_id] = taken
+
+    def _forget_taken(self, now: float) -> None:
+        # They are in the order in which their time is over.
+        while self._taken and next(iter(self._taken.values())).until <= now:
+            del self._taken[next(iter(self._taken))]
+
+    def is_taken(self, route_id: bytes, owner: str, now: float) -> bool:
+        """Whether a route id is remembered as one of another principal in another zone.
+
+        Args:
+            route_id: The id.
+            owner: The principal that asks for it, as `owner_text` makes it.
+            now: The time, in seconds.
+        """
+        self._forget_taken(now)
+        taken = self._taken.get(route_id)
+        return taken is not None and salted_owner(owner, taken.salt) != taken.owner
 
     def failed(self, zone: str) -> None:
         """Receive the failure of a request: its ids are asked for again."""
-        self.suspect(zone, self._under_way.pop(zone, ()))
+        self.suspect(zone, self._under_way.pop(zone, _NO_REQUEST).ids)
 
     def forget(self, zone: str) -> None:
         """Forget what was to be asked: with another link to the zone, its whole filter comes."""
@@ -195,11 +214,37 @@ class DuplicateSearch:
 
     def statistics(self) -> DuplicateSearchStatistics:
         """Return the figures of the search at this moment."""
-        waiting = sum(map(len, self._waiting.values())) + sum(map(len, self._under_way.values()))
+        waiting = sum(map(len, self._waiting.values()))
+        waiting += sum(len(each.ids) for each in self._under_way.values())
         return DuplicateSearchStatistics(
             waiting=waiting,
             asked=self._asked,
             beaten=self._beaten,
             dropped=self._dropped,
             refused=self._refused,
+            foreign=self._foreign,
+            taken=len(self._taken),
+            forgotten=self._forgotten,
         )
+
+
+def _answers(data: bytes, count: int, *, owned: bool) -> list[OwnedPlace | None]:
+    """Read the answer to a request, with owners or without."""
+    if owned:
+        return parse_owned_places(data, count)
+    return [None if each is None else OwnedPlace(each, None) for each in parse_places(data, count)]
+
+
+def _is_foreign(mine: RoutePlace, other: OwnedPlace, salt: bytes) -> bool:
+    """Whether two routes are known to belong to different principals."""
+    if mine.owner is None or other.owner is None:
+        return False
+    return other.owner != salted_owner(mine.owner, salt)
+
+
+def _loses(mine: RoutePlace, other: OwnedPlace, salt: bytes, *, foreign: bool) -> bool:
+    """Whether the connection of an own route has to end, for the route of another zone."""
+    if not foreign:
+        return mine < other.place
+    # A worker of a broker there has no connection that could be closed.
+    return other.place < mine or other.owner == salted_owner(NO_OWNER, salt)

@@ -11,6 +11,7 @@
 | `state` | `up` or `draining` |
 | `without` | keys of tags that its groups do not have, as text, separated by spaces |
 | `max` | bytes to which it likes elements of its streams gathered, in decimal digits |
+| `owners` | `1`: it answers other zones that ask for the owners of routes |
 
 Keys that are not known are kept, and passed on. The timestamp says when the list has changed.
 """
@@ -41,6 +42,7 @@ __all__ = [
     "CLIENTS_SERVICE",
     "CLUSTER_VERSION",
     "DRAINING",
+    "OWNERS",
     "REMOTE_BROKER_INFO_ROUTE",
     "ROUTES_ROUTE",
     "UP",
@@ -69,6 +71,9 @@ UP: Final = "up"
 DRAINING: Final = "draining"
 """The state of a broker that is about to stop: others are to be preferred."""
 
+OWNERS: Final = "1"
+"""The value of `owners` of a broker that tells other zones the owners of routes."""
+
 _PROXY, _CLUSTER = int(WellKnownKey.BROKER_PROXY_URI), int(WellKnownKey.BROKER_CLUSTER_URI)
 _MAX_DIGITS: Final = 19
 
@@ -90,6 +95,7 @@ class PeerInfo:
         state: `UP`, `DRAINING`, or a word of a later version.
         without: Keys of tags that the groups it tells do not have, beside RouteId and InstanceName.
         max_batch: Bytes to which it likes elements gathered; `None` if it does not say.
+        owners: `OWNERS` if it can be asked for the owners of routes.
         others: Entries with other keys.
     """
 
@@ -104,6 +110,7 @@ class PeerInfo:
     state: str = UP
     without: tuple[Key, ...] = ()
     max_batch: int | None = None
+    owners: str = ""
     others: Metadata = ()
 
     @property
@@ -154,6 +161,7 @@ class PeerInfo:
             state=found.get("state") or UP,
             without=_keys("without", found.get("without", "")),
             max_batch=max_batch,
+            owners=found.get("owners", ""),
             others=tuple(others),
         )
 
@@ -169,6 +177,7 @@ class PeerInfo:
             ("state", self.state if self.version or self.state != UP else ""),
             ("without", _written(self.without)),
             ("max", str(self.max_batch or "")),
+            ("owners", self.owners),
         )
         known = tuple((key, text.encode()) for key, text in texts if text)
         # A null value can only be the last.
@@ -184,7 +193,9 @@ class PeerInfo:
         return self.frame().serialize(dialect)
 
 
-_TEXTS: Final = frozenset({"onward", "instance", "zone", "name", "state", "without", "max"})
+_TEXTS: Final = frozenset(
+    {"onward", "instance", "zone", "name", "state", "without", "max", "owners"}
+)
 
 
 def _text(key: Key, value: bytes | None) -> str:

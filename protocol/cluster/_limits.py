@@ -44,6 +44,9 @@ class ClusterLimits:
             filter of another zone is refused as a bad frame.
         duplicate_ids: Route ids for each other zone about which it is still to be asked whether it
             has them as well. Beyond: the oldest are dropped and counted.
+        taken_ids: Route ids that are remembered as those of other principals in other zones, so
+            that they are refused at once. Beyond: the oldest are forgotten and counted.
+        taken_hold: Time for which such an id is remembered, in seconds.
         max_known: Brokers that are remembered. Beyond: others are ignored and counted.
         retry: Time after which a peer broker is dialled again for the first time, in seconds; it
             doubles with each attempt.
@@ -81,6 +84,8 @@ class ClusterLimits:
     filter_ids: Size = 65_536
     filter_bytes: FilterSize = 4 * 1024 * 1024
     duplicate_ids: Size = 65_536
+    taken_ids: Count = 10_000
+    taken_hold: Seconds = 30.0
     max_known: Count = 1024
     retry: Seconds = 1.0
     longest_retry: Seconds = 30.0

@@ -16,7 +16,8 @@ from onward.actors.broker import Handlers, Request
 from onward.cli import main
 from onward.cli._client import ask_broker
 from onward.cli._status import Status
-from onward.protocol import DeliveryError
+from onward.protocol import DeliveryError, OnwardError
+from onward.protocol.security import BearerToken
 from onward.transports.client import Client, connect
 from tests.cli.test_cluster import ALL, ONCE, TCP, Process, broker
 from tests.support.authority import put_authorities, put_certificate
@@ -167,6 +168,7 @@ async def test_zones_of_brokers(brokers: dict[str, Process]) -> None:
         assert (await gateways(brokers["a1"]))["b"] == left
 
 
+OWNED = UUID("00000000-0000-0000-0000-00000000000a")
 RULES = """
 [[rule]]
 roles = ["broker"]
@@ -230,3 +232,46 @@ async def test_zones_over_tls_with_tokens(tmp_path: Path, capsys: Capsys) -> Non
             heading, line = capsys.readouterr().out.splitlines()
             assert {"ZONE", "LINK", "GROUPS"} <= set(heading.split())
             assert line.split()[:2] == ["a1", "up"]
+
+
+@pytest.mark.slow
+async def test_a_route_id_belongs_to_its_principal_in_all_zones(
+    tmp_path: Path, capsys: Capsys
+) -> None:
+    principals, rules, token = (tmp_path / name for name in ("principals", "rules", "token"))
+    rules.write_text(RULES)
+    tokens: dict[str, str] = {}
+    for name, *role in (("brokers", "--role", "broker"), ("ann",), ("bob",)):
+        assert main(["token", "new", name, *role, "--file", str(principals)]) == Status.OK
+        tokens[name] = capsys.readouterr().out.split()[0]
+    token.write_text(tokens["brokers"])
+    words = (
+        *("--cluster-advertise", TCP, "--principals", str(principals), "--rules", str(rules)),
+        *("--anonymous", "--cluster-token", str(token), "--cluster-allow", ALL),
+    )
+    with (
+        broker("a1", *words, "--cluster-zone", "a") as a,
+        broker("b1", *words, "--cluster-zone", "b", "--cluster-seed", a.uri) as b,
+    ):
+        async with asyncio.timeout(TIMEOUT):
+            while await gateways(b) != {"a": "a1"} or await gateways(a) != {"b": "b1"}:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+        def destination(of: Process, name: str) -> Client:
+            return connect(
+                of.uri,
+                service="served",
+                handlers=Counted(name).handlers,
+                credentials=BearerToken(tokens[name].encode()),
+                route_ids=[OWNED],
+            )
+
+        async with destination(a, "ann"), connect(b.uri, options=ONCE) as requester:
+            await eventually(requester, f"route={OWNED}", "ann")
+            async with destination(b, "bob"):
+                # It is the only one there until the zones have compared.
+                await eventually(requester, f"route={OWNED}", "ann")
+            with pytest.raises(OnwardError, match="not allowed: register"):
+                async with destination(b, "bob"):
+                    pass
+            await eventually(requester, f"route={OWNED}", "ann")

@@ -10,6 +10,7 @@ __all__ = [
     "CONNECTION_ENDS",
     "CONNECTION_LOST",
     "NOT_ALLOWED",
+    "OTHER_OWNER",
     "REGISTERED_ANEW",
     "SESSION_SUSPENDED",
     "WITHDRAWN",
@@ -41,6 +42,9 @@ BROKER_DRAINS: Final = "the broker drains"
 
 NOT_ALLOWED: Final = "the rules no longer allow it"
 """The rules were replaced, and its principal may not register its tags any more."""
+
+OTHER_OWNER: Final = "its route id belongs to another principal, in another zone"
+"""That one has registered it earlier. The peer of the connection is told `NOT_ALLOWED`."""
 
 _STOPPED: Final = "stopped"
 

@@ -139,6 +139,11 @@ class PeerIndex(JoiningIndex):
         self._followers.append(follow)
         return lambda: self._unfollow(follow)
 
+    @property
+    def followed(self) -> bool:
+        """Whether changes of own destinations are followed, as other brokers are told them."""
+        return bool(self._followers)
+
     def _unfollow(self, follow: Callable[[RouteAdd | RouteRemove], object]) -> None:
         if follow in self._followers:
             self._followers.remove(follow)

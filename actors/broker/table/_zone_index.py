@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ....protocol import Address
 from ....protocol.broker import Entry, RouteAdd, RouteRemove
 from .._exchange import Exchange
+from .._instrument import part_of
+from .._options import BrokerOptions
 from ._choice import Candidates
+from ._leaving import NOT_ALLOWED, OTHER_OWNER
 from ._peer_index import PeerIndex
 from ._peers import RESERVED_SERVICES, ZoneFollower
 from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, own_route
@@ -19,7 +24,19 @@ class ZoneIndex(PeerIndex):
 
     A request of a client goes to another zone if no destination of the own one can take it. One
     that has come by a gateway link stays in this zone.
+
+    Args:
+        options: The limits.
+        broker_id: The id of this broker, 16 bytes.
+
+    Attributes:
+        taken_elsewhere: Whether a route id is known to be another principal's in another zone, of
+            the id and a principal as `owner_text` makes it; `None` without other zones.
     """
+
+    def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
+        super().__init__(options, broker_id)
+        self.taken_elsewhere: Callable[[bytes, str], bool] | None = None
 
     # --- requests from other zones, and to them ---------------------------------------------------
 
@@ -67,16 +84,26 @@ class ZoneIndex(PeerIndex):
         entry = self.table.entry_of(route_id, self._broker_id)
         return entry if entry is not None and own_route(entry).destination.link else None
 
-    def beaten_elsewhere(self, route_id: bytes, timestamp: int) -> None:
-        """Close an own destination, as another zone has a newer one with its route id.
+    def beaten_elsewhere(self, route_id: bytes, timestamp: int, *, foreign: bool = False) -> None:
+        """Close an own destination, as another zone has the one with its route id that stays.
 
         Args:
             route_id: The id.
-            timestamp: That of the newer one; one that joins here later is newer again.
+            timestamp: That of the other one; one that joins here later is newer again.
+            foreign: Whether the other one belongs to another principal, and is the earlier one.
         """
         entry = self.own_route(route_id)
-        if entry is not None:
+        if entry is None:
+            return
+        if not foreign:
             self._beaten(entry, timestamp)
+            return
+        self._discard(entry)
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.left(entry, OTHER_OWNER)
+        self._tell("left", entry, OTHER_OWNER)
+        self._let_go(entry, NOT_ALLOWED)
 
     # --- their groups -----------------------------------------------------------------------------
 

@@ -7,16 +7,16 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
-from onward.actors import Worker
-from onward.actors.broker import BrokerOptions, DrainOptions, DrainPart
+from onward.actors import Node, Worker
+from onward.actors.broker import Broker, BrokerOptions, DrainOptions, DrainPart
 from onward.actors.cluster import ClusterOptions
 from onward.actors.security import Authorization
 from onward.protocol import NotDelivered
-from onward.protocol.broker import OWNER_KEY, RouteSetup
+from onward.protocol.broker import OWNER_KEY, RouteSetup, TooManyTags
 from onward.protocol.cluster import ClusterLimits, LinkRefusal, PeerInfo
 from onward.protocol.security import ANONYMOUS, NotAllowed, Principal, read_rules
 from tests.support.clusters import SOON, Clusters, Site, clusters
@@ -474,6 +474,45 @@ async def test_a_destination_cannot_name_an_owner(cluster: Clusters) -> None:
     setup = RouteSetup(uuid4().bytes, "orders", ((OWNER_KEY, "x"),))
     with pytest.raises(NotDelivered, match="reserved"):
         one.broker.connect(setup, worker, peer="client", evict=one.evicted.append)
+
+
+ANY_TAG = RULES.replace('["service=*"]', '"*"')
+
+
+def tagged(count: int, *tags: tuple[str, str]) -> RouteSetup:
+    return RouteSetup(uuid4().bytes, "orders", (*((f"k{n}", "") for n in range(count)), *tags))
+
+
+@pytest.mark.parametrize("rules", [True, False])
+async def test_a_destination_has_as_many_tags_as_others_can_be_told(
+    cluster: Clusters, *, rules: bool
+) -> None:
+    one, two = await pair(cluster)
+    if rules:
+        one.broker.authorization = Authorization(read_rules(ANY_TAG))
+    worker = await one.node.start(Worker)
+    room = 253 if rules else 254  # beside ServiceName and RouteId, and the owner
+    with pytest.raises(TooManyTags, match="more than 256"):
+        one.broker.connect(tagged(room + 1), worker, peer="client", evict=one.evicted.append)
+    assert one.found("orders") == []
+    # What is there twice counts once.
+    twice = tagged(room, ("k0", ""))
+    one.broker.connect(twice, worker, peer="client", evict=one.evicted.append)
+    await asyncio.sleep(SOON)
+    assert two.found("orders") == one.found("orders") == [one.id]
+    (row,) = [row for row in two.broker.routes() if row.service == "orders"]
+    assert len(row.tags) == room + 2
+    if rules:
+        two.broker.authorization = Authorization(read_rules(RULES))
+        with pytest.raises(NotAllowed):
+            await two.connect("orders", UUID(bytes=twice.route_id), BOB)
+
+
+async def test_a_broker_alone_takes_as_many_tags_as_a_frame_has(node: Node) -> None:
+    broker = await Broker.attach(node)
+    worker = await node.start(Worker)
+    broker.connect(tagged(256), worker, peer="client", evict=print)
+    assert "orders" in {row.service for row in broker.routes()}
 
 
 async def test_a_flapping_link_is_not_relied_on(cluster: Clusters) -> None:

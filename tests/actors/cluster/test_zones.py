@@ -8,10 +8,18 @@ from uuid import UUID
 import pytest
 
 from onward.actors.cluster import ClusterOptions
+from onward.actors.security import Authorization
 from onward.protocol import TAGS, Address, OnwardError
 from onward.protocol.cluster import ClusterLimits
+from onward.protocol.security import NotAllowed, Principal, read_rules
 from tests.support.clusters import Clusters, Site, clusters
 
+ANN, BOB = Principal("ann", "token"), Principal("bob", "token")
+RULES = """
+[[rule]]
+names = ["*"]
+register = ["service=*"]
+"""
 LIMITS = ClusterLimits(peer_hold=5.0, compare=3.0)
 
 
@@ -223,12 +231,110 @@ async def test_a_route_that_is_in_two_zones_when_they_meet() -> None:
         assert (made["a1"].evicted, made["b1"].evicted) == ([], ["replaced by a newer connection"])
 
 
-async def test_what_another_zone_may_not_send() -> None:
+def take_rules(made: dict[str, Site], names: str) -> None:
+    for name in names.split():
+        made[name].broker.authorization = Authorization(read_rules(RULES))
+
+
+async def test_a_route_id_of_another_principal_in_another_zone_is_not_taken_over() -> None:
+    async with clusters() as c:
+        made = await joined(c)
+        take_rules(made, "a1 a2 b1 b2 c1 c2")
+        first, late = made["a2"], made["b1"]
+        owned = UUID(int=1)
+        registered = await first.connect("orders", owned, ANN)
+        await asyncio.sleep(5)
+        events = late.broker.events.subscribe()
+        await late.connect("orders", owned, BOB)
+        await asyncio.sleep(5)
+        assert (first.evicted, late.evicted) == ([], ["the rules no longer allow it"])
+        assert made["a1"].found("orders") == [first.id]
+        assert made["b2"].found("orders") == []
+        reasons = [(await anext(events)).reason for _ in range(2)]
+        assert reasons == ["", "its route id belongs to another principal, in another zone"]
+        # It is known now, and refused at once; other ids and the owner are not.
+        with pytest.raises(NotAllowed, match="register"):
+            await late.connect("orders", owned, BOB)
+        limits = {each.name: each.used for each in late.cluster.limits()}
+        assert limits["cluster.taken_ids"] == 1
+        await late.connect("mail", UUID(int=2), BOB)
+        await late.connect("orders", owned, ANN)
+        await asyncio.sleep(5)
+        assert (first.evicted, len(late.evicted)) == (["replaced by a newer connection"], 1)
+        assert registered.current is False
+
+
+async def test_a_route_id_is_free_a_while_after_its_owner_has_gone() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        take_rules(made, "a1 b1")
+        registered = await made["a1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(5)
+        assert len(made["b1"].evicted) == 1
+        registered.withdraw()
+        await asyncio.sleep(30)
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(100)
+        assert len(made["b1"].evicted) == 1
+        assert made["b1"].found("orders") == [made["b1"].id]
+
+
+async def test_two_owners_that_meet_keep_the_route_of_the_earlier_one() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        take_rules(made, "a1 b1")
+        c.network.cut("test://a1", "test://b1")
+        await made["b1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(1)
+        await made["a1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(70)
+        c.network.heal()
+        await asyncio.sleep(60)
+        assert (made["a1"].evicted, made["b1"].evicted) == (["the rules no longer allow it"], [])
+
+
+async def test_a_broker_that_tells_no_owners_is_asked_for_places_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with clusters() as c:
+        first = await c.start("a1", options=zone("a"))
+        first.broker.authorization = Authorization(read_rules(RULES))
+        # One of an earlier version does not have it in its list.
+        monkeypatch.setattr("onward.actors.cluster._cluster_inspection.OWNERS", "")
+        late = await c.start("b1", ["a1"], options=zone("b"))
+        await asyncio.sleep(10)
+        await first.connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        await late.connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(5)
+        assert first.evicted == ["replaced by a newer connection"]
+        ends = [end for link in c.network.links for end in (link, link.far)]
+        sent = {route for end in ends for route, _ in end.sent}
+        assert "onward.cluster.routes-of" in sent
+        assert "onward.cluster.owners-of" not in sent
+
+
+async def test_without_rules_in_one_zone_the_newer_connection_stays() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        take_rules(made, "b1")
+        await made["a1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(5)
+        assert made["a1"].evicted == ["replaced by a newer connection"]
+        assert made["b1"].evicted == []
+
+
+@pytest.mark.parametrize("route", ["onward.cluster.routes-of", "onward.cluster.owners-of"])
+async def test_what_another_zone_may_not_send(route: str) -> None:
     async with clusters() as c:
         made = await joined(c, "a1 b1")
         gateway = made["a1"].cluster.links.gateways[made["b1"].id]
         assert gateway.connection is not None
         with pytest.raises(OnwardError):
-            await gateway.connection.request("onward.cluster.routes-of", b"x")
+            await gateway.connection.request(route, b"x")
         await asyncio.sleep(1)
         assert made["b1"].cluster.links.callers == {}  # the link is closed, and there is a pause

@@ -11,6 +11,7 @@ from onward.protocol.broker import (
     OWNER_KEY,
     Dialect,
     RouteAdd,
+    TooManyTags,
     owner_text,
     split_owner,
     with_owner,
@@ -51,6 +52,10 @@ def test_a_route_without_it() -> None:
     assert split_owner(((OWNER_KEY, None),)) == (NO_OWNER, ())
 
 
-def test_a_route_with_as_many_tags_as_it_may_have() -> None:
-    full = replace(ROUTE, tags=tuple((f"k{number}", "") for number in range(256)))
-    assert with_owner(full, "x") is full
+@pytest.mark.parametrize("dialect", Dialect)
+def test_it_is_not_left_out_where_there_is_no_room_for_it(dialect: Dialect) -> None:
+    tags = tuple((f"k{number}", "") for number in range(256))
+    told = with_owner(replace(ROUTE, tags=tags[1:]), "x")
+    assert RouteAdd.parse(told.serialize(dialect), dialect).tags == ((OWNER_KEY, "x"), *tags[1:])
+    with pytest.raises(TooManyTags):
+        with_owner(replace(ROUTE, tags=tags), "x").serialize(dialect)

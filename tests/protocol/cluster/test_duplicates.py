@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from onward.protocol.broker import NO_OWNER, owner_text
 from onward.protocol.cluster import (
     MAX_PLACES,
     Beaten,
@@ -13,22 +14,15 @@ from onward.protocol.cluster import (
     DuplicateSearch,
     DuplicateSearchStatistics,
     RoutePlace,
+    answer_owned_places,
     answer_places,
-    parse_places,
 )
 from tests.protocol.cluster.streams import CLOCK, HOME, OTHER, route_id
-from tests.protocol.cluster.test_elements import VECTORS
 
 NOWHERE: dict[bytes, RoutePlace] = {}
+SALT = bytes(range(16))
+ANN, BOB = owner_text("ann", "token", ""), owner_text("bob", "token", "")
 HERE, THERE = RoutePlace(CLOCK, HOME), RoutePlace(CLOCK + 1, OTHER)
-
-
-def test_the_vectors_of_the_page_are_what_they_say() -> None:
-    request = route_id(1) + route_id(2)
-    assert VECTORS["places-of"] == request
-    answer = answer_places(request, {route_id(2): THERE}.get)
-    assert VECTORS["places"] == answer
-    assert parse_places(answer, 2) == [None, THERE]
 
 
 def test_an_own_route_that_is_older_is_beaten() -> None:
@@ -107,12 +101,6 @@ def test_no_more_ids_are_asked_for_than_the_limits() -> None:
     assert search.statistics().waiting == 2000
 
 
-@pytest.mark.parametrize("size", [0, 1, 15, 17, 16 * MAX_PLACES + 16])
-def test_what_is_no_request_is_refused(size: int) -> None:
-    with pytest.raises(ClusterFrameError, match="for the ids of routes"):
-        answer_places(bytes(size), NOWHERE.get)
-
-
 @pytest.mark.parametrize("size", [0, 23, 25, 48])
 def test_what_is_no_answer_is_refused_and_nothing_is_beaten(size: int) -> None:
     search = DuplicateSearch()
@@ -121,3 +109,76 @@ def test_what_is_no_answer_is_refused_and_nothing_is_beaten(size: int) -> None:
     with pytest.raises(ClusterFrameError, match="for the places of 1 route"):
         search.answered("b", bytes(size), NOWHERE.get, CLOCK)
     assert search.statistics().beaten == 0
+
+
+def asked(
+    search: DuplicateSearch,
+    own: RoutePlace,
+    there: RoutePlace,
+    *,
+    now: float = 0.0,
+    number: int = 1,
+) -> list[Beaten]:
+    """Ask another zone for the owner of one route; return what is beaten."""
+    search.suspect("b", [route_id(number)])
+    request = search.next("b", SALT) or b""
+    answer = answer_owned_places(request, {route_id(number): there}.get)
+    return search.answered("b", answer, {route_id(number): own}.get, CLOCK, now)
+
+
+OWNERS = st.sampled_from([None, NO_OWNER, ANN, BOB])
+PLACES = st.builds(RoutePlace, st.integers(1, 3), st.binary(min_size=16, max_size=16), OWNERS)
+
+
+@given(PLACES, PLACES)
+def test_of_two_owners_the_earlier_one_keeps_the_route(one: RoutePlace, two: RoutePlace) -> None:
+    """Both zones decide alike, though each has asked with a salt of its own."""
+    for own, other in ((one, two), (two, one)):
+        beaten = asked(DuplicateSearch(), own, other)
+        if own.owner == NO_OWNER:
+            continue  # a worker of a broker asks for nothing
+        unknown = own.owner is None or other.owner is None
+        if unknown or own.owner == other.owner:
+            assert bool(beaten) == (own < other)
+        else:
+            assert bool(beaten) == (other < own or other.owner == NO_OWNER)
+            assert all(each.foreign for each in beaten)
+
+
+def test_an_id_of_another_principal_is_refused_for_a_while() -> None:
+    search = DuplicateSearch(ClusterLimits(taken_ids=2, taken_hold=30.0))
+    mine, first = RoutePlace(CLOCK, HOME, BOB), RoutePlace(CLOCK - 5, OTHER, ANN)
+    assert not search.is_taken(route_id(1), BOB, 0.0)
+    assert asked(search, mine, first) == [Beaten(route_id(1), first, foreign=True)]
+    assert search.is_taken(route_id(1), BOB, 29.0)
+    assert not search.is_taken(route_id(1), ANN, 29.0)
+    assert not search.is_taken(route_id(2), BOB, 29.0)
+    found = search.statistics()
+    assert (found.beaten, found.foreign, found.taken, found.forgotten) == (1, 1, 1, 0)
+    assert not search.is_taken(route_id(1), BOB, 30.0)
+    assert search.statistics().taken == 0
+    for number in (1, 2, 1, 3):
+        asked(search, mine, first, now=31.0, number=number)
+    taken = [search.is_taken(route_id(number), BOB, 32.0) for number in (1, 2, 3)]
+    assert taken == [True, False, True]
+    assert search.statistics().forgotten == 1
+    # What is over its time makes room, and was not forgotten.
+    asked(search, mine, first, now=90.0, number=4)
+    found = search.statistics()
+    assert (found.taken, found.forgotten) == (1, 1)
+
+
+def test_the_owner_itself_moves() -> None:
+    search = DuplicateSearch()
+    mine, later = RoutePlace(CLOCK, HOME, ANN), RoutePlace(CLOCK + 5, OTHER, ANN)
+    assert asked(search, mine, later) == [Beaten(route_id(1), later)]
+    assert not search.is_taken(route_id(1), ANN, 0.0)
+    assert search.statistics().foreign == 0
+
+
+def test_a_worker_of_a_broker_with_a_time_too_far_ahead_ends_no_connection() -> None:
+    search = DuplicateSearch(ClusterLimits(max_ahead=1.0))
+    assert asked(search, HERE, RoutePlace(CLOCK + 1001, OTHER, NO_OWNER)) == []
+    mine = RoutePlace(CLOCK, HOME, BOB)
+    assert asked(search, mine, RoutePlace(CLOCK + 1001, OTHER, NO_OWNER)) == []
+    assert search.statistics().refused == 2

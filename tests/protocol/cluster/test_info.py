@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from onward.protocol.broker import BrokerFrameError, BrokerInfo, Dialect, Metadata
 from onward.protocol.cluster import (
     DRAINING,
+    OWNERS,
     ClusterFrameError,
     PeerInfo,
     parse_infos,
@@ -28,7 +29,11 @@ INFO = PeerInfo(
     max_batch=16_384,
 )
 FULL = replace(
-    INFO, proxy_uri="tcp://10.0.0.1:8001", state=DRAINING, others=(("mood", b"\xff"), (5, None))
+    INFO,
+    proxy_uri="tcp://10.0.0.1:8001",
+    state=DRAINING,
+    owners=OWNERS,
+    others=(("mood", b"\xff"), (5, None)),
 )
 
 
@@ -64,6 +69,12 @@ def test_unknown_keys_are_passed_on_and_one_without_a_value_goes_last() -> None:
     info = of((9, None), ("onward", b"1"), ("later", b"x"))
     assert info.others == ((9, None), ("later", b"x"))
     assert PeerInfo.parse(info.serialize()).others == (("later", b"x"), (9, None))
+
+
+def test_another_version_of_owners_is_passed_on() -> None:
+    info = of(("owners", b"2"))
+    assert info.owners == "2"
+    assert PeerInfo.parse(info.serialize()) == info
 
 
 def test_the_java_broker_says_two_addresses_and_no_more() -> None:

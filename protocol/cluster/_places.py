@@ -1,0 +1,153 @@
+"""What zones ask each other about routes: the places of those with some ids, and their owners.
+
+The request is ids of 16 bytes, and the answer has for each the timestamp (8 bytes) and the home
+broker (16 bytes), or zeros. With rules a salt of 16 bytes precedes the ids, and the answer has for
+each route the hash (16 bytes) of its owner with that salt, zeros if it is not known. It serves to
+compare: a hash that was seen once tells nothing of another request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from struct import Struct
+from typing import Final, NamedTuple
+
+from .._words import counted
+from ..broker import ID_SIZE
+from ._errors import ClusterFrameError
+
+__all__ = [
+    "MAX_PLACES",
+    "OWNERS_ROUTE",
+    "OWNER_SALT_SIZE",
+    "PLACES_ROUTE",
+    "OwnedPlace",
+    "RoutePlace",
+    "answer_owned_places",
+    "answer_places",
+    "parse_owned_places",
+    "parse_places",
+    "salted_owner",
+]
+
+PLACES_ROUTE: Final = "onward.cluster.routes-of"
+"""The route by which a broker asks another zone whether it has routes, and where."""
+
+OWNERS_ROUTE: Final = "onward.cluster.owners-of"
+"""The route by which it asks a broker with `PeerInfo.owners` for their owners as well."""
+
+MAX_PLACES: Final = 1024
+"""Most route ids of one request."""
+
+OWNER_SALT_SIZE: Final = 16
+"""Bytes of the salt of a request for owners."""
+
+_PLACE: Final = Struct(">Q16s")
+_OWNED: Final = Struct(">Q16s16s")
+_NOT_TOLD: Final = bytes(16)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RoutePlace:
+    """A registration of a route; of two with one route id the larger one wins.
+
+    Attributes:
+        timestamp: When it was made, in milliseconds since the Unix epoch, by the home broker.
+        broker_id: 16 bytes: the home broker.
+        owner: The owner, as `owner_text` makes it; `None` if it is not known. It is not compared.
+    """
+
+    timestamp: int
+    broker_id: bytes
+    owner: str | None = field(default=None, compare=False)
+
+
+class OwnedPlace(NamedTuple):
+    """A registration of a route as another zone has told it.
+
+    Attributes:
+        place: The registration, without its owner.
+        owner: Its owner with the salt of the request; `None` if it is not told.
+    """
+
+    place: RoutePlace
+    owner: bytes | None
+
+
+def salted_owner(owner: str, salt: bytes) -> bytes:
+    """Return the owner of a route as the answer to a request with a salt tells it: 16 bytes."""
+    return blake2b(owner.encode(), digest_size=16, key=salt).digest()
+
+
+def _ids_of(data: bytes) -> list[bytes]:
+    """Read the route ids of a request.
+
+    Raises:
+        ClusterFrameError: They are none, or more than `MAX_PLACES`.
+    """
+    if len(data) % ID_SIZE or not 0 < len(data) <= MAX_PLACES * ID_SIZE:
+        raise ClusterFrameError(f"{counted(len(data), 'byte')} for the ids of routes")
+    return [data[at : at + ID_SIZE] for at in range(0, len(data), ID_SIZE)]
+
+
+def answer_places(data: bytes, place_of: Callable[[bytes], RoutePlace | None]) -> bytes:
+    """Answer a request for the places of routes.
+
+    Args:
+        data: The request.
+        place_of: Gives the place of a route by its id, if this zone has it.
+
+    Raises:
+        ClusterFrameError: It is none, or has more than `MAX_PLACES` ids.
+    """
+    places = map(place_of, _ids_of(data))
+    return b"".join(
+        _PLACE.pack(each.timestamp, each.broker_id) if each else bytes(_PLACE.size)
+        for each in places
+    )
+
+
+def answer_owned_places(data: bytes, place_of: Callable[[bytes], RoutePlace | None]) -> bytes:
+    """Answer a request for the places of routes and their owners; see `answer_places`."""
+    salt, places = data[:OWNER_SALT_SIZE], map(place_of, _ids_of(data[OWNER_SALT_SIZE:]))
+    return b"".join(
+        bytes(_OWNED.size)
+        if each is None
+        else _OWNED.pack(
+            each.timestamp,
+            each.broker_id,
+            _NOT_TOLD if each.owner is None else salted_owner(each.owner, salt),
+        )
+        for each in places
+    )
+
+
+def parse_places(data: bytes, count: int) -> list[RoutePlace | None]:
+    """Read the answer to a request for the places of so many routes.
+
+    Raises:
+        ClusterFrameError: It is none.
+    """
+    _check_size(data, count, _PLACE)
+    return [RoutePlace(*found) if found[0] else None for found in _PLACE.iter_unpack(data)]
+
+
+def parse_owned_places(data: bytes, count: int) -> list[OwnedPlace | None]:
+    """Read the answer to a request for the places of so many routes and their owners.
+
+    Raises:
+        ClusterFrameError: It is none.
+    """
+    _check_size(data, count, _OWNED)
+    return [
+        OwnedPlace(RoutePlace(at, home), None if owner == _NOT_TOLD else owner) if at else None
+        for at, home, owner in _OWNED.iter_unpack(data)
+    ]
+
+
+def _check_size(data: bytes, count: int, each: Struct) -> None:
+    if len(data) != count * each.size:
+        size, routes = counted(len(data), "byte"), counted(count, "route")
+        raise ClusterFrameError(f"{size} for the places of {routes}")
