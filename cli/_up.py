@@ -74,8 +74,8 @@ def add_commands(commands: Commands) -> None:
     how.add_argument(
         "--simulated",
         action="store_true",
-        help="run them in a simulated network, with the faults in the file and a clock that "
-        "does not wait; makes the requests of the file, and ends",
+        help="run them in a simulated network, with the faults and events in the file and a clock "
+        "that does not wait; makes the requests of the file, and ends",
     )
     how.add_argument(
         "--node",
@@ -130,7 +130,10 @@ def _command(arguments: argparse.Namespace) -> None:
     _import_from(Path(arguments.file))
     try:
         if arguments.simulated:
-            _simulate(plan, arguments)
+            # A slow import; the other ways to run go without.
+            from ._up_simulated import run_simulated
+
+            judge(run_simulated(plan, arguments))
         elif arguments.in_process:
             run(lambda stop: _in_process(stop, plan, arguments))
         elif arguments.node is not None:
@@ -153,21 +156,20 @@ def _check_words(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
     """
     if arguments.check and arguments.node is not None:
         raise CommandError("--check is for all nodes together, and --node for one", Status.USAGE)
-    broker = next((node.broker for node in plan.nodes if node.broker is not None), None)
-    if arguments.simulated and broker is not None:
-        text = f"{broker.place}: brokers are not simulated; run it with --in-process"
-        raise CommandError(text, Status.USAGE)
     as_processes = not (arguments.in_process or arguments.simulated or arguments.node is not None)
     if (arguments.keep or arguments.restart) and (arguments.check or not as_processes):
         text = "--keep and --restart are for nodes that run as processes, without --check"
         raise CommandError(text, Status.USAGE)
-    if arguments.check and not plan.requests:
+    simulation = plan.simulation
+    has_requests = bool(plan.requests or (arguments.simulated and simulation.requests))
+    if arguments.check and not has_requests:
         raise CommandError("--check: the file has no requests to make", Status.USAGE)
     check_event_log(arguments)
     if arguments.simulated and arguments.event_log is not None:
         text = "--event-log is for nodes on the real clock, and --simulated has its own"
         raise CommandError(text, Status.USAGE)
-    if arguments.simulated and not plan.requests and arguments.duration is None:
+    endless = not has_requests and not simulation.events and arguments.duration is None
+    if arguments.simulated and endless:
         raise CommandError("the file has no requests to make; say --for SECONDS", Status.USAGE)
 
 
@@ -257,36 +259,3 @@ def judge(outcomes: Iterable[RequestOutcome]) -> None:
         raise CommandError(f"{failed} of {len(known)} requests had an unexpected outcome")
     if known:
         print(f"requests with the expected outcome: {len(known)}, all", flush=True)
-
-
-# --- simulated ------------------------------------------------------------------------------
-
-
-def _simulate(plan: TopologyPlan, arguments: argparse.Namespace) -> None:
-    # A slow import; the other ways to run go without.
-    from ..transports.simulated import Faults, SimulatedNetwork, simulate
-
-    duration: float | None = arguments.duration
-    seed = plan.simulation.seed if arguments.seed is None else arguments.seed
-
-    async def scenario(network: SimulatedNetwork) -> list[RequestOutcome]:
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        async with await Topology.start(plan, network=network) as topology:
-            outcomes = await topology.check()
-            if duration is not None:
-                await asyncio.sleep(duration)
-            traffic, took = network.traffic(), clock() - began
-        print(
-            f"simulated with seed {seed}: {took:.3f} s; messages over links: {traffic.sent} sent, "
-            f"{traffic.lost} lost, {traffic.copied} copied, {traffic.overtaken} overtaken"
-        )
-        return list(outcomes)
-
-    given = plan.simulation.faults.given()
-    try:
-        faults = Faults(**given)
-        outcomes = simulate(scenario, seed=seed, faults=faults)
-    except KeyboardInterrupt:
-        raise Interrupted from None
-    judge(outcomes)

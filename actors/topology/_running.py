@@ -31,7 +31,7 @@ from ...protocol.topology import (
 )
 from .._node import Node
 from ..tracing import HopTracer
-from ._brokers import RunningBroker
+from ._brokers import SIMULATED, RunningBroker
 from ._errors import TopologyFailed
 from ._load import Factories, mailbox_of, supervision_of
 
@@ -146,10 +146,9 @@ class RunningNode:
         Raises:
             TopologyFailed: One cannot be opened.
         """
-        broker = self._part.broker
-        if broker is not None and self._simulated:
-            raise TopologyFailed(broker.place, "a broker cannot be in a simulated network")
-        self.broker = await RunningBroker.start(self._plan, self.name, self.node)
+        self.broker = await RunningBroker.start(
+            self._plan, self.name, self.node, simulated=self._simulated
+        )
         earlier = uris or {}
         made_at: dict[str, str] = {}
         for listener in self._part.listeners:
@@ -171,7 +170,7 @@ class RunningNode:
 
     def _uri(self, listener: ListenerPlan) -> str:
         if self._simulated:
-            return f"sim://{listener.id}"
+            return f"{SIMULATED if listener.is_for_broker else 'sim'}://{listener.id}"
         return listener.uri.replace("{dir}", quote(self._directory))
 
     def _options(self, plan: ListenerPlan | LinkPlan) -> dict[str, OptionValue]:

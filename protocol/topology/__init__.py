@@ -26,25 +26,25 @@ from ._options import TransportOptions
 from ._plan import (
     BrokerPlan,
     DestinationPlan,
-    FaultsPlan,
     LinkPlan,
     ListenerPlan,
     MailboxPlan,
     NodePlan,
     OptionValue,
     Position,
-    RequestPlan,
-    SimulationPlan,
     SupervisionPlan,
     TopologyLimits,
     TopologyPlan,
     WorkerPlan,
 )
 from ._read import read_topology
+from ._simulation import EventKind, EventPlan, FaultsPlan, RequestPlan, SimulationPlan
 
 __all__ = [
     "BrokerPlan",
     "DestinationPlan",
+    "EventKind",
+    "EventPlan",
     "FaultsPlan",
     "KindOptions",
     "LinkPlan",

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from ..toml import FileTable, suggestion
 from . import _values as values
+from ._events import read_event, read_faults
+from ._nodes import check_node
 from ._options import TransportOptions, read_transport_options
-from ._plan import FaultsPlan, LinkPlan, ListenerPlan, NodePlan, RequestPlan, SimulationPlan
+from ._plan import LinkPlan, ListenerPlan, NodePlan
+from ._simulation import RequestPlan, SimulationPlan
 
 __all__ = ["read_link", "read_request", "read_simulation"]
 
@@ -18,7 +21,7 @@ def read_link(
     """Read one link; `None` if it does not say from where to where."""
     node = table.need("from", values.text)
     to = table.need("to", values.text)
-    _check_node(table, "from", node, nodes)
+    check_node(table, "from", node, nodes)
     listener, uri = _target(table, to, nodes)
     default = listener.node if listener is not None else ""
     written = table.take("as", values.text, default)
@@ -34,7 +37,7 @@ def read_link(
     allow = table.maybe("allow", values.addresses) or ()
     goes_to = uri if listener is None else listener.uri
     options = read_transport_options(table, goes_to, transports)
-    faults = _faults(table.table("simulation"))
+    faults = read_faults(table.table("simulation"))
     table.finish()
     if node is None or address is None:
         return None
@@ -50,13 +53,6 @@ def read_link(
         options=options,
         faults=faults,
     )
-
-
-def _check_node(table: FileTable, key: str, name: str | None, nodes: Sequence[NodePlan]) -> None:
-    names = [node.name for node in nodes]
-    if name is not None and name not in names:
-        near = suggestion(name, names)
-        table.add(key, f"no node {name!r}; there are: {', '.join(names) or 'none'}{near}")
 
 
 def _target(
@@ -91,16 +87,25 @@ def _target(
     return None, ""
 
 
-def read_request(table: FileTable, nodes: Sequence[NodePlan]) -> RequestPlan | None:
-    """Read one request; `None` if it does not say from where to where."""
+def read_request(
+    table: FileTable, nodes: Sequence[NodePlan], *, timed: bool = False
+) -> RequestPlan | None:
+    """Read one request; `None` if it does not say from where to where.
+
+    Args:
+        table: Its table.
+        nodes: The nodes.
+        timed: Whether it may say when it is made.
+    """
     node = table.need("from", values.text)
     route = table.need("route", values.route)
-    _check_node(table, "from", node, nodes)
+    check_node(table, "from", node, nodes)
     expect = table.maybe("expect", values.text)
     error = table.take("error", values.text, "")
     payload = table.take("payload", values.text, "").encode()
     timeout = table.take("timeout", values.seconds, 5.0)
     within = table.take("within", values.seconds, 0.0)
+    at = table.take("at", values.seconds, 0.0) if timed else 0.0
     if expect is not None and error:
         table.add("", "it has both expect and error")
     table.finish()
@@ -115,22 +120,18 @@ def read_request(table: FileTable, nodes: Sequence[NodePlan]) -> RequestPlan | N
         error=error,
         timeout=timeout,
         within=within,
+        at=at,
     )
 
 
-def read_simulation(table: FileTable) -> SimulationPlan:
+def read_simulation(table: FileTable, nodes: Sequence[NodePlan]) -> SimulationPlan:
     """Read what a simulated run is made of."""
     seed = table.take("seed", values.seed, 1)
-    return SimulationPlan(seed, _faults(table))
-
-
-def _faults(table: FileTable) -> FaultsPlan:
-    plan = FaultsPlan(
-        latency=table.maybe("latency", values.latency),
-        loss=table.maybe("loss", values.probability),
-        duplicate=table.maybe("duplicate", values.probability),
-        reorder=table.maybe("reorder", values.probability),
-        reorder_by=table.maybe("reorder_by", values.seconds),
+    events = [read_event(each, nodes) for each in table.tables("events")]
+    requests = [read_request(each, nodes, timed=True) for each in table.tables("requests")]
+    return SimulationPlan(
+        seed,
+        read_faults(table),
+        events=tuple(event for event in events if event is not None),
+        requests=tuple(request for request in requests if request is not None),
     )
-    table.finish()
-    return plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ..toml import FileTable, suggestion
@@ -13,7 +13,7 @@ from ._kinds import KindOptions
 from ._options import TransportOptions, read_options, read_transport_options
 from ._plan import ListenerPlan, MailboxPlan, NodePlan, SupervisionPlan, WorkerPlan
 
-__all__ = ["read_node"]
+__all__ = ["check_node", "read_node"]
 
 OVERFLOWS: Final = ("fail", "wait", "drop-oldest", "drop-newest")
 ON_FAILURE: Final = ("resume", "restart", "stop", "escalate")
@@ -46,6 +46,14 @@ def read_node(
     )
     table.finish()
     return plan
+
+
+def check_node(table: FileTable, key: str, name: str | None, nodes: Sequence[NodePlan]) -> None:
+    """Report a name that is that of no node; `None` is not checked."""
+    names = [node.name for node in nodes]
+    if name is not None and name not in names:
+        near = suggestion(name, names)
+        table.add(key, f"no node {name!r}; there are: {', '.join(names) or 'none'}{near}")
 
 
 def _check_name(table: FileTable, name: str) -> None:

@@ -6,7 +6,9 @@ Plan ─┬─ nodes ─┬─ workers      by an address
       │         └─ broker       with its destinations, by the address of a worker
       ├─ links                  from a node to a listener, or to a URI outside
       ├─ requests               what to ask, and what the answer has to be
-      └─ simulation             the seed, and the faults of links that have none of their own
+      └─ simulation ─┬─ the seed, and the faults of links that have none of their own
+                     ├─ events       what happens to the network, and when
+                     └─ requests     like those above, each at its time
 ```
 """
 
@@ -17,23 +19,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from .._address import Address, Route
+from .._address import Address
 from ..options import Count, Size, check_options
 from ..toml import Position, suggestion
+from ._simulation import FaultsPlan, RequestPlan, SimulationPlan
 from ._values import listener_address
 
 __all__ = [
     "BrokerPlan",
     "DestinationPlan",
-    "FaultsPlan",
     "LinkPlan",
     "ListenerPlan",
     "MailboxPlan",
     "NodePlan",
     "OptionValue",
     "Position",
-    "RequestPlan",
-    "SimulationPlan",
     "SupervisionPlan",
     "TopologyLimits",
     "TopologyPlan",
@@ -56,7 +56,8 @@ class TopologyLimits:
         workers: Workers of all nodes together.
         listeners: Listeners of all nodes together.
         links: Links.
-        requests: Requests.
+        requests: Requests; so many may those of a simulated run be.
+        events: Events of a simulated run.
         depth: Tables and lists that are in one another; so many parts a key with dots may have too.
         problems: Problems that are told; further ones are counted.
     """
@@ -67,6 +68,7 @@ class TopologyLimits:
     listeners: Size = 1000
     links: Size = 1000
     requests: Size = 1000
+    events: Size = 1000
     depth: Count = 16
     problems: Count = 100
 
@@ -244,36 +246,6 @@ class NodePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class FaultsPlan:
-    """The faults of a simulated link, in both directions; `None`: the default of the network.
-
-    Attributes:
-        latency: The least and the greatest latency, in seconds.
-        loss: Probability that a message is lost.
-        duplicate: Probability that a message arrives twice.
-        reorder: Probability that a message may be overtaken.
-        reorder_by: Greatest delay of such a message, in seconds.
-    """
-
-    latency: tuple[float, float] | None = None
-    loss: float | None = None
-    duplicate: float | None = None
-    reorder: float | None = None
-    reorder_by: float | None = None
-
-    def given(self) -> dict[str, Any]:
-        """Return what the file says, by name."""
-        values = {
-            "latency": self.latency,
-            "loss": self.loss,
-            "duplicate": self.duplicate,
-            "reorder": self.reorder,
-            "reorder_by": self.reorder_by,
-        }
-        return {name: value for name, value in values.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class LinkPlan:
     """One link. The node it comes from knows it by an address, as if it were a worker.
 
@@ -299,46 +271,6 @@ class LinkPlan:
     expose: tuple[Address, ...] = ()
     allow: tuple[Address, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
-    faults: FaultsPlan = field(default=FaultsPlan())
-
-
-@dataclass(frozen=True, slots=True)
-class RequestPlan:
-    """One request, and what has to come of it.
-
-    Attributes:
-        place: Its place in the file.
-        node: The name of the node that asks.
-        route: The onward route.
-        payload: What.
-        expect: The answer's payload; `None`: any.
-        error: The reason it has to fail with, as `no answer in time` or, from an error reply,
-            `not exposed`; empty: it has to succeed.
-        timeout: Time to wait for the answer, in seconds.
-        within: For how long it is asked again while it does not come out as it has to, in
-            seconds; 0: it is asked once.
-    """
-
-    place: Position
-    node: str
-    route: Route
-    payload: bytes = b""
-    expect: bytes | None = None
-    error: str = ""
-    timeout: float = 5.0
-    within: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class SimulationPlan:
-    """The settings of a simulated run.
-
-    Attributes:
-        seed: The seed of all random numbers of the run.
-        faults: The faults of every link that has none of its own.
-    """
-
-    seed: int = 1
     faults: FaultsPlan = field(default=FaultsPlan())
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from ..toml import FileTable, Problems, read_toml
 from . import _values as values
 from ._errors import TopologyError
+from ._events import check_events
 from ._kinds import KindOptions
 from ._links import read_link, read_request, read_simulation
 from ._nodes import read_node
@@ -50,6 +51,7 @@ def read_topology(
     plan = _plan(file, FileTable(problems, (), document), kinds, transports)
     _check_limits(plan, problems, limits)
     check_references(plan, kinds, problems)
+    check_events(plan, problems)
     problems.check()
     return plan
 
@@ -70,7 +72,7 @@ def _plan(
         nodes=nodes,
         links=tuple(link for link in links if link is not None),
         requests=tuple(request for request in requests if request is not None),
-        simulation=read_simulation(top.table("simulation")),
+        simulation=read_simulation(top.table("simulation"), nodes),
     )
     top.finish()
     return plan
@@ -83,7 +85,9 @@ def _check_limits(plan: TopologyPlan, problems: Problems, limits: TopologyLimits
         ("listeners", len(plan.listeners), limits.listeners),
         ("links", len(plan.links), limits.links),
         ("requests", len(plan.requests), limits.requests),
+        ("simulation.requests", len(plan.simulation.requests), limits.requests),
+        ("simulation.events", len(plan.simulation.events), limits.events),
     ):
         if number > limit:
-            path = (key,) if key not in ("workers", "listeners") else ("nodes",)
+            path = ("nodes",) if key in ("workers", "listeners") else tuple(key.split("."))
             problems.add(path, f"{number} {key} are over the limit of {limit}")

@@ -155,7 +155,7 @@ class _Check:
 
     def requests(self) -> None:
         """Report routes of requests that lead nowhere, as far as the file shows."""
-        for request in self.plan.requests:
+        for request in (*self.plan.requests, *self.plan.simulation.requests):
             node = self.nodes.get(request.node)
             if node is not None:
                 self._walk(node, request.route, request.place, bool(request.error))

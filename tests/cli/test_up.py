@@ -74,33 +74,12 @@ def test_brokers_of_a_cluster_in_one_process(capsys: Capsys) -> None:
     assert out.splitlines()[-1] == "requests with the expected outcome: 3, all"
 
 
-def test_brokers_are_not_simulated(capsys: Capsys) -> None:
-    assert main(["up", "--simulated", str(CLUSTER)]) == Status.USAGE
-    assert "nodes.north.broker: brokers are not simulated" in capsys.readouterr().err
-
-
-def test_a_simulated_run_is_the_same_each_time(capsys: Capsys) -> None:
-    def run(*words: str) -> str:
-        assert main(["up", "--simulated", *words, str(FILES[-1])]) == Status.OK
-        return capsys.readouterr().out
-
-    assert run() == run()
-    assert run("--seed", "3") != run("--seed", "4")
-    assert run("--seed", "12").startswith("simulated with seed 12: ")
-
-
 def test_a_request_that_comes_out_otherwise_is_a_failure(file: Path, capsys: Capsys) -> None:
     file.write_text(f'{ECHO}{ASK}{ASK}expect = "y"\n')
     assert main(["up", "--check", "--in-process", str(file)]) == Status.FAILED
     out, err = capsys.readouterr()
     assert f"FAILED  {file}:7: requests[1]  'x' instead of 'y'" in out
     assert err == "onward up: 1 of 2 requests had an unexpected outcome\n"
-
-
-def test_a_simulation_may_last_some_virtual_time(file: Path, capsys: Capsys) -> None:
-    assert main(["up", "--simulated", "--for", "3600", str(file)]) == Status.OK
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("simulated with seed 1: 3600.000 s; ")
 
 
 def test_a_topology_may_last_some_time(file: Path, capsys: Capsys) -> None:
@@ -220,15 +199,6 @@ def test_wrong_arguments(words: tuple[str, ...], told: str, file: Path, capsys: 
     given = [str(file) if word == "FILE" else word for word in words]
     assert main(["up", *given]) == Status.USAGE
     assert capsys.readouterr().err == f"onward up: {told}\n"
-
-
-def test_an_interrupted_simulation_in_doubt(file: Path, capsys: Capsys, monkeypatch: Patch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("onward.transports.simulated.simulate", interrupted)
-    assert main(["up", "--simulated", "--for", "1", str(file)]) == Status.IN_DOUBT
-    assert capsys.readouterr().err == "onward up: interrupted\n"
 
 
 def test_the_kinds_are_told(capsys: Capsys) -> None:

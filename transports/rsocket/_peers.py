@@ -33,7 +33,7 @@ from ._link import Link
 from ._options import LinkOptions
 from ._peer_link import PeerLink, routing_entry
 from ._peer_session import PeerSession
-from ._places import dialler_of
+from ._places import MakeDialler, dialler_of
 from ._prolonging import CredentialsKeeper
 from ._seeds import address_in
 from ._shared import Shared
@@ -85,6 +85,7 @@ class PeerDialler:
         broker: The broker, which is attached to its node.
         credentials: The credentials of this broker, which each SETUP shows.
         options: The limits.
+        dialler: Makes the dialler of a URI; by default that of its scheme.
 
     Raises:
         BadCredentials: The credentials are too long, or empty.
@@ -96,11 +97,14 @@ class PeerDialler:
         broker: Broker,
         credentials: CredentialsSource | None = None,
         options: PeerOptions = PeerOptions(),
+        *,
+        dialler: MakeDialler = dialler_of,
     ) -> None:
         self._broker = broker
         self._node = node = broker.node
         self._credentials = ShownCredentials(credentials)
         self._options = options
+        self._dialler = dialler
         self._seldom = SeldomLogger(_logger, node.loop.time)
         self._shared = Shared(node.loop, options.link)
 
@@ -126,7 +130,7 @@ class PeerDialler:
         if places is not None:
             return await self._connect_java(uri, places, peers)
         place, address = address_in(uri)
-        dialler = dialler_of(place, options.tls, options.connect_timeout, address)
+        dialler = self._dialler(place, options.tls, options.connect_timeout, address)
         link = await self._link(uri, await self._setup(uri, peers))
         session = PeerSession(link, peers, link.session)
         link.join(session)
@@ -165,7 +169,7 @@ class PeerDialler:
         try:
             async with asyncio.timeout(options.connect_timeout):
                 for link, place in ((proxy, proxy_uri), (control, control_uri)):
-                    dialler = dialler_of(place, options.tls, options.connect_timeout)
+                    dialler = self._dialler(place, options.tls, options.connect_timeout, "")
                     await dialler.open(_returns(link))
                 await session.introduce()
                 joined = True

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from ..streams._dial import Dialler
 from ..streams._endpoint import Endpoint, TcpEndpoint
@@ -14,7 +14,10 @@ from ..streams._unix_endpoint import UnixEndpoint
 from ..streams._ws_endpoint import Subprotocol, WebSocketEndpoint
 from ._ws_socket import FrameSocket
 
-__all__ = ["SUBPROTOCOL", "dialler_of", "needs_tls"]
+__all__ = ["SUBPROTOCOL", "MakeDialler", "dialler_of", "needs_tls"]
+
+MakeDialler: TypeAlias = Callable[[str, TlsOptions | ssl.SSLContext | None, float, str], Dialler]
+"""Makes a dialler, as `dialler_of` does."""
 
 SUBPROTOCOL: Final = Subprotocol("rsocket", offered=False, join=FrameSocket)
 """RSocket over WebSockets, of either side."""

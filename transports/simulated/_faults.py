@@ -56,6 +56,12 @@ class SimulationOptions:
             link was closed behind a partition, in seconds.
         connect_timeout: Time for connecting through a partition, in seconds; then `LinkDown`.
         connect_retry: Time between two attempts, in seconds.
+        resend: Time after which a byte stream sends a part again that was lost or is held up by a
+            partition, in seconds.
+        max_resends: Times that one part is sent again because it was lost; then both ends of the
+            stream are reset.
+        stream_window: Bytes of a stream that are sent and not yet read, in one direction; further
+            ones are the write buffer of its protocol.
         history: Events kept; older ones are forgotten, and still counted.
         nodes: Nodes with different names. More: `LimitReached`.
         max_links: Link ends of one node. More: `LinkDown` for the connecting node.
@@ -68,6 +74,9 @@ class SimulationOptions:
     detection: Seconds = 3.0
     connect_timeout: Seconds = 5.0
     connect_retry: Seconds = 1.0
+    resend: Seconds = 0.2
+    max_resends: Count = 15
+    stream_window: Count = 1024 * 1024
     history: Count = 10_000
     nodes: Count = 1000
     max_links: Count = 1000
@@ -114,6 +123,8 @@ class Traffic:
         gone: Messages and copies dropped because the sender or receiver had crashed or closed.
         overtaken: Messages and copies that arrived behind a later one.
         on_the_way: Messages and copies in transit.
+        parts: Parts of the byte streams between brokers that were sent, each by one write.
+        resent: Times that such a part was sent again.
     """
 
     sent: int = 0
@@ -124,6 +135,8 @@ class Traffic:
     gone: int = 0
     overtaken: int = 0
     on_the_way: int = 0
+    parts: int = 0
+    resent: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -19,6 +19,7 @@ from ._path import NetworkPath
 
 if TYPE_CHECKING:
     from ._link import SimulatedLink, SimulatedListenerWorker
+    from ._streams import SimulatedServer, SimulatedStream
 
 __all__ = ["Membership", "SimulatedNetwork", "network_of"]
 
@@ -36,16 +37,18 @@ class Membership:
         name: The name of the node.
         node: The node.
         links: The node's ends of links, oldest first.
+        streams: The node's ends of byte streams, oldest first.
         crashed: Whether the node has crashed.
     """
 
-    __slots__ = ("crashed", "links", "name", "network", "node")
+    __slots__ = ("crashed", "links", "name", "network", "node", "streams")
 
     def __init__(self, network: SimulatedNetwork, node: Node) -> None:
         self.network = network
         self.name = node.name
         self.node = node
         self.links: dict[SimulatedLink, None] = {}
+        self.streams: dict[SimulatedStream, None] = {}
         self.crashed = False
 
 
@@ -72,6 +75,7 @@ class SimulatedNetwork:
         faults: The default faults.
         options: The limits and times.
         hosts: The listeners by host name.
+        servers: The listeners of byte streams by host name.
         clockwork: The scheduler of events.
 
     Raises:
@@ -95,6 +99,7 @@ class SimulatedNetwork:
         self.faults = faults
         self.options = options
         self.hosts: dict[str, SimulatedListenerWorker] = {}
+        self.servers: dict[str, SimulatedServer] = {}
         self.clockwork = Clockwork(loop, options.history)
         self._places: dict[str, Membership] = {}
         self._node_options: dict[str, dict[str, Any]] = {}
@@ -200,12 +205,16 @@ class SimulatedNetwork:
             place.crashed = True
             for host in [host for host, each in self.hosts.items() if each.place is place]:
                 del self.hosts[host]
+            for host in [host for host, each in self.servers.items() if each.place is place]:
+                del self.servers[host]
             crash(place.node)
             self.clockwork.note("crashed", name, "")
             detected_at = self.clockwork.loop.time() + self.options.detection
             for link in place.links:
                 link.crashed(detected_at)
             place.links.clear()
+            for stream in tuple(place.streams):
+                stream.crashed(detected_at)
         # The tasks of the node notice the crash in this tick.
         await asyncio.sleep(0)
 
@@ -307,11 +316,19 @@ class SimulatedNetwork:
                 path.cut_off = True
         self.clockwork.note("partition", ",".join(here), ",".join(there))
 
-    def heal(self) -> None:
-        """End every partition."""
-        for path in self._paths.values():
-            path.cut_off = False
-        self.clockwork.note("heal", "*", "*")
+    def heal(self, one: Iterable[str] | None = None, other: Iterable[str] = ()) -> None:
+        """End every partition, or all that is cut between the nodes of two groups.
+
+        Args:
+            one: Names of nodes; `None` for all.
+            other: Names of other nodes.
+        """
+        here, there = sorted(set(one or ())), sorted(set(other))
+        healed = None if one is None else dict.fromkeys(_directions(here, there, True))
+        for (source, target, _), path in self._paths.items():
+            if healed is None or (source, target) in healed:
+                path.cut_off = False
+        self.clockwork.note("heal", ",".join(here) or "*", ",".join(there) or "*")
 
     # --- what happened --------------------------------------------------------------------
 

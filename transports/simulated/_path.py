@@ -43,7 +43,9 @@ class NetworkPath:
         "gone",
         "lost",
         "overtaken",
+        "parts",
         "random",
+        "resent",
         "sent",
         "source",
         "target",
@@ -75,6 +77,13 @@ class NetworkPath:
         self.cut_short = 0
         self.gone = 0
         self.overtaken = 0
+        self.parts = 0  # of byte streams, which count apart from messages
+        self.resent = 0
+
+    def is_lost(self) -> bool:
+        """Draw whether a part of a byte stream is lost this time."""
+        loss = self.faults.loss
+        return bool(loss) and self.random() < loss
 
     def latency(self) -> float:
         """Return the random latency of one message, in seconds."""
@@ -148,4 +157,6 @@ class NetworkPath:
             gone=self.gone,
             overtaken=self.overtaken,
             on_the_way=self.sent + self.copied - ended,
+            parts=self.parts,
+            resent=self.resent,
         )

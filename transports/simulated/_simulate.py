@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -32,6 +33,9 @@ def simulate(
 ) -> T:
     """Run a scenario on a new network and a new virtual loop; then stop all nodes.
 
+    The random numbers of the module `random` are those of the seed too until it returns, as brokers
+    and workers may draw theirs there.
+
     Args:
         scenario: The scenario.
         seed: The seed of all random numbers; draw your own from `random.Random(seed)`.
@@ -51,6 +55,8 @@ def simulate(
         async with SimulatedNetwork(seed, faults=faults, options=options) as network:
             return await scenario(network)
 
+    before = random.getstate()
+    random.seed(seed)
     try:
         return run_virtual(run(), max_time=max_time)
     except BaseException as error:
@@ -60,6 +66,8 @@ def simulate(
         again = f"simulate({name}, seed={seed!r}, faults={faults!r}{changed})"
         error.add_note(f"the seed was {seed!r}; the same run again: {again}")
         raise
+    finally:
+        random.setstate(before)
 
 
 def simulate_many(

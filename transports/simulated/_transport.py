@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...actors import Node
     from ._network import SimulatedNetwork
 
-__all__ = ["SIMULATED", "SimulatedListener", "SimulatedTransport"]
+__all__ = ["SIMULATED", "SimulatedListener", "SimulatedTransport", "host_of"]
 
 SIMULATED: Final = 240
 """The address type of the simulated network: `240#b` is the host `b`."""
@@ -159,7 +159,16 @@ class SimulatedTransport(Transport):
 def _host(uri: str, options: dict[str, Any]) -> str:
     if options:
         raise TypeError(f"no such option: {', '.join(sorted(options))}")
+    return host_of(uri, "sim")
+
+
+def host_of(uri: str, scheme: str) -> str:
+    """Return the host name in a URI of the simulated network.
+
+    Raises:
+        ValueError: The URI is not `scheme://host`.
+    """
     parts = urlsplit(uri)
-    if parts.scheme != "sim" or not parts.netloc or parts.path or parts.query or parts.fragment:
-        raise ValueError(f"{uri!r} is not sim://host")
+    if parts.scheme != scheme or not parts.netloc or parts.path or parts.query or parts.fragment:
+        raise ValueError(f"{uri!r} is not {scheme}://host")
     return parts.netloc

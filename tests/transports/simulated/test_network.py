@@ -518,3 +518,15 @@ async def test_closing_forgets_what_is_due(network: SimulatedNetwork) -> None:
     assert far.payloads == []
     with pytest.raises(DeliveryError):
         near.send([link, "far"], b"")
+
+
+@simulated()
+async def test_some_of_what_is_cut_is_healed(network: SimulatedNetwork) -> None:
+    network.announce("a", "b", "c")
+    network.partition({"a"}, {"b", "c"})
+    network.heal({"b"}, {"a"})
+    cut = [(a, b) for a in "abc" for b in "abc" if network.path(a, b).cut_off]
+    assert cut == [("a", "c"), ("c", "a")]
+    assert network.history[-1][1:4] == ("heal", "b", "a")
+    network.heal()
+    assert not network.path("a", "c").cut_off

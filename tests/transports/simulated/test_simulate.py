@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import subprocess
 import sys
 from typing import NoReturn
@@ -124,3 +125,13 @@ def test_nothing_asks_the_system_for_the_time_or_for_random_bytes(
     history, _, came, _ = simulate(everything, seed=5, faults=FAULTS)
     assert history
     assert came
+
+
+def test_random_numbers_are_those_of_the_seed_and_go_on_as_before() -> None:
+    async def drawn(_network: SimulatedNetwork) -> float:
+        return random.random()
+
+    random.seed(1)
+    before = random.getstate()
+    assert simulate(drawn, seed=4) == simulate(drawn, seed=4) != simulate(drawn, seed=5)
+    assert random.getstate() == before
