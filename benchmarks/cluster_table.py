@@ -169,9 +169,15 @@ def gateway_of(zone: int) -> bytes:
 
 
 def groups(random: Random, zone: int, count: int) -> Iterator[bytes]:
-    """Yield the ROUTE_ADD frames of the groups of a zone."""
+    """Yield the ROUTE_ADD frames of the groups of a zone.
+
+    They are as `RouteGroups` tells them: with one timestamp for all of a turn.
+    """
     broker_id = gateway_of(zone)
+    timestamp = NOW
     for number in range(count):
+        if number % SLICE == 0:
+            timestamp = NOW + random.randrange(10**9)
         service = f"service-{number % (SERVICES + ELSEWHERE)}"
         tags = (
             (SERVICE_NAME, service),
@@ -183,7 +189,7 @@ def groups(random: Random, zone: int, count: int) -> Iterator[bytes]:
         yield RouteAdd(
             broker_id,
             route_id,
-            NOW + random.randrange(10**9),
+            timestamp,
             service,
             with_default_tags(tags, service, route_id),
         ).serialize(DIALECT)

@@ -91,6 +91,7 @@ from ._pinning import (
     brokers_passed,
     pin_address,
 )
+from ._postings import TagPlaces
 from ._query import (
     Query,
     format_query,
@@ -101,7 +102,7 @@ from ._query import (
 )
 from ._query_text import format_address_query, parse_address_query
 from ._reader import MAX_REMEMBERED_QUERIES, MAX_REMEMBERED_SIZE, QueryReader
-from ._route_add import RouteAdd
+from ._route_add import COUNT_KEY, RouteAdd, RouteText
 from ._shard import (
     SHARD_METHODS,
     BoundedRing,
@@ -159,6 +160,7 @@ from ._translate import Unwrapped, translate_address, unwrap_metadata, wrap_meta
 
 __all__ = [
     "BALANCERS",
+    "COUNT_KEY",
     "DIALECTS",
     "EMPTY_LIST",
     "FLAG_ENCRYPTED",
@@ -239,6 +241,7 @@ __all__ = [
     "RouteKind",
     "RouteRemove",
     "RouteSetup",
+    "RouteText",
     "RoutingTable",
     "RoutingTableStatistics",
     "RoutingType",
@@ -254,6 +257,7 @@ __all__ = [
     "TagIndex",
     "TagIndexStatistics",
     "TagList",
+    "TagPlaces",
     "TagSet",
     "TargetEntry",
     "TooManyTags",

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from ._ids import format_id
 from ._index import TagIndex
 from ._keys import WellKnownKey
-from ._postings import HOME_KEY, TagPlaces
+from ._postings import HOME_KEY, PartedTags, TagPlaces
 from ._route_add import RouteText
 from ._tags import OWN_ID, Tag, TagList, normal_form
 
@@ -30,10 +30,11 @@ __all__ = [
 
 MAX_KINDS: Final = 4096
 """Most kinds of routes that are remembered, to be shared by further routes; then all are forgotten.
-Kinds in use stay with their routes."""
+Kinds in use stay with their routes. The same goes for the other parts of tags in two parts."""
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE_NAME: Final = int(WellKnownKey.SERVICE_NAME)
+_BY_DEFAULT: Final = frozenset((_ROUTE_ID, _SERVICE_NAME, OWN_ID[0]))
 
 Target = TypeVar("Target")
 
@@ -89,6 +90,7 @@ class RouteKinds:
         self._kinds: dict[tuple[bytes, str, TagList], RouteKind] = {}
         # The same by texts that routes share.
         self._of_texts: dict[tuple[bytes, RouteText], RouteKind] = {}
+        self._rests: dict[TagList, TagPlaces] = {}
 
     def of_text(self, broker_id: bytes, text: RouteText, route_id: bytes) -> RouteKind:
         """Return the kind of a route by its name and tags, as `of` does."""
@@ -129,6 +131,22 @@ class RouteKinds:
                 self._kinds[key] = kind
         return kind
 
+    def of_service(self, broker_id: bytes, service_name: str) -> RouteKind:
+        """Return a new kind with the first part of the tags of a service's routes: its name."""
+        tags = self._index.known(((_SERVICE_NAME, service_name), home_tag(broker_id)))
+        return RouteKind(broker_id, service_name, tags)
+
+    def rest_of(self, tags: TagList) -> TagPlaces:
+        """Return the other part of a route's tags; ServiceName and RouteId are left out of them."""
+        found = self._rests.get(tags)
+        if found is None:
+            others = [tag for tag in normal_form(tags) if tag[0] not in _BY_DEFAULT]
+            found = TagPlaces(self._index.known((*others, OWN_ID)))
+            if len(self._rests) >= MAX_KINDS:
+                self._rests.clear()
+            self._rests[tags] = found
+        return found
+
     def _indexed(self, key: tuple[bytes, str, TagList], own: Tag) -> TagList:
         broker_id, service_name, given = key
         tags = dict.fromkeys(OWN_ID if tag == own else tag for tag in normal_form(given))
@@ -154,9 +172,13 @@ class Entry(Generic[Target]):
         timestamp: Time of the registration, in milliseconds since the Unix epoch.
         number: Its dense number, which another route may get once this one is gone; -1 while
             another entry has its place, and once it is gone.
+        parted: The entry itself, if the tags of its kind are the first part of its tags only;
+            `None` if they are all.
     """
 
     __slots__ = ("kind", "number", "route_id", "timestamp")
+
+    parted: PartedTags | None = None
 
     def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int) -> None:
         self.route_id: Final = route_id

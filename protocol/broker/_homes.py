@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, Matches
 from ._entry import Entry, RouteKind, Update, home_tag
 from ._index import TagIndex
+from ._postings import PartedTags
 from ._query import Query
 from ._tags import Tag
 
@@ -109,9 +110,15 @@ class HomeEntries(Generic[Target]):
         self._routes += 1
         home.routes += 1
 
-    def _add_to_index(self, kind: RouteKind, route_id: bytes) -> int:
+    def _add_to_index(
+        self, kind: RouteKind, route_id: bytes, parted: PartedTags | None = None
+    ) -> int:
         """Index a new route, and return its number, for which there is a place then."""
-        number = self._index.add_shared(kind, route_id)
+        index = self._index
+        if parted is None:
+            number = index.add_shared(kind, route_id)
+        else:
+            number = index.add_parted(parted, route_id)
         missing = number + 1 - len(self._entries)
         if missing > 0:
             self._entries.extend([None] * missing)
@@ -124,7 +131,7 @@ class HomeEntries(Generic[Target]):
         before, after = self._homes[old.kind.broker_id], self._homes[new.kind.broker_id]
         new.number = number
         self._entries[number] = new
-        self._index.replace_known(number, new.kind.tags)
+        self._index.replace_known(number, new.parted or new.kind.tags)
         before.routes -= 1
         after.routes += 1
         if before.suspended and not after.suspended:

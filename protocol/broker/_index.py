@@ -19,8 +19,16 @@ from pyroaring import BitMap
 
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer, KeptAnswers, Matches
 from ._keys import WellKnownKey
-from ._postings import ADDED_ONCE, HOME_KEY, NEVER_ADDED, Posting, Postings, TagPlaces
-from ._tags import Tag, TagList, normal_form
+from ._postings import (
+    ADDED_ONCE,
+    HOME_KEY,
+    NEVER_ADDED,
+    PartedTags,
+    Posting,
+    Postings,
+    TagPlaces,
+)
+from ._tags import OWN_ID, Tag, TagList, normal_form
 
 if TYPE_CHECKING:
     from ._query import Query
@@ -126,8 +134,21 @@ class TagIndex(Postings):
         number = self.add_known(places.tags, route_id)
         if places.dropped == NEVER_ADDED:
             places.dropped = ADDED_ONCE  # it may be the only one
-        else:
+        elif OWN_ID in places.tags:
             self._find_places(places)
+        return number
+
+    def add_parted(self, route: PartedTags, route_id: bytes) -> int:
+        """Index a route with tags in two parts; see `add_known`."""
+        kind, rest = route.kind, route.rest
+        if kind.dropped == self.dropped == rest.dropped:
+            self._routes += 1
+            return self._link_again(kind, route_id, route)
+        number = self.add_known((*kind.tags, *rest.tags), route_id)
+        self._tags[number] = route
+        for part in (kind, rest):
+            if part.dropped != self.dropped:
+                self._find_places(part)
         return number
 
     def replace(self, number: int, tags: Iterable[Tag]) -> None:
@@ -138,17 +159,19 @@ class TagIndex(Postings):
         """
         self.replace_known(number, self.known(normal_form(tags)))
 
-    def replace_known(self, number: int, tags: TagList) -> None:
+    def replace_known(self, number: int, tags: TagList | PartedTags) -> None:
         """Give a route other tags, as `known` returns them; its id stays.
 
         Raises:
             KeyError: There is no such route.
         """
-        if self._indexed(number) is tags:
+        whole = tags if isinstance(tags, tuple) else (*tags.kind.tags, *tags.rest.tags)
+        if self._indexed(number) == whole:
             self._kept.changed(self._carried(number))
-            return
-        self._unlink(number)
-        self._link(number, tags)
+        else:
+            self._unlink(number)
+            self._link(number, whole)
+        self._tags[number] = tags
 
     def remove(self, number: int) -> None:
         """Remove a route; its number will be used again.

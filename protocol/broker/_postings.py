@@ -16,7 +16,7 @@ In a list of tags `OWN_ID` stands for it, so that routes with equal tags share o
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from pyroaring import BitMap
 
@@ -26,7 +26,15 @@ from ._ids import format_id, parse_id
 from ._keys import WellKnownKey
 from ._tags import OWN_ID, Tag, TagList
 
-__all__ = ["ADDED_ONCE", "HOME_KEY", "NEVER_ADDED", "Posting", "Postings", "TagPlaces"]
+__all__ = [
+    "ADDED_ONCE",
+    "HOME_KEY",
+    "NEVER_ADDED",
+    "PartedTags",
+    "Posting",
+    "Postings",
+    "TagPlaces",
+]
 
 _MAX_BLOCK: Final = 4096
 """Most numbers in a block: a sixteenth of a container, so that few blocks are in two."""
@@ -76,7 +84,7 @@ class TagPlaces:
     """The postings of the tags that several routes share, so that they are looked up once.
 
     Args:
-        tags: The tags, as `Postings.known` returns them, with `OWN_ID`.
+        tags: The tags, as `Postings.known` returns them; `OWN_ID` may be among them.
 
     Attributes:
         tags: As given.
@@ -95,6 +103,24 @@ class TagPlaces:
         self.dropped = NEVER_ADDED
 
 
+class PartedTags(Protocol):
+    """A route with tags in two parts, of which each is also that of other routes.
+
+    It is kept in place of the list of its tags, so that a route with a combination of tags that no
+    other has needs no list of its own.
+    """
+
+    @property
+    def kind(self) -> TagPlaces:
+        """The first part."""
+        ...
+
+    @property
+    def rest(self) -> TagPlaces:
+        """The other part, which ends with `OWN_ID`."""
+        ...
+
+
 class Postings:
     """The numbers of routes, and the postings of their tags.
 
@@ -111,7 +137,7 @@ class Postings:
         self._watched = kept.watched
         self._postings: dict[Tag, int | Posting] = {}
         self.ids: Final[dict[bytes, int]] = {}
-        self._tags: list[TagList | None] = []
+        self._tags: list[TagList | PartedTags | None] = []
         self._names: list[bytes] = []  # by number; empty without an id
         self._named = 0  # routes with `OWN_ID`
         self._unnamed: set[int] = set()  # routes with an id and without `OWN_ID`
@@ -157,7 +183,7 @@ class Postings:
         tags = self._tags[number] if 0 <= number < len(self._tags) else None
         if tags is None:
             raise KeyError(number)
-        return tags
+        return tags if isinstance(tags, tuple) else (*tags.kind.tags, *tags.rest.tags)
 
     def _carried(self, number: int) -> TagList:
         """Return all tags by which a route is found.
@@ -199,8 +225,16 @@ class Postings:
         self._names.extend([b""] * (end - first))
         return first
 
-    def _link_again(self, places: TagPlaces, route_id: bytes) -> int:
-        """Link a new route with tags that others have; return its number."""
+    def _link_again(
+        self, places: TagPlaces, route_id: bytes, parted: PartedTags | None = None
+    ) -> int:
+        """Link a new route with tags that others have; return its number.
+
+        Args:
+            places: The postings of its tags.
+            route_id: Its id.
+            parted: The route, if its tags are in two parts; then `places` is the first.
+        """
         service = places.service
         if service is not None and not service.free and service.next < service.end:
             number = service.next
@@ -212,16 +246,20 @@ class Postings:
         for posting in places.postings:
             posting.numbers.add(number)
             posting.size += 1
+        if parted is None:
+            self._tags[number] = places.tags
+        else:
+            for posting in parted.rest.postings:
+                posting.numbers.add(number)
+                posting.size += 1
+            self._tags[number] = parted
         self._named += 1
-        self._tags[number] = places.tags
         if self._watched:
             self._kept.changed(self._carried(number))
         return number
 
     def _find_places(self, places: TagPlaces) -> None:
         """Look the postings of shared tags up, if each tag has one by now."""
-        if OWN_ID not in places.tags:
-            return
         found = [self._postings.get(tag) for tag in places.tags if tag is not OWN_ID]
         postings = tuple(each for each in found if isinstance(each, Posting))
         if len(postings) == len(found):

@@ -3,6 +3,9 @@
 A broker has hundreds of thousands to tell, and what is behind the ids and the time is the same for
 many: their name and their tags, but for the RouteId that brokers write behind all others. So that
 text is read once, and kept by its bytes, for each of them to refer to.
+
+Brokers write a tag of their own, with a key that begins with `onward.`, in front of the others. Its
+value may differ from route to route. The tags behind it are read once as well then.
 """
 
 from __future__ import annotations
@@ -31,24 +34,32 @@ from ._fields import (
     write_timestamp,
 )
 from ._ids import ID_SIZE, format_id
-from ._keys import WellKnownKey
-from ._owner import split_owner
-from ._tags import OWN_ID, TagList, parse_tags, serialize_tags
+from ._keys import Key, WellKnownKey
+from ._owner import OWNER_KEY, split_owner
+from ._tags import OWN_ID, Tag, TagList, parse_tags, serialize_tags
 
-__all__ = ["RouteAdd", "RouteText"]
+__all__ = ["COUNT_KEY", "RouteAdd", "RouteText"]
+
+COUNT_KEY: Final = "onward.count"
+"""The tag of a group that says the number of its routes, in decimal digits."""
 
 MAX_TEXTS: Final = 4096
-"""Most texts of a dialect that are remembered; the least recently used is forgotten."""
+"""Most texts of a dialect that are remembered, and lists of tags, and service names; the least
+recently used is forgotten."""
 MAX_TEXT_SIZE: Final = 512
 """Bytes of a ROUTE_ADD above which its text is not remembered."""
 
 _HEADER: Final = header(FrameType.ROUTE_ADD)
 _ANY_ID: Final = format_id(bytes(ID_SIZE)).encode()
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_SERVICE_NAME: Final = int(WellKnownKey.SERVICE_NAME)
 _ID_TEXT: Final = len(_ANY_ID)
 _ROUTE_AT: Final = HEADER_SIZE + ID_SIZE
 _TIME_AT: Final = _ROUTE_AT + ID_SIZE
 _TEXT_AT: Final = _TIME_AT + 8
+_OURS: Final = "onward."
+_OURS_RAW: Final = _OURS.encode()
+_COUNT_RAW: Final = COUNT_KEY.encode()
 
 
 class RouteText:
@@ -61,15 +72,21 @@ class RouteText:
         tags: The tags.
         owner: The owner that is told in them; see `split_owner`.
         plain: The text without the owner; `None` if it has none.
+        rest: The tags behind a broker's own one in front, `OWN_ID` the last: one object for equal
+            ones. `None` if it was not read in these parts.
     """
 
-    __slots__ = ("owner", "plain", "service_name", "tags")
+    __slots__ = ("owner", "plain", "rest", "service_name", "tags")
 
-    def __init__(self, service_name: str, tags: TagList) -> None:
+    def __init__(self, service_name: str, tags: TagList, rest: TagList | None = None) -> None:
         self.service_name: Final = service_name
         self.tags: Final = tags
-        self.owner, rest = split_owner(tags)
-        self.plain: Final = None if rest is tags else RouteText(service_name, rest)
+        self.rest: Final = rest
+        self.owner: str | None = None
+        self.plain: RouteText | None = None
+        if tags and tags[0][0] == OWNER_KEY:
+            self.owner, others = split_owner(tags)
+            self.plain = RouteText(service_name, others)
 
 
 def _read_text(dialect: Dialect, data: bytes) -> RouteText | None:
@@ -78,20 +95,87 @@ def _read_text(dialect: Dialect, data: bytes) -> RouteText | None:
     Returns:
         The text; `None` if that is not what they are.
     """
-    data += _ANY_ID
+    if _OURS_RAW in data:
+        found = _read_parts(dialect, data)
+        if found is not None:
+            return found
     try:
         service_name, at = read_name(data, 0)
-        tags, at = parse_tags(data, at, dialect)
+    except BrokerFrameError:
+        return None
+    tags = _read_tags(dialect, data[at:])
+    return None if tags is None else RouteText(service_name, tags)
+
+
+def _read_parts(dialect: Dialect, data: bytes) -> RouteText | None:
+    """Read a text with a broker's own tag in front, or behind the ServiceName only.
+
+    Returns:
+        The text; `None` if that is not what it is.
+    """
+    at = data[0] + 1
+    name = data[1:at]
+    # As the tag is written: the number of the key, the length with its first bit set, the value.
+    written = b"%c%c%b" % (0x80 | _SERVICE_NAME, 0x80 | data[0], name)
+    named = data[0] < 0x80 and data.startswith(written, at)
+    if named:
+        at += len(written)
+    if not data.startswith(_OURS_RAW, at + 1):
+        return None
+    key_end = at + 1 + data[at]
+    if data[at] >= 0x80 or key_end >= len(data) or data[key_end] < 0x80:
+        return None
+    end = key_end + 1 + (data[key_end] & 0x7F)
+    read = _rest_of if dialect is Dialect.SPECIFICATION else _rests[dialect]
+    rest = read(data[end:])
+    if rest is None:
+        return None
+    try:
+        service = _named(name)
+        own: Tag = data[at + 1 : key_end].decode(), data[key_end + 1 : end].decode()
+    except UnicodeDecodeError:
+        return None
+    tags = (service, own, *rest) if named else (own, *rest)
+    return RouteText(service[1], tags, rest)
+
+
+def _read_tags(dialect: Dialect, data: bytes) -> TagList | None:
+    """Read tags of which the last one is a RouteId without its value.
+
+    Returns:
+        The tags; `None` if that is not what they are.
+    """
+    data += _ANY_ID
+    try:
+        tags, at = parse_tags(data, 0, dialect)
     except BrokerFrameError:
         return None
     if at != len(data) or not tags or tags[-1] != (_ROUTE_ID, _ANY_ID.decode()):
         return None
-    return RouteText(service_name, (*tags[:-1], OWN_ID))
+    return (*tags[:-1], OWN_ID)
 
 
+def _read_rest(dialect: Dialect, data: bytes) -> TagList | None:
+    """Read tags as `_read_tags` does; `None` too if a broker's own one is among them."""
+    tags = _read_tags(dialect, data)
+    if tags is None or any(isinstance(key, str) and key.startswith(_OURS) for key, _ in tags):
+        return None
+    return tags
+
+
+@lru_cache(MAX_TEXTS)
+def _named(name: bytes) -> tuple[Key, str]:
+    """Return the ServiceName tag with a name."""
+    return _SERVICE_NAME, name.decode()
+
+
+_rests: Final[dict[Dialect, Callable[[bytes], TagList | None]]] = {
+    dialect: lru_cache(MAX_TEXTS)(partial(_read_rest, dialect)) for dialect in Dialect
+}
 _texts: Final[dict[Dialect, Callable[[bytes], RouteText | None]]] = {
     dialect: lru_cache(MAX_TEXTS)(partial(_read_text, dialect)) for dialect in Dialect
 }
+_rest_of: Final = _rests[Dialect.SPECIFICATION]
 _text_of: Final = _texts[Dialect.SPECIFICATION]
 
 
@@ -148,8 +232,12 @@ class RouteAdd:
             and data.startswith(_HEADER)
             and len(data) <= MAX_TEXT_SIZE
         ):
-            read = _text_of if dialect is Dialect.SPECIFICATION else _texts[dialect]
-            text = read(data[_TEXT_AT:-_ID_TEXT])
+            raw = data[_TEXT_AT:-_ID_TEXT]
+            if _COUNT_RAW in raw:
+                # Nearly each group has a text of its own: remembered, it would displace others.
+                text = _read_text(dialect, raw)
+            else:
+                text = _text_of(raw) if dialect is Dialect.SPECIFICATION else _texts[dialect](raw)
             timestamp = int.from_bytes(data[_TIME_AT:_TEXT_AT])
             if text is not None and 0 < timestamp <= MAX_TIMESTAMP:
                 # As the constructor does; this runs for each route.

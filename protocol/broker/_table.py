@@ -24,6 +24,7 @@ from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer
 from ._entry import Entry, Expected, RouteKind, RouteKinds, TargetEntry, Update
 from ._homes import HomeEntries
 from ._index import TagIndexStatistics
+from ._postings import TagPlaces
 from ._query import Query
 from ._reader import QueryReader
 from ._route_add import RouteText
@@ -147,6 +148,14 @@ class RoutingTable(HomeEntries[Target]):
         """Return what a route has in common with others; see `RouteKinds.of_text`."""
         return self._kinds.of_text(broker_id, text, route_id)
 
+    def kind_of_service(self, broker_id: bytes, service_name: str) -> RouteKind:
+        """Return a new kind for entries with tags in two parts; see `RouteKinds.of_service`."""
+        return self._kinds.of_service(broker_id, service_name)
+
+    def rest_of(self, tags: TagList) -> TagPlaces:
+        """Return the other part of the tags of such an entry; see `RouteKinds.rest_of`."""
+        return self._kinds.rest_of(tags)
+
     def add(
         self,
         route_id: bytes,
@@ -184,7 +193,7 @@ class RoutingTable(HomeEntries[Target]):
         if kind.broker_id not in self._homes:
             self._new_home(kind.broker_id)
         self._applied += 1
-        self._place(entry, self._add_to_index(kind, route_id))
+        self._place(entry, self._add_to_index(kind, route_id, entry.parted))
         return True
 
     def put(self, entry: Entry[Target], *, now: int) -> Update[Target]:
@@ -231,10 +240,10 @@ class RoutingTable(HomeEntries[Target]):
 
     def _number_for(self, entry: Entry[Target]) -> int:
         """Return the number of a new route, which is in the index from then on."""
-        index, route_id, tags = self._index, entry.route_id, entry.kind.tags
+        index, route_id, tags = self._index, entry.route_id, entry.parted or entry.kind.tags
         expected = self._pop_expected(route_id) if self._expected or self._lasting else None
         if expected is None:
-            return self._add_to_index(entry.kind, route_id)
+            return self._add_to_index(entry.kind, route_id, entry.parted)
         number = expected.number
         if tags != expected.kind.tags:
             index.replace_known(number, tags)

@@ -20,6 +20,7 @@ from math import inf
 from typing import Final, TypeAlias
 
 from ..broker import (
+    COUNT_KEY,
     BrokerFrameError,
     Dialect,
     Key,
@@ -46,8 +47,6 @@ __all__ = [
 GROUPS_ROUTE: Final = "onward.cluster.groups"
 """The route by which a broker subscribes to the groups of another zone."""
 
-COUNT_KEY: Final = "onward.count"
-"""The tag of a group that says the number of its routes, in decimal digits."""
 FOLDED_KEY: Final = "onward.folded"
 """The tag of a group, with the value 1, that has routes with any other tags."""
 

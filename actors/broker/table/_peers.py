@@ -20,7 +20,7 @@ from ....protocol.broker import (
     Update,
 )
 from ._release import Releases
-from ._remote import AnyRoute, PeerRoutes, RemoteKind, RemoteRoute
+from ._remote import AnyRoute, OwnedRoute, PeerRoutes, RemoteKind, RemoteRoute
 from ._services import Services
 
 __all__ = ["RESERVED_SERVICES", "TABLE_FULL", "Peers", "ZoneFollower"]
@@ -111,7 +111,11 @@ class Peers:
         if shared is None or not shared.routes:
             # Its service may be counted elsewhere by now.
             shared = kind.shared = self._make_kind(peer, kind)
-        made = RemoteRoute(route_id, kind, route.timestamp, text.owner)
+        made = (
+            RemoteRoute(route_id, kind, route.timestamp)
+            if text.owner is None
+            else OwnedRoute(route_id, kind, route.timestamp, text.owner)
+        )
         if not table.put_new(made):
             self._replace(peer, made, shared)
             return ""

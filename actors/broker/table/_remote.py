@@ -16,7 +16,7 @@ from uuid import UUID
 
 from ....protocol import TAGS, Address, DeliveryError, Message, NotDelivered, Route
 from ....protocol._closed import close_class
-from ....protocol.broker import Entry, Key, RouteKind, format_id
+from ....protocol.broker import Entry, Key, RouteKind, TagList, format_id
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from .._exchange import Exchange, exchange_of
@@ -27,7 +27,7 @@ from ._route import BrokerRoute, Destination, RouteStatistics, readable
 
 __all__ = [
     "AnyRoute",
-    "GroupRoute",
+    "OwnedRoute",
     "PeerRouteWorker",
     "PeerRoutes",
     "RemoteKind",
@@ -66,6 +66,7 @@ class PeerRoutes:
         zone: The name of that zone; empty for brokers of the own one.
         without: The keys of tags that its groups lack.
         told: The routes that its groups stand for.
+        told_at: The timestamp of the group that it has told last, in milliseconds.
         may_have: Whether its zone may have a route, by the id.
         kinds: The kinds of its routes.
         services: What its groups have in common, by service.
@@ -85,6 +86,7 @@ class PeerRoutes:
         self.zone = ""
         self.without: frozenset[Key] = frozenset()
         self.told = 0
+        self.told_at = 0
         self.may_have: Callable[[bytes], bool] = _unknown
         self.count = 0
         self.to: Address = _NOWHERE
@@ -247,26 +249,23 @@ class RemoteRoute(Entry[Any]):
         route_id: Its route id, 16 bytes; for `PeerRoutes.every` the id of the peer broker.
         kind: What it has in common with others; its `shared` is a `RemoteKind`.
         timestamp: Time of the registration, in milliseconds since the Unix epoch.
-        owner: The principal of its connection, as its broker has told it; see `owner_text`. `None`
-            if that has no rules.
 
     Attributes:
-        owner: As given.
+        owner: The principal of its connection, as its broker has told it; see `owner_text`. `None`
+            if that has no rules.
     """
 
-    __slots__ = ("outstanding", "owner", "requests")
+    __slots__ = ("outstanding", "requests")
 
     remote: ClassVar[Literal[True]] = True
+    owner: str | None = None
 
-    def __init__(
-        self, route_id: bytes, kind: RouteKind, timestamp: int, owner: str | None = None
-    ) -> None:
+    def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int) -> None:
         # As `Entry` does, without the call: there are many.
         self.route_id = route_id  # type: ignore[misc]
         self.kind = kind  # type: ignore[misc]
         self.timestamp = timestamp  # type: ignore[misc]
         self.number = -1
-        self.owner: Final = owner
         self.outstanding = 0
         self.requests = 0
 
@@ -274,6 +273,11 @@ class RemoteRoute(Entry[Any]):
     def target(self) -> RemoteRoute:
         """The destination itself."""
         return self
+
+    @property
+    def common(self) -> TagList:
+        """Its tags without a RouteId of its own."""
+        return self.kind.common
 
     @property
     def shared(self) -> RemoteKind:
@@ -377,7 +381,7 @@ class RemoteRoute(Entry[Any]):
         return Destination(
             UUID(bytes=self.route_id),
             kind.service_name,
-            readable(kind.tags_of(self.route_id)),
+            readable(self.tags),
             worker=peer.to,
             link=True,
             peer=peer.peer or "-",
@@ -410,31 +414,24 @@ class RemoteRoute(Entry[Any]):
         )
 
 
-class GroupRoute(RemoteRoute):
-    """A group of a zone, in the table of another zone.
-
-    The groups of a service in a zone have their times and counters in common.
+class OwnedRoute(RemoteRoute):
+    """A destination at a peer broker that has rules.
 
     Args:
-        number: Its id in the table.
-        kind: Its name and tags.
-        timestamp: When it was told, in milliseconds since the Unix epoch.
-        count: The number of its routes.
-
-    Attributes:
-        count: As given.
+        route_id: As for any other.
+        kind: As for any other.
+        timestamp: As for any other.
+        owner: See `RemoteRoute`.
     """
 
-    __slots__ = ("count",)
+    __slots__ = ("owner",)
 
-    def __init__(self, number: bytes, kind: RouteKind, timestamp: int, count: int) -> None:
-        super().__init__(number, kind, timestamp)
-        self.count: Final = count
+    # The member descriptor of the slot takes the place of the attribute of the class.
+    owner: str | None
 
-    @property
-    def weight(self) -> float:
-        """The number of its routes."""
-        return self.count
+    def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int, owner: str | None) -> None:
+        super().__init__(route_id, kind, timestamp)
+        self.owner = owner
 
 
 close_class(PeerRoutes)

@@ -118,7 +118,7 @@ def destinations(broker: Broker) -> Rows:
 
 def groups(broker: Broker, zone: str) -> Rows:
     """Yield the groups of another zone; those of all if the name is empty."""
-    return ((each.kind.common, partial(_group, each)) for each in broker.index.zones.rows(zone))
+    return ((each.common, partial(_group, each)) for each in broker.index.zones.rows(zone))
 
 
 def _row(target: AnyRoute) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _group(route: RemoteRoute) -> dict[str, Any]:
         "zone": peer.zone,
         "broker": peer.label,
         "service": route.service_name,
-        "tags": dict(readable(route.kind.common)),
+        "tags": dict(readable(route.common)),
         "routes": int(route.weight),
         "outstanding": route.outstanding,
         "requests": route.requests,

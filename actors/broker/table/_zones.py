@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Final
@@ -21,9 +22,10 @@ from ....protocol.broker import (
     Key,
     Query,
     RouteAdd,
-    RouteKind,
     RouteRemove,
+    RouteText,
     RoutingTable,
+    TagList,
     TagSet,
     Update,
     WellKnownKey,
@@ -31,8 +33,9 @@ from ....protocol.broker import (
     shard_hash,
 )
 from ....protocol.cluster import COUNT_KEY, FOLDED_KEY
+from ._group import GroupRoute
 from ._peers import RESERVED_SERVICES
-from ._remote import AnyRoute, GroupRoute, PeerRoutes, RemoteKind, RemoteRoute
+from ._remote import AnyRoute, PeerRoutes, RemoteKind, RemoteRoute
 from ._selector import Ask
 from ._services import Services
 
@@ -46,12 +49,14 @@ _NO_COUNT: Final = "it does not say for how many routes it stands"
 
 MAX_WEIGHED: Final = 256
 """Most queries with remembered shares of their groups; then all are forgotten."""
+MAX_COUNTS: Final = 1024
+"""Most counts of groups that are remembered as numbers; the least recently used is forgotten."""
 MAX_COUNT: Final = 2**31 - 1
 """Most routes that a group may stand for."""
 
+_DIGITS: Final = 10
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
-_NOT_SHOWN: Final = frozenset((COUNT_KEY, _ROUTE_ID))
 _FOLDED: Final = (FOLDED_KEY, "1")
 
 Groups = tuple[Entry[RemoteRoute], ...]
@@ -96,47 +101,47 @@ class Zones:
         """
         if route.broker_id != peer.broker_id:
             return _OTHER_HOME
-        if route.service_name.startswith(RESERVED_SERVICES):
+        text = route.text
+        name = text.service_name
+        if name.startswith(RESERVED_SERVICES):
             return _RESERVED_NAME
-        count = _count_of(route)
-        if count is None:
+        count, others = _parts_of(text)
+        if not count:
             return _NO_COUNT
         table, number = self.table, _number(route.route_id, peer)
-        before = table.get(number)
-        if before is None:
-            full = len(table) >= self._limit
+        known = number in table.ids
+        if not known:
+            full = len(table.ids) >= self._limit
             if full or peer.count >= peer.most:
                 self.refused += 1
                 return GROUPS_FULL if full else ZONE_FULL
-        text = route.text
-        tags = tuple([tag for tag in text.tags if tag[0] not in _NOT_SHOWN])
-        kind = table.kind_of(peer.broker_id, text.service_name, tags, number)
-        shared = self._shared(peer, kind)
-        made = GroupRoute(number, kind, route.timestamp, count)
-        if before is None:
-            table.put_new(made)
-        elif table.put(made, now=route.timestamp).applied:
-            self._let_go(peer, before.target)
+        shared = peer.services.get(name) or self._shared(peer, name)
+        rest = table.rest_of(others)
+        if route.timestamp != peer.told_at:
+            peer.told_at = route.timestamp
+        # Hundreds are told at once, with one timestamp: they share the number.
+        made = GroupRoute(number, shared.kind, rest, peer.told_at, count)
+        if known:
+            update = table.put(made, now=made.timestamp)
+            if not update.applied:
+                return ""
+            if update.previous is not None:
+                self._let_go(peer, update.previous.target)
         else:
-            return ""
-        kind.shared = shared
-        peer.services[kind.service_name] = shared
+            table.put_new(made)
+        if not shared.routes:
+            peer.services[name] = shared
         shared.routes += 1
         peer.count += 1
         peer.told += count
         self._services.joined_elsewhere(shared.service)
-        self._folded += _FOLDED in kind.tags
+        self._folded += _FOLDED in rest.tags
         return ""
 
-    def _shared(self, peer: PeerRoutes, kind: RouteKind) -> RemoteKind:
-        """Return what the groups of a service in a zone have in common."""
-        name = kind.service_name
-        shared = peer.services.get(name)
-        if shared is None:
-            plain = RouteKind(peer.broker_id, name, ())
-            shared = RemoteKind(peer, plain, self._services.of(name))
-            if kind.shared is not None:
-                shared.outstanding = kind.shared.outstanding  # of groups that have left
+    def _shared(self, peer: PeerRoutes, name: str) -> RemoteKind:
+        """Make what the groups of a service in a zone have in common."""
+        kind = self.table.kind_of_service(peer.broker_id, name)
+        kind.shared = shared = RemoteKind(peer, kind, self._services.of(name))
         return shared
 
     def remove(self, peer: PeerRoutes, route: RouteRemove) -> bool:
@@ -166,10 +171,12 @@ class Zones:
 
     def _let_go(self, peer: PeerRoutes, route: RemoteRoute) -> None:
         """Count that a group has left, or is replaced."""
+        if not isinstance(route, GroupRoute):
+            raise AssertionError("a route as a group")  # noqa: TRY004
         shared = route.shared
         peer.count -= 1
         peer.told -= int(route.weight)
-        self._folded -= _FOLDED in route.kind.tags
+        self._folded -= _FOLDED in route.rest.tags
         shared.routes -= 1
         if not shared.routes:
             del peer.services[route.kind.service_name]
@@ -310,7 +317,7 @@ class Zones:
         """
         counts: dict[str, dict[PeerRoutes, int]] = {}
         for route in self.find(ask):
-            if view is not None and not view(frozenset(route.kind.common)):
+            if view is not None and not view(frozenset(route.common)):
                 continue
             peer = route.peer
             zone = counts.setdefault(peer.zone, {})
@@ -319,12 +326,24 @@ class Zones:
         return [min(zone.items(), key=lambda each: each[0].busy) for zone in counts.values()]
 
 
-def _count_of(route: RouteAdd) -> int | None:
-    """Return for how many routes a group stands; `None` if it does not say so."""
-    for key, value in route.text.tags:
-        if key == COUNT_KEY and value and value.isascii() and value.isdecimal():
-            return int(value) if len(value) <= 10 and 0 < int(value) <= MAX_COUNT else None
-    return None
+def _parts_of(text: RouteText) -> tuple[int, TagList]:
+    """Return for how many routes a group stands, 0 if it does not say so, and its other tags."""
+    tags, rest = text.tags, text.rest
+    if rest is not None:
+        key, value = tags[-len(rest) - 1]
+        if key == COUNT_KEY:
+            return _count(value), rest
+    counts = [value for key, value in tags if key == COUNT_KEY]
+    return _count(counts[0] if counts else None), tuple([t for t in tags if t[0] != COUNT_KEY])
+
+
+@lru_cache(MAX_COUNTS)
+def _count(value: str | None) -> int:
+    """Read the number of routes of a group; 0 if it is none."""
+    if not value or len(value) > _DIGITS or not (value.isascii() and value.isdecimal()):
+        return 0
+    count = int(value)
+    return count if count <= MAX_COUNT else 0
 
 
 def _number(route_id: bytes, peer: PeerRoutes) -> bytes:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from onward.protocol.broker import (
     Dialect,
     Entry,
     RouteAdd,
+    RouteKind,
     RoutingTable,
+    SnapshotRoute,
     TagList,
+    TagPlaces,
     TargetEntry,
     _entry,
     format_id,
@@ -17,6 +21,8 @@ from onward.protocol.broker import (
     tag_set,
     with_default_tags,
 )
+from onward.protocol.broker._tags import OWN_ID
+from tests.support.counts import times
 
 HOME = bytes(15) + b"\x01"
 NOW = 1000
@@ -200,3 +206,95 @@ def test_what_is_known_elsewhere_is_asked_for_again() -> None:
     table.know_elsewhere(elsewhere=True)
     assert answer.candidates is None
     assert found(table, "service=a") == [1]
+
+
+class Parted(TargetEntry[int]):
+    """An entry with tags in two parts."""
+
+    __slots__ = ("rest",)
+
+    def __init__(
+        self, route_id: bytes, kind: RouteKind, rest: TagPlaces, timestamp: int, target: int
+    ) -> None:
+        super().__init__(route_id, kind, timestamp, target)
+        self.rest = rest
+
+    @property
+    def parted(self) -> Parted:  # type: ignore[override]
+        return self
+
+
+SERVICES = "ab"
+RESTS: tuple[TagList, ...] = ((), ((6, "eu"),), ((6, "eu"), ("k", "v")), ((6, "us"),))
+QUERIES = tuple(
+    map(
+        parse_query, ["service=a", "service=b", "region=eu", "region=us", "service=a region=eu k=v"]
+    )
+)
+MOVES = st.tuples(
+    st.sampled_from(["put", "put", "put", "remove", "suspend", "reveal", "ask"]),
+    st.integers(1, 9),
+    st.sampled_from([HOME, bytes(16)]),
+    st.sampled_from(SERVICES),
+    st.sampled_from(RESTS),
+)
+
+
+@settings(max_examples=times(150, 3000), deadline=None)
+@given(st.lists(MOVES, max_size=40))
+def test_tags_in_two_parts_are_found_as_others_are(
+    moves: list[tuple[str, int, bytes, str, TagList]],
+) -> None:
+    plain, parted = RoutingTable[int](), RoutingTable[int]()
+    kinds = {
+        (home, service): parted.kind_of_service(home, service)
+        for home in (HOME, bytes(16))
+        for service in SERVICES
+    }
+    for now, (move, number, home, service, tags) in enumerate(moves, NOW):
+        if move == "put":
+            kind = plain.kind_of(home, service, ((1, service), *tags), rid(number))
+            one = TargetEntry(rid(number), kind, now, number)
+            two = Parted(rid(number), kinds[home, service], parted.rest_of(tags), now, number)
+            if now % 2:
+                assert plain.put_new(one) == parted.put_new(two)
+            else:
+                assert plain.put(one, now=now).applied == parted.put(two, now=now).applied
+        elif move == "remove":
+            gone = [
+                table.remove(rid(number), now, broker_id=home, now=now, remember=False).applied
+                for table in (plain, parted)
+            ]
+            assert gone[0] == gone[1]
+        elif move == "suspend":
+            plain.suspend(home)
+            parted.suspend(home)
+        elif move == "reveal":
+            plain.reveal(home)
+            parted.reveal(home)
+        else:
+            by_id = parse_query(f"route={format_id(rid(number))} region=eu")
+            for query in (*QUERIES, by_id):
+                assert sorted(e.target for e in plain.candidates(query)) == sorted(
+                    e.target for e in parted.candidates(query)
+                )
+    assert plain.statistics().index.tags == parted.statistics().index.tags
+
+
+def test_the_other_parts_of_tags_are_kept_once_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = RoutingTable[int]()
+    rest = table.rest_of(((1, "x"), (6, "eu"), (2, "y"), (0, ""), (6, "eu"), OWN_ID))
+    assert rest.tags == ((6, "eu"), OWN_ID)
+    assert rest is table.rest_of(((1, "x"), (6, "eu"), (2, "y"), (0, ""), (6, "eu"), OWN_ID))
+    monkeypatch.setattr(_entry, "MAX_KINDS", 1)
+    table.rest_of(((6, "us"),))
+    assert rest is not table.rest_of(((1, "x"), (6, "eu"), (2, "y"), (0, ""), (6, "eu"), OWN_ID))
+
+
+def test_an_expected_route_may_come_with_tags_in_two_parts() -> None:
+    table = RoutingTable[int]()
+    assert table.expect(SnapshotRoute(rid(1), "a", ((6, "us"),), HOME, NOW - 1))
+    kind, rest = table.kind_of_service(HOME, "a"), table.rest_of(((6, "eu"),))
+    assert table.put(Parted(rid(1), kind, rest, NOW, 1), now=NOW).applied
+    assert found(table, "service=a region=eu") == [1]
+    assert found(table, "region=us") == []

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from onward.protocol.broker import BrokerFrameError, Dialect, RouteAdd, format_id
+from onward.protocol.broker import (
+    COUNT_KEY,
+    BrokerFrameError,
+    Dialect,
+    RouteAdd,
+    TagList,
+    format_id,
+    with_owner,
+)
 from onward.protocol.broker._tags import OWN_ID
 
 HOME = bytes(15) + b"\x01"
@@ -78,3 +87,70 @@ def test_a_broken_field_is_found_behind_a_text_that_is_known(dialect: Dialect) -
         RouteAdd.parse(raw[:4] + b"\x0c" + raw[5:], dialect)
     with pytest.raises(BrokerFrameError):
         RouteAdd.parse(raw[:46] + b"\xff" + raw[47:], dialect)
+
+
+def group(number: int, count: str, region: str = "eu", service: str = "orders") -> RouteAdd:
+    tags: TagList = ((1, service), (COUNT_KEY, count), (6, region), (15, "1.2"))
+    return RouteAdd(HOME, rid(number), 1 + number, service, (*tags, (2, format_id(rid(number)))))
+
+
+@EACH
+def test_the_tags_behind_a_tag_of_the_brokers_are_read_once(dialect: Dialect) -> None:
+    told = (group(1, "5"), group(2, "7", service="mail"), group(3, "5", "us"))
+    first, second, other = (RouteAdd.parse(each.serialize(dialect), dialect) for each in told)
+    assert first.text.rest == ((6, "eu"), (15, "1.2"), OWN_ID)
+    assert first.text.rest is second.text.rest is not other.text.rest
+    assert (first, second, other) == (
+        group(1, "5"),
+        group(2, "7", service="mail"),
+        group(3, "5", "us"),
+    )
+    # A route with an owner has no ServiceName in front.
+    owned = with_owner(route(1), "someone")
+    read = RouteAdd.parse(owned.serialize(dialect), dialect)
+    assert (read, read.text.owner) == (owned, "someone")
+    assert read.text.plain is not None
+    assert read.text.plain.tags == read.text.rest == ((6, "eu"), (1, "orders"), OWN_ID)
+
+
+@EACH
+@pytest.mark.parametrize(
+    "tags",
+    [
+        ((COUNT_KEY, "5"), (6, "eu"), (COUNT_KEY, "6")),
+        ((6, "eu"), (COUNT_KEY, "5")),
+        ((1, "mail"), (COUNT_KEY, "5"), (6, "eu")),
+        ((1, "orders"), ("x-onward.count", "5")),
+        ((6, COUNT_KEY),),
+        ((COUNT_KEY, ""),),
+        (),
+    ],
+)
+def test_tags_in_another_order_are_read_as_they_are(dialect: Dialect, tags: TagList) -> None:
+    told = RouteAdd(HOME, rid(1), 1, "orders", (*tags, (2, format_id(rid(1)))))
+    assert RouteAdd.parse(told.serialize(dialect), dialect) == told
+
+
+@EACH
+@pytest.mark.parametrize("service", ["orders", "o" * 127, "o" * 128, "", "é"])
+def test_whatever_is_broken_is_read_field_by_field(dialect: Dialect, service: str) -> None:
+    """Change each byte of a group, and cut it at each: what is read is what the slow way reads."""
+    plain = group(1, "5", service="s" if len(service) > 127 else service)
+    told = replace(plain, service_name=service)
+    raw = told.serialize(dialect)
+    assert RouteAdd.parse(raw, dialect) == told
+    values = (0, 6, 0x7F, 0x80, 0x81, 0x82, 0xFF)
+    places = range(46, len(raw))
+    wrong = [raw[:at] + bytes((byte,)) + raw[at + 1 :] for at in places for byte in values]
+    wrong += [raw[:at] + raw[-36:] for at in places]
+    for each in wrong:
+        assert outcome(RouteAdd.parse, each, dialect) == outcome(RouteAdd._read, each, dialect)
+
+
+def outcome(
+    read: Callable[[bytes, Dialect], RouteAdd], data: bytes, dialect: Dialect
+) -> RouteAdd | tuple[type, str]:
+    try:
+        return read(data, dialect)
+    except BrokerFrameError as error:
+        return type(error), str(error)

@@ -8,12 +8,14 @@ from uuid import UUID
 import pytest
 
 from onward.actors.broker import BrokerOptions, PeerRoutes
+from onward.actors.broker.table._group import GroupRoute
 from onward.actors.broker.table._methods import Methods
 from onward.actors.broker.table._selector import Ask, Selectors
 from onward.actors.broker.table._services import Services
 from onward.actors.broker.table._zones import GROUPS_FULL, ZONE_FULL, Zones
 from onward.protocol import TAGS, Address
 from onward.protocol.broker import (
+    Dialect,
     RouteAdd,
     RouteRemove,
     Tag,
@@ -53,6 +55,15 @@ class Fixture:
         return self.zones.add(
             peer, RouteAdd(peer.broker_id, route_id, next(self._times), service, told)
         )
+
+    def read(self, peer: PeerRoutes, number: int, service: str, routes: int, *tags: Tag) -> str:
+        """Tell a group as a gateway does: as a frame, which ends with the RouteId."""
+        told: TagList = ((SERVICE, service), ("onward.count", str(routes)), *tags)
+        route_id = UUID(int=number).bytes
+        told = (*told, (ROUTE_ID, str(UUID(int=number))))
+        route = RouteAdd(peer.broker_id, route_id, next(self._times), service, told)
+        dialect = Dialect.SPECIFICATION
+        return self.zones.add(peer, RouteAdd.parse(route.serialize(dialect), dialect))
 
     def remove(self, peer: PeerRoutes, number: int) -> bool:
         route_id = UUID(int=number).bytes
@@ -285,3 +296,24 @@ def test_a_zone_out_of_reach_takes_nothing(f: Fixture) -> None:
     f.zones.table.suspend(b.broker_id)
     assert not f.zones.takes(f.ask("service=orders"))
     assert not f.zones.takes(f.ask(f"route={UUID(int=1)}"))
+
+
+def test_groups_have_their_tags_in_common_with_others(f: Fixture) -> None:
+    b, c = f.gateway("b"), f.gateway("c")
+    eu, version = parse_tag("region=eu"), parse_tag("version=1")
+    for peer in (b, c):
+        for number, service in enumerate(("orders", "mail")):
+            assert not f.read(peer, number, service, 3, eu, version)
+    found = [*f.zones.find(f.ask("region=eu"))]
+    rests = {id(each.rest) for each in found if isinstance(each, GroupRoute)}
+    assert (len(found), len(rests)) == (4, 1)
+    assert len({id(each.kind) for each in found}) == 4
+    assert not f.read(b, 2, "orders", 1, version)
+    assert [each.kind for each in f.zones.find(f.ask("service=orders"))].count(found[0].kind) == 2
+
+
+def test_a_group_is_of_one_service_whatever_its_tags_say(f: Fixture) -> None:
+    b = f.gateway("b")
+    assert not f.read(b, 1, "orders", 3, (SERVICE, "mail"), parse_tag("region=eu"))
+    assert f.found("service=orders region=eu") == [("b1", 3)]
+    assert f.found("service=mail") == []
