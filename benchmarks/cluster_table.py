@@ -41,6 +41,7 @@ from onward.actors import Node, Worker
 from onward.actors.broker import Broker, BrokerOptions, PeerRoutes
 from onward.protocol import TAGS, Address
 from onward.protocol.broker import (
+    COUNT_KEY,
     MAX_CACHED_QUERIES,
     Dialect,
     RouteAdd,
@@ -48,7 +49,6 @@ from onward.protocol.broker import (
     parse_query,
     with_default_tags,
 )
-from onward.protocol.cluster import COUNT_KEY
 
 DIALECT = Dialect.SPECIFICATION
 NOW = 1_700_000_000_000

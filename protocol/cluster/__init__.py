@@ -24,7 +24,6 @@ from ._feed import RouteFeed, RouteFeedStatistics
 from ._filter_feed import FilterFeed
 from ._filter_log import FILTER_ROUTE, FilterLog, FilterLogStatistics
 from ._groups import (
-    COUNT_KEY,
     FOLDED_KEY,
     GROUPS_ROUTE,
     RouteGroups,
@@ -102,7 +101,6 @@ __all__ = [
     "BROKER_INFO_ROUTE",
     "CLIENTS_SERVICE",
     "CLUSTER_VERSION",
-    "COUNT_KEY",
     "DRAINING",
     "ELEMENT_HEADER_SIZE",
     "FILTER_ROUTE",

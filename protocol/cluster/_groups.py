@@ -36,7 +36,6 @@ from ..broker import (
 from ._route_log import RouteLog
 
 __all__ = [
-    "COUNT_KEY",
     "FOLDED_KEY",
     "GROUPS_ROUTE",
     "RouteGroups",

@@ -24,7 +24,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from onward.protocol.cluster import COUNT_KEY, LinkRole, PresenceState
+from onward.protocol.broker import COUNT_KEY
+from onward.protocol.cluster import LinkRole, PresenceState
 from tests.simulated.cluster_broker import SERVICE, Broker
 from tests.simulated.clusters import Outcome, Plan, World, draw_plan, drive
 from tests.simulated.zone_broker import Gate, ZoneBroker

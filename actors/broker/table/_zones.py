@@ -18,6 +18,7 @@ from typing import Final
 
 from ....protocol import AddressError
 from ....protocol.broker import (
+    COUNT_KEY,
     Entry,
     Key,
     Query,
@@ -32,7 +33,7 @@ from ....protocol.broker import (
     parse_id,
     shard_hash,
 )
-from ....protocol.cluster import COUNT_KEY, FOLDED_KEY
+from ....protocol.cluster import FOLDED_KEY
 from ._group import GroupRoute
 from ._peers import RESERVED_SERVICES
 from ._remote import AnyRoute, PeerRoutes, RemoteKind, RemoteRoute

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from onward.protocol.broker import (
+    COUNT_KEY,
     MAX_TAGS,
     Dialect,
     RouteAdd,
@@ -21,7 +22,6 @@ from onward.protocol.broker import (
     serialize_tags,
 )
 from onward.protocol.cluster import (
-    COUNT_KEY,
     FOLDED_KEY,
     ClusterLimits,
     Element,
