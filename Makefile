@@ -6,7 +6,7 @@
 #   make test      every test, with few seeds, walks and examples: about seven minutes on two cores
 #   make test-all  the same run with all of it, and the coverage gates: half an hour
 #   make compiled   a wheel with the broker's hot path compiled by mypyc; needs a C compiler
-#   make test-compiled   the tests of `make test`, against that wheel, installed (SPARK=1: all)
+#   make test-compiled   the tests of what is compiled, against that wheel, installed (EVERY=1: all)
 #   make release   sdist, pure and compiled wheel, built twice, compared, installed and tried
 #   make peers     the tests with other people's clients and brokers, and a table of who met whom
 #   make check     formatter, linter, language, two type checkers, documentation
@@ -91,15 +91,16 @@ compiled: $(VENV)/.check
 	$(BIN)/python -m tools.compile $(if $(WHEEL),--wheel $(WHEEL))
 
 # The tests of `make test`, in an environment in which `onward` is the installed wheel: it is on the
-# path, and the folders of this checkout are no package `onward`. Those that start Spark are left out
-# unless asked for: Spark reads files, and nothing of that is compiled. On two cores it takes
-# two and a half minutes to compile and six for the tests. So `.ci/run` takes 26 minutes of its 40:
-# check 1, test-all 17, this 8.
+# path, and the folders of this checkout are no package `onward`. Unless all are asked for, those are
+# left out that run nothing compiled, or nothing that others do not run: of the pipeline, which reads
+# files, of tools, pages and benchmarks, of the console in a browser, and of other people's clients,
+# which meet the broker in test-all.
 COMPILED := build/compiled/venv/bin
-CHOSEN_COMPILED := $(if $(SPARK),$(CHOSEN),-m "not exhaustive and not spark")
+TESTS_COMPILED := $(if $(EVERY),,tests/test_compiled.py $(addprefix tests/,actors cli protocol pykka \
+	scenarios simulated transports) --ignore=tests/transports/admin/test_console.py)
 test-compiled: compiled
 	$(COMPILED)/onward --version | grep compiled
-	$(KEPT) $(COMPILED)/python $(PYTEST) $(CHOSEN_COMPILED)
+	$(KEPT) $(COMPILED)/python $(PYTEST) $(CHOSEN) $(TESTS_COMPILED)
 
 release: $(VENV)/.release
 	$(BIN)/python -m tools.release $(RELEASE)

@@ -9,20 +9,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.simulated.broken_clusters import BROKEN, CountsAPartAsTheWhole, catches
 from tests.simulated.cluster_broker import Broker
 from tests.simulated.clusters import SKEW, Plan, World, checked_run, run
-from tests.support.counts import times
+from tests.support.counts import UNMEASURED, runs, times
 
-RUNS, AT_ONCE = times(40, 600), 20
+AT_ONCE = 20
 RARELY_CAUGHT = (CountsAPartAsTheWhole,)
 """Those that fifty runs may hide."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
+@pytest.mark.parametrize("first", runs(40, 600, AT_ONCE))
 def test_a_cluster_that_is_healed_has_one_table(first: int) -> None:
     found = {seed: checked_run(seed)[2] for seed in range(first, first + AT_ONCE)}
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
 
 
+@UNMEASURED
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
@@ -144,5 +145,5 @@ class ClusterMachine(RuleBasedStateMachine):
             assert self.world.outcome.violations == []
 
 
-TestCluster = ClusterMachine.TestCase
+TestCluster = UNMEASURED(ClusterMachine.TestCase)
 TestCluster.settings = settings(max_examples=times(15, 300), stateful_step_count=30, deadline=None)

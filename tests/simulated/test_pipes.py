@@ -13,9 +13,9 @@ from onward.protocol.pipes import Ordering, PipeOptions, PipeReceiverOptions
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
 from tests.simulated.broken_pipes import BROKEN, ConfirmsWhatItHolds, KnowsNoEpochs, catches
 from tests.simulated.pipes import Sink, checked_run, line, run
-from tests.support.counts import times
+from tests.support.counts import UNMEASURED, runs, times
 
-RUNS, AT_ONCE = times(30, 300), 15
+AT_ONCE = 15
 RARELY_CAUGHT = (KnowsNoEpochs, ConfirmsWhatItHolds)
 """Those that a hundred runs or more may hide."""
 
@@ -24,12 +24,13 @@ KINDS = [(ordering, confirm) for ordering in Ordering for confirm in (True, Fals
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
+@pytest.mark.parametrize("first", runs(30, 300, AT_ONCE))
 def test_five_hops_deliver_in_order_and_once_or_report(first: int) -> None:
     found = {seed: checked_run(seed)[2] for seed in range(first, first + AT_ONCE)}
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
 
 
+@UNMEASURED
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",

@@ -6,13 +6,13 @@ import pytest
 
 from tests.simulated.broken_zones import BROKEN, catches
 from tests.simulated.zones import checked_run, run_zones
-from tests.support.counts import times
+from tests.support.counts import UNMEASURED, runs
 
-RUNS, AT_ONCE = times(40, 240), 20
+AT_ONCE = 20
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
+@pytest.mark.parametrize("first", runs(40, 240, AT_ONCE))
 def test_zones_that_are_healed_know_each_others_groups(first: int) -> None:
     found = {seed: checked_run(seed)[2] for seed in range(first, first + AT_ONCE)}
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
@@ -23,6 +23,7 @@ def test_a_zone_is_not_used_again_until_its_gateway_has_held() -> None:
     assert checked_run(1570)[2] == []
 
 
+@UNMEASURED
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [pytest.param(number, id=each.__name__) for number, each in enumerate(BROKEN)]

@@ -1,4 +1,8 @@
-"""How often a test with a count tries: few times in `make test`, many in `make test-all`."""
+"""How often a test with a count tries: few times in `make test`, many in `make test-all`.
+
+To measure coverage takes a simulated run four times as long. What is only tried in `make test-all`
+goes through the same code again with other seeds: of such runs the few are measured.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,10 @@ EXHAUSTIVE: Final = os.environ.get("ONWARD_EXHAUSTIVE") == "1"
 
 ONLY_IN_ALL: Final = pytest.mark.exhaustive
 
+UNMEASURED: Final = pytest.mark.no_cover
+"""The mark of a test without coverage: what it runs is measured by others, or is broken on purpose.
+"""
+
 FEW_EXAMPLES: Final = 25
 """Examples of a property that sets no number. Exhaustive are Hypothesis's own hundred."""
 
@@ -24,6 +32,17 @@ def exhaustive(*values: Any) -> list[Any]:
             marks=ONLY_IN_ALL,
         )
         for value in values
+    ]
+
+
+def runs(few: int, many: int, at_once: int = 1) -> list[Any]:
+    """Return the first number of each part of some runs, as values of a parameter.
+
+    Those beyond the few are not measured.
+    """
+    return [
+        first if first < few else pytest.param(first, marks=UNMEASURED)
+        for first in range(0, times(few, many), at_once)
     ]
 
 

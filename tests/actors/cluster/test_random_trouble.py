@@ -16,7 +16,7 @@ from onward.actors.broker import Registration
 from onward.actors.cluster import ClusterOptions
 from onward.protocol.cluster import ClusterLimits
 from tests.support.clusters import Clusters, Site, clusters
-from tests.support.counts import times
+from tests.support.counts import runs
 
 NAMES = ("one", "two", "three", "four")
 LIMITS = ClusterLimits(
@@ -128,7 +128,7 @@ class Trouble:
             assert len(self.made.network.between(one.uri, other.uri)) == 1
 
 
-@pytest.mark.parametrize("seed", range(times(8, 300)))
+@pytest.mark.parametrize("seed", runs(8, 300))
 async def test_after_trouble_all_brokers_know_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
