@@ -20,6 +20,7 @@ from ...protocol.cluster import (
     SubscriptionEvent,
 )
 from ..broker import PeerRoutes
+from ..runtime._full_passes import put_off_full_passes
 from ._peer_table import PeerTable
 
 __all__ = ["RouteLoader"]
@@ -57,6 +58,7 @@ class RouteLoader:
         self._most = most
         self._elements: deque[bytes] = deque()
         self._events: deque[SubscriptionEvent] = deque()
+        self._in_round = False
         self._refused = refused
 
     @property
@@ -102,6 +104,8 @@ class RouteLoader:
             self._events.extend(self._subscription.receive(element, now, clock))
             if not self._events:
                 return 1, ()
+        if self._in_round:
+            put_off_full_passes()
         told: list[CaughtUp | SubscribeAgain] = []
         while self._events and limit > 0:
             event = self._events[0]
@@ -110,6 +114,7 @@ class RouteLoader:
                 limit -= swept
                 if limit <= 0:
                     break  # there may be more
+                self._in_round = False
             else:
                 limit -= 1
                 if isinstance(event, CaughtUp | SubscribeAgain):
@@ -133,3 +138,4 @@ class RouteLoader:
             index.remove_remote(peer, RouteRemove(route.broker_id, route.route_id, route.timestamp))
         elif isinstance(event, RoundBegan):
             index.begin_round(peer)
+            self._in_round = True
