@@ -188,6 +188,7 @@ class BrokerOptions:
             `WaitingOptions.max_wait` and not for `no_route_timeout`.
         max_services: Most services with counts of their own. A further one takes the place of the
             service that has been without a destination for the longest time, or counts as `other`.
+            Of those that have had no request, only the last 256 without a destination are kept.
         max_queries: Most tag queries with remembered candidates and position. The oldest is
             forgotten; its round robin starts again. Queries of over 1024 bytes are not remembered;
             they share one position.

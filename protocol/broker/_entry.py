@@ -31,6 +31,9 @@ __all__ = [
 MAX_KINDS: Final = 4096
 """Most kinds of routes that are remembered, to be shared by further routes; then all are forgotten.
 Kinds in use stay with their routes. The same goes for the other parts of tags in two parts."""
+FIRST_SWEEP: Final = 256
+"""Kinds of routes at which those of routes that have left are looked for, and forgotten; the next
+time is when there are twice as many as were left."""
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE_NAME: Final = int(WellKnownKey.SERVICE_NAME)
@@ -91,6 +94,7 @@ class RouteKinds:
         # The same by texts that routes share.
         self._of_texts: dict[tuple[bytes, RouteText], RouteKind] = {}
         self._rests: dict[TagList, TagPlaces] = {}
+        self._sweep_at = min(FIRST_SWEEP, MAX_KINDS)
 
     def of_text(self, broker_id: bytes, text: RouteText, route_id: bytes) -> RouteKind:
         """Return the kind of a route by its name and tags, as `of` does."""
@@ -126,10 +130,19 @@ class RouteKinds:
             kind = RouteKind(broker_id, service_name, self._indexed(key, own))
             # What names ids in its own way is not of a kind with others.
             if all(tag[0] != _ROUTE_ID for tag in tags):
-                if len(self._kinds) >= MAX_KINDS:
-                    self._kinds.clear()
+                if len(self._kinds) >= self._sweep_at:
+                    self._sweep()
                 self._kinds[key] = kind
         return kind
+
+    def _sweep(self) -> None:
+        """Forget the kinds with a tag that no route carries any more; at the limit perhaps all."""
+        carries, texts = self._index.carries, self._of_texts
+        self._kinds = {key: each for key, each in self._kinds.items() if carries(each.tags)}
+        self._of_texts = {key: each for key, each in texts.items() if carries(each.tags)}
+        if self._sweep_at >= MAX_KINDS and len(self._kinds) > MAX_KINDS // 2:
+            self._kinds.clear()  # not once for each further kind
+        self._sweep_at = min(max(FIRST_SWEEP, 2 * len(self._kinds)), MAX_KINDS)
 
     def of_service(self, broker_id: bytes, service_name: str) -> RouteKind:
         """Return a new kind with the first part of the tags of a service's routes: its name."""

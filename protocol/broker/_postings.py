@@ -164,6 +164,11 @@ class Postings:
                 found.append(next(each for each in self._indexed(posting) if each == tag))
         return tuple(found)
 
+    def carries(self, tags: TagList) -> bool:
+        """Whether there is a route with each of some tags; it need not be the same for all."""
+        postings = self._postings
+        return all(tag is OWN_ID or tag in postings for tag in tags)
+
     def numbers_of(self, tag: Tag) -> Matches:
         """Return the numbers of the routes that carry a tag, hidden ones too.
 

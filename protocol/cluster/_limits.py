@@ -18,8 +18,9 @@ class ClusterLimits:
     Attributes:
         max_batch: Bytes that are gathered for one element of a route stream, before compression. A
             single longer frame has an element of its own.
-        log_changes: Changes of this broker's routes that are kept for peer brokers that are behind.
-            A peer broker that is further behind gets all routes.
+        log_changes: Changes of this broker's routes that are kept for peer brokers that are behind:
+            at most two for each route and not fewer than 256, as to send all routes costs less than
+            more of them. A peer broker that is further behind gets all routes.
         log_bytes: Bytes of these changes. Beyond: as with `log_changes`.
         gather: Time for which changes are gathered before they are sent, in seconds.
         mark: Time between two marks of a route stream, in seconds.

@@ -25,6 +25,11 @@ __all__ = ["RouteLog", "RouteLogStatistics"]
 _SLACK: Final = 1024
 """Numbers of routes that are gone which the order may hold, beside one for each route."""
 
+LEAST_CHANGES: Final = 256
+"""Changes that are kept however few routes there are."""
+CHANGES_OF_ROUTE: Final = 2
+"""Changes that are kept for each route beyond that: for more of them a snapshot costs less."""
+
 
 @dataclass(frozen=True, slots=True)
 class RouteLogStatistics:
@@ -52,8 +57,8 @@ class RouteLog:
         home: 16 bytes: this broker's id.
         instance: When this broker was started, in milliseconds since the Unix epoch. It has to
             differ from that of each earlier start with the same id.
-        limits: `log_changes` and `log_bytes` bound what is kept of changes; a route that there is
-            takes its frame and some 300 bytes.
+        limits: `log_changes` and `log_bytes` bound what is kept of changes, and so does what a
+            snapshot costs in their place; a route that there is takes its frame and some 300 bytes.
 
     Attributes:
         sequence: The number of the last change; 0 before the first.
@@ -131,7 +136,8 @@ class RouteLog:
         self._changes[self.sequence] = frame
         self._change_bytes += len(frame)
         self._written += LENGTH_SIZE + len(frame)
-        most, most_bytes = self.limits.log_changes, self.limits.log_bytes
+        worth = max(LEAST_CHANGES, CHANGES_OF_ROUTE * len(self._numbers))
+        most, most_bytes = min(worth, self.limits.log_changes), self.limits.log_bytes
         while self._changes and (len(self._changes) > most or self._change_bytes > most_bytes):
             oldest = self.sequence - len(self._changes) + 1
             self._change_bytes -= len(self._changes.pop(oldest))

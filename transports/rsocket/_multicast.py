@@ -341,7 +341,8 @@ class MulticastRequest:
     def on_skipped(self, leg: Leg, error: OnwardError) -> None:
         """Go on without a destination that could not take the request."""
         self.rules.skipped += 1
-        self._refusal = error
+        # Its traceback refers to the leg, and so to this object.
+        self._refusal = error.with_traceback(None)
         leg.drop(outcome=REJECTED)
         self._go_on()
 

@@ -198,7 +198,7 @@ class Handshake(asyncio.Protocol):
         if transport is None:
             raise AssertionError("data came before the connection was made")
         wire.send_response(response)
-        transport.write(b"".join(wire.data_to_send()))
+        _write_last(wire, transport)
         self._done("")
         opener(transport, rest)
 
@@ -218,7 +218,7 @@ class Handshake(asyncio.Protocol):
             raise AssertionError("data came before the connection was made")
         self._outcome = outcome
         self._head.clear()
-        transport.write(b"".join(wire.data_to_send()))
+        _write_last(wire, transport)
         transport.close()
 
     def _too_late(self) -> None:
@@ -238,6 +238,13 @@ class Handshake(asyncio.Protocol):
         self._timer.cancel()
         self._transport = None
         self._on_done(self, outcome)
+
+
+def _write_last(wire: ServerProtocol, transport: asyncio.Transport) -> None:
+    """Write the response to a request, after which the protocol state is not used any more."""
+    transport.write(b"".join(wire.data_to_send()))
+    # It refers to itself by its parser, and by bound methods. Without that it is freed at once.
+    vars(wire).clear()
 
 
 def _is_own(host: str, names: frozenset[str]) -> bool:

@@ -28,6 +28,11 @@ SLICE: Final = 1000
 MAX_AT_ONCE: Final = 256
 """Services that are looked at before the loop does other things."""
 
+MAX_UNUSED: Final = 256
+"""Most services that are known without a destination and without a request until then; the one
+without a destination for the longest time is forgotten. Names that come once would fill the table
+of services otherwise, with nothing to show."""
+
 _NAME: Final = int(WellKnownKey.SERVICE_NAME)
 
 
@@ -137,6 +142,8 @@ class Services:
         self._all: dict[str, ServiceTally] = {}
         # Without a destination, those that lost theirs first in front.
         self._idle: dict[str, None] = {}
+        # Those of them without a request until then.
+        self._unused: dict[str, None] = {}
         self.other = ServiceTally(OTHER)
         self._unknown = ServiceTally("")
         self.crowded = 0
@@ -157,6 +164,7 @@ class Services:
                     self.crowded += 1
                     return self.other
                 del self._idle[spare]
+                self._unused.pop(spare, None)
                 self.other.merge(self._all.pop(spare))
             found = self._all[name] = ServiceTally(name)
             self._idle[name] = None
@@ -165,7 +173,7 @@ class Services:
     def joined(self, service: ServiceTally) -> None:
         """Count a destination that has joined."""
         service.destinations += 1
-        self._idle.pop(service.name, None)
+        self._there(service)
 
     def left(self, route: BrokerRoute) -> None:
         """Count a destination that has left."""
@@ -177,7 +185,7 @@ class Services:
     def joined_elsewhere(self, service: ServiceTally) -> None:
         """Count a destination that has joined a peer broker."""
         if not service.elsewhere:
-            self._idle.pop(service.name, None)
+            self._there(service)
         service.elsewhere += 1
 
     def left_elsewhere(self, service: ServiceTally, requests: int) -> None:
@@ -186,10 +194,27 @@ class Services:
         service.at_peers().left += requests
         self._left(service)
 
+    def _there(self, service: ServiceTally) -> None:
+        """Keep a service, as it has a destination."""
+        if self._all.get(service.name) is service:
+            self._idle.pop(service.name, None)
+            self._unused.pop(service.name, None)
+
     def _left(self, service: ServiceTally) -> None:
         there = service.destinations or service.elsewhere
-        if not there and self._all.get(service.name) is service:
-            self._idle[service.name] = None
+        if there or self._all.get(service.name) is not service:
+            return
+        self._idle[service.name] = None
+        if service.used:
+            return
+        unused = self._unused
+        unused[service.name] = None
+        if len(unused) > MAX_UNUSED:
+            name = next(iter(unused))
+            del unused[name]
+            # A request that named it since then was counted.
+            if not self._all[name].used:
+                del self._all[name], self._idle[name]
 
     def refused(self, query: Query, outcome: int) -> None:
         """Count a request that no destination could take, if it names a service that is known."""

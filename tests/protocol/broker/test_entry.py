@@ -111,6 +111,32 @@ def test_the_number_of_remembered_kinds_is_limited(monkeypatch: pytest.MonkeyPat
     assert found(table, "region=a") == [0, 1, 6]
 
 
+def test_kinds_of_routes_that_have_left_are_forgotten() -> None:
+    table = RoutingTable[int]()
+    for number in range(3):
+        add(table, number, ((6, "eu"),))
+    kept = table.kind_of(HOME, "a", ((6, "eu"),), rid(0))
+    for number in range(10, 10_000):
+        name = f"pod-{number}"
+        tags: TagList = ((6, "eu"), (1, name), (2, format_id(rid(number))))
+        told = RouteAdd(HOME, rid(number), NOW, name, tags)
+        told = RouteAdd.parse(told.serialize(Dialect.SPECIFICATION), Dialect.SPECIFICATION)
+        kind = table.kind_of_text(HOME, told.text, rid(number))
+        assert table.put_new(TargetEntry(rid(number), kind, NOW, number))
+        table.remove(rid(number), NOW + 1, broker_id=HOME, now=NOW, remember=False)
+    kinds = table._kinds
+    assert max(len(kinds._kinds), len(kinds._of_texts)) <= _entry.FIRST_SWEEP
+    assert table.kind_of(HOME, "a", ((6, "eu"),), rid(0)) is kept
+
+
+def test_kinds_in_use_are_looked_through_seldom() -> None:
+    table = RoutingTable[int]()
+    for number in range(2000):
+        add(table, number, service=f"s{number}")
+    assert all(entry.kind is table.kind_of(HOME, entry.service_name, (), rid(0)) for entry in table)
+    assert table._kinds._sweep_at == 2048
+
+
 @pytest.mark.parametrize("spelling", ["Id{%s}", "{%s}"])
 def test_the_own_id_is_one_tag_however_it_is_written(spelling: str) -> None:
     table = RoutingTable[int]()

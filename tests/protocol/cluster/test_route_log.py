@@ -8,6 +8,7 @@ import pytest
 
 from onward.protocol.broker import BrokerFrameError, Dialect, RouteAdd, parse_frame
 from onward.protocol.cluster import ClusterLimits, Element, RouteLog
+from onward.protocol.cluster._route_log import CHANGES_OF_ROUTE, LEAST_CHANGES
 from tests.protocol.cluster.streams import HOME, INSTANCE, OTHER, added, removed, route_id
 
 
@@ -111,6 +112,28 @@ def test_what_is_kept_of_gone_routes_is_bounded() -> None:
     assert all_routes(log) == [route_id(number) for number in range(9995, 10_000)]
     assert len(log._order) < 1100
     assert len(log._routes) == len(log._numbers) == 5
+
+
+def test_changes_are_kept_while_they_cost_less_than_a_snapshot() -> None:
+    log = RouteLog(HOME, INSTANCE)
+    for number in range(1000):
+        log.add(added(number))
+        log.add(removed(number))
+    assert log.statistics().changes == LEAST_CHANGES
+    for number in range(1000):
+        log.add(added(number))
+    for number in range(2000):
+        log.add(added(number % 1000))
+    assert log.statistics().changes == CHANGES_OF_ROUTE * 1000
+    # As routes leave, the changes that are kept become fewer, down to the least number.
+    kept: list[int] = []
+    for number in range(1000):
+        log.add(removed(number))
+        kept.append(log.statistics().changes)
+    assert kept == sorted(kept, reverse=True)
+    assert kept[-1] == LEAST_CHANGES
+    assert log.has_since(log.sequence - LEAST_CHANGES)
+    assert not log.has_since(log.sequence - LEAST_CHANGES - 1)
 
 
 def test_a_snapshot_is_cut_into_parts_of_a_size() -> None:

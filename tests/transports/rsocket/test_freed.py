@@ -13,20 +13,25 @@ from uuid import uuid4
 
 import pytest
 
+from onward.actors import Node
+from onward.actors.broker import Broker
 from onward.protocol import LinkDown
 from onward.transports.rsocket import PeerDialler
 from onward.transports.rsocket._link import Link
+from onward.transports.rsocket._listener import RSocketListener
 from tests.support.compiled import interpreted
 from tests.support.loops import on_both_loops
 from tests.support.proxy import CuttingProxy
 from tests.support.rsocket_peer import *
 from tests.support.transports import eventually
+from tests.support.websocket_peer import BINARY, handshake, ws_frame
 from tests.transports.client.clustered import Site, sites
 from tests.transports.rsocket.test_sockets import Client
 
 pytestmark = interpreted
 """The figures are those of objects of Python: what is compiled has others."""
 
+L, REJECTED = 0x040, 0x202
 TIMES = 3
 KINDS = ((RR, None), (STREAM, 4), (CHANNEL, 4))
 _streams = count(1, 2)
@@ -59,13 +64,13 @@ def links_of(site: Site) -> list[Link]:
     return list(site.listener._links)
 
 
-async def client(site: Site, service: str = "") -> Client:
-    """Connect a client, as a destination if it has a service."""
+async def client(site: Site, service: str = "", flags: int = 0) -> Client:
+    """Connect a client, as a destination if it has a service; with flags of its SETUP."""
     before = len(links_of(site))
     where = site.uri.rpartition(":")[2]
     reader, writer = await asyncio.open_connection("127.0.0.1", int(where))
     registered = composite((BROKER_FRAME, route_setup(uuid4(), service))) if service else None
-    writer.write(setup(registered))
+    writer.write(setup(registered, flags=flags))
     await eventually(lambda: len(links_of(site)) == before + 1)
     if service:
         await eventually(lambda: any(row.service == service for row in site.broker.routes()))
@@ -93,7 +98,10 @@ async def pair() -> AsyncGenerator[Pair]:
 
 @contextmanager
 def found() -> Generator[Counter[str]]:
-    """Yield the classes of this project's objects that the collector finds, filled at the end."""
+    """Yield the classes of objects that the collector finds, filled at the end.
+
+    They are those of this project, and of the library for the handshake of WebSockets.
+    """
     left = Counter[str]()
     gc.collect()
     gc.disable()
@@ -102,7 +110,7 @@ def found() -> Generator[Counter[str]]:
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         names = (f"{type(each).__module__}.{type(each).__name__}" for each in gc.garbage)
-        left.update(name for name in names if name.startswith("onward."))
+        left.update(name for name in names if name.startswith(("onward.", "websockets.")))
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
@@ -153,6 +161,46 @@ async def test_a_destination_with_requests_in_hand() -> None:
 
         assert not await left_by(once)
         requester.reset()
+
+
+@on_both_loops
+async def test_a_multicast_that_no_destination_takes() -> None:
+    async with sites(1) as made:
+        (site,) = made.all
+        requester = await client(site)
+        # They honour leases, and lease nothing.
+        destinations = [await client(site, "a", flags=L) for _ in range(2)]
+
+        async def once() -> None:
+            for kind, n in KINDS:
+                asked = asked_for("a", MULTICAST)
+                requester.send(request(kind, next(_streams), asked, b"data", n=n))
+                while not (found := errors([await requester.next()])):
+                    pass  # the requester's direction of a channel is closed before
+                assert found[0][1] == REJECTED
+
+        assert not await left_by(once)
+        for each in (requester, *destinations):
+            each.reset()
+
+
+@on_both_loops
+async def test_a_client_by_websocket() -> None:
+    async with Node("edge") as node:
+        broker = await Broker.attach(node)
+        listener = await node.listen("rsocket+ws://127.0.0.1:0", broker=broker)
+        assert isinstance(listener, RSocketListener)
+        port = int(listener.uri.rstrip("/").rpartition(":")[2])
+
+        async def once() -> None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(handshake(host="127.0.0.1") + ws_frame(BINARY, setup()[3:]))
+            assert b" 101 " in await reader.readuntil(b"\r\n")
+            await eventually(lambda: bool(listener._links))
+            writer.transport.abort()
+            await eventually(lambda: not listener._links)
+
+        assert not await left_by(once)
 
 
 @on_both_loops

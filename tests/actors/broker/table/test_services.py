@@ -10,6 +10,7 @@ from onward.actors import Node, Worker
 from onward.actors.broker import Broker, BrokerOptions, BrokerRoute, Destination, WaitingOptions
 from onward.actors.broker._tally import SAMPLED, SLOW
 from onward.actors.broker.table._services import (
+    MAX_UNUSED,
     SERVICE_COLUMNS,
     Services,
     ServiceStatistics,
@@ -115,6 +116,38 @@ def test_beyond_the_limit_the_one_without_destinations_for_longest_makes_room() 
     assert names == ["b", "c", "other"]
     assert services.of("d") is not services.other
     assert services.other.answered == 7
+
+
+def test_services_without_a_request_are_forgotten_after_a_few_others() -> None:
+    services = Services(10_000)
+    asked, counted, back = (route(services, name) for name in ("asked", "counted", "back"))
+    asked.requests = 1
+    for each in (asked, counted, back):
+        services.left(each)
+    services.refused(frozenset({(1, "counted")}), int(Outcome.UNROUTABLE))
+    again = route(services, "back")
+    assert again.service is back.service
+    for number in range(3 * MAX_UNUSED):
+        services.left(route(services, f"once-{number}"))
+    remote = services.of("elsewhere")
+    services.joined_elsewhere(remote)
+    services.left_elsewhere(remote, 0)
+    assert len(services) == MAX_UNUSED + 3
+    names = {each.service for each in services.statistics(()) if each is not None}
+    assert {"asked", "counted", "back", "elsewhere"} < names
+    assert not services.other.used
+    # Forgotten, it comes as a new one.
+    assert services.of("once-0").destinations == 0
+
+
+def test_a_service_in_place_of_one_without_a_request() -> None:
+    services = Services(2)
+    services.left(route(services, "a"))
+    services.left(route(services, "b"))
+    route(services, "c")
+    for number in range(2 * MAX_UNUSED):
+        services.left(route(services, f"once-{number}"))
+    assert len(services) == 2
 
 
 def test_a_service_may_be_called_other() -> None:
