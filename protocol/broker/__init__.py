@@ -26,7 +26,7 @@ from ._balance import (
     Weighted,
     peak_ewma,
 )
-from ._builders import multicast, shard, unicast
+from ._builders import address_of_query, multicast, shard, unicast
 from ._dialect import (
     DIALECTS,
     MIME_BROKER_FRAME,
@@ -269,6 +269,7 @@ __all__ = [
     "Weighted",
     "WellKnownKey",
     "address_for_java",
+    "address_of_query",
     "brokers_passed",
     "canonical_id",
     "check_default_tags",

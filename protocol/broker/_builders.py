@@ -17,15 +17,23 @@ from uuid import UUID
 from ._address_frame import AddressFrame, RoutingType
 from ._dialect import Dialect
 from ._errors import BrokerFrameError
-from ._hints import NO_ROUTE_KEY, format_no_route, query_of_address
+from ._hints import NO_ROUTE_KEY, AddressQuery, format_no_route, query_of_address
 from ._ids import ID_SIZE
 from ._keys import Key, WellKnownKey, metadata_key, parse_key
-from ._tags import Metadata, TagList, make_tags, serialize_metadata
+from ._tags import MAX_VALUE_SIZE, Metadata, TagList, make_tags, null_last, serialize_metadata
 
-__all__ = ["multicast", "shard", "unicast"]
+__all__ = ["address_of_query", "multicast", "shard", "unicast"]
 
 _Names = str | Sequence[str]
 _NOBODY: Final = bytes(ID_SIZE)
+_CHOOSING: Final = {
+    RoutingType.SHARD: int(WellKnownKey.SHARD_KEY),
+    RoutingType.UNICAST: int(WellKnownKey.STICKY_ROUTE_KEY),
+}
+_METHOD: Final = {
+    RoutingType.SHARD: int(WellKnownKey.SHARD_METHOD),
+    RoutingType.UNICAST: int(WellKnownKey.LB_METHOD),
+}
 
 
 def unicast(
@@ -114,6 +122,31 @@ def shard(
     hints = _hint(WellKnownKey.SHARD_METHOD, method)
     parts = tags, (WellKnownKey.SHARD_KEY, by), hints
     return _address(RoutingType.SHARD, service, *parts, no_route, encrypted, origin)
+
+
+def address_of_query(asked: AddressQuery, origin: bytes = _NOBODY) -> AddressFrame:
+    """Make an ADDRESS that asks for what a query does: the inverse of `query_of_address`.
+
+    A method with a name that is longer than a value may be is left out: no broker has it.
+
+    Args:
+        asked: The query.
+        origin: The route the request comes from, 16 bytes; zeros for one that has none.
+
+    Raises:
+        ValueError: Its `no_route` is out of range.
+    """
+    names = dict.fromkeys(key for key, _ in asked.keys)
+    metadata: Metadata = tuple(
+        (_CHOOSING[asked.routing], metadata_key(name).encode()) for name in names
+    )
+    method = asked.method.encode()
+    if 0 < len(method) <= MAX_VALUE_SIZE:
+        metadata += ((_METHOD[asked.routing], method),)
+    if asked.no_route is not None:
+        metadata += ((NO_ROUTE_KEY, format_no_route(asked.no_route).encode()),)
+    tags = null_last(tuple(sorted(asked.query.union(asked.keys), key=str)))
+    return AddressFrame(origin, asked.routing, tags, asked.encrypted, metadata)
 
 
 def _hint(key: Key, value: str) -> Metadata:

@@ -15,11 +15,10 @@ from ...protocol.broker import (
     ID_SIZE,
     MIME_BROKER_FRAME,
     MIME_FORWARDING,
-    AddressFrame,
     Dialect,
-    RoutingType,
     TagList,
     address_for_java,
+    address_of_query,
     pin_address,
 )
 from ...protocol.rsocket import (
@@ -139,14 +138,11 @@ _pinned_remembered = lru_cache(REMEMBERED)(_pinned)
 def named_address(ask: Ask, origin: bytes = bytes(ID_SIZE)) -> bytes:
     """Return an ADDRESS for a request that names a route with its query instead.
 
-    This broker chooses by the hints of the query; the other one needs to know only whether the
-    request is for several.
+    The hints of the query are in it: another zone chooses by them. A route of a peer broker that
+    is chosen already is pinned besides.
 
     Args:
         ask: The query.
         origin: The route, or the broker, that the request comes from; zeros for none.
     """
-    tags = tuple(sorted(ask.query, key=str))
-    several = ask.routing is RoutingType.MULTICAST
-    routing = RoutingType.MULTICAST if several else RoutingType.UNICAST
-    return AddressFrame(origin, routing, tags).serialize(Dialect.SPECIFICATION)
+    return address_of_query(ask.asked, origin).serialize(Dialect.SPECIFICATION)

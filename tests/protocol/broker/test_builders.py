@@ -8,20 +8,24 @@ from hypothesis import given, strategies as st
 
 from onward.protocol import AddressError
 from onward.protocol.broker import (
+    MAX_VALUE_SIZE,
     AddressFrame,
     AddressQuery,
     BrokerFrameError,
     Dialect,
     RoutingType,
     Tag,
+    address_of_query,
     format_key,
     multicast,
+    parse_address_query,
     parse_query,
     query_of_address,
     read_address,
     shard,
     unicast,
 )
+from tests.protocol.broker.test_query_text import address_queries
 
 SPEC = Dialect.SPECIFICATION
 ORDERS = parse_query("service=orders")
@@ -107,3 +111,18 @@ def test_refuses_what_cannot_be_asked() -> None:
         multicast("orders", no_route=-1)
     with pytest.raises(AddressError):
         unicast("orders", tags={"%": "x"})
+
+
+@given(address_queries())
+def test_an_address_of_a_query_asks_for_it(query: AddressQuery) -> None:
+    address = address_of_query(query, bytes(range(16)))
+    assert address.origin_route_id == bytes(range(16))
+    assert query_of_address(address) == query
+    if sum(value is None for _, value in address.tags) < 2:  # a wire has one at most
+        assert asked(address) == query
+
+
+def test_a_method_that_is_too_long_to_be_written_is_left_out() -> None:
+    for size in (MAX_VALUE_SIZE, MAX_VALUE_SIZE + 1):
+        query = parse_address_query(f"@method={'m' * size} service=orders")
+        assert (asked(address_of_query(query)) == query) == (size == MAX_VALUE_SIZE)

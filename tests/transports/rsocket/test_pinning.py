@@ -16,6 +16,7 @@ from onward.protocol.broker import (
     RoutingType,
     brokers_passed,
     pin_address,
+    query_of_address,
     unwrap_metadata,
 )
 from onward.protocol.rsocket import (
@@ -159,7 +160,8 @@ def test_a_broken_address_is_refused() -> None:
     [
         ("service=a region=eu", RoutingType.UNICAST),
         ("@multicast service=a", RoutingType.MULTICAST),
-        ("@shard=user service=a user=42", RoutingType.UNICAST),
+        ("@shard=user @method=jump service=a user=42", RoutingType.SHARD),
+        ("@sticky=user @no-route=reject @encrypted service=a user=42", RoutingType.UNICAST),
     ],
 )
 def test_a_request_that_names_a_route_gets_an_address(text: str, routing: RoutingType) -> None:
@@ -174,7 +176,8 @@ def test_a_request_that_names_a_route_gets_an_address(text: str, routing: Routin
     assert asked is not None
     assert asked.routing is routing
     assert asked.tags[: len(PIN)] == PIN
-    assert set(asked.tags[len(PIN) :]) == ask.query
+    found_query = query_of_address(asked)
+    assert found_query == ask.asked._replace(query=ask.query.union(PIN))
     *_, (_, last) = iterate_composite(found)
     assert AddressFrame.parse(last, Dialect.SPECIFICATION) == asked
     assert brokers_passed(bytes(last), Dialect.SPECIFICATION) == (BROKER,)

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 from uuid import UUID
 
+import pytest
+
 from onward.actors.broker import PeerRoutes
 from onward.protocol.broker import RouteAdd, WellKnownKey
 from onward.protocol.cluster import LinkRole
@@ -183,6 +185,31 @@ async def test_a_multicast_for_one_zone_alone(w: World) -> None:
         z.tell("a")
         await requester.ask(request(FNF, 1, asked_for("a", MULTICAST), b"x"))
         assert len(await destination.received()) == 1
+
+
+@pytest.mark.parametrize("hints", ["@shard=user", "@shard=user @method=modulo", "@sticky=user"])
+@in_world()
+async def test_a_named_route_has_its_hints_in_another_zone(w: World, hints: str) -> None:
+    """The other zone chooses: by the same key it takes the same of its destinations."""
+    async with zoned(w) as z:
+        z.tell("a", 4)
+        some = [await z.gateway.far.destination("a", route_id=UUID(int=n)) for n in range(1, 5)]
+        requester = await w.requester()
+        for number in range(12):
+            for repeat in range(2):
+                query = f"32#{hints} service=a user={number}".encode()
+                metadata = composite((b"message/x.onward.route.v0", query))
+                sent = request(FNF, 4 * number + 2 * repeat + 1, metadata, b"%03d" % number)
+                assert await requester.ask(sent) == []
+        chosen: dict[bytes, set[int]] = {}
+        total = 0
+        for at, destination in enumerate(some):
+            for frame in await destination.received():
+                total += 1
+                chosen.setdefault(frame[-3:], set()).add(at)
+        assert total == 24
+        assert all(len(found) == 1 for found in chosen.values())
+        assert len({at for found in chosen.values() for at in found}) > 1
 
 
 @in_world()
