@@ -104,7 +104,8 @@ _PEERS: Final = Look(
     "the round trip of the link, their routes here, the number of their last change that is\n"
     "loaded, the time by which it may be behind, the requests in flight, and why the link was\n"
     "lost last. A broker of another zone has the groups of its zone, and the routes that they\n"
-    "stand for; LINK says whether requests go to it, come from it, or both.\n"
+    "stand for; into those that are `folded` it has put others of their service, as it has more\n"
+    "than it may tell. LINK says whether requests go to it, come from it, or both.\n"
     "The clients of a broker are in `onward connections`.\n",
     (
         text("PEER", "peer"),
@@ -127,6 +128,11 @@ def _broker_state(row: Any) -> str:
     return f"{state} (Java: routes since the link)" if row.get("java") else state
 
 
+def _groups(row: Any) -> str | int:
+    groups, folded = int(row.get("groups") or 0), int(row.get("folded") or 0)
+    return f"{groups}, {folded} folded" if folded else groups
+
+
 def _why(row: Any) -> str:
     reason, reported = row.get("reason") or "", row.get("reported_by")
     if row["state"] == "connecting" and reported:
@@ -146,7 +152,7 @@ _BROKERS: Final = _PEERS._replace(
         number("IN FLIGHT", "in_flight"),
         text("ZONE", "zone"),
         text("LINK", "role"),
-        number("GROUPS", "groups"),
+        Column("GROUPS", "groups", _groups, falls=True),
         when("SINCE", "since"),
         Column("LAST LOSS", "reason", _why),
     ),

@@ -41,7 +41,8 @@ broker that a destination is connected to, if it is another one; its PEER is the
 that link is lost, the STATE is `expected` too.
 
 Of destinations in other zones a broker knows groups. Those of a zone are printed with --zone:
-ROUTES is the number of destinations, and BROKER the one that requests for the zone go to.
+ROUTES is the number of destinations, and BROKER the one that requests for the zone go to. If a
+zone has more groups than it may tell, others of a service are folded into one, with TAGS (any).
 """
 
 HEADINGS: Final = (
@@ -55,6 +56,11 @@ HEADINGS: Final = (
     "STATE",
     "SINCE",
 )
+
+_ANY_TAGS: Final = "(any)"
+"""The tags of a group into which others of its service are folded."""
+
+_FOLDED: Final = "{} with any tags: the zone has more than it tells one by one."
 
 _GROUP_HEADINGS: Final = (
     "SERVICE",
@@ -179,7 +185,9 @@ def show_groups(rows: Any) -> str:
         CommandError: They are none.
     """
     try:
-        return table(_GROUP_HEADINGS, [_group(row) for row in rows])
+        shown = table(_GROUP_HEADINGS, [_group(row) for row in rows])
+        folded = sum(row.get("folded", False) for row in rows)
+        return f"{shown}\n{_FOLDED.format(counted(folded, 'group'))}" if folded else shown
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise CommandError("the broker's answer has no groups") from error
 
@@ -187,6 +195,7 @@ def show_groups(rows: Any) -> str:
 def _group(row: Any) -> tuple[str | int, ...]:
     """Return a group as cells under the headings."""
     _, service, tags, _, *rest = line({**row, "route": "", "peer": ""})
+    tags = _ANY_TAGS if row.get("folded") else tags
     return (service, tags, int(row["routes"]), *rest, broker_of(row))
 
 

@@ -108,7 +108,6 @@ class Cluster(ClusterInspection):
         self._resolve_seed = resolve
         # The addresses of each seed when it was resolved last.
         self._resolved: dict[str, tuple[str, ...]] = {}
-        self._zone: OwnZone | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined = False
         self._timer: Timer | None = None

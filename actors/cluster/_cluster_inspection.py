@@ -17,6 +17,7 @@ from ...protocol.cluster import (
     Membership,
     PeerInfo,
     PresenceState,
+    RouteGroupsStatistics,
     RouteLog,
 )
 from .._worker import Worker
@@ -24,6 +25,7 @@ from ..broker import Broker, LimitUse
 from ._duplicate_routes import DuplicateRoutes
 from ._link_workers import LinkEnd, LinkWorkers
 from ._options import ClusterOptions
+from ._own_zone import OwnZone
 from ._statistics import KNOWN, ClusterStatistics, PeerStatistics, ZoneStatistics, stranger
 
 __all__ = ["ClusterInspection"]
@@ -66,6 +68,7 @@ class ClusterInspection(Worker):
         )
         self.log = RouteLog(broker.broker_id.bytes, now, options.limits)
         self.links = LinkWorkers()
+        self._zone: OwnZone | None = None
         self._duplicates: DuplicateRoutes | None = None
         self._lost: Counter[str] = Counter()
         self._failed = 0
@@ -121,6 +124,10 @@ class ClusterInspection(Worker):
         found = (self.links.gateways.get(peer.broker_id) for peer in used.values())
         return [gateway.zone_statistics() for gateway in found if gateway is not None]
 
+    def zone_groups(self) -> RouteGroupsStatistics | None:
+        """Return the groups that this broker tells other zones; `None` without a zone."""
+        return None if self._zone is None else self._zone.groups.statistics()
+
     def _name_of(self, broker_id: bytes) -> str:
         worker = self.links.of(broker_id)
         return format_id(broker_id) if worker is None else worker.label
@@ -161,6 +168,10 @@ class ClusterInspection(Worker):
         most = max(figures.to_zones, figures.from_zones)
         yield LimitUse("cluster.max_gateways", most, limits.max_gateways, full)
         yield LimitUse("cluster.max_known", figures.known, limits.max_known, figures.ignored)
+        groups = self.zone_groups()
+        if groups is not None:
+            used, reached = groups.separate, groups.reached
+            yield LimitUse("cluster.max_groups", used, limits.max_groups, reached)
         if self._duplicates is not None:
             search = self._duplicates.search.statistics()
             most = limits.duplicate_ids * max(1, figures.to_zones)

@@ -148,13 +148,17 @@ class GatewayWorker(PeerWorker):
     def statistics(self) -> PeerStatistics:
         """Return the figures of the other broker at this moment."""
         routes = self.routes
-        return replace(super().statistics(), routes=routes.told, groups=routes.count)
+        return replace(
+            super().statistics(), routes=routes.told, groups=routes.count, folded=routes.folded
+        )
 
     def zone_statistics(self) -> ZoneStatistics:
         """Return the figures of its zone at this moment."""
         routes, came = self.routes, self.filter.statistics().received_at
         age = None if came is None else self._feeds.clock() - came
-        return ZoneStatistics(routes.zone, self.label, routes.count, routes.told, age)
+        return ZoneStatistics(
+            routes.zone, self.label, routes.count, routes.told, routes.folded, age
+        )
 
     def replaced(self) -> None:
         """Prefer another broker of the zone from now on, and close the link when it is idle."""

@@ -46,6 +46,8 @@ class PeerStatistics:
             `both ways`. Empty without a link.
         groups: The groups of its zone that are known by it; its routes are those that they stand
             for.
+        folded: Those of them into which others of the same service are folded: its zone has more
+            than it may tell.
     """
 
     broker_id: str
@@ -71,6 +73,7 @@ class PeerStatistics:
     zone: str = ""
     role: str = ""
     groups: int = 0
+    folded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class ZoneStatistics:
         broker: The broker of it that requests go to: its name, or its id.
         groups: The groups that are known.
         routes: The routes that they stand for.
+        folded: The groups into which others of the same service are folded.
         filter_age: The time since a filter of its route ids came, in seconds; `None` before.
     """
 
@@ -89,6 +93,7 @@ class ZoneStatistics:
     broker: str
     groups: int
     routes: int
+    folded: int
     filter_age: float | None
 
 

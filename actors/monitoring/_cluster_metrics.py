@@ -41,6 +41,16 @@ _IN_FLIGHT = gauge(
 )
 _ZONE_GROUPS = gauge("zone_groups", "Groups of another zone that are known.", "zone")
 _ZONE_ROUTES = gauge("zone_routes", "Routes that the groups of another zone stand for.", "zone")
+_ZONE_FOLDED = gauge(
+    "zone_groups_folded",
+    "Groups of another zone into which others of their service are folded.",
+    "zone",
+)
+_OWN_GROUPS = gauge(
+    "own_zone_groups",
+    "Groups of the own zone: told to other zones, folded into others, or not told.",
+    "state",
+)
 _FILTER_AGE = gauge(
     "zone_filter_age_seconds", "The time since a filter of another zone's route ids came.", "zone"
 )
@@ -65,6 +75,8 @@ CLUSTER_FAMILIES: Final = (
     _IN_FLIGHT,
     _ZONE_GROUPS,
     _ZONE_ROUTES,
+    _ZONE_FOLDED,
+    _OWN_GROUPS,
     _FILTER_AGE,
     _LOST,
     _REFUSED,
@@ -97,6 +109,11 @@ def cluster_metrics(cluster: Cluster, forwarded: RequestTally) -> Iterator[Metri
     zones = cluster.zones()
     yield Metric(_ZONE_GROUPS, tuple(((row.zone,), row.groups) for row in zones))
     yield Metric(_ZONE_ROUTES, tuple(((row.zone,), row.routes) for row in zones))
+    yield Metric(_ZONE_FOLDED, tuple(((row.zone,), row.folded) for row in zones))
+    own = cluster.zone_groups()
+    if own is not None:
+        states = {"told": own.groups, "folded": own.folded, "untold": own.untold}
+        yield Metric(_OWN_GROUPS, tuple(((state,), count) for state, count in states.items()))
     ages = ((row.zone, row.filter_age) for row in zones)
     yield Metric(_FILTER_AGE, tuple(((zone,), age) for zone, age in ages if age is not None))
     unloaded: Counter[str] = Counter()

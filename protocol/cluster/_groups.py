@@ -132,6 +132,8 @@ class RouteGroupsStatistics:
         folded: Number of groups that are folded into another one of their service.
         untold: Number of groups that are not told: there is no room, or no frame can hold them.
         changes: Number of changes that were told since the start.
+        separate: Number of groups with tags that have a place of their own, by `max_groups`.
+        reached: How often a group was folded, or not told, since the start.
     """
 
     routes: int
@@ -139,6 +141,8 @@ class RouteGroupsStatistics:
     folded: int
     untold: int
     changes: int
+    separate: int = 0
+    reached: int = 0
 
 
 class RouteGroups:
@@ -167,7 +171,7 @@ class RouteGroups:
         self._untold: dict[_Group, None] = {}
         self._gather_until: float | None = None
         self._timestamp = 0
-        self._routes = self._changes = 0
+        self._routes = self._changes = self._reached = 0
 
     def tags_of(self, tags: TagList) -> TagList:
         """Return the tags of the group that a route with these tags belongs to."""
@@ -198,6 +202,7 @@ class RouteGroups:
         count = self._groups.get(group)
         if group[1] and (count is None or not count.routes):
             if self._separate >= self.log.limits.max_groups:
+                self._reached += 1
                 self._fold(group, 1)
                 return
             self._separate += 1
@@ -319,6 +324,7 @@ class RouteGroups:
             # No frame can hold its tags and those that are added.
             written = False
         if not written:
+            self._reached += group not in self._untold
             self._untold[group] = None
             return
         self._untold.pop(group, None)
@@ -349,6 +355,8 @@ class RouteGroups:
             folded=len(self._folded),
             untold=len(self._untold),
             changes=self._changes,
+            separate=self._separate,
+            reached=self._reached,
         )
 
 

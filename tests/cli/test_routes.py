@@ -73,6 +73,9 @@ def test_it_prints_groups_of_a_zone(broker: str, capsys: Capsys) -> None:
     cells = show_groups([group]).splitlines()[1].split()
     assert cells[:8] == ["orders", "region=eu", "12", "1", "7", "2.0", "ms", "expected"]
     assert cells[-1] == "north-1"
+    shown = show_groups([{**group, "tags": {}, "folded": True}, group]).splitlines()
+    assert shown[1].split()[:3] == ["orders", "(any)", "12"]
+    assert shown[3] == "1 group with any tags: the zone has more than it tells one by one."
     with pytest.raises(CommandError, match="has no groups"):
         show_groups([{**group, "routes": None}])
 

@@ -119,6 +119,7 @@ PEERS: Final = (
     "zone",
     "role",
     "groups",
+    "folded",
 )
 """The columns of links of the node, up to `in_doubt`, and of peer brokers."""
 

@@ -67,6 +67,7 @@ class PeerRoutes:
         without: The keys of tags that its groups lack.
         told: The routes that its groups stand for.
         told_at: The timestamp of the group that it has told last, in milliseconds.
+        folded: Its groups into which others of the same service are folded.
         may_have: Whether its zone may have a route, by the id.
         kinds: The kinds of its routes.
         services: What its groups have in common, by service.
@@ -87,6 +88,7 @@ class PeerRoutes:
         self.without: frozenset[Key] = frozenset()
         self.told = 0
         self.told_at = 0
+        self.folded = 0
         self.may_have: Callable[[bytes], bool] = _unknown
         self.count = 0
         self.to: Address = _NOWHERE

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ....protocol.broker import Expected, TagList, TagSet
+from ....protocol.cluster import FOLDED_KEY
 from ....protocol.rsocket import ErrorCode
 from ..local._handlers import ApplicationError
 from ._events import BrokerEvent
@@ -132,12 +133,15 @@ def _expected(row: Callable[[Expected], RouteStatistics], each: Expected) -> dic
 def _group(route: RemoteRoute) -> dict[str, Any]:
     """Return a group as values that JSON can represent."""
     peer = route.peer
+    tags = dict(readable(route.common))
+    folded = tags.pop(FOLDED_KEY, None) is not None
     return {
         "zone": peer.zone,
         "broker": peer.label,
         "service": route.service_name,
-        "tags": dict(readable(route.common)),
+        "tags": tags,
         "routes": int(route.weight),
+        "folded": folded,
         "outstanding": route.outstanding,
         "requests": route.requests,
         "since": route.timestamp / 1000,

@@ -136,7 +136,9 @@ class Zones:
         peer.count += 1
         peer.told += count
         self._services.joined_elsewhere(shared.service)
-        self._folded += _FOLDED in rest.tags
+        if _FOLDED in rest.tags:
+            self._folded += 1
+            peer.folded += 1
         return ""
 
     def _shared(self, peer: PeerRoutes, name: str) -> RemoteKind:
@@ -177,7 +179,9 @@ class Zones:
         shared = route.shared
         peer.count -= 1
         peer.told -= int(route.weight)
-        self._folded -= _FOLDED in route.rest.tags
+        if _FOLDED in route.rest.tags:
+            self._folded -= 1
+            peer.folded -= 1
         shared.routes -= 1
         if not shared.routes:
             del peer.services[route.kind.service_name]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
+from onward.actors import Worker
+from onward.actors.broker._tally import RequestTally
 from onward.actors.cluster import ClusterOptions
+from onward.actors.monitoring._cluster_metrics import cluster_metrics
 from onward.actors.security import Authorization
 from onward.protocol import TAGS, Address, OnwardError
-from onward.protocol.cluster import ClusterLimits
+from onward.protocol.cluster import ClusterLimits, RouteGroupsStatistics
 from onward.protocol.security import NotAllowed, Principal, read_rules
 from tests.support.clusters import Clusters, Site, clusters
 
@@ -41,6 +45,14 @@ def groups(site: Site, service: str) -> dict[str, int]:
     """Return the routes of a service in other zones, by zone, as a broker knows them."""
     ask = site.broker.index.asked(Address(TAGS, f"service={service}".encode()))
     return {peer.zone: count for peer, count in site.broker.index.zones.divide(ask)}
+
+
+def metric(site: Site, name: str) -> dict[tuple[str, ...], float]:
+    """Return the samples of a metric of a cluster, by their labels."""
+    for each in cluster_metrics(site.cluster, RequestTally()):
+        if each is not None and each.family.name == f"onward_{name}":
+            return {labels: float(str(value)) for labels, value in each.series}
+    raise KeyError(name)
 
 
 def links(site: Site) -> dict[str, list[str]]:
@@ -89,6 +101,33 @@ async def test_groups_count_the_destinations_of_a_whole_zone() -> None:
         assert groups(made["a1"], "orders") == {"b": 1}
         row = next(row for row in made["a1"].cluster.peers() if row.zone == "b" and row.groups)
         assert (row.groups, row.routes) == (1, 1)
+
+
+async def test_groups_that_are_folded_or_not_told_are_counted() -> None:
+    async with clusters() as c:
+        small = replace(zone("b"), limits=replace(LIMITS, max_groups=1))
+        near = await c.start("a1", options=zone("a"))
+        far = await c.start("b1", ["a1"], options=small)
+        await asyncio.sleep(10)
+        worker = await far.node.start(Worker)
+        for region in ("eu", "us", "as"):
+            far.broker.register(worker, service="orders", tags={"region": region})
+        for service in ("mail", "news"):
+            await far.serve(service)
+        await asyncio.sleep(5)
+        assert near.cluster.zone_groups() == RouteGroupsStatistics(0, 0, 0, 0, 0)
+        # Orders in one region are told, and those in the others as one; then there is no room.
+        own = far.cluster.zone_groups()
+        assert own is not None
+        assert (own.groups, own.folded, own.untold) == (2, 2, 2)
+        used = {each.name: each for each in far.cluster.limits()}["cluster.max_groups"]
+        assert (used.used, used.limit) == (1, 1)
+        assert used.reached == 4
+        (known,) = near.cluster.zones()
+        assert (known.groups, known.folded, near.peer(far).folded) == (2, 1, 1)
+        assert metric(near, "zone_groups_folded") == {("b",): 1}
+        assert metric(near, "own_zone_groups") == {("told",): 0, ("folded",): 0, ("untold",): 0}
+        assert metric(far, "own_zone_groups")[("folded",)] == 2
 
 
 async def test_a_request_goes_to_a_zone_and_waits_for_one() -> None:

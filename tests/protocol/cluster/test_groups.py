@@ -94,7 +94,7 @@ def test_routes_that_differ_in_what_names_one_are_one_group() -> None:
     made.joined("orders", US)
     settle(made)
     assert told(made) == {("orders", EU): "3", ("orders", US): "1"}
-    assert made.statistics() == RouteGroupsStatistics(4, 2, 0, 0, 2)
+    assert made.statistics() == RouteGroupsStatistics(4, 2, 0, 0, 2, separate=2)
 
 
 def test_the_order_of_tags_does_not_count() -> None:
@@ -144,7 +144,7 @@ def test_a_group_is_told_when_its_number_has_doubled_or_halved() -> None:
             at.append(number)
     assert at == [1, 2, 4, 8, 16, 32, 16, 8, 4, 2, 1, 0]
     assert told(made) == {}
-    assert made.statistics() == RouteGroupsStatistics(0, 0, 0, 0, 12)
+    assert made.statistics() == RouteGroupsStatistics(0, 0, 0, 0, 12, separate=0)
 
 
 def test_a_group_that_comes_and_goes_meanwhile_is_not_told() -> None:
@@ -212,7 +212,7 @@ def test_groups_beyond_the_limit_are_folded_until_there_is_room() -> None:
         ("s", (("b", "1"),)): "1",
         ("s", ()): "4+",
     }
-    assert made.statistics().folded == 2
+    assert (made.statistics().folded, made.statistics().reached) == (2, 2)
     made.left("s", (("c", "1"),))
     made.left("s", (("a", "1"),))
     settle(made)
@@ -233,7 +233,7 @@ def test_services_beyond_twice_the_limit_are_not_told_until_there_is_room() -> N
         made.joined(name, ())
     settle(made)
     assert sorted(told(made)) == [("a", ()), ("b", ())]
-    assert made.statistics().untold == 2
+    assert (made.statistics().untold, made.statistics().reached) == (2, 2)
     made.left("c", ())
     made.left("a", ())
     settle(made)

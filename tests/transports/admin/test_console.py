@@ -964,6 +964,8 @@ CASES: list[tuple[str, str, Any]] = [
     ("peers", "whyOf({state: 'connecting', reported_by: 'b', reason: 'refused'})",
      "reported by b; refused"),
     ("peers", "whyOf({state: 'up', reported_by: 'b', reason: null})", ""),
+    ("peers", "[groupsOf({groups: 3, folded: 0}), groupsOf({groups: 3, folded: 1})]",
+     ["3", "3, 1 folded"]),
     ("peers", ("brokersOf([{broker_id: 'a', state: 'up', routes: 3}, {broker_id: 'a', state: 'up',"
      " routes: 4}, {broker_id: '', uri: 'x', state: 'dialling', routes: 0}])"),
      [{"up": True, "routes": 4}, {"up": False, "routes": 0}]),
@@ -993,7 +995,7 @@ def names(module: str) -> list[str]:
         "workers": "tree",
         "services": "between",
         "limits": "isOfBytes",
-        "peers": "brokersOf stateOf whyOf",
+        "peers": "brokersOf groupsOf stateOf whyOf",
     }[module].split()
     assert all(name in calls for name in known)
     return known

@@ -28,6 +28,15 @@ export function whyOf(row) {
 }
 
 /**
+ * Return the number of groups that are known by a broker of another zone, and of those that others
+ * are folded into.
+ * @param {any} row
+ */
+export function groupsOf(row) {
+  return row.folded ? `${count(row.groups)}, ${count(row.folded)} folded` : count(row.groups);
+}
+
+/**
  * Return the brokers of some rows, with whether all links to each are up, and its routes. Several
  * processes have a link each to a broker, and know the same routes of it.
  * @param {any[]} rows
@@ -70,6 +79,7 @@ export function Peers() {
     { key: "instance", label: "Instance", number: true, title: "When it was started", show: (/** @type {any} */ row) => ago(row.instance, now) },
     { key: "round_trip", label: "Round trip", number: true, show: (/** @type {any} */ row) => seconds(row.round_trip || null) },
     { key: "routes", label: "Routes", number: true, title: "Its routes that are known here", show: (/** @type {any} */ row) => count(row.routes) },
+    ...(rows.some((/** @type {any} */ row) => row.groups) ? [{ key: "groups", label: "Groups", number: true, title: "Groups of its zone that are known here, and those into which others of their service are folded", show: groupsOf }] : []),
     { key: "behind", label: "Behind", number: true, title: "The time by which its routes may be behind", show: (/** @type {any} */ row) => seconds(row.behind) },
     { key: "in_flight", label: "In flight", number: true, title: "Forwarded requests that have not ended, either way", show: (/** @type {any} */ row) => count(row.in_flight) },
     { key: "losses", label: "Losses", number: true, title: "Links lost since the start", show: (/** @type {any} */ row) => count(row.losses) },
