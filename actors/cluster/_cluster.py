@@ -46,7 +46,7 @@ from ._feeds import Feeds, RouteStream
 from ._gateways import GatewayWorker, ZoneCaller
 from ._greetings import Requested, greetings
 from ._java_peer import java_greetings
-from ._link_workers import LinkEnd
+from ._link_workers import LinkEnd, ReplacedLinks
 from ._options import ClusterOptions
 from ._own_zone import FilterStream, OwnZone
 from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
@@ -109,6 +109,7 @@ class Cluster(ClusterInspection):
         # The addresses of each seed when it was resolved last.
         self._resolved: dict[str, tuple[str, ...]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._replaced = ReplacedLinks(self.after)
         self._joined = False
         self._timer: Timer | None = None
         self._withdraw: list[Callable[[], object]] = []
@@ -188,7 +189,7 @@ class Cluster(ClusterInspection):
         self._joined = False
         while self._withdraw:
             self._withdraw.pop()()
-        for connection in self.links.connections():
+        for connection in (*self.links.connections(), *self._replaced):
             connection.close(STOPPED, STOPS)
         for task in tuple(self._tasks):
             task.cancel()
@@ -338,7 +339,7 @@ class Cluster(ClusterInspection):
             if isinstance(other, GatewayWorker):
                 other.replaced()  # by a better broker of its zone
             else:
-                before.close("duplicate", LinkRefusal.DUPLICATE.value)
+                self._replaced.add(before, at_once=before.dialled == connection.dialled)
         self._arm()
         if connection.java and isinstance(end, PeerWorker):
             return java_greetings(end, connection)
@@ -377,6 +378,7 @@ class Cluster(ClusterInspection):
         """Remove a link that has ended; see `PeerHandlers`."""
         broker_id = connection.info.broker_id
         self.membership.lost(broker_id, connection, self._now())
+        self._replaced.discard(connection)
         end = self.links.with_link(connection)
         if end is None:
             return  # another one has replaced it

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ...protocol.cluster import LinkRole
+from ...protocol.cluster import LinkRefusal, LinkRole
 from ._gateways import GatewayWorker, ZoneCaller
 from ._peer_worker import PeerWorker
 
 if TYPE_CHECKING:
     from ._peer_connection import PeerConnection
 
-__all__ = ["LinkEnd", "LinkWorkers"]
+__all__ = ["LinkEnd", "LinkWorkers", "ReplacedLinks"]
+
+REPLACED_FOR: Final = 1.0
+"""Least time for which a link stays that another one has replaced, in seconds: the other broker may
+not know the new one yet. It is also the time until the link is looked at again."""
 
 LinkEnd = PeerWorker | ZoneCaller
 """The other end of a link: a peer broker, or one of another zone."""
@@ -64,3 +68,50 @@ class LinkWorkers:
         """Return all links."""
         ends: Iterator[LinkEnd] = chain(self.followed(), tuple(self.callers.values()))
         return [each.connection for each in ends if each.connection is not None]
+
+
+class ReplacedLinks:
+    """Links that others have replaced, as both brokers have dialled at a time.
+
+    The requests that such a link carries go on, and later ones use the other link.
+
+    Args:
+        after: Calls a function after a time in seconds.
+    """
+
+    def __init__(self, after: Callable[[float, Callable[[], object]], object]) -> None:
+        self._after = after
+        self._links: set[PeerConnection] = set()
+
+    def add(self, link: PeerConnection, *, at_once: bool) -> None:
+        """Add a link, to close it once it carries no requests.
+
+        Args:
+            link: The link.
+            at_once: Whether the broker that has dialled it has dialled the other one too: it has
+                lost this one, which carries nothing any more.
+        """
+        self._links.add(link)
+        if at_once:
+            self._close(link)
+        else:
+            self._after(REPLACED_FOR, lambda: self._close_idle(link))
+
+    def _close_idle(self, link: PeerConnection) -> None:
+        if link not in self._links:
+            return
+        if link.in_flight:
+            self._after(REPLACED_FOR, lambda: self._close_idle(link))
+        else:
+            self._close(link)
+
+    def _close(self, link: PeerConnection) -> None:
+        link.close("duplicate", LinkRefusal.DUPLICATE.value)
+
+    def discard(self, link: PeerConnection) -> None:
+        """Remove a link that has ended."""
+        self._links.discard(link)
+
+    def __iter__(self) -> Iterator[PeerConnection]:
+        """Iterate over the links that have not ended."""
+        return iter(tuple(self._links))

@@ -19,7 +19,7 @@ from onward.protocol import NotDelivered
 from onward.protocol.broker import OWNER_KEY, RouteSetup, TooManyTags
 from onward.protocol.cluster import ClusterLimits, LinkRefusal, PeerInfo
 from onward.protocol.security import ANONYMOUS, NotAllowed, Principal, read_rules
-from tests.support.clusters import SOON, Clusters, Site, clusters
+from tests.support.clusters import SOON, Clusters, FakePeer, Site, clusters
 from tests.support.fixtures import Caplog
 from tests.support.peer_links import LIFETIME
 
@@ -221,6 +221,64 @@ async def test_of_two_links_the_one_that_the_smaller_id_has_dialled_stays(
         row = site.peer(other)
         assert (row.state, row.losses) == ("up", 0)
         assert site.cluster.statistics().lost == {}
+
+
+async def test_a_link_that_another_one_replaces_stays_while_it_carries_requests(
+    cluster: Clusters,
+) -> None:
+    one = await cluster.start("one", ["two"], join=False)
+    two = await cluster.start("two", ["one"], join=False)
+    smaller, larger = sorted((one, two), key=lambda site: site.id)
+    cluster.network.delays[smaller.uri] = 0.2  # its link stays, and comes second
+    one.cluster.join(one.uri)
+    two.cluster.join(two.uri)
+    await asyncio.sleep(0.1)
+    (before,) = cluster.network.links
+    assert before.uris[0] == larger.uri
+    before.in_flight = before.far.in_flight = 1
+    await asyncio.sleep(10)
+    assert cluster.network.links[0] is before
+    assert len(cluster.network.links) == 2
+    before.in_flight = before.far.in_flight = 0
+    await asyncio.sleep(2)
+    (link,) = cluster.network.links
+    assert link.uris[0] == smaller.uri
+    assert "duplicate" in [end.closed[0] for end in (before, before.far) if end.closed]
+    for site, other in ((one, two), (two, one)):
+        assert (site.peer(other).state, site.peer(other).losses) == ("up", 0)
+        assert site.cluster.statistics().lost == {}
+
+
+async def test_a_link_that_another_one_has_replaced_ends_with_the_broker(cluster: Clusters) -> None:
+    one = await cluster.start("one", ["two"], join=False)
+    two = await cluster.start("two", ["one"], join=False)
+    smaller, larger = sorted((one, two), key=lambda site: site.id)
+    cluster.network.delays[smaller.uri] = 0.2
+    one.cluster.join(one.uri)
+    two.cluster.join(two.uri)
+    await asyncio.sleep(0.1)
+    (before,) = cluster.network.links
+    before.in_flight = before.far.in_flight = 1
+    await asyncio.sleep(10)
+    assert len(cluster.network.links) == 2
+    await larger.node.stop()
+    assert not before.open
+    # Told as the other links are: not as a loss.
+    assert (before.closed or before.far.closed) == ("stopped", "the broker stops")
+    await asyncio.sleep(10)
+    assert before not in cluster.network.links
+
+
+async def test_a_broker_that_dials_again_has_lost_the_link_before(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    fake = FakePeer()
+    cluster.network.listen("test://fake", fake)
+    connect = cluster.network.connect_from("test://fake")
+    await connect(one.uri, fake)
+    (before,) = cluster.network.links
+    before.far.in_flight = 1
+    await connect(one.uri, fake)
+    assert before.far.closed == ("duplicate", LinkRefusal.DUPLICATE.value)
 
 
 async def test_links_that_another_one_replaces_are_no_losses(cluster: Clusters) -> None:

@@ -101,7 +101,7 @@ def test_the_brokers_of_a_cluster_in_a_simulated_network() -> None:
     assert {event.kind for event in history} == {"started", "connected"}
 
 
-@pytest.mark.parametrize("seed", range(1, times(4, 50)))
+@pytest.mark.parametrize("seed", [6, 8, *range(9, times(10, 60))])  # two with links that replace
 def test_a_cluster_that_loses_a_link_and_a_broker(seed: int) -> None:
     plan = read(FAULTS.read_bytes(), "cluster_faults.toml")
     told, history = simulated(plan, seed)
