@@ -266,13 +266,13 @@ class Exchange:
         if route is not None:
             self.route = None
             route.outstanding -= 1
-            if route.remote is True:
-                route.kind.shared.outstanding -= 1
             if now:
                 route.ended(now - self.began)
             else:
                 # As `service.count` does, without the call.
                 route.service.counts[outcome & 0xF] += 1
+                if route.remote is True:
+                    route.kind.shared.others += 1
         withdraw = self.withdraw
         if withdraw is not None:
             self.withdraw = None

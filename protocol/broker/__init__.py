@@ -91,7 +91,7 @@ from ._pinning import (
     brokers_passed,
     pin_address,
 )
-from ._postings import TagPlaces
+from ._places import TagPlaces
 from ._query import (
     Query,
     format_query,

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from .._closed import close_class
 from ._ids import format_id
 from ._index import TagIndex
 from ._keys import WellKnownKey
-from ._postings import HOME_KEY, PartedTags, TagPlaces
+from ._places import PartedTags, TagPlaces
+from ._postings import HOME_KEY
 from ._route_add import RouteText
-from ._tags import OWN_ID, Tag, TagList, normal_form
+from ._tags import OWN_ID, OWN_KEY, Tag, TagList, normal_form
 
 __all__ = [
     "MAX_KINDS",
@@ -72,12 +74,15 @@ class RouteKind(TagPlaces):
     @property
     def common(self) -> TagList:
         """The tags that all of them have, without a RouteId of their own."""
-        return tuple([tag for tag in self.tags[:-1] if tag is not OWN_ID])
+        return tuple([tag for tag in self.tags[:-1] if tag[0] != OWN_KEY])
 
     def tags_of(self, route_id: bytes) -> TagList:
         """Return the tags of one of them, the default tags included."""
         return tuple(
-            [(_ROUTE_ID, format_id(route_id)) if tag is OWN_ID else tag for tag in self.tags[:-1]]
+            [
+                (_ROUTE_ID, format_id(route_id)) if tag[0] == OWN_KEY else tag
+                for tag in self.tags[:-1]
+            ]
         )
 
 
@@ -101,7 +106,7 @@ class RouteKinds:
         kind = self._of_texts.get((broker_id, text))
         if kind is None:
             kind = self.of(broker_id, text.service_name, text.tags, route_id)
-            if text.tags and text.tags[-1] is OWN_ID and kind.tags[-2] is OWN_ID:
+            if text.tags and text.tags[-1][0] == OWN_KEY == kind.tags[-2][0]:
                 if len(self._of_texts) >= MAX_KINDS:
                     self._of_texts.clear()
                 self._of_texts[broker_id, text] = kind
@@ -118,7 +123,7 @@ class RouteKinds:
         """
         own = (_ROUTE_ID, format_id(route_id))
         # A broker adds the RouteId behind all others.
-        if tags and (tags[-1] is OWN_ID or tags[-1] == own):
+        if tags and (tags[-1][0] == OWN_KEY or tags[-1] == own):
             tags = (*tags[:-1], OWN_ID)
         elif not any(tag[0] == _ROUTE_ID for tag in tags):
             # Default Tags: "Each routable destination MUST have two tags automatically added its
@@ -166,7 +171,7 @@ class RouteKinds:
         if all(tag[0] != _SERVICE_NAME for tag in tags):
             # Default Tags: "These tags will be automatically added so that each tag can be routed
             # to via ServiceName or RouteId."
-            last = tags.popitem()[0] if tags and next(reversed(tags)) is OWN_ID else None
+            last = tags.popitem()[0] if tags and next(reversed(tags)) == OWN_ID else None
             tags[_SERVICE_NAME, service_name] = None
             if last is not None:
                 tags[last] = None
@@ -185,13 +190,9 @@ class Entry(Generic[Target]):
         timestamp: Time of the registration, in milliseconds since the Unix epoch.
         number: Its dense number, which another route may get once this one is gone; -1 while
             another entry has its place, and once it is gone.
-        parted: The entry itself, if the tags of its kind are the first part of its tags only;
-            `None` if they are all.
     """
 
     __slots__ = ("kind", "number", "route_id", "timestamp")
-
-    parted: PartedTags | None = None
 
     def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int) -> None:
         self.route_id: Final = route_id
@@ -203,6 +204,11 @@ class Entry(Generic[Target]):
     def target(self) -> Target:
         """The value by which the owner of the table reaches the destination."""
         raise NotImplementedError
+
+    @property
+    def parted(self) -> PartedTags | None:
+        """The entry itself, if its kind has a part of its tags only; `None` if it has them all."""
+        return None
 
     @property
     def broker_id(self) -> bytes:
@@ -296,3 +302,9 @@ class Update(NamedTuple, Generic[Target]):
     entry: Entry[Target] | None
     previous: Entry[Target] | None
     other: Entry[Target] | None = None
+
+
+close_class(Entry)
+close_class(Expected)
+close_class(RouteKind)
+close_class(TargetEntry)

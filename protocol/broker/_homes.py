@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, Matches
 from ._entry import Entry, RouteKind, Update, home_tag
 from ._index import TagIndex
-from ._postings import PartedTags
+from ._places import PartedTags
 from ._query import Query
 from ._tags import Tag
 

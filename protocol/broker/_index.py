@@ -19,15 +19,8 @@ from pyroaring import BitMap
 
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer, KeptAnswers, Matches
 from ._keys import WellKnownKey
-from ._postings import (
-    ADDED_ONCE,
-    HOME_KEY,
-    NEVER_ADDED,
-    PartedTags,
-    Posting,
-    Postings,
-    TagPlaces,
-)
+from ._places import ADDED_ONCE, NEVER_ADDED, PartedTags, TagPlaces
+from ._postings import HOME_KEY, Posting, Postings
 from ._tags import OWN_ID, Tag, TagList, normal_form
 
 if TYPE_CHECKING:

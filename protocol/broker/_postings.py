@@ -16,7 +16,7 @@ In a list of tags `OWN_ID` stands for it, so that routes with equal tags share o
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from pyroaring import BitMap
 
@@ -24,17 +24,10 @@ from .._errors import AddressError
 from ._answers import KeptAnswers, Matches
 from ._ids import format_id, parse_id
 from ._keys import WellKnownKey
-from ._tags import OWN_ID, Tag, TagList
+from ._places import PartedTags, TagPlaces
+from ._tags import OWN_KEY, Tag, TagList
 
-__all__ = [
-    "ADDED_ONCE",
-    "HOME_KEY",
-    "NEVER_ADDED",
-    "PartedTags",
-    "Posting",
-    "Postings",
-    "TagPlaces",
-]
+__all__ = ["HOME_KEY", "Posting", "Postings"]
 
 _MAX_BLOCK: Final = 4096
 """Most numbers in a block: a sixteenth of a container, so that few blocks are in two."""
@@ -42,11 +35,6 @@ _MAX_BLOCK: Final = 4096
 HOME_KEY: Final = -1
 """The key of the tag that says to which broker a route is connected. No wire has it, and `tags`
 leaves it out."""
-
-NEVER_ADDED: Final = -1
-"""In place of `Postings.dropped`: no route has these tags yet."""
-ADDED_ONCE: Final = -2
-"""Likewise: one route has had them, and the postings are looked up with the second."""
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
@@ -78,47 +66,6 @@ class Posting:
     def spare(self) -> int:
         """How many numbers it has for further routes."""
         return self.end - self.next + len(self.free or ())
-
-
-class TagPlaces:
-    """The postings of the tags that several routes share, so that they are looked up once.
-
-    Args:
-        tags: The tags, as `Postings.known` returns them; `OWN_ID` may be among them.
-
-    Attributes:
-        tags: As given.
-        postings: Their postings, while each of them has one.
-        service: That of the service.
-        dropped: `Postings.dropped` as it was then: they are the right ones as long as it is that.
-            Before, one of `NEVER_ADDED` and `ADDED_ONCE`.
-    """
-
-    __slots__ = ("dropped", "postings", "service", "tags")
-
-    def __init__(self, tags: TagList) -> None:
-        self.tags: Final = tags
-        self.postings: tuple[Posting, ...] = ()
-        self.service: Posting | None = None
-        self.dropped = NEVER_ADDED
-
-
-class PartedTags(Protocol):
-    """A route with tags in two parts, of which each is also that of other routes.
-
-    It is kept in place of the list of its tags, so that a route with a combination of tags that no
-    other has needs no list of its own.
-    """
-
-    @property
-    def kind(self) -> TagPlaces:
-        """The first part."""
-        ...
-
-    @property
-    def rest(self) -> TagPlaces:
-        """The other part, which ends with `OWN_ID`."""
-        ...
 
 
 class Postings:
@@ -167,7 +114,7 @@ class Postings:
     def carries(self, tags: TagList) -> bool:
         """Whether there is a route with each of some tags; it need not be the same for all."""
         postings = self._postings
-        return all(tag is OWN_ID or tag in postings for tag in tags)
+        return all(tag[0] == OWN_KEY or tag in postings for tag in tags)
 
     def numbers_of(self, tag: Tag) -> Matches:
         """Return the numbers of the routes that carry a tag, hidden ones too.
@@ -200,7 +147,7 @@ class Postings:
         if not route_id:
             return tags
         own = (_ROUTE_ID, format_id(route_id))
-        return tuple([own if tag is OWN_ID else tag for tag in tags])
+        return tuple([own if tag[0] == OWN_KEY else tag for tag in tags])
 
     def _service_of(self, tags: TagList) -> Posting | None:
         """Return the posting of the service that tags name, if it has had two routes at once."""
@@ -265,7 +212,7 @@ class Postings:
 
     def _find_places(self, places: TagPlaces) -> None:
         """Look the postings of shared tags up, if each tag has one by now."""
-        found = [self._postings.get(tag) for tag in places.tags if tag is not OWN_ID]
+        found = [self._postings.get(tag) for tag in places.tags if tag[0] != OWN_KEY]
         postings = tuple(each for each in found if isinstance(each, Posting))
         if len(postings) == len(found):
             places.postings, places.dropped = postings, self.dropped
@@ -279,7 +226,7 @@ class Postings:
             if isinstance(posting, Posting):
                 posting.numbers.add(number)
                 posting.size += 1
-            elif tag is OWN_ID:
+            elif tag[0] == OWN_KEY:
                 self._named += 1
                 unnamed = False
             elif posting is None:
@@ -301,7 +248,7 @@ class Postings:
         if self._unnamed:
             self._unnamed.discard(number)
         for tag in tags:
-            if tag is OWN_ID:
+            if tag[0] == OWN_KEY:
                 self._named -= 1
                 continue
             posting = postings[tag]

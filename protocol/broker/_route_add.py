@@ -36,7 +36,7 @@ from ._fields import (
 from ._ids import ID_SIZE, format_id
 from ._keys import Key, WellKnownKey
 from ._owner import OWNER_KEY, split_owner
-from ._tags import OWN_ID, Tag, TagList, parse_tags, serialize_tags
+from ._tags import OWN_ID, OWN_KEY, Tag, TagList, parse_tags, serialize_tags
 
 __all__ = ["COUNT_KEY", "RouteAdd", "RouteText"]
 
@@ -289,7 +289,7 @@ def _service_name(route: RouteAdd) -> str:
 def _tags(route: RouteAdd) -> TagList:
     """The route's tags."""
     tags = route.text.tags
-    if tags and tags[-1] is OWN_ID:
+    if tags and tags[-1][0] == OWN_KEY:
         return (*tags[:-1], (_ROUTE_ID, format_id(route.route_id)))
     return tags
 

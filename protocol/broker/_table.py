@@ -24,7 +24,7 @@ from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer
 from ._entry import Entry, Expected, RouteKind, RouteKinds, TargetEntry, Update
 from ._homes import HomeEntries
 from ._index import TagIndexStatistics
-from ._postings import TagPlaces
+from ._places import TagPlaces
 from ._query import Query
 from ._reader import QueryReader
 from ._route_add import RouteText

@@ -41,6 +41,7 @@ __all__ = [
     "MAX_TAGS",
     "MAX_VALUE_SIZE",
     "OWN_ID",
+    "OWN_KEY",
     "Metadata",
     "Tag",
     "TagList",
@@ -69,8 +70,14 @@ EMPTY_LIST: Final = b"\x80\x00"
 Tag: TypeAlias = tuple[Key, str | None]
 """A key and its value; `None` is the null value."""
 
-OWN_ID: Final[Tag] = (-2, None)
-"""Stands for the RouteId of a route itself among its tags."""
+OWN_KEY: Final = -2
+"""The key of `OWN_ID`. Neither a wire nor a text can name it."""
+
+OWN_ID: Final[Tag] = (OWN_KEY, None)
+"""Stands for the RouteId of a route itself among its tags.
+
+It is known by its key: a tuple that has passed compiled code is another object.
+"""
 
 TagList: TypeAlias = tuple[Tag, ...]
 """Tags in the order of the wire, duplicates included."""

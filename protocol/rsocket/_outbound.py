@@ -208,19 +208,15 @@ class Outbound:
         out += buffer[start - 3 : end]
         _pack_id_and_word(out, start - end, stream.id, word)  # counted from the end
 
-    def relay_pinned(
-        self, stream: Stream, frame: Frame, data: int, front: bytes, pin: bytes, back: bytes
-    ) -> None:
+    def relay_pinned(self, stream: Stream, frame: Frame, data: int, metadata: bytes) -> None:
         """Relay a REQUEST_RESPONSE or REQUEST_FNF with other metadata.
 
         Args:
             stream: A stream fresh from `open`.
             frame: The request.
             data: The offset, in the frame's buffer, of its data.
-            front: `PIN_HEAD` bytes that are overwritten, the length of the other metadata, and
-                their first bytes.
-            pin: The bytes of them that come then.
-            back: The rest of them.
+            metadata: `PIN_HEAD` bytes that are overwritten, the length of the other metadata, and
+                these.
 
         Raises:
             LocalProtocolError: As for `relay`, or the frame is another request.
@@ -233,7 +229,7 @@ class Outbound:
         if actions & ~CLOSE:
             raise LocalProtocolError(f"{frame!r} has credit as well")
         end = frame.end
-        size = end - data + len(front) + len(pin) + len(back) - LENGTH_SIZE
+        size = end - data + len(metadata) - LENGTH_SIZE
         if size > MAX_FRAME:
             raise PayloadTooBig(size, MAX_FRAME)
         if actions:
@@ -242,9 +238,7 @@ class Outbound:
         self.sent += 1
         out = self._out
         at = len(out)
-        out += front
-        out += pin
-        out += back
+        out += metadata
         out += frame.buffer[data:end]
         _pack_head(out, at, size >> 8, size & 0xFF, stream.id, word)
 

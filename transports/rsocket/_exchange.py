@@ -229,7 +229,12 @@ class StreamExchange(FrameExchange):
         near, target = self.link, self.stream
         if target is None:
             raise AssertionError("joined streams have two ends")
-        if self.frames and sent_elsewhere(self, link, frame):
+        kept = self.frames
+        if (
+            kept
+            and (frame.type == _ERROR or self.kind != _RESPONSE)
+            and sent_elsewhere(self, link, frame)
+        ):
             return  # a peer broker has rejected it
         try:
             near.core.relay(target, frame)
@@ -243,6 +248,8 @@ class StreamExchange(FrameExchange):
             if frame.type == _ERROR:
                 self.end(0.0, FAILED)
             elif self.kind == _RESPONSE:
+                if kept:
+                    link.retry_room += len(kept[0].buffer)  # they go with this object
                 tally = near.tally
                 tally.answered += 1
                 if not tally.answered & (SAMPLED - 1):
@@ -252,14 +259,20 @@ class StreamExchange(FrameExchange):
                 self.end()
             # As `unlink` does; no token was issued.
             target.peer = stream.peer = None
-            if stream.reserve:
+            if stream.reserve or stream.state != CLOSED:
                 near.blocked_on_write.discard(self)
-            if stream.state != CLOSED:
                 self._end_also(link, stream)
-        elif stream.reserve and stream.receive_credit <= self.low:
-            self.window = link.learn(frame, near.flow.credit_window)
-            self.low = self.window // 2
-            self.replenish()
+        elif kept or (stream.reserve and stream.receive_credit <= self.low):
+            self._go_on(link, frame)
+
+    def _go_on(self, link: Link, frame: Frame) -> None:
+        """Drop what is kept at the first fragment of an answer; else pass credit on."""
+        if self.frames:
+            drop_kept(self)
+            return
+        self.window = link.learn(frame, self.link.flow.credit_window)
+        self.low = self.window // 2
+        self.replenish()
 
     def on_request(self, link: Link, stream: Stream, frame: Frame) -> None:
         """Pass a frame of the requester on to the destination, or keep it until the hand-over."""
@@ -284,8 +297,7 @@ class StreamExchange(FrameExchange):
         if target.state == CLOSED:
             self.end(0.0, DELIVER if frame.type == _PAYLOAD else CANCELED)
             self.unlink()
-            if stream.state != CLOSED:
-                self._end_also(link, stream)
+            self._end_also(link, stream)
 
     def _slow_down(self, link: Link, far: Link) -> None:
         """Leave the requester unread until the destination reads, or end the request."""
@@ -298,11 +310,12 @@ class StreamExchange(FrameExchange):
 
     @staticmethod
     def _end_also(link: Link, stream: Stream) -> None:
-        """End a stream after the stream joined to it has ended."""
+        """End a stream after the stream joined to it has ended, if it is not over yet."""
         # Error Codes, CANCELED: "The Responder canceled the request but may have started processing
         # it (similar to REJECTED but doesn't guarantee lack of side-effects)."
-        link.core.terminate(stream, ErrorCode.CANCELED, "the other side of the stream is over")
-        link.flush_soon()
+        if stream.state != CLOSED:
+            link.core.terminate(stream, ErrorCode.CANCELED, "the other side of the stream is over")
+            link.flush_soon()
 
     def _break_off(self, link: Link, target: Stream) -> None:
         """End the stream joined to one that sent a frame which cannot be passed on."""

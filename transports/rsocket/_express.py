@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Ask
 from ...actors.runtime._state import RUNNING
 from ...protocol import Address, Context, Message, NotDelivered, ProtocolError, Route
+from ...protocol.rsocket import FrameType
+from ._forwarded import forward
 from ._request import FrameExchange
 from ._worker import ConnectionWorker
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from ._session import Session
 
 __all__ = ["ExpressPath"]
+
+_PUSH: Final = int(FrameType.METADATA_PUSH)
 
 
 class ExpressPath:
@@ -130,6 +134,7 @@ class ExpressPath:
         route = part.route
         if route is None:
             return False
+        far = route.remote is True
         if route.remote is True:
             # All routes of a peer broker have these in common.
             peer: PeerRoutes = route.kind.shared.peer
@@ -149,7 +154,10 @@ class ExpressPath:
         if not isinstance(worker, ConnectionWorker) or worker.link is None:
             return False
         try:
-            part.hand_to(worker.link)
+            if far and part is exchange and exchange.kind != _PUSH:
+                forward(exchange, worker.link)  # as `hand_to` does, without the call
+            else:
+                part.hand_to(worker.link)
         except (NotDelivered, ProtocolError):
             return False
         except Exception as error:  # noqa: BLE001 - as at the top of the worker's loop

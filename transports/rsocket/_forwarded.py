@@ -87,16 +87,19 @@ class Pin:
         data: The offset of the data in a request of the client.
         front: `PIN_HEAD` bytes, the length of the metadata, and the bytes before the id.
         back: The bytes behind the id.
-        zone: `PIN_HEAD` bytes and the metadata with their length, for a broker of another zone:
-            without an id; empty until there was such a request.
+        route: The destination that they were last written for.
+        whole: `PIN_HEAD` bytes and the metadata for that one, with their length.
+        zone: The same for a broker of another zone: without an id; empty until there was such a
+            request.
     """
 
-    __slots__ = ("back", "data", "form", "front", "zone")
+    __slots__ = ("back", "data", "form", "front", "route", "whole", "zone")
 
     def __init__(self) -> None:
         self.form: Form | None = None
+        self.route: AnyRoute | None = None
         self.data = 0
-        self.front = self.back = self.zone = b""
+        self.front = self.back = self.whole = self.zone = b""
 
     def learn(self, link: Link, frame: Frame, made: Frame, text: bytes) -> None:
         """Remember the metadata that were made of those of a request.
@@ -122,6 +125,27 @@ class Pin:
             front, self.back = spans[1].split(text)
             self.front = bytes(PIN_HEAD) + front
             self.form = link.form
+            self.route = None
+
+    def written(self, link: Link, route: AnyRoute | None) -> bytes:
+        """Return the metadata for a destination, as `whole` or `zone` has them.
+
+        Args:
+            link: The link to its peer broker.
+            route: The destination.
+
+        Returns:
+            The metadata; empty if they are not known.
+        """
+        if route is None:
+            return b""
+        if link.role is not MESH:
+            return self.zone
+        if self.form is not link.form:
+            return b""
+        self.route = route
+        self.whole = b"".join((self.front, route_id_text(route.route_id), self.back))
+        return self.whole
 
 
 def frames_for_peer(exchange: StreamExchange, link: Link) -> list[Frame]:
@@ -208,17 +232,19 @@ def forward(exchange: StreamExchange, link: Link) -> None:
             from a peer broker.
         ProtocolError: The metadata of the request cannot be read, or it would be too large.
     """
-    route, around, kind, first = exchange.route, exchange.pin, exchange.kind, exchange.frames[0]
-    if around is None or route is None or kind in WITH_CREDIT:
+    route = exchange.route
+    around = exchange.pin
+    kind = exchange.kind
+    metadata = b""
+    if around is not None and kind not in WITH_CREDIT:
+        if around.route is route and around.form is link.form:
+            metadata = around.whole
+        else:
+            metadata = around.written(link, route)
+    if around is None or not metadata:
         _forward_anew(exchange, link)
         return
-    if link.role is MESH and around.form is link.form:
-        front, pin, back = around.front, route_id_text(route.route_id), around.back
-    elif link.role is MESH or not around.zone:
-        _forward_anew(exchange, link)
-        return
-    else:
-        front, pin, back = around.zone, b"", b""
+    first = exchange.frames[0]
     # As `hand_to` does for a request without credit, but with other metadata.
     now = exchange.link.now
     if exchange.withdraw is not None:
@@ -226,7 +252,7 @@ def forward(exchange: StreamExchange, link: Link) -> None:
     core = link.core
     stream = link.open(kind, now)
     try:
-        core.relay_pinned(stream, first, first.start + around.data, front, pin, back)
+        core.relay_pinned(stream, first, first.start + around.data, metadata)
     except ProtocolError:
         core.send_cancel(stream)
         raise

@@ -13,7 +13,7 @@ from .._instrument import part_of
 from .._options import BrokerOptions
 from ._choice import Candidates, Choice, next_free
 from ._methods import Methods
-from ._remote import AnyRoute, RemoteRoute
+from ._remote import AnyRoute, RemoteKind, RemoteRoute
 from ._selector import Ask, Selectors
 from ._services import Services
 from ._zones import Zones
@@ -133,13 +133,16 @@ class ChoosingIndex(Worker):
         route: AnyRoute = candidates[at].target
         if answer.several and route.busy and not ask.everywhere:
             route = self._free(answer, at) or self._free_zone(ask) or route
-        if route.remote is True:
-            return route.choose(exchange)
+        if exchange is None:
+            return route.choose(None)
         # As `route.choose` does, without the call: this runs for each request.
+        exchange.route = route
         route.requests += 1
-        if exchange is not None:
-            exchange.route = route
-            route.outstanding += 1
+        route.outstanding += 1
+        if route.remote is True:
+            shared: RemoteKind = route.kind.shared
+            shared.begun += 1
+            return shared.peer.to
         return route.to
 
     def _free_zone(self, ask: Ask) -> RemoteRoute | None:

@@ -44,7 +44,7 @@ class GroupRoute(RemoteRoute):
         self.count: Final = count
 
     @property
-    def parted(self) -> GroupRoute:  # type: ignore[override]
+    def parted(self) -> GroupRoute:
         """The group itself: the tags of its kind are not all."""
         return self
 

@@ -256,7 +256,7 @@ class PeerIndex(JoiningIndex):
         weight = next((value for key, value in kind.common if key == self._weight_key), None)
         made = RemoteKind(peer, kind, self.services.of(kind.service_name), weight_of(weight))
         if kind.shared is not None:
-            made.outstanding = kind.shared.outstanding  # of routes that have left
+            made.follow(kind.shared)  # of routes that have left
         return made
 
     def _beaten(self, entry: Entry[AnyRoute], by: int = 0) -> None:

@@ -231,4 +231,4 @@ class Peers:
             del shared.peer.kinds[shared]
         self._services.left_elsewhere(shared.service, route.requests)
         # What its kind has counted stays with the routes that are there.
-        shared.requests -= route.requests
+        shared.left += route.requests

@@ -190,20 +190,24 @@ class RemoteKind:
         tally: Those of requests to peer brokers among them.
         weight: As given.
         routes: How many there are.
-        outstanding: Requests sent there and not yet ended.
-        requests: Requests sent there since the first one joined.
-        answers: Answers since the latency was last read.
-        seconds: The sum of their times.
+        begun: Requests sent there, those to routes that have left included.
+        left: Those of them to routes that have left.
+        answers: Answers that have told a time.
+        others: Requests that have ended in another way.
+        read: The answers until the latency was last read.
+        seconds: The sum of the times of those since.
         slowest: The longest of their times.
         times: The times of earlier answers.
     """
 
     __slots__ = (
         "answers",
+        "begun",
         "kind",
-        "outstanding",
+        "left",
+        "others",
         "peer",
-        "requests",
+        "read",
         "routes",
         "seconds",
         "service",
@@ -223,11 +227,27 @@ class RemoteKind:
         self.weight: Final = weight
         self.times = AnswerTimes()
         self.routes = 0
-        self.outstanding = 0
-        self.requests = 0
+        self.begun = 0
+        self.left = 0
         self.answers = 0
+        self.others = 0
+        self.read = 0
         self.seconds = 0.0
         self.slowest = 0.0
+
+    @property
+    def requests(self) -> int:
+        """The requests sent to the routes that there are."""
+        return self.begun - self.left
+
+    @property
+    def outstanding(self) -> int:
+        """The requests sent there and not yet ended, those to routes that have left included."""
+        return self.begun - self.answers - self.others
+
+    def follow(self, before: RemoteKind) -> None:
+        """Add the requests of another object for the same routes that have not ended."""
+        self.begun = self.left = before.outstanding
 
     @property
     def latency(self) -> float:
@@ -235,10 +255,11 @@ class RemoteKind:
 
         It is a moving average that follows slow answers at once; 0 if there has been none.
         """
-        if self.answers:
+        fresh = self.answers - self.read
+        if fresh:
             peer = self.peer
-            self.times.add(self.answers, self.seconds, self.slowest, peer.clock(), peer.decay)
-            self.answers, self.seconds, self.slowest = 0, 0.0, 0.0
+            self.times.add(fresh, self.seconds, self.slowest, peer.clock(), peer.decay)
+            self.read, self.seconds, self.slowest = self.answers, 0.0, 0.0
         return self.times.average
 
 
@@ -334,7 +355,7 @@ class RemoteRoute(Entry[Any]):
     def released(self) -> None:
         """Count that a request sent there has ended, or is taken back."""
         self.outstanding -= 1
-        self.shared.outstanding -= 1
+        self.shared.others += 1
 
     def ended(self, seconds: float) -> None:
         """Count an answer, and add its latency; see `BrokerRoute.ended`."""
@@ -347,6 +368,8 @@ class RemoteRoute(Entry[Any]):
             shared.seconds += seconds
             if seconds > shared.slowest:
                 shared.slowest = seconds
+        else:
+            shared.others += 1
         if seconds > SLOW or not answered & (SAMPLED - 1):
             service.took(seconds)
 
@@ -359,11 +382,12 @@ class RemoteRoute(Entry[Any]):
         """Count a request for this destination and return the address to send it to."""
         shared: RemoteKind = self.kind.shared
         self.requests += 1
-        shared.requests += 1
-        if exchange is not None:
+        shared.begun += 1
+        if exchange is None:
+            shared.others += 1
+        else:
             exchange.route = self
             self.outstanding += 1
-            shared.outstanding += 1
         return shared.peer.to
 
     def way(self, asked: Address) -> Route:

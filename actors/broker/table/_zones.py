@@ -185,7 +185,7 @@ class Zones:
         shared.routes -= 1
         if not shared.routes:
             del peer.services[route.kind.service_name]
-        shared.requests -= route.requests
+        shared.left += route.requests
         self._services.left_elsewhere(shared.service, route.requests)
 
     # --- look-up --------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from onward.actors.broker import AnyRoute, RemoteRoute
+from onward.actors.broker.table._group import GroupRoute
 from onward.protocol.broker import (
     Dialect,
     Entry,
@@ -13,15 +15,16 @@ from onward.protocol.broker import (
     RoutingTable,
     SnapshotRoute,
     TagList,
-    TagPlaces,
     TargetEntry,
     _entry,
+    _tags,
     format_id,
     parse_query,
     tag_set,
     with_default_tags,
 )
 from onward.protocol.broker._tags import OWN_ID
+from tests.support.compiled import interpreted
 from tests.support.counts import times
 
 HOME = bytes(15) + b"\x01"
@@ -65,22 +68,28 @@ def test_the_kind_of_a_route_can_be_asked_for() -> None:
 
 
 def test_an_entry_may_be_its_own_target() -> None:
-    class Own(Entry[object]):
-        __slots__ = ()
-
-        @property
-        def target(self) -> object:
-            return self
-
-    table = RoutingTable[object]()
+    table = RoutingTable[AnyRoute]()
     kind = table.kind_of(HOME, "a", (), rid(1))
-    own = Own(rid(1), kind, NOW)
+    own = RemoteRoute(rid(1), kind, NOW)
     assert table.put(own, now=NOW).entry is own
     (found,) = table.candidates(parse_query("service=a"))
     assert found.target is own
     plain: Entry[object] = Entry(rid(2), kind, NOW)
     with pytest.raises(NotImplementedError):
         _ = plain.target
+
+
+def test_the_own_id_of_routes_is_known_by_its_key() -> None:
+    another = _tags.OWN_KEY, None  # as it is after compiled code
+    table = RoutingTable[int]()
+    kind = table.kind_of(HOME, "a", ((6, "eu"), another), rid(1))
+    assert kind is table.kind_of(HOME, "a", ((6, "eu"),), rid(2))
+    assert kind.common == ((6, "eu"), (1, "a"))
+    alike = RouteKind(
+        HOME, "a", tuple(another if tag == _tags.OWN_ID else tag for tag in kind.tags)
+    )
+    assert alike.common == kind.common
+    assert alike.tags_of(rid(3)) == kind.tags_of(rid(3))
 
 
 def test_another_broker_name_or_tag_is_another_kind() -> None:
@@ -100,6 +109,7 @@ def test_equal_tags_of_different_kinds_are_kept_once() -> None:
     assert len(regions) == 1
 
 
+@interpreted
 def test_the_number_of_remembered_kinds_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_entry, "MAX_KINDS", 2)
     table = RoutingTable[int]()
@@ -197,6 +207,7 @@ def test_an_answer_by_id_is_dropped_when_the_route_changes() -> None:
     assert table.candidates(query) == ()
 
 
+@interpreted
 def test_the_kinds_by_shared_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_entry, "MAX_KINDS", 2)
     table = RoutingTable[int]()
@@ -234,22 +245,6 @@ def test_what_is_known_elsewhere_is_asked_for_again() -> None:
     assert found(table, "service=a") == [1]
 
 
-class Parted(TargetEntry[int]):
-    """An entry with tags in two parts."""
-
-    __slots__ = ("rest",)
-
-    def __init__(
-        self, route_id: bytes, kind: RouteKind, rest: TagPlaces, timestamp: int, target: int
-    ) -> None:
-        super().__init__(route_id, kind, timestamp, target)
-        self.rest = rest
-
-    @property
-    def parted(self) -> Parted:  # type: ignore[override]
-        return self
-
-
 SERVICES = "ab"
 RESTS: tuple[TagList, ...] = ((), ((6, "eu"),), ((6, "eu"), ("k", "v")), ((6, "us"),))
 QUERIES = tuple(
@@ -271,7 +266,7 @@ MOVES = st.tuples(
 def test_tags_in_two_parts_are_found_as_others_are(
     moves: list[tuple[str, int, bytes, str, TagList]],
 ) -> None:
-    plain, parted = RoutingTable[int](), RoutingTable[int]()
+    plain, parted = RoutingTable[int](), RoutingTable[GroupRoute]()
     kinds = {
         (home, service): parted.kind_of_service(home, service)
         for home in (HOME, bytes(16))
@@ -281,7 +276,7 @@ def test_tags_in_two_parts_are_found_as_others_are(
         if move == "put":
             kind = plain.kind_of(home, service, ((1, service), *tags), rid(number))
             one = TargetEntry(rid(number), kind, now, number)
-            two = Parted(rid(number), kinds[home, service], parted.rest_of(tags), now, number)
+            two = GroupRoute(rid(number), kinds[home, service], parted.rest_of(tags), now, number)
             if now % 2:
                 assert plain.put_new(one) == parted.put_new(two)
             else:
@@ -302,11 +297,12 @@ def test_tags_in_two_parts_are_found_as_others_are(
             by_id = parse_query(f"route={format_id(rid(number))} region=eu")
             for query in (*QUERIES, by_id):
                 assert sorted(e.target for e in plain.candidates(query)) == sorted(
-                    e.target for e in parted.candidates(query)
+                    e.target.count for e in parted.candidates(query)
                 )
     assert plain.statistics().index.tags == parted.statistics().index.tags
 
 
+@interpreted
 def test_the_other_parts_of_tags_are_kept_once_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     table = RoutingTable[int]()
     rest = table.rest_of(((1, "x"), (6, "eu"), (2, "y"), (0, ""), (6, "eu"), OWN_ID))
@@ -318,9 +314,10 @@ def test_the_other_parts_of_tags_are_kept_once_and_bounded(monkeypatch: pytest.M
 
 
 def test_an_expected_route_may_come_with_tags_in_two_parts() -> None:
-    table = RoutingTable[int]()
+    table = RoutingTable[GroupRoute]()
     assert table.expect(SnapshotRoute(rid(1), "a", ((6, "us"),), HOME, NOW - 1))
     kind, rest = table.kind_of_service(HOME, "a"), table.rest_of(((6, "eu"),))
-    assert table.put(Parted(rid(1), kind, rest, NOW, 1), now=NOW).applied
-    assert found(table, "service=a region=eu") == [1]
-    assert found(table, "region=us") == []
+    made = GroupRoute(rid(1), kind, rest, NOW, 1)
+    assert table.put(made, now=NOW).applied
+    assert table.candidates(parse_query("service=a region=eu")) == (made,)
+    assert table.candidates(parse_query("region=us")) == ()

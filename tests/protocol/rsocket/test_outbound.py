@@ -317,8 +317,8 @@ def test_a_relayed_request_with_other_metadata(
     (frame,) = frames_of(server().receive_data(before + raw(3, kind, 0), 0.0))[:1]
     target.open(kind)
     stream = target.open(kind)
-    front = bytes(PIN_HEAD) + u24(len(metadata)) + metadata[:4]
-    target.relay_pinned(stream, frame, frame.data_offset, front, metadata[4:9], metadata[9:])
+    made = bytes(PIN_HEAD) + u24(len(metadata)) + metadata
+    target.relay_pinned(stream, frame, frame.data_offset, made)
     wanted = raw(4, kind, METADATA | flags, u24(len(metadata)) + metadata + b"data")
     assert target.data_to_send() == wanted
     assert target.sent == 1
@@ -327,17 +327,17 @@ def test_a_relayed_request_with_other_metadata(
 
 def test_other_metadata_that_cannot_be_relayed() -> None:
     target = server()
-    pin = bytes(PIN_HEAD) + u24(1), b"m", b""
+    made = bytes(PIN_HEAD) + u24(1) + b"m"
     (frame,) = frames_of(server().receive_data(REQUESTS[4], 0.0))
     with pytest.raises(LocalProtocolError, match="has credit as well"):
-        target.relay_pinned(target.open(frame.type), frame, frame.end, *pin)
+        target.relay_pinned(target.open(frame.type), frame, frame.end, made)
     (frame,) = frames_of(server().receive_data(REQUESTS[0], 0.0))
     stream = target.open(frame.type)
     with pytest.raises(PayloadTooBig):
-        target.relay_pinned(stream, frame, frame.data_offset, bytes(MAX_FRAME - 9), b"", bytes(9))
-    target.relay_pinned(stream, frame, frame.data_offset, *pin)
+        target.relay_pinned(stream, frame, frame.data_offset, bytes(MAX_FRAME))
+    target.relay_pinned(stream, frame, frame.data_offset, made)
     with pytest.raises(LocalProtocolError):
-        target.relay_pinned(stream, frame, frame.data_offset, *pin)
+        target.relay_pinned(stream, frame, frame.data_offset, made)
     assert target.sent == 1
 
 

@@ -749,6 +749,26 @@ async def test_what_is_kept_is_let_go_however_a_request_ends(w: World) -> None:
             assert j.link.retry_room == most
 
 
+@in_world()
+async def test_what_is_kept_is_let_go_with_the_first_frame_of_an_answer(w: World) -> None:
+    async with joint(w) as j:
+        destination, requester = await j.destination(), await w.requester()
+        most = j.link.gathering.max_forwarded
+        await requester.ask(request(RR, 1, asked_for("a"), b"data"))
+        (arrived,) = await destination.received()
+        assert j.link.retry_room < most
+        await destination.ask(payload(stream_of(arrived), b"x" * 40, F | N))
+        assert j.link.retry_room == most
+        await destination.ask(payload(stream_of(arrived), b"y" * 40, C))
+        assert len(await requester.received()) == 2
+        assert j.link.retry_room == most
+        await requester.ask(request(RR, 3, asked_for("a"), b"data"))
+        (arrived,) = await destination.received()
+        await destination.ask(payload(stream_of(arrived), b"z", C))
+        assert len(await requester.received()) == 1
+        assert j.link.retry_room == most
+
+
 # --- with rules -----------------------------------------------------------------------------
 
 

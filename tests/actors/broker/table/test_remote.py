@@ -53,6 +53,23 @@ def test_the_requests_of_routes_count_for_their_kind() -> None:
     assert (kind.tally.answered, kind.tally.counts[FAILED]) == (1, 1)
 
 
+def test_requests_to_routes_that_have_left_are_outstanding_until_they_end() -> None:
+    kind = kind_of([0.0])
+    route = route_of(kind)
+    answered, failed = plain(), plain()
+    route.choose(answered)
+    route.choose(failed)
+    kind.left += route.requests
+    assert (kind.requests, kind.outstanding) == (0, 2)
+    # The routes that come then have another object of their kind.
+    after = kind.kind.shared = RemoteKind(kind.peer, kind.kind, kind.service)
+    after.follow(kind)
+    assert (after.requests, after.outstanding) == (0, 2)
+    answered.end(1.5)
+    failed.end(0.0, FAILED)
+    assert (after.requests, after.outstanding, after.latency) == (0, 0, 0.5)
+
+
 def test_answers_are_measured_for_the_kind() -> None:
     clock = [100.0]
     kind = kind_of(clock)
