@@ -10,7 +10,7 @@ import pytest
 
 from tests.peers.foreign import PeerMissing, built
 
-__all__ = ["LIBRARIES", "Library", "program", "words"]
+__all__ = ["LIBRARIES", "Library", "program", "rust_program", "words"]
 
 BUILD_TIMEOUT = 300.0
 """Seconds."""
@@ -75,6 +75,18 @@ def program(name: str) -> Path:
     if not all(shutil.which(tool) for tool in library.run[:-1]):
         raise PeerMissing(f"{library.run[0]} is not installed")
     return built(library.folder, [library.build], timeout=BUILD_TIMEOUT) / library.run[-1]
+
+
+def rust_program() -> Path:
+    """Return the path of the program of `rsocket_rust/`, which is built if need be.
+
+    It is no `Library`: without credit, its channels are none that all others understand.
+    """
+    try:
+        place = built("rsocket_rust", [["cargo", "build", "--quiet"]], timeout=BUILD_TIMEOUT)
+    except PeerMissing as error:
+        pytest.skip(f"rsocket_rust peer: {error}")
+    return place / "target/debug/onward-rsocket-rust-peer"
 
 
 def words(name: str, role: str, uri: str, service: str, *, fragments: bool = False) -> list[str]:

@@ -24,7 +24,7 @@ from tests.peers.clients import (
 from tests.peers.foreign import PeerMissing, built
 from tests.peers.javascript import node
 from tests.peers.jvm import FAST_START, JavaMissing
-from tests.peers.libraries import LIBRARIES, words
+from tests.peers.libraries import LIBRARIES, rust_program, words
 from tests.peers.programs import Program
 from tests.peers.rsocket_client import Outcome
 
@@ -111,6 +111,9 @@ class Makes:
                 if report != {"event": "ready"}:
                     return lambda _interaction, _argument: _failed(report["message"])
                 return ProgramRequester(program).ask
+            case "rust":
+                command = [str(rust_program()), "requester", uri.removeprefix("tcp://"), service]
+                return (await ProgramRequester.run(command, stack)).ask
             case "javascript":
                 return to_others(service, partial(ask_from_javascript, _node(), uri))
             case _:

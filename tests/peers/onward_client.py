@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from onward.actors.broker import ApplicationError, Handlers, Request
@@ -57,41 +57,42 @@ def connect(uri: str, service: str, handlers: Handlers | None = None) -> Client:
 
 async def ask(client: Client, service: str, interaction: str, argument: str) -> Outcome:
     """Send one request, named as in `js/requester.js`, and wait for what becomes of it."""
+    elements: list[str] = []  # also those before an error
     try:
-        return Outcome(await _answers(client, f"service={service}", interaction, argument))
+        async for each in _answers(client, f"service={service}", interaction, argument):
+            elements.append(each)  # noqa: PERF401
     except DestinationError as error:
-        return Outcome([], error.code, error.text)
+        return Outcome(elements, error.code, error.text)
     except NotDelivered as error:
-        return Outcome([], None, f"refused: {error}")
+        return Outcome(elements, None, f"refused: {error}")
     except RequestTimeout:
         raise TimeoutError from None
     except InDoubt as error:
-        return Outcome([], None, f"closed: {error}")
+        return Outcome(elements, None, f"closed: {error}")
+    return Outcome(elements)
 
 
-async def _answers(client: Client, to: str, interaction: str, argument: str) -> list[str]:
+async def _answers(client: Client, to: str, interaction: str, argument: str) -> AsyncGenerator[str]:
     data = argument.encode()
     match interaction:
         case "request_response":
-            return [(await client.request(to, data, route=ROUTE)).data.decode()]
+            yield (await client.request(to, data, route=ROUTE)).data.decode()
         case "fire_and_forget":
             await client.send(to, data, route=ROUTE)
         case "metadata_push":
             await client.push(to, route=argument)
         case "request_stream":
-            return [each.data.decode() async for each in client.stream(to, data, route=ROUTE)]
+            async for each in client.stream(to, data, route=ROUTE):
+                yield each.data.decode()
         case "first_of_stream":
-            elements: list[str] = []
             async with aclosing(client.stream(to, b"endless", route=ROUTE)) as stream:
-                while len(elements) < int(argument):
-                    elements.append((await anext(stream)).data.decode())
-            return elements
+                for _ in range(int(argument)):
+                    yield (await anext(stream)).data.decode()
         case "request_channel":
-            answers = client.channel(to, _elements(argument.split(",")), route=ROUTE)
-            return [each.data.decode() async for each in answers]
+            async for each in client.channel(to, _elements(argument.split(",")), route=ROUTE):
+                yield each.data.decode()
         case _:
             raise AssertionError(f"no such interaction: {interaction}")
-    return []
 
 
 async def _elements(texts: list[str]) -> AsyncIterator[bytes]:
@@ -143,12 +144,14 @@ class OnwardDestination:
 
     async def _stream(self, request: Request) -> AsyncIterator[bytes]:
         text = self._take("request_stream", request)
-        last = None if text == "endless" else int(text)
+        # COUNT, or COUNT TEXT: then the text is in each element, behind its number.
+        count, space, rest = text.partition(" ")
+        last = None if count == "endless" else int(count)
         sent = 0
         try:
             for number in itertools.count(1):
                 sent = number
-                yield _answer_to(str(number))
+                yield _answer_to(f"{number}{space}{rest}")
                 if number == last:
                     return
         finally:

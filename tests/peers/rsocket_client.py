@@ -123,14 +123,19 @@ async def ask(rsocket: RSocketClient, service: str, interaction: str, argument: 
 
     Credit is granted five elements at a time, as there.
     """
+    wanted = int(argument) if interaction == "first_of_stream" else None
+    # It has the elements that came before an error.
+    collected: Any = CollectorSubscriber(limit_rate=CREDIT, limit_count=wanted)
+    code: int | None = None
+    message: str | None = None
     try:
         async with asyncio.timeout(TIMEOUT):
-            payloads = await _answers(rsocket, service, interaction, argument)
+            await _answers(rsocket, service, interaction, argument, collected)
     except RSocketProtocolError as error:
-        return Outcome([], int(error.error_code), error.data)
+        code, message = int(error.error_code), error.data
     except RuntimeError as error:  # what the package makes of APPLICATION_ERROR
-        return Outcome([], ErrorCode.APPLICATION_ERROR, str(error))
-    return Outcome([_text_of(payload) for payload in payloads])
+        code, message = ErrorCode.APPLICATION_ERROR, str(error)
+    return Outcome([_text_of(payload) for payload in collected.values], code, message)
 
 
 class Wandering:
@@ -185,34 +190,34 @@ class _Leaving(BaseRequestHandler):  # type: ignore[misc]
 
 
 async def _answers(
-    rsocket: RSocketClient, service: str, interaction: str, argument: str
-) -> list[Payload]:
+    rsocket: RSocketClient, service: str, interaction: str, argument: str, collected: Any
+) -> None:
+    """Send one request; `collected` has the answers, also those before an error that is raised."""
     # Half of the package's methods have no annotations.
     requester: Any = AwaitableRSocket(rsocket)
-    payloads: list[Payload] = []
+    answers: Any = None
     match interaction:
         case "request_response":
-            payloads = [await requester.request_response(request_payload(service, argument))]
+            payload = request_payload(service, argument)
+            collected.values.append(await requester.request_response(payload))
         case "fire_and_forget":
             await requester.fire_and_forget(request_payload(service, argument))
         case "metadata_push":
             await requester.metadata_push(request_metadata(service, argument))
         case "request_stream":
-            payload = request_payload(service, argument)
-            payloads = await requester.request_stream(payload, limit_rate=CREDIT)
+            answers = rsocket.request_stream(request_payload(service, argument))
         case "first_of_stream":
-            first: Any = CollectorSubscriber(limit_rate=CREDIT, limit_count=int(argument))
-            stream: Any = rsocket.request_stream(request_payload(service, "endless"))
-            stream.initial_request_n(CREDIT).subscribe(first)
-            payloads = await first.run()
+            answers = rsocket.request_stream(request_payload(service, "endless"))
         case "request_channel":
             text, *others = argument.split(",")
             rest = StreamFromGenerator(lambda: _elements(others))
             payload = request_payload(service, text)
-            payloads = await requester.request_channel(payload, rest, limit_rate=CREDIT)
+            answers = rsocket.request_channel(payload, rest)
         case _:
             raise AssertionError(f"no such interaction: {interaction}")
-    return payloads
+    if answers is not None:
+        answers.initial_request_n(CREDIT).subscribe(collected)
+        await collected.run()
 
 
 def _elements(texts: list[str]) -> Generator[tuple[Payload, bool]]:
@@ -310,9 +315,11 @@ class Destination(BaseRequestHandler):  # type: ignore[misc]
 
         def elements() -> Generator[tuple[Payload, bool]]:
             nonlocal sent
-            last = None if text == "endless" else int(text)
+            # COUNT, or COUNT TEXT: then the text is in each element, behind its number.
+            count, space, rest = text.partition(" ")
+            last = None if count == "endless" else int(count)
             for sent in itertools.count(1):
-                yield Payload(_answer_to(str(sent))), sent == last
+                yield Payload(_answer_to(f"{sent}{space}{rest}")), sent == last
 
         return StreamFromGenerator(elements, on_cancel=lambda: self.canceled.put_nowait(sent))
 

@@ -23,14 +23,12 @@ from tests.peers.clients import (
     ProgramRequester,
     start_destination,
 )
-from tests.peers.foreign import PeerMissing, built
+from tests.peers.libraries import rust_program
 from tests.peers.programs import running_broker
 from tests.peers.rsocket_client import Outcome, Received
 
 pytestmark = [pytest.mark.peer(requester="rust"), pytest.mark.asyncio(loop_scope="module")]
 
-BUILD_TIMEOUT = 300.0
-"""Seconds. It compiles 45 crates."""
 LONG = "x" * 500
 MANY = 300
 """More elements than the broker asks of a destination at a time."""
@@ -41,13 +39,7 @@ on_the_loop = pytest_asyncio.fixture(loop_scope="module")
 @pytest.fixture(scope="session")
 def program() -> Path:
     """The program of `rsocket_rust/`."""
-    try:
-        command = ["cargo", "build", "--quiet"]
-        return built("rsocket_rust", [command], timeout=BUILD_TIMEOUT) / (
-            "target/debug/onward-rsocket-rust-peer"
-        )
-    except PeerMissing as error:
-        pytest.skip(f"rsocket_rust peer: {error}")
+    return rust_program()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -14,6 +14,7 @@ from typing import Final
 from onward.protocol import DeliveryError
 from onward.transports.client import Client
 from tests.peers import onward_client
+from tests.peers.calm import Calm
 from tests.peers.clients import Destination
 from tests.peers.loads import Handled, Load, finished, loaded
 from tests.peers.makes import Makes
@@ -23,18 +24,20 @@ from tests.support.namespaces import Network
 
 __all__ = ["EXPECTED", "OPTIONS", "REQUESTERS", "Record", "Trial", "record", "trial_of"]
 
-REQUESTERS: Final = ("java", "js-alpha", "js-0.0.27", "python", "onward", "go")
+REQUESTERS: Final = ("java", "js-alpha", "js-0.0.27", "python", "onward", "go", "rust")
 DESTINATIONS: Final = ("onward", "java", "python", "js-0.0.27", "go")
 """Makes of destinations. `rsocket-js` 1.0.0-alpha ends its connection when it gets a push."""
 LISTENERS: Final = ("onward", "java", "python")
 """Makes of the destinations of multicasts."""
 ANSWERED: Final = ("request_response", "request_stream", "fire_and_forget", "request_channel")
+WITHOUT_CREDIT: Final = ("request_response", "request_stream", "fire_and_forget")
+"""What the crate `rsocket_rust` can ask by: all elements of its channels come at once."""
 PUSHERS: Final = frozenset({"java", "python", "onward", "go"})
 """Makes whose metadata pushes can be routed."""
-STAYING: Final = frozenset({"go", "python"})
-"""Makes at the broker that is never killed. The program in Go does not connect to another one; and
-the Python package fails, and does not tell of the end of a connection, if a channel was asked for
-that has not been granted credit yet."""
+STAYING: Final = frozenset({"go", "python", "rust"})
+"""Makes at the broker that is never killed. The programs in Go and Rust do not connect to another
+one; and the Python package fails, and does not tell of the end of a connection, if a channel was
+asked for that has not been granted credit yet."""
 PAUSE: Final = 0.02
 """Seconds between two requests of a client: the load is bounded."""
 WHILE: Final = 2.0
@@ -54,6 +57,7 @@ class Trial:
         made: The brokers by name.
         loads: The clients that send requests.
         handled: What destinations got of these.
+        calm: The times between troubles.
         java: The URI for clients of a Java broker that is in the cluster, or an empty text.
         heard: What the destinations of multicasts got, by their present names.
         cast: The texts of the multicasts.
@@ -73,6 +77,8 @@ class Trial:
         self._casters: dict[str, Client] = {}
         self._makes = Makes(stack)
         self._numbers = itertools.count(1)
+        self.calm = Calm(made, self.loads, self.handled, self.joined)
+        self._staying: list[Load] = []
         self._stack = stack
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -96,7 +102,8 @@ class Trial:
         first, staying = next(iter(self.made.items()))
         for number, make in enumerate(REQUESTERS * 2):
             if make in STAYING:
-                await self.load(make, staying.uri, first, self.services)
+                load = await self.load(make, staying.uri, first, self.services)
+                self._staying.append(load)
             else:
                 await self.request(make, number)
         for name, each in self.made.items():
@@ -169,7 +176,9 @@ class Trial:
     async def load(self, make: str, uri: str, at: str, services: Sequence[str]) -> Load:
         """Connect a requester, which is named after its make and the broker."""
         ask = await self._makes.requester(make, uri, services[0], self._stack)
-        by = (*ANSWERED, "metadata_push") if make in PUSHERS else ANSWERED
+        by = WITHOUT_CREDIT if make == "rust" else ANSWERED
+        if make in PUSHERS:
+            by = (*by, "metadata_push")
         load = Load(f"{make}@{at}{len(self.loads) + 1}", ask, services, by, PAUSE)
         self.loads.append(load)
         return load
@@ -239,6 +248,11 @@ class Trial:
             assert load.sent == load.outcomes.total(), load.name
             assert set(load.outcomes) <= expected, (load.name, load.outcomes)
         texts = self.handled.texts
+        await self.calm.end()
+        # They stay at the first broker, which has no trouble, and so has its destination.
+        local = f"at-{next(iter(self.made))}"
+        told = [each for load in self._staying for each in load.told if each.service == local]
+        await self.calm.arrived(told)
 
         async def missing() -> list[str]:
             return [text for text in self._texts("answered") if text not in texts]
@@ -247,11 +261,8 @@ class Trial:
         for kind in ("rejected", "unsent"):
             assert [text for text in self._texts(kind) if text in texts] == [], kind
         assert [text for text, count in texts.items() if count > 1] == []
-        streams = sum((load.counts for load in self.loads), Counter[tuple[str, str]]())
-        sure = streams["request_stream", "answered"]
-        never = streams["request_stream", "rejected"] + streams["request_stream", "unsent"]
-        total = sum(n for (interaction, _), n in streams.items() if interaction == "request_stream")
-        assert sure <= self.handled.counts["request_stream"] <= total - never
+        pushed = sum((load.pushes for load in self.loads), Counter[str]())
+        assert self.handled.pushes <= pushed
         twice = [(at, text) for at, got in self.heard.at.items() for text in got if got[text] > 1]
         assert twice == []
         assert {text for got in self.heard.at.values() for text in got} <= self.cast
@@ -270,6 +281,7 @@ class Trial:
         casting = asyncio.create_task(self.casting())
         try:
             async with loaded(self.loads):
+                await self.calm.begin()
                 yield
                 await finished(self.loads)
         finally:
@@ -288,40 +300,41 @@ class Trial:
 
     async def killed(self, name: str) -> None:
         """Kill a broker, and start it again, with clients of its own."""
-        await self.made[name].kill()
-        await self.lost("a", name)
-        await self.made[name].start()
-        await self.joined()
-        await self.serve(name)
+        async with self.calm.broken():
+            await self.made[name].kill()
+            await self.lost("a", name)
+            await self.made[name].start()
+            await self.joined()
+            await self.serve(name)
 
     async def stopped(self, name: str) -> None:
         """Stop the process of a broker until others have given it up, and let it go on."""
-        self.made[name].tell(SIGSTOP)
-        try:
-            await self.lost("a", name)
-        finally:
-            self.made[name].tell(SIGCONT)
-        await self.joined()
+        async with self.calm.broken():
+            self.made[name].tell(SIGSTOP)
+            try:
+                await self.lost("a", name)
+            finally:
+                self.made[name].tell(SIGCONT)
 
     async def cut_one_way(self, sender: str, receiver: str) -> None:
         """Lose what one broker sends to another, until the link is lost at both, and heal."""
-        self.network.cut(sender, receiver)
-        for at, other in ((sender, receiver), (receiver, sender)):
-            if at in self.made:
-                await self.lost(at, other)
-        self.network.heal()
-        await self.joined()
+        async with self.calm.broken():
+            self.network.cut(sender, receiver)
+            for at, other in ((sender, receiver), (receiver, sender)):
+                if at in self.made:
+                    await self.lost(at, other)
+            self.network.heal()
 
     async def parted(self, *sides: Sequence[str]) -> None:
         """Part the brokers until each side is without the others, and heal."""
-        self.network.part(*sides)
-        for side in sides:
-            others = [name for other in sides if other != side for name in other]
-            for name in side:
-                if name in self.made:
-                    await self.lost(name, *others)
-        self.network.heal()
-        await self.joined()
+        async with self.calm.broken():
+            self.network.part(*sides)
+            for side in sides:
+                others = [name for other in sides if other != side for name in other]
+                for name in side:
+                    if name in self.made:
+                        await self.lost(name, *others)
+            self.network.heal()
 
 
 @asynccontextmanager
@@ -351,6 +364,8 @@ def record(trial: Trial, name: str, record_property: Record) -> None:
             "CANCELED": found["canceled"],
             "closed": found["closed"],
             "unsent": found["unsent"],
+            "cut": load.cut,
             "in doubt": trial.in_doubt(load),
+            "sure": sum(each.text in trial.calm.sure for each in load.told),
         }
         record_property("cluster", row)

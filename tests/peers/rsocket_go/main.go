@@ -265,13 +265,18 @@ func respond(request payload.Payload) mono.Mono {
 }
 
 func stream(request payload.Payload) flux.Flux {
-	last, err := strconv.Atoi(received("request_stream", request))
+	// COUNT, or COUNT TEXT: then the text is in each element, behind its number.
+	count, rest, found := strings.Cut(received("request_stream", request), " ")
+	if found {
+		rest = " " + rest
+	}
+	last, err := strconv.Atoi(count)
 	if err != nil {
 		last = endless
 	}
 	answers := make([]payload.Payload, 0, last)
 	for number := 1; number <= last; number++ {
-		answers = append(answers, answerTo(strconv.Itoa(number)))
+		answers = append(answers, answerTo(strconv.Itoa(number)+rest))
 	}
 	sent := 0
 	return flux.FromSlice(answers).

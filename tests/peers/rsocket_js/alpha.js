@@ -28,6 +28,7 @@ import {
   address,
   askForLines,
   asker,
+  counted,
   received,
   report,
   routeSetup,
@@ -58,13 +59,12 @@ const responder = {
   },
 
   requestStream(payload, initialRequestN, subscriber) {
-    const text = received('request_stream', payload);
-    const last = text === 'endless' ? Infinity : Number(text);
+    const { last, element } = counted(received('request_stream', payload));
     let sent = 0;
     const send = (credit) => {
       for (let left = credit; left > 0 && sent < last; left -= 1) {
         sent += 1;
-        subscriber.onNext(answerTo(sent), sent === last);
+        subscriber.onNext(answerTo(element(sent)), sent === last);
       }
     };
     setImmediate(send, initialRequestN);

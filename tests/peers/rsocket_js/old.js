@@ -19,6 +19,7 @@ import {
   address,
   askForLines,
   asker,
+  counted,
   received,
   report,
   routeSetup,
@@ -84,13 +85,12 @@ const responder = {
   },
 
   requestStream(payload) {
-    const text = received('request_stream', payload);
-    const last = text === 'endless' ? Infinity : Number(text);
+    const { last, element } = counted(received('request_stream', payload));
     let sent = 0;
     return payloads(
       () => {
         sent += 1;
-        return { payload: answerTo(sent), last: sent === last };
+        return { payload: answerTo(element(sent)), last: sent === last };
       },
       () => report({ event: 'canceled', interaction: 'request_stream', sent }),
     );

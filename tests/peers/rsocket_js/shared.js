@@ -71,6 +71,14 @@ export function received(interaction, { data, metadata }) {
   return told;
 }
 
+// Return the number of the last element of the stream that a text asks for, COUNT or COUNT TEXT, and
+// what makes an element of its number: the text is in each.
+export function counted(asked) {
+  const [count, ...words] = asked.split(' ');
+  const last = count === 'endless' ? Infinity : Number(count);
+  return { last, element: (number) => [number, ...words].join(' ') };
+}
+
 // Return what a URI says: tcp://HOST:PORT or ws://HOST:PORT, with TLS tls:// and wss://. Its query
 // has the TLS files, authority=FILE and certificate=FILE with the key in it, and the credentials,
 // simple=USER:PASSWORD or bearer=TOKEN.

@@ -5,7 +5,8 @@
 //!
 //! FRAGMENT is the size of frames over which the library cuts payloads into fragments.
 //!
-//! A requester reads lines `INTERACTION=ARGUMENT` and prints a line of JSON for each:
+//! A requester reads lines `INTERACTION=ARGUMENT`, or `INTERACTION@SERVICE=ARGUMENT` for another
+//! service, and prints a line of JSON for each:
 //! {"interaction", "elements", "outcome"}, with "code" and "message" if the outcome is "failed".
 //! What it asks and what a destination answers is what `../js/requester.js` and
 //! `../js/destination.js` say, except that this library has no credit: a requester asks for all
@@ -102,7 +103,8 @@ fn code_of(text: &str) -> u32 {
 
 // --- requester ---------------------------------------------------------------------------------
 
-async fn ask(client: &Client, service: &str, interaction: &str, argument: &str) {
+async fn ask(client: &Client, service: &str, name: &str, argument: &str) {
+    let (interaction, service) = name.split_once('@').unwrap_or((name, service));
     let payload = |data: &str| Payload::new(
         Some(data.to_owned().into()),
         Some(address(service, "echo").into()),
@@ -141,7 +143,7 @@ async fn ask(client: &Client, service: &str, interaction: &str, argument: &str) 
             }
         }
     }
-    outcome(interaction, &elements, failure);
+    outcome(name, &elements, failure);
 }
 
 // --- destination -------------------------------------------------------------------------------
@@ -183,8 +185,12 @@ impl RSocket for Destination {
     }
 
     fn request_stream(&self, payload: Payload) -> Flux<Result<Payload>> {
-        let count: u64 = received("request_stream", &payload).parse().unwrap();
-        Box::pin(futures::stream::iter((1..=count).map(|each| Ok(answer_to(each)))))
+        // COUNT, or COUNT TEXT: then the text is in each element, behind its number.
+        let asked = received("request_stream", &payload);
+        let end = asked.find(' ').unwrap_or(asked.len());
+        let (count, rest) = (asked[..end].parse::<u64>().unwrap(), asked[end..].to_owned());
+        let answers = (1..=count).map(move |each| Ok(answer_to(format!("{each}{rest}"))));
+        Box::pin(futures::stream::iter(answers))
     }
 
     fn request_channel(&self, mut payloads: Flux<Result<Payload>>) -> Flux<Result<Payload>> {

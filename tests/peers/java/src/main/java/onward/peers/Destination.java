@@ -30,7 +30,8 @@ import reactor.core.publisher.Mono;
  *                     "only NAME" -> an answer if this is the instance of that name, else none
  * fire-and-forget     reported, not answered
  * metadata push       reported; its text is the name of the route
- * request/stream      "COUNT" -> COUNT elements, "endless" -> elements until cancelled
+ * request/stream      "COUNT" -> "N from java" for each N, "COUNT TEXT" -> "N TEXT from java",
+ *                     "endless" -> elements until cancelled
  * request/channel     each "TEXT" -> "TEXT from java"
  * </pre>
  *
@@ -89,10 +90,12 @@ final class Destination implements RSocket {
   @Override
   public Flux<Payload> requestStream(Payload payload) {
     String text = received("request_stream", payload);
-    int count = text.equals("endless") ? Integer.MAX_VALUE : Integer.parseInt(text);
+    String[] words = text.split(" ", 2);
+    int count = text.equals("endless") ? Integer.MAX_VALUE : Integer.parseInt(words[0]);
+    String rest = words.length > 1 ? " " + words[1] : "";
     AtomicInteger sent = new AtomicInteger();
     return Flux.range(1, count)
-        .map(number -> answerTo(number.toString()))
+        .map(number -> answerTo(number + rest))
         .doOnNext(answer -> sent.incrementAndGet())
         .doOnCancel(() -> canceled("request_stream", sent.get()));
   }

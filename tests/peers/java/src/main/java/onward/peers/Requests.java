@@ -2,6 +2,7 @@ package onward.peers;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.rsocket.Payload;
@@ -31,10 +32,11 @@ final class Requests {
 
   static void start(int id, Connection connection, JsonNode command) {
     Flux<Payload> answers = send(connection, command);
+    List<String> elements = new CopyOnWriteArrayList<>();
     answers
         .map(Payload::getDataUtf8)
-        .collectList()
-        .subscribe(elements -> completed(id, elements), error -> failed(id, error));
+        .subscribe(
+            elements::add, error -> failed(id, elements, error), () -> completed(id, elements));
   }
 
   private static Flux<Payload> send(Connection connection, JsonNode command) {
@@ -70,9 +72,13 @@ final class Requests {
 
   /** Report that a request or another command came to nothing. */
   static void failed(int id, Throwable error) {
+    failed(id, List.of(), error);
+  }
+
+  private static void failed(int id, List<String> elements, Throwable error) {
     Integer code = error instanceof RSocketErrorException known ? known.errorCode() : null;
     Lines.report(
-        "id", id, "elements", List.of(), "outcome", "failed",
+        "id", id, "elements", elements, "outcome", "failed",
         "code", code, "message", error.getMessage());
   }
 }

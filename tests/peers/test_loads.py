@@ -1,0 +1,68 @@
+"""The books of the loads: what is wrong with elements, or does not arrive, is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.peers.clients import CANCELED
+from tests.peers.loads import Handled, Load, Told
+from tests.peers.rsocket_client import Outcome
+
+
+def answering(make: Callable[[list[str]], Outcome]) -> Load:
+    """Return a load whose streams end as is made of the elements that were asked for."""
+
+    async def ask(_: str, argument: str) -> Outcome:
+        count, text = argument.split(" ")
+        return make([f"{number} {text} from here" for number in range(1, int(count) + 1)])
+
+    return Load("load", ask)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "cut"),
+    [
+        (lambda all_: Outcome(all_), "answered", 0),
+        (lambda all_: Outcome(all_[:7], CANCELED, "lost"), "canceled", 1),
+        (lambda _: Outcome([], CANCELED, "lost"), "canceled", 0),
+        (lambda _: Outcome([], None, "read ECONNRESET"), "closed", 0),
+        (lambda all_: Outcome(all_[:7]), "request_stream", 1),
+        (lambda all_: Outcome([*all_[:3], *all_[4:]], CANCELED, "lost"), "wrong", 1),
+        (lambda all_: Outcome([*all_[:3], *all_[2:]]), "wrong", 1),
+        (lambda all_: Outcome(["1 load-2 from here", *all_[1:]]), "wrong", 1),
+    ],
+    ids=["whole", "early", "at once", "reset", "short", "lost", "double", "of another"],
+)
+async def test_the_elements_of_a_stream(
+    make: Callable[[list[str]], Outcome], kind: str, cut: int
+) -> None:
+    load = answering(make)
+    found = await load.one("request_stream", "service")
+    assert found.partition(" ")[0].rstrip(":") == kind
+    assert (load.outcomes.total(), load.cut) == (1, cut)
+    assert load.texts == {found: {"load-1"}}
+
+
+async def test_what_is_told_has_a_number_and_a_destination() -> None:
+    outcomes = iter([Outcome([]), Outcome([], None, "refused"), Outcome([])])
+
+    async def ask(_: str, __: str) -> Outcome:
+        return next(outcomes)
+
+    load = Load("load", ask)
+    for service in ("a", "b", "c"):
+        await load.one("fire_and_forget", service)
+    assert load.told == [Told(1, "a", "load-1"), Told(3, "c", "load-3")]
+    assert load.told_since(1) == load.told[1:]
+    assert load.told_since(None) == []
+
+
+def test_what_a_destination_got_has_the_text_of_the_request() -> None:
+    handled = Handled()
+    handled.note("at-a", "request_stream", "40 load-1")
+    handled.note("at-a", "fire_and_forget", "load-2")
+    handled.note("at-b", "metadata_push", "")
+    assert handled.at == {"at-a": {"load-1": 1, "load-2": 1}}
+    assert handled.pushes == {"at-b": 1}
