@@ -455,4 +455,7 @@ def _canceled(report: dict[str, Any]) -> int:
 
 def _outcome(report: dict[str, Any]) -> Outcome:
     assert (report["outcome"] == "failed") == ("code" in report)
-    return Outcome(report["elements"], report.get("code"), report.get("message"))
+    message = report.get("message")
+    if report["outcome"] == "failed" and message is None:
+        message = ""  # None is for those that have completed
+    return Outcome(report["elements"], report.get("code"), message)

@@ -197,9 +197,10 @@ def _kind_of(interaction: str, outcome: Outcome, wanted: Sequence[str]) -> str:
     """
     message = (outcome.message or "").lower()
     words = [each.partition(" from ")[0] for each in outcome.elements]
-    if words != list(wanted)[: len(words)]:
+    completed = outcome.code is None and outcome.message is None
+    if words != list(wanted)[: None if completed else len(words)]:
         return f"wrong elements of {interaction}: {outcome}"
-    if outcome.code is None and outcome.message is None and len(words) == len(wanted):
+    if completed:
         return "told" if interaction in UNANSWERED else "answered"
     if outcome.code == REJECTED:
         return "rejected"
