@@ -229,7 +229,9 @@ async def loaded(loads: Sequence[Load]) -> AsyncGenerator[None]:
         for load, task in zip(loads, tasks, strict=True):
             assert load.over or not task.done()
     finally:
-        for task in tasks:
+        for load, task in zip(loads, tasks, strict=True):
+            # Before Python 3.12 a `wait_for` that has its answer already forgets the cancellation.
+            load.over = True
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 

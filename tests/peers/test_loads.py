@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from tests.peers.clients import CANCELED
-from tests.peers.loads import Handled, Load, Told
+from tests.peers.loads import Handled, Load, Told, loaded
+from tests.peers.programs import TIMEOUT
 from tests.peers.rsocket_client import Outcome
 
 
@@ -43,6 +46,22 @@ async def test_the_elements_of_a_stream(
     assert found.partition(" ")[0] == kind
     assert (load.outcomes.total(), load.cut) == (1, cut)
     assert load.texts == {found: {"load-1"}}
+
+
+async def test_loads_end_although_a_cancellation_is_forgotten() -> None:
+    asked = asyncio.Event()
+
+    async def ask(_: str, argument: str) -> Outcome:
+        if load.sent > 1:
+            asked.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.get_running_loop().create_future()
+        return Outcome([argument])
+
+    load = Load("load", ask)
+    async with asyncio.timeout(TIMEOUT), loaded([load]):
+        await asked.wait()
+    assert load.sent == load.outcomes.total() == 2
 
 
 async def test_what_is_told_has_a_number_and_a_destination() -> None:
