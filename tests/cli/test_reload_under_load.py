@@ -19,7 +19,7 @@ from onward.transports import TlsOptions
 from onward.transports.client import Client, ClientOptions, connect
 from tests.support.commands import TIMEOUT
 from tests.support.configured import broker_of
-from tests.support.counts import times
+from tests.support.counts import UNMEASURED, times
 from tests.support.fixtures import Caplog
 
 REQUESTERS = 4
@@ -109,6 +109,7 @@ def objects() -> int:
     return len(gc.get_objects())
 
 
+@UNMEASURED
 async def test_reloads_under_load_fail_no_request_and_nothing_grows(
     tmp_path: Path, caplog: Caplog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

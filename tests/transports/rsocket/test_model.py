@@ -33,7 +33,7 @@ from onward.actors.broker import BrokerOptions, MulticastOptions
 from onward.protocol.rsocket import Setup
 from onward.transports.rsocket import FlowOptions, LinkOptions
 from tests.support.broker_model import MULTICAST, REGION, SHARD, UNICAST, Leg, Request, Wanted
-from tests.support.counts import times
+from tests.support.counts import runs, times
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CANCEL,
@@ -706,7 +706,7 @@ class Model(RuleBasedStateMachine):
                     assert branch.ahead > 0 or branch.passed == asked.granted
 
 
-WALKS, EXAMPLES, STEPS = times(2, 8), times(24, 96), 50
+EXAMPLES, STEPS = times(24, 96), 50
 AT_LEAST = 26
 """Steps that an example takes on average. Some end before their last step."""
 
@@ -720,7 +720,7 @@ WALK = settings(
 )
 
 
-@pytest.mark.parametrize("number", range(WALKS))
+@pytest.mark.parametrize("number", runs(2, 8))
 def test_random_walks(number: int) -> None:
     walk: type[Model] = seed(number)(type(f"Walk{number}", (Model,), {}))
     run_state_machine_as_test(walk, settings=WALK)
