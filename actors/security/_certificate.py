@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from ...protocol.security import (
-    Credentials,
     NotAuthenticated,
     PeerIdentity,
     Principal,
 )
-from ._authenticator import Authenticator
-from ._principals_file import PrincipalsFile
+from ._transport_method import TransportMethod
 
 __all__ = ["CertificateAuthenticator"]
 
 
-class CertificateAuthenticator(Authenticator):
+class CertificateAuthenticator(TransportMethod):
     """The method for peers with a certificate that the transport has verified.
 
     With a file, the first name of the certificate that has an entry makes the principal; a peer
@@ -34,24 +29,6 @@ class CertificateAuthenticator(Authenticator):
 
     method = "certificate"
 
-    def __init__(
-        self,
-        file: PrincipalsFile | str | Path | None = None,
-        roles: frozenset[str] = frozenset(),
-    ) -> None:
-        self._file = PrincipalsFile(file) if isinstance(file, str | Path) else file
-        self._roles = roles
-
-    async def authenticate(
-        self, credentials: Credentials | None, peer: PeerIdentity
-    ) -> Principal | None:
-        """Return the principal of a certificate, or `None` for a peer without a known one.
-
-        Raises:
-            NotAuthenticated: The entry is disabled.
-        """
-        return self._find(peer)
-
     def _find(self, peer: PeerIdentity) -> Principal | None:
         if self._file is None:
             if not peer.names:
@@ -62,18 +39,6 @@ class CertificateAuthenticator(Authenticator):
         if any(account.disabled for account in found):
             raise NotAuthenticated("disabled")
         return _at_most_until(peer.expires, found[0].principal) if found else None
-
-    def readmit(self, principal: Principal, peer: PeerIdentity) -> Principal | None:
-        """Return what the file makes of the peer now."""
-        with suppress(NotAuthenticated):
-            return self._find(peer)
-        return None
-
-    async def prepare_reload(self) -> Callable[[], object]:
-        """Read the file again."""
-        if self._file is None:
-            return await super().prepare_reload()
-        return await self._file.prepare_reload()
 
 
 def _at_most_until(expires: float | None, principal: Principal) -> Principal:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-
-from ...protocol.security import Credentials, NotAuthenticated, PeerIdentity, Principal
-from ._authenticator import Authenticator
-from ._principals_file import PrincipalsFile
+from ...protocol.security import NotAuthenticated, PeerIdentity, Principal
+from ._transport_method import TransportMethod
 
 __all__ = ["UnixAuthenticator"]
 
 
-class UnixAuthenticator(Authenticator):
+class UnixAuthenticator(TransportMethod):
     """The method for the peers of Unix sockets: the operating system tells their user id.
 
     With a file, peers with other user ids are left to the next method. Without one, each peer of a
@@ -26,24 +21,6 @@ class UnixAuthenticator(Authenticator):
 
     method = "unix"
 
-    def __init__(
-        self,
-        file: PrincipalsFile | str | Path | None = None,
-        roles: frozenset[str] = frozenset(),
-    ) -> None:
-        self._file = PrincipalsFile(file) if isinstance(file, str | Path) else file
-        self._roles = roles
-
-    async def authenticate(
-        self, credentials: Credentials | None, peer: PeerIdentity
-    ) -> Principal | None:
-        """Return the principal of a user id, or `None` for a peer without a known one.
-
-        Raises:
-            NotAuthenticated: The entry is disabled.
-        """
-        return self._find(peer)
-
     def _find(self, peer: PeerIdentity) -> Principal | None:
         if peer.user_id is None:
             return None
@@ -55,15 +32,3 @@ class UnixAuthenticator(Authenticator):
         if account.disabled:
             raise NotAuthenticated("disabled")
         return account.principal
-
-    def readmit(self, principal: Principal, peer: PeerIdentity) -> Principal | None:
-        """Return what the file makes of the peer now."""
-        with suppress(NotAuthenticated):
-            return self._find(peer)
-        return None
-
-    async def prepare_reload(self) -> Callable[[], object]:
-        """Read the file again."""
-        if self._file is None:
-            return await super().prepare_reload()
-        return await self._file.prepare_reload()
