@@ -19,8 +19,8 @@ SETTLING: Final = 10.0
 """Seconds for the broker to release ended requests."""
 AGAIN: Final = 0.1
 """Seconds between two checks."""
-WARM_UP, LEAST_WARM_UP = 0.2, 90.0
-"""The share of the run, and the least seconds, before memory is measured."""
+WARM_UP = 0.2
+"""The share of the run before memory is measured."""
 
 
 class Question(Peer):
@@ -101,15 +101,16 @@ async def routes_of_the_gone(question: Question, patience: float = SETTLING) -> 
     return await question.settled(look, patience)
 
 
-def growth(memory: Sequence[tuple[float, int]]) -> float:
+def growth(memory: Sequence[tuple[float, int]], least: float) -> float:
     """Return the slope of memory after the warm-up, in KiB a minute.
 
     Args:
         memory: Pairs of seconds since the start, and bytes.
+        least: The least seconds of the warm-up.
     """
     if not memory:
         return 0.0
-    start_at = max(memory[-1][0] * WARM_UP, LEAST_WARM_UP)
+    start_at = max(memory[-1][0] * WARM_UP, least)
     late = [(passed, held) for passed, held in memory if passed >= start_at]
     if len(late) < 3:
         return 0.0

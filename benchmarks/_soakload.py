@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import struct
 from collections import Counter, deque
@@ -84,7 +85,7 @@ class _Call:
     Attributes:
         kind: Its kind.
         data: Its data; each answer has to be equal to it.
-        due: The time after which it is overdue.
+        due: The time after which it is overdue; infinite once that is counted.
         merged: Whether several destinations answer, each with all elements.
         credit: Elements that the destination may send.
         left: Elements that the destination has yet to send.
@@ -209,8 +210,11 @@ class Requester(Peer):
             self._tally.wrong[f"{call.kind}: frame type {kind >> 10:#x}"] += 1
 
     def overdue(self, now: float) -> list[str]:
-        """Return the kinds of the overdue requests."""
-        return [call.kind for call in self._calls.values() if call.due < now]
+        """Return the kinds of the requests that have become overdue since the last call."""
+        late = [call for call in self._calls.values() if call.due < now]
+        for call in late:
+            call.due = math.inf
+        return [call.kind for call in late]
 
     def on_refused(self, text: str) -> None:
         self._tally.wrong[f"the broker ended a connection: {text}"] += 1

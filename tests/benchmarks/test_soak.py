@@ -171,14 +171,25 @@ def test_no_websocket_no_connection() -> None:
         web.data_received(b"HTTP/1.1 403 Forbidden\r\n\r\n")
 
 
+async def test_an_overdue_request_is_counted_once() -> None:
+    requester = load.Requester("asks", load.Tally(), random.Random(1))
+    for stream_id, due in ((1, 10.0), (3, 20.0)):
+        requester._calls[stream_id] = load._Call("response", b"", due, merged=False)
+    assert [requester.overdue(now) for now in (9.0, 11.0, 12.0, 21.0, 22.0)] == [
+        [], ["response"], [], ["response"], [],
+    ]  # fmt: skip
+
+
 def test_growth_is_the_slope_after_the_warm_up() -> None:
     mebibyte = 1 << 20
     warm = [(float(at), at * mebibyte) for at in range(95)]
     flat = [(float(at), 95 * mebibyte) for at in range(95, 401)]
     rising = [(float(at), (at - 95) * 1024 + 95 * mebibyte) for at in range(95, 401)]
-    assert check.growth([]) == check.growth(warm[:3]) == 0.0
-    assert check.growth([*warm[:80], *flat]) == pytest.approx(0.0, abs=1e-6)
-    assert check.growth([*warm[:80], *rising]) == pytest.approx(60.0)
+    assert check.growth([], 90.0) == check.growth(warm[:3], 90.0) == 0.0
+    assert check.growth([*warm[:80], *flat], 90.0) == pytest.approx(0.0, abs=1e-6)
+    assert check.growth([*warm[:80], *rising], 90.0) == pytest.approx(60.0)
+    late = [(at, held if at > 300 else 0) for at, held in rising]
+    assert check.growth([*warm[:80], *late], 360.0) == pytest.approx(60.0)
 
 
 @pytest.mark.slow
