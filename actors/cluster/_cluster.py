@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain
-from math import inf
+from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ...protocol import AddressLike, OnwardError
+from ...protocol import AddressLike
 from ...protocol.broker import BrokerInfo, RouteAdd, RouteRemove, format_id
 from ...protocol.cluster import (
-    BROKERS_ROUTE,
     CLIENTS_SERVICE,
     DRAINING,
     FILTER_ROUTE,
     GROUPS_ROUTE,
-    REMOTE_BROKER_INFO_ROUTE,
     ROUTES_ROUTE,
     UP,
     ClusterFrameError,
-    Compare,
-    Dial,
     LinkRefusal,
     LinkRefused,
     LinkRole,
     Membership,
     PeerInfo,
-    RoutePlace,
-    Tell,
     with_seed_uri,
 )
 from .._log import SeldomLogger, shown
 from ..broker import Broker, Handlers
-from ..runtime._timer import Timer
 from ._clients import clients_service
-from ._cluster_inspection import ClusterInspection
+from ._cluster_tasks import ClusterTasks
 from ._dialled import ClusterDrain, DialledPeer
 from ._duplicate_routes import DuplicateRoutes
 from ._feeds import Feeds, RouteStream
@@ -69,7 +60,7 @@ MAX_REASONS: Final = 64
 STOPS: Final = "the broker stops"
 
 
-class Cluster(ClusterInspection):
+class Cluster(ClusterTasks):
     """The part of a broker in a cluster.
 
     Attach it after the broker and before the listeners, give it to those that take peer links, and
@@ -102,16 +93,9 @@ class Cluster(ClusterInspection):
         random: Callable[[], float] = random,
         resolve: ResolveSeed | None = None,
     ) -> None:
-        super().__init__(broker, options)
-        self._connect = connect
+        super().__init__(broker, options, connect, partial(DialledPeer, self), resolve)
         self._random = random
-        self._resolve_seed = resolve
-        # The addresses of each seed when it was resolved last.
-        self._resolved: dict[str, tuple[str, ...]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._replaced = ReplacedLinks(self.after)
-        self._joined = False
-        self._timer: Timer | None = None
         self._withdraw: list[Callable[[], object]] = []
 
     @classmethod
@@ -239,40 +223,6 @@ class Cluster(ClusterInspection):
         else:
             self._resolve_all()
         self._arm()
-
-    def _resolve_all(self) -> None:
-        if self._resolve_seed is not None:
-            self._run(self._resolve(self._resolve_seed))
-
-    async def _resolve(self, resolve: ResolveSeed) -> None:
-        """Look the names of all seeds up; one that fails keeps the addresses it had."""
-        seeds = self.options.seeds
-        resolved: dict[str, tuple[str, ...]] = {}
-        for seed in seeds:
-            try:
-                async with asyncio.timeout(self.options.connect_timeout):
-                    resolved[seed] = await resolve(seed)
-            except (OSError, TimeoutError):
-                # The name itself is dialled in vain, and shown with the cause.
-                resolved[seed] = self._resolved.get(seed, (seed,))
-        if seeds == self.options.seeds:
-            self._resolved = resolved
-            self.membership.replace_seeds(list(chain(*resolved.values())), self._now())
-            self._arm()
-
-    def _now(self) -> float:
-        return self.node.loop.time()
-
-    def every_route(self) -> list[bytes]:
-        """Return the ids of all routes of the zone, as of now."""
-        return list(self._broker.index.table.ids)
-
-    def place_of(self, route_id: bytes) -> RoutePlace | None:
-        """Return where a route of the zone is registered; `None` if the zone does not have it."""
-        entry = self._broker.index.table.get(route_id)
-        if entry is None:
-            return None
-        return RoutePlace(entry.timestamp, entry.broker_id, self._broker.owner_of(entry))
 
     # --- own routes ---------------------------------------------------------------------------
 
@@ -449,107 +399,3 @@ class Cluster(ClusterInspection):
         """Keep a broker away for a while that has broken the protocol."""
         self.membership.pause(broker_id, self._now() + self.options.limits.pause)
         self._arm()
-
-    # --- what the membership asks for -----------------------------------------------------------
-
-    def _arm(self) -> None:
-        """Set the timer to the time at which the membership has something to do."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not self._joined:
-            return
-        at = self.membership.get_timer()
-        if at < inf:
-            self._timer = self.after(max(0.0, at - self._now()), self._work)
-
-    def _work(self) -> None:
-        self._timer = None
-        tells: dict[bytes, list[PeerInfo]] = {}
-        for task in self.membership.due(self._now()):
-            if isinstance(task, Dial):
-                self._run(self._dial(task.uri))
-            elif isinstance(task, Tell):
-                tells.setdefault(task.to, []).append(task.info)
-            else:
-                self._run(self._compare(task))
-        for to, infos in tells.items():
-            self._run(self._tell(to, infos))
-        self._retire()
-        self._arm()
-
-    def _retire(self) -> None:
-        """Stop the workers of peer brokers that are forgotten, or have been started anew."""
-        known = {each.info.broker_id for each in self._shown()}
-        for workers in (self.links.mesh, self.links.gateways):
-            for broker_id, worker in tuple(workers.items()):
-                # A broker of another zone is one of many: what is over is of no use.
-                gone = broker_id not in known or isinstance(worker, GatewayWorker)
-                if worker.over and gone:
-                    del workers[broker_id]
-                    worker.retire()
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _dial(self, uri: str) -> None:
-        cause = ""
-        try:
-            async with asyncio.timeout(self.options.connect_timeout):
-                await self._connect(uri, DialledPeer(self, uri))
-        except TimeoutError:
-            cause = "no answer in time"
-        except (OnwardError, OSError, ValueError) as error:
-            cause = str(error) or type(error).__name__
-        if cause:
-            self._failed += 1
-            self.membership.failed(uri, cause, self._now())
-            self._seldom.log(
-                logging.INFO,
-                f"peer.unreachable {uri}",
-                "%s is not reached: %s",
-                uri,
-                shown(cause),
-                extra={"event": "peer.unreachable", "peer": uri, "reason": shown(cause)},
-            )
-        self._arm()
-
-    async def _tell(self, to: bytes, infos: list[PeerInfo]) -> None:
-        for info in infos:
-            await self._ask(to, REMOTE_BROKER_INFO_ROUTE, info.serialize())
-
-    async def _compare(self, task: Compare) -> None:
-        answer = await self._ask(task.to, BROKERS_ROUTE, task.digest)
-        worker = self.links.of(task.to)
-        if answer is None or worker is None:
-            return
-        try:
-            self.membership.compared(task.to, answer, self._now())
-        except ClusterFrameError as error:
-            worker.fault(error)
-        info = self.membership.info_of(task.to)
-        if info is not None:
-            worker.tell(info)
-        self._arm()
-
-    async def _ask(self, to: bytes, route: str, data: bytes) -> bytes | None:
-        """Return the answer of a peer broker; `None` if there is none."""
-        worker = self.links.of(to)
-        connection = None if worker is None else worker.connection
-        if connection is None or connection.java:
-            # A Java broker would dial each broker that it is told of, whether it knows it or not.
-            return None
-        try:
-            async with asyncio.timeout(self.options.connect_timeout):
-                return await connection.request(route, data)
-        except (OnwardError, TimeoutError) as error:
-            # A lost link is told by itself; what was told is compared again in a while.
-            _logger.debug(
-                "%s is not answered by a peer broker: %s",
-                route,
-                error,
-                extra={"event": "peer.unanswered", "reason": str(error)},
-            )
-            return None

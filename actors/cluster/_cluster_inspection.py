@@ -19,6 +19,7 @@ from ...protocol.cluster import (
     PresenceState,
     RouteGroupsStatistics,
     RouteLog,
+    RoutePlace,
 )
 from .._worker import Worker
 from ..broker import Broker, LimitUse
@@ -141,6 +142,17 @@ class ClusterInspection(Worker):
             if not self._was_ready:
                 return f"{up} of {counted(wanted, 'peer broker')} known"
         return ""
+
+    def every_route(self) -> list[bytes]:
+        """Return the ids of all routes of the zone, as of now."""
+        return list(self._broker.index.table.ids)
+
+    def place_of(self, route_id: bytes) -> RoutePlace | None:
+        """Return where a route of the zone is registered; `None` if the zone does not have it."""
+        entry = self._broker.index.table.get(route_id)
+        if entry is None:
+            return None
+        return RoutePlace(entry.timestamp, entry.broker_id, self._broker.owner_of(entry))
 
     def statistics(self) -> ClusterStatistics:
         """Return the figures of the cluster at this moment."""

@@ -1,0 +1,189 @@
+"""A cluster at work: what its membership asks for is done, in tasks that end with the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from itertools import chain
+from math import inf
+from typing import Any
+
+from ...protocol import OnwardError
+from ...protocol.cluster import (
+    BROKERS_ROUTE,
+    REMOTE_BROKER_INFO_ROUTE,
+    ClusterFrameError,
+    Compare,
+    Dial,
+    PeerInfo,
+    Tell,
+)
+from .._log import SeldomLogger, shown
+from ..broker import Broker
+from ..runtime._timer import Timer
+from ._cluster_inspection import ClusterInspection
+from ._gateways import GatewayWorker
+from ._options import ClusterOptions
+from ._peer_connection import ConnectPeer, PeerHandlers, ResolveSeed
+
+__all__ = ["ClusterTasks"]
+
+_logger = logging.getLogger("onward.actors.cluster")
+
+
+class ClusterTasks(ClusterInspection):
+    """A cluster that resolves seeds, dials brokers, tells them of others and compares lists.
+
+    Args:
+        broker: The broker.
+        options: The options.
+        connect: Dials another broker.
+        dialled: Returns the handlers of a link that is dialled, by its URI.
+        resolve: Resolves the names of seeds; by default they are dialled as they are.
+    """
+
+    _seldom: SeldomLogger  # once it is started
+
+    def __init__(
+        self,
+        broker: Broker,
+        options: ClusterOptions,
+        connect: ConnectPeer,
+        dialled: Callable[[str], PeerHandlers],
+        resolve: ResolveSeed | None,
+    ) -> None:
+        super().__init__(broker, options)
+        self._connect = connect
+        self._dialled = dialled
+        self._resolve_seed = resolve
+        # The addresses of each seed when it was resolved last.
+        self._resolved: dict[str, tuple[str, ...]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._joined = False
+        self._timer: Timer | None = None
+
+    def _now(self) -> float:
+        return self.node.loop.time()
+
+    def _resolve_all(self) -> None:
+        if self._resolve_seed is not None:
+            self._run(self._resolve(self._resolve_seed))
+
+    async def _resolve(self, resolve: ResolveSeed) -> None:
+        """Look the names of all seeds up; one that fails keeps the addresses it had."""
+        seeds = self.options.seeds
+        resolved: dict[str, tuple[str, ...]] = {}
+        for seed in seeds:
+            try:
+                async with asyncio.timeout(self.options.connect_timeout):
+                    resolved[seed] = await resolve(seed)
+            except (OSError, TimeoutError):
+                # The name itself is dialled in vain, and shown with the cause.
+                resolved[seed] = self._resolved.get(seed, (seed,))
+        if seeds == self.options.seeds:
+            self._resolved = resolved
+            self.membership.replace_seeds(list(chain(*resolved.values())), self._now())
+            self._arm()
+
+    def _arm(self) -> None:
+        """Set the timer to the time at which the membership has something to do."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._joined:
+            return
+        at = self.membership.get_timer()
+        if at < inf:
+            self._timer = self.after(max(0.0, at - self._now()), self._work)
+
+    def _work(self) -> None:
+        self._timer = None
+        tells: dict[bytes, list[PeerInfo]] = {}
+        for task in self.membership.due(self._now()):
+            if isinstance(task, Dial):
+                self._run(self._dial(task.uri))
+            elif isinstance(task, Tell):
+                tells.setdefault(task.to, []).append(task.info)
+            else:
+                self._run(self._compare(task))
+        for to, infos in tells.items():
+            self._run(self._tell(to, infos))
+        self._retire()
+        self._arm()
+
+    def _retire(self) -> None:
+        """Stop the workers of peer brokers that are forgotten, or have been started anew."""
+        known = {each.info.broker_id for each in self._shown()}
+        for workers in (self.links.mesh, self.links.gateways):
+            for broker_id, worker in tuple(workers.items()):
+                # A broker of another zone is one of many: what is over is of no use.
+                gone = broker_id not in known or isinstance(worker, GatewayWorker)
+                if worker.over and gone:
+                    del workers[broker_id]
+                    worker.retire()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _dial(self, uri: str) -> None:
+        cause = ""
+        try:
+            async with asyncio.timeout(self.options.connect_timeout):
+                await self._connect(uri, self._dialled(uri))
+        except TimeoutError:
+            cause = "no answer in time"
+        except (OnwardError, OSError, ValueError) as error:
+            cause = str(error) or type(error).__name__
+        if cause:
+            self._failed += 1
+            self.membership.failed(uri, cause, self._now())
+            self._seldom.log(
+                logging.INFO,
+                f"peer.unreachable {uri}",
+                "%s is not reached: %s",
+                uri,
+                shown(cause),
+                extra={"event": "peer.unreachable", "peer": uri, "reason": shown(cause)},
+            )
+        self._arm()
+
+    async def _tell(self, to: bytes, infos: list[PeerInfo]) -> None:
+        for info in infos:
+            await self._ask(to, REMOTE_BROKER_INFO_ROUTE, info.serialize())
+
+    async def _compare(self, task: Compare) -> None:
+        answer = await self._ask(task.to, BROKERS_ROUTE, task.digest)
+        worker = self.links.of(task.to)
+        if answer is None or worker is None:
+            return
+        try:
+            self.membership.compared(task.to, answer, self._now())
+        except ClusterFrameError as error:
+            worker.fault(error)
+        info = self.membership.info_of(task.to)
+        if info is not None:
+            worker.tell(info)
+        self._arm()
+
+    async def _ask(self, to: bytes, route: str, data: bytes) -> bytes | None:
+        """Return the answer of a peer broker; `None` if there is none."""
+        worker = self.links.of(to)
+        connection = None if worker is None else worker.connection
+        if connection is None or connection.java:
+            # A Java broker would dial each broker that it is told of, whether it knows it or not.
+            return None
+        try:
+            async with asyncio.timeout(self.options.connect_timeout):
+                return await connection.request(route, data)
+        except (OnwardError, TimeoutError) as error:
+            # A lost link is told by itself; what was told is compared again in a while.
+            _logger.debug(
+                "%s is not answered by a peer broker: %s",
+                route,
+                error,
+                extra={"event": "peer.unanswered", "reason": str(error)},
+            )
+            return None
