@@ -106,7 +106,8 @@ release: $(VENV)/.release
 	$(BIN)/python -m tools.release $(RELEASE)
 
 peers: $(VENV)/.test
-	ONWARD_PEERS=1 $(BIN)/python -m pytest tests/peers --verbose
+	ONWARD_PEERS=1 $(BIN)/python -m pytest tests/peers --verbose --durations=30 \
+		--numprocesses=$(JOBS) --dist=worksteal
 
 check: $(VENV)/.check
 	$(BIN)/ruff format --check --quiet .
