@@ -28,7 +28,8 @@ Memory is measured from six minutes on then, and only in a run of ten: a broker 
 peers, so its caches take longer, and some begin anew with each link. The last that are full are the
 metadata of forwarded requests (4,096 each way for each link), the recent events (1,000), and the
 figures of the last five minutes. The texts of routes of other brokers are not full by then: 4,096
-take an hour, and 20 KiB a minute of what is measured.
+take an hour, and 20 KiB a minute of what is measured. On a busy machine fewer requests come in the
+same time, and six minutes are too few: `--cluster --minutes 20` tells more there.
 
     python benchmarks/soak.py --minutes 10 --seed 1
 """
