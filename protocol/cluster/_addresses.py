@@ -47,6 +47,10 @@ class AddressBook:
         allowed: See `Membership`.
         limits: The times between attempts.
         random: Gives a number from 0 up to 1.
+
+    Attributes:
+        dialling: Number of attempts under way, counted as they begin and end: there may be
+            thousands of addresses.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class AddressBook:
         random: Callable[[], float],
     ) -> None:
         self.own = own
+        self.dialling = 0
         self._allowed = [uri_matcher(pattern) for pattern in allowed]
         self._limits = limits
         self._random = random
@@ -64,11 +69,6 @@ class AddressBook:
         self._addresses: dict[str, Address] = {}
         # The addresses of each broker: there may be thousands of brokers.
         self._of: dict[bytes, dict[str, Address]] = {}
-
-    @property
-    def dialling(self) -> int:
-        """Number of attempts under way."""
-        return sum(address.dialling for address in self._addresses.values())
 
     def get(self, uri: str) -> Address | None:
         """Return what is known of an address."""
@@ -120,7 +120,9 @@ class AddressBook:
     def drop(self, uri: str) -> None:
         """Forget an address, unless it is a seed."""
         if uri not in self._seeds and uri in self._addresses:
-            self._assign(uri, self._addresses.pop(uri), None)
+            address = self._addresses.pop(uri)
+            self._ended(address)
+            self._assign(uri, address, None)
 
     def _assign(self, uri: str, address: Address, broker_id: bytes | None) -> None:
         """Set which broker is at an address."""
@@ -139,26 +141,43 @@ class AddressBook:
 
     # --- attempts -----------------------------------------------------------------------------
 
-    def dialable(self, linked: Container[bytes]) -> Iterator[tuple[str, float]]:
-        """Yield the addresses of brokers that there is no link with, and when to dial each."""
+    def dialable(
+        self, linked: Container[bytes], others: Container[bytes]
+    ) -> Iterator[tuple[str, float]]:
+        """Yield the addresses of brokers that there is no link with, and when to dial each.
+
+        Args:
+            linked: The brokers that there is a link with.
+            others: Further brokers that are not meant.
+        """
         own = self.own
         for uri, address in self._addresses.items():
             broker_id = address.broker_id
-            if address.dialling or uri == own.cluster_uri or broker_id == own.broker_id:
+            if broker_id is not None and (
+                broker_id in linked or broker_id in others or broker_id == own.broker_id
+            ):
                 continue
-            if broker_id is None or broker_id not in linked:
+            if not address.dialling and uri != own.cluster_uri:
                 yield uri, max(address.at, address.paused_until)
 
     def dial(self, uri: str) -> None:
         """Begin an attempt."""
-        self._addresses[uri].dialling = True
+        address = self._addresses[uri]
+        self._ended(address)
+        address.dialling = True
+        self.dialling += 1
+
+    def _ended(self, address: Address) -> None:
+        """Count an attempt as ended, if there is one."""
+        self.dialling -= address.dialling
+        address.dialling = False
 
     def reached(self, uri: str, broker_id: bytes, now: float) -> None:
         """Receive the success of an attempt."""
         address = self._addresses.get(uri)
         if address is None:
             return  # the address of a seed that is none any longer
-        address.dialling = False
+        self._ended(address)
         self._assign(uri, address, broker_id)
         address.failures, address.cause = 0, ""
         # For a link that is refused.
@@ -169,7 +188,7 @@ class AddressBook:
         address = self._addresses.get(uri)
         if address is None or not address.dialling:
             return
-        address.dialling = False
+        self._ended(address)
         address.failures += 1
         address.cause = cause
         address.at = now + self._wait(address.failures, address.broker_id)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
-from typing import Any
 
 from ._addresses import Address, AddressBook
 from ._info import PeerInfo
@@ -47,8 +45,6 @@ class Dialling:
         self._links = links
         self._limits = limits
         self._books = self.near, self.zones.book
-        # Those that are not dialled as brokers of this zone.
-        self._not_near = ChainMap[bytes, Any](links.mesh, self.zones.places)
 
     @property
     def attempts(self) -> int:
@@ -117,7 +113,7 @@ class Dialling:
     def due(self, now: float) -> Iterator[Dial]:
         """Yield the attempts to begin now."""
         room = self._room()
-        for uri, at in list(self.near.dialable(self._not_near)):
+        for uri, at in list(self._near()):
             if room > 0 and now >= at:
                 self.near.dial(uri)
                 room -= 1
@@ -133,10 +129,14 @@ class Dialling:
         """Return when `due` has to be called next."""
         at = inf
         if self._room() > 0:
-            at = min((at for _, at in self.near.dialable(self._not_near)), default=at)
+            at = min((at for _, at in self._near()), default=at)
         if self._zone_room() > 0:
             at = min(at, min((at for _, at in self.zones.dialable(-inf)), default=at))
         return at
+
+    def _near(self) -> Iterator[tuple[str, float]]:
+        """Yield the addresses to dial as brokers of this zone, and when to dial each."""
+        return self.near.dialable(self._links.mesh, self.zones.places)
 
     def _room(self) -> int:
         return self._limits.max_peers - len(self._links.mesh) - self.near.dialling

@@ -20,7 +20,7 @@ def book(*seeds: str, allowed: tuple[str, ...] = ("tcp://*",), draw: float = 0.5
 
 
 def dialable(made: AddressBook, *linked: bytes) -> dict[str, float]:
-    return dict(made.dialable(linked))
+    return dict(made.dialable(linked, ()))
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,36 @@ def test_seeds_are_replaced() -> None:
     assert made.dialling == 1
     made.drop("tcp://u:1")
     assert "tcp://u:1" in dialable(made)
+
+
+def test_attempts_are_counted_until_they_end() -> None:
+    made = book("tcp://s:1", "tcp://t:1")
+    made.add(GREATER, 0.0, linked=False)
+    made.dial("tcp://s:1")
+    made.dial("tcp://t:1")
+    made.dial("tcp://greater:1")
+    made.dial("tcp://greater:1")
+    assert made.dialling == 3
+    made.failed("tcp://s:1", "refused", 0.0)
+    made.failed("tcp://s:1", "refused", 0.0)
+    assert made.dialling == 2
+    made.reached("tcp://t:1", SMALLER.broker_id, 0.0)
+    made.reached("tcp://t:1", SMALLER.broker_id, 0.0)
+    assert made.dialling == 1
+    # What becomes of the attempt at an address that was forgotten does not count again.
+    made.drop("tcp://greater:1")
+    assert made.dialling == 0
+    made.add(GREATER, 0.0, linked=False)
+    made.reached("tcp://greater:1", GREATER.broker_id, 0.0)
+    made.failed("tcp://greater:1", "refused", 0.0)
+    assert made.dialling == 0
+
+
+def test_brokers_that_are_not_meant_are_not_dialled() -> None:
+    made = book()
+    made.add(GREATER, 0.0, linked=False)
+    made.add(SMALLER, 0.0, linked=False)
+    assert [uri for uri, _ in made.dialable({}, {GREATER.broker_id: "b"})] == ["tcp://smaller:1"]
 
 
 def test_a_pause_is_waited_for() -> None:
