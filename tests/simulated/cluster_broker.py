@@ -190,6 +190,8 @@ class Broker:
         self.requests: dict[tuple[int, bytes], Request] = {}
         self._dialled: dict[Wire, str] = {}
         self._wake_at = inf
+        # The number of its log at the last turn.
+        self._fed = 0
         self.poke()
 
     def clock(self) -> int:
@@ -206,10 +208,26 @@ class Broker:
                 self.network.connect(self, self._find(task.uri), self._connecting(task.uri))
             elif (peer := self.peer_for(task.to)).wire is not None:
                 self._ask(peer, task)
+        at = self.membership.get_timer()
+        changed, self._fed = self.log.sequence != self._fed, self.log.sequence
         for peer in self.peers.values():
-            self.act(peer, peer.presence.tick(now))
-            self._pump(peer)
-        self._schedule()
+            at = min(at, self._serve(peer, changed=changed))
+        self._schedule_at(at)
+
+    def _serve(self, peer: Peer, *, changed: bool) -> float:
+        """Do what is due for one peer broker; return when there is more to do.
+
+        Args:
+            peer: The peer broker.
+            changed: Whether there is something new in the log that it reads.
+        """
+        now = self.network.clock.now
+        at = self._timer_of(peer)
+        if not changed and now < at:
+            return at
+        self.act(peer, peer.presence.tick(now))
+        self._pump(peer)
+        return self._timer_of(peer)
 
     def peer_for(self, broker_id: bytes) -> Peer:
         """Return the peer broker as one that is told of others."""
@@ -220,11 +238,6 @@ class Broker:
             self._send(peer, "tell", task.info)
         else:
             self._send(peer, "compare", task.digest)
-
-    def _schedule(self) -> None:
-        timers = (self._timer_of(peer) for peer in self.peers.values())
-        self._schedule_at(min(timers, default=inf))
-        self._schedule_at(self.membership.get_timer())
 
     def _timer_of(self, peer: Peer) -> float:
         at = inf if peer.presence.wake_at is None else peer.presence.wake_at
@@ -277,10 +290,8 @@ class Broker:
             self.poke()
 
     def _peer_of(self, wire: Wire) -> Peer | None:
-        for peer in self.peers.values():
-            if peer.wire is wire:
-                return peer
-        return None
+        peer: Peer | None = wire.peers[wire.side(self)]
+        return None if peer is None or peer.wire is not wire else peer
 
     def _hello(self, wire: Wire, info: PeerInfo) -> None:
         now = self.network.clock.now
@@ -306,6 +317,7 @@ class Broker:
                 info,
             )
         old, peer.wire, peer.info = found.replaces, wire, info
+        wire.peers[wire.side(self)] = peer
         peer.feed = None
         if old is not None:
             old.close(self, "replaced")

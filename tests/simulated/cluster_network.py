@@ -77,12 +77,14 @@ class Direction:
 class Wire:
     """One connection; end 0 has dialled."""
 
-    __slots__ = ("bytes", "directions", "ends", "made_at", "messages", "network", "open")
+    __slots__ = ("bytes", "directions", "ends", "made_at", "messages", "network", "open", "peers")
 
     def __init__(self, network: Network, dialler: Host, acceptor: Host) -> None:
         self.network = network
         self.ends = (dialler, acceptor)
         self.open = [True, True]
+        # What each end keeps the other one as.
+        self.peers: list[Any] = [None, None]
         self.directions = (Direction(), Direction())
         self.made_at = network.clock.now
         self.messages = 0

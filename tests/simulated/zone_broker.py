@@ -88,6 +88,7 @@ class ZoneBroker(Broker):
         # The routes of the zone that were counted: service, tags and timestamp.
         self.counted: dict[bytes, tuple[str, TagList, int, bytes]] = {}
         self._zone_at = -inf
+        self._groups_fed = 0
         self._ready = True
         self.poke()
 
@@ -181,18 +182,13 @@ class ZoneBroker(Broker):
             if before is not None:
                 self._unlink(before, "replaced")
         gate.wire, gate.info, gate.feed, gate.filter_feed = wire, info, None, None
+        wire.peers[wire.side(self)] = gate
         if gate.role is TO_ZONE:
             self.on_linked(gate)
             gate.filter = gate.filter or ZoneFilter(gate.broker_id, self.limits)
             gate.filter.lost()
             gate.follows += 1
             self._send(gate, "follow", gate.follows)
-
-    def _peer_of(self, wire: Wire) -> Peer | None:
-        for gate in self.gates.values():
-            if gate.wire is wire:
-                return gate
-        return super()._peer_of(wire)
 
     def _unlink(self, peer: Peer, reason: str) -> None:
         peer.wire = peer.feed = None
@@ -242,17 +238,10 @@ class ZoneBroker(Broker):
         while self.filter_log.get_timer() <= now:
             self.make_filter(now)
         at = min(self.groups.get_timer(), self.filter_log.get_timer())
+        log = self.groups_log
+        changed, self._groups_fed = log.sequence != self._groups_fed, log.sequence
         for gate in self.gates.values():
-            if gate.wire is not None:
-                self._serve_gate(gate)
-            if gate.role is TO_ZONE:
-                self.act(gate, gate.presence.tick(now))
-                wake_at = gate.presence.wake_at
-                at = min(at, inf if wake_at is None else wake_at)
-            if gate.feed is not None and gate.credit:
-                at = min(at, gate.feed.get_timer())
-            if gate.filter_feed is not None and gate.filter_credit:
-                at = min(at, gate.filter_feed.get_timer())
+            at = min(at, self._serve(gate, changed=changed))
         self._zone_at = at
         self._schedule_at(at)
 
@@ -262,18 +251,29 @@ class ZoneBroker(Broker):
         self.filter_log.add(ids)
         self.filter_log.finish(now)
 
-    def _serve_gate(self, gate: Gate) -> None:
-        self._pump(gate)
-        while gate.filter_feed is not None and gate.filter_credit:
-            data = gate.filter_feed.next(self.network.clock.now)
+    def _timer_of(self, peer: Peer) -> float:
+        at = super()._timer_of(peer)
+        if isinstance(peer, Gate) and peer.filter_feed is not None and peer.filter_credit:
+            at = min(at, peer.filter_feed.get_timer())
+        return at
+
+    def _serve(self, peer: Peer, *, changed: bool) -> float:
+        if isinstance(peer, Gate) and peer.role is TO_ZONE and peer.wire is not None:
+            request = self.search.next(peer.zone)
+            if request is not None:
+                self._send(peer, "places", request)
+        return super()._serve(peer, changed=changed)
+
+    def _pump(self, peer: Peer) -> None:
+        super()._pump(peer)
+        if not isinstance(peer, Gate):
+            return
+        while peer.filter_feed is not None and peer.filter_credit:
+            data = peer.filter_feed.next(self.network.clock.now)
             if data is None:
                 break
-            gate.filter_credit -= 1
-            self._send(gate, "filter", gate.followed, data)
-        if gate.role is TO_ZONE:
-            request = self.search.next(gate.zone)
-            if request is not None:
-                self._send(gate, "places", request)
+            peer.filter_credit -= 1
+            self._send(peer, "filter", peer.followed, data)
 
     # --- streams between zones ------------------------------------------------------------------
 
