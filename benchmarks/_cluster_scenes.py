@@ -27,7 +27,7 @@ PATIENCE: Final = 200.0
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What differs between the models.
+    """The figures in which the models differ.
 
     Attributes:
         routes: The least and the largest number of destinations of a broker.
@@ -230,7 +230,7 @@ SCENES: Final[dict[str, Callable[[ClusterModel[Any]], float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What one thing that happened came to.
+    """The outcome of one thing that happened.
 
     Attributes:
         until: Time until all was as it has to be, in seconds.
@@ -244,7 +244,7 @@ class Scene:
 
 
 def play(model: ClusterModel[Any], name: str) -> Scene:
-    """Let one thing happen, and count what is sent until two seconds later."""
+    """Make one thing happen, and count what is sent until two seconds later."""
     messages, size = model.sent()
     until = SCENES[name](model)
     model.wait(2.0)

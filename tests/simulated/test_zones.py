@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import ClassVar
 
-from tests.simulated.broken_zones import BROKEN, catches
-from tests.simulated.zones import checked_run, run_zones
-from tests.support.counts import UNMEASURED, runs
+import pytest
+from hypothesis import Phase, settings, strategies as st
+from hypothesis.stateful import rule, run_state_machine_as_test
+
+from tests.simulated.broken_zones import (
+    BROKEN,
+    CountsNoRouteOut,
+    FiltersItsOwnRoutesOnly,
+    KeepsRoutesOfTwoZones,
+    SendsACopyForEachGroup,
+    TellsGroupsOfOtherZones,
+    UsesGroupsOfLostLinks,
+    catches,
+)
+from tests.simulated.cluster_broker import Broker
+from tests.simulated.cluster_machine import HOSTS, TIMES, ClusterMachine
+from tests.simulated.clusters import Plan
+from tests.simulated.zone_broker import ZoneBroker
+from tests.simulated.zones import ZonePlan, ZoneWorld, checked_run, run_zones
+from tests.support.counts import UNMEASURED, exhaustive, runs, times
 
 AT_ONCE = 20
 
@@ -34,3 +51,61 @@ def test_a_broker_that_is_broken_on_purpose_is_caught(number: int) -> None:
 
 def test_a_run_is_repeated_exactly_by_its_seed() -> None:
     assert run_zones(7) == run_zones(7) != run_zones(8)
+
+
+class ZoneMachine(ClusterMachine):
+    """A cluster of two or three zones of two brokers each."""
+
+    BROKERS = (4, 6)
+    kind: ClassVar[type[Broker]] = ZoneBroker
+
+    def make_world(self, plan: Plan, seed: int) -> ZoneWorld:
+        fields = {name: getattr(plan, name) for name in Plan.__dataclass_fields__}
+        return ZoneWorld(ZonePlan(**fields, zones=plan.brokers // 2), seed, self.kind)
+
+    @rule(host=HOSTS, other=HOSTS, both=st.booleans(), time=TIMES)
+    def cut_zone(self, host: int, other: int, both: bool, time: float) -> None:
+        """Cut the ways from one zone to another."""
+        world, hosts = self.world, range(self.world.plan.brokers)
+        one, other_zone = world.zone_of(self.number(host)), world.zone_of(self.number(other))
+        if one == other_zone:
+            return
+        ways = [
+            (sender, receiver)
+            for sender in hosts
+            for receiver in hosts
+            if world.zone_of(sender) == one and world.zone_of(receiver) == other_zone
+        ]
+        back = [(receiver, sender) for sender, receiver in ways] if both else []
+        world.cut(ways + back, time)
+
+
+TestZones = UNMEASURED(ZoneMachine.TestCase)
+TestZones.settings = settings(max_examples=times(25, 500), stateful_step_count=30, deadline=None)
+
+
+@UNMEASURED
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "broken",
+    [
+        CountsNoRouteOut,
+        TellsGroupsOfOtherZones,
+        FiltersItsOwnRoutesOnly,
+        UsesGroupsOfLostLinks,
+        SendsACopyForEachGroup,
+        *exhaustive(KeepsRoutesOfTwoZones),
+    ],
+)
+def test_the_state_machine_finds_what_is_broken_on_purpose(broken: type[Broker]) -> None:
+    machine: type[ZoneMachine] = type("Broken", (ZoneMachine,), {"kind": broken})
+    chosen = settings(
+        max_examples=300,
+        stateful_step_count=30,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=(Phase.generate,),
+    )
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(machine, settings=chosen)
