@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from math import floor
 from typing import TYPE_CHECKING, Final, cast
 
 from ...actors.access._exposed import Exposed
@@ -69,21 +68,21 @@ class Shared:
         self.unfinished = UnfinishedFrames(loop, options)
         self.waiting = ByteShares(options.flow.max_pending_total, _waiting, loop.time)
         self.gathered = ByteShares(options.gathering.max_gathered_total, _gathered, loop.time)
-        # In whole milliseconds: a loop that counts in these calls no timer too early.
-        self._first_tick = floor(loop.time() * 1000) / 1000
 
-    def next_tick(self, now: float, interval: float) -> float:
+    @staticmethod
+    def next_tick(now: float, interval: float) -> float:
         """Return the time of the next KEEPALIVE of the connections that this side opens.
 
         All that have one interval send theirs in one turn of the loop, so that they wake an idle
-        process once in each interval.
+        process once in each interval. The times are whole multiples of the interval, so the brokers
+        of one machine, which have one clock, send theirs together: each handles what it gets of all
+        others in a few turns.
 
         Args:
             now: The time.
             interval: The seconds between two KEEPALIVE frames of a connection.
         """
-        first = self._first_tick
-        return first + interval * ((now - first) // interval + 1)
+        return interval * (now // interval + 1)
 
 
 def _waiting(link: Flow) -> int:

@@ -165,6 +165,15 @@ async def test_connections_that_share_a_tick_keep_alive_at_once() -> None:
         each.end()
 
 
+@pytest.mark.parametrize("interval", [0.5, 1.0, 20.0])
+def test_the_brokers_of_a_machine_keep_alive_at_the_same_times(interval: float) -> None:
+    # Their clock is one; when each has begun does not matter.
+    for now in (0.0, 0.3, 19.9, 20.0, 1234.56):
+        at = Shared.next_tick(now, interval)
+        assert now < at <= now + interval
+        assert at % interval == 0
+
+
 @in_memory
 async def test_silence_ends_a_connection_in_either_role() -> None:
     pair = await Pair().opened()
