@@ -135,14 +135,17 @@ class ChoosingIndex(Worker):
             route = self._free(answer, at) or self._free_zone(ask) or route
         if exchange is None:
             return route.choose(None)
-        # As `route.choose` does, without the call: this runs for each request.
+        # As `route.choose` does, without the call: this runs for each request. Each class of route
+        # has its own lines, so that compiled code knows it.
         exchange.route = route
-        route.requests += 1
-        route.outstanding += 1
         if route.remote is True:
+            route.requests += 1
+            route.outstanding += 1
             shared: RemoteKind = route.kind.shared
             shared.begun += 1
             return shared.peer.to
+        route.requests += 1
+        route.outstanding += 1
         return route.to
 
     def _free_zone(self, ask: Ask) -> RemoteRoute | None:
