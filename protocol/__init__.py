@@ -5,9 +5,11 @@ randomness come in as arguments; bytes and values go in and out.
 """
 
 from ._address import (
+    DELIVERY,
     LOCAL,
     MAX_ADDRESS_VALUE,
     MAX_ROUTE_LENGTH,
+    NAME,
     RSOCKET,
     TAGS,
     TCP,
@@ -86,6 +88,7 @@ from ._tracing import (
 from ._words import counted
 
 __all__ = [
+    "DELIVERY",
     "ERROR_SOURCE",
     "HANDLED",
     "LOCAL",
@@ -96,6 +99,7 @@ __all__ = [
     "MAX_MARK_DEPTH",
     "MAX_ROUTE_LENGTH",
     "MAX_TRACING",
+    "NAME",
     "RSOCKET",
     "TAGS",
     "TCP",

@@ -20,9 +20,11 @@ from ._errors import AddressError, RouteTooLong
 from ._route_hints import hint_for
 
 __all__ = [
+    "DELIVERY",
     "LOCAL",
     "MAX_ADDRESS_VALUE",
     "MAX_ROUTE_LENGTH",
+    "NAME",
     "RSOCKET",
     "TAGS",
     "TCP",
@@ -64,6 +66,10 @@ TAGS: Final = 32
 """Address type of a broker's destinations; the value is the tags that one must all have."""
 RSOCKET: Final = 33
 """Address type of RSocket connections."""
+NAME: Final = 34
+"""Address type of names that a dispatcher resolves; the value is the name, in UTF-8."""
+DELIVERY: Final = 35
+"""Address type of what dispatchers tell each other about one delivery."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_\-.:/@,+*~=&?!$()\[\]{}|;^ ]*")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")

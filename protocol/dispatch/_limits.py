@@ -1,0 +1,40 @@
+"""Limits of dispatch by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from ..options import Count, Range, check_options
+
+__all__ = ["DispatchLimits", "NameSize"]
+
+NameSize: TypeAlias = Annotated[int, Range(least=1, most=512, unit="bytes")]
+"""Bytes of a name: with what a transit address has beside it, it has to fit into an address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchLimits:
+    """Limits of what a dispatcher keeps.
+
+    Attributes:
+        max_name: Bytes of a name or of a pattern of names. Beyond: it is refused.
+        max_tokens: Tokens of a name or of a pattern. Beyond: it is refused.
+        max_provisions: Provisions of a node, by programs and files. Beyond: another one is refused.
+        max_hints: Hints that are kept of what other nodes have provisioned. Beyond: further ones
+            are not kept, and counted; names of theirs have the semantics of this node.
+        max_conflicts: Conflicts between the provisions of nodes that are kept for a report. Beyond:
+            further ones are counted only.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    max_name: NameSize = 512
+    max_tokens: Count = 64
+    max_provisions: Count = 100_000
+    max_hints: Count = 100_000
+    max_conflicts: Count = 1_000
+
+    def __post_init__(self) -> None:
+        check_options(self)
