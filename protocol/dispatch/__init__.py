@@ -9,6 +9,7 @@ from ._errors import (
     TooManyProvisions,
     UnknownProvision,
 )
+from ._graph import Graph, LinkStates, Paths, join_links
 from ._limits import DispatchLimits, NameSize
 
 __all__ = [
@@ -17,8 +18,12 @@ __all__ = [
     "BadSemantics",
     "DispatchError",
     "DispatchLimits",
+    "Graph",
+    "LinkStates",
     "NameSize",
+    "Paths",
     "PatternInUse",
     "TooManyProvisions",
     "UnknownProvision",
+    "join_links",
 ]
