@@ -1,0 +1,332 @@
+"""The choice of targets: the figures of the routers, rotation, full windows, valid origins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, strategies as st
+
+from onward.protocol.dispatch import Chooser, ConsumerTarget, LinkTarget, RemoteNode, Target
+
+HERE = "here"
+
+
+def remote(
+    node: str, cost: int = 1, *, link: str = "", origins: Container[str] = (HERE,)
+) -> RemoteNode:
+    made = frozenset(each for each in ("a", "b", "c", "d", HERE) if each in origins)
+    return RemoteNode(node, link or node, (link or node).encode(), cost, made)
+
+
+# --- balanced -------------------------------------------------------------------------------
+
+
+class Network:
+    """Nodes in which each chooses for itself, by paths that are written down.
+
+    Args:
+        consumers: The nodes that have a consumer.
+        remotes: For each node what it knows of the others.
+    """
+
+    def __init__(self, consumers: str, remotes: Mapping[str, list[RemoteNode]]) -> None:
+        self.choosers = {node: Chooser(link_window=250) for node in remotes}
+        self.taken = Counter[str]()
+        for node, chooser in self.choosers.items():
+            chooser.set_remotes(each for each in remotes[node] if each.node in consumers)
+            if node in consumers:
+                chooser.add_consumer(1, 250)
+
+    def send(self, node: str, ingress: str, passed: tuple[bytes, ...] = ()) -> str:
+        """Send a message that is never settled; return the node that it comes to."""
+        target = self.choosers[node].balanced(ingress, passed)
+        assert target is not None
+        self.choosers[node].bound(target)
+        if isinstance(target, LinkTarget):
+            return self.send(target.link, ingress, (*passed, node.encode()))
+        self.taken[node] += 1
+        return node
+
+
+MESH = {
+    "a": [
+        remote("b", 10, link="b", origins="a"),
+        remote("c", 30, link="b", origins="a"),
+        remote("d", 50, link="d", origins="a"),
+    ],
+    "b": [
+        remote("a", 10, link="a", origins="bc"),
+        remote("c", 20, link="c", origins="abd"),
+        remote("d", 60, link="a", origins="bc"),
+    ],
+    "c": [
+        remote("a", 30, link="b", origins="c"),
+        remote("b", 20, link="b", origins="c"),
+        remote("d", 80, link="b", origins="c"),
+    ],
+    "d": [
+        remote("a", 50, link="a", origins="d"),
+        remote("b", 60, link="a", origins="d"),
+        remote("c", 80, link="a", origins="d"),
+    ],
+}
+"""Costs a-10-b-20-c, a-50-d, b-100-d: to d the way from b is by a."""
+
+
+@pytest.mark.parametrize(
+    ("consumers", "figures"),
+    [("abc", (55, 33, 12)), ("ac", (65, 0, 35)), ("abd", (54, 43, 3))],
+    ids=["linear", "no middle", "mesh"],
+)
+def test_a_hundred_unsettled_messages_are_balanced_as_routers_do(
+    consumers: str, figures: tuple[int, int, int]
+) -> None:
+    network = Network(consumers, MESH)
+    for _ in range(100):
+        network.send("a", "a")
+    nodes = "abd" if "d" in consumers else "abc"
+    for node, figure in zip(nodes, figures, strict=True):
+        assert abs(network.taken[node] - figure) <= 1, network.taken
+    assert network.taken.total() == 100
+
+
+def test_nine_sequential_messages_go_to_three_consumers_in_turn() -> None:
+    chooser = Chooser()
+    for consumer in (1, 2, 3):
+        chooser.add_consumer(consumer, 250)
+    taken = Counter[Target]()
+    for _ in range(9):
+        target = chooser.balanced(HERE)
+        assert target is not None
+        chooser.bound(target)
+        taken[target] += 1
+        chooser.settled(target, 0.1)
+    assert sorted(taken.values()) == [3, 3, 3]
+
+
+def test_a_full_consumer_is_left_out_until_all_are_full() -> None:
+    chooser = Chooser(link_window=3)
+    chooser.add_consumer(1, 1)
+    chooser.add_consumer(2, 5)
+    chooser.set_remotes([remote("x", 100)])
+    chosen = [_bind(chooser) for _ in range(11)]
+    counts = Counter(chosen)
+    # Six of local windows and three of the link; then the least full one, by its load.
+    assert counts == {ConsumerTarget(1): 3, ConsumerTarget(2): 5, LinkTarget("x"): 3}
+    assert chosen[-2:] == [ConsumerTarget(1)] * 2
+
+
+def _bind(chooser: Chooser) -> Target | None:
+    target = chooser.balanced(HERE)
+    if target is not None:
+        chooser.bound(target)
+    return target
+
+
+def test_an_idle_consumer_here_is_chosen_without_a_look_at_links() -> None:
+    chooser = Chooser()
+    chooser.add_consumer(1, 250)
+    chooser.set_remotes([remote("x", 0)])
+    assert _bind(chooser) == ConsumerTarget(1)
+    assert _bind(chooser) == LinkTarget("x")
+
+
+def test_tried_targets_and_passed_nodes_are_left_out() -> None:
+    chooser = Chooser()
+    chooser.add_consumer(1, 250)
+    chooser.add_consumer(2, 250)
+    chooser.set_remotes([remote("x"), remote("y", 2)])
+    tried: set[Target] = set()
+    for choose in (chooser.balanced, chooser.closest, chooser.direct):
+        tried.clear()
+        while (target := choose(HERE, (b"x",), tried)) is not None:
+            assert target not in tried
+            tried.add(target)
+        assert tried == {ConsumerTarget(1), ConsumerTarget(2), LinkTarget("y")}
+    for number in (1, 2):
+        chooser.bound(ConsumerTarget(number))
+    assert chooser.balanced(HERE, (), {ConsumerTarget(1)}) in {ConsumerTarget(2), LinkTarget("x")}
+    assert chooser.balanced(HERE, (b"x", b"y"), {ConsumerTarget(1)}) == ConsumerTarget(2)
+
+
+def test_a_message_is_sent_on_only_for_a_valid_origin() -> None:
+    chooser = Chooser()
+    chooser.set_remotes([remote("x", origins="a")])
+    for choose in (chooser.balanced, chooser.closest, chooser.direct):
+        assert choose("b") is None
+        assert choose("a") == LinkTarget("x")
+    assert chooser.multicast("b") == ()
+    assert chooser.multicast("a") == (LinkTarget("x"),)
+
+
+def test_a_consumer_that_is_twice_as_slow_counts_twice() -> None:
+    chooser = Chooser(by_time=True)
+    chooser.add_consumer(1, 250)
+    chooser.add_consumer(2, 250)
+    chooser.set_remotes([remote("x", 1000)])
+    for number, seconds in ((1, 0.1), (2, 0.2)):
+        chooser.bound(ConsumerTarget(number))
+        chooser.settled(ConsumerTarget(number), seconds)
+    counts = Counter(_bind(chooser) for _ in range(90))
+    assert abs(counts[ConsumerTarget(1)] - 60) <= 1
+    assert counts[LinkTarget("x")] == 0
+
+
+def test_an_average_moves_by_an_eighth_and_a_loss_does_not_count() -> None:
+    chooser = Chooser(by_time=True)
+    chooser.add_consumer(1, 250)
+    chooser.add_consumer(2, 250)
+    for seconds in (1.0, None, 9.0):  # an average of 2 seconds
+        chooser.bound(ConsumerTarget(1))
+        chooser.settled(ConsumerTarget(1), seconds)
+    chooser.bound(ConsumerTarget(2))
+    chooser.settled(ConsumerTarget(2), 2.0)
+    counts = Counter(_bind(chooser) for _ in range(20))
+    assert counts == {ConsumerTarget(1): 10, ConsumerTarget(2): 10}
+
+
+# --- closest, direct ------------------------------------------------------------------------
+
+
+def test_closest_is_here_then_the_cheapest_nodes_in_turn() -> None:
+    chooser = Chooser()
+    chooser.set_remotes([remote("z", 5), remote("x"), remote("y")])
+    turns = [chooser.closest(HERE) for _ in range(6)]
+    assert Counter(turns) == {LinkTarget("x"): 3, LinkTarget("y"): 3}
+    assert all(first != second for first, second in pairwise(turns))
+    chooser.add_consumer(1, 1)
+    chooser.add_consumer(2, 1)
+    here = [chooser.closest(HERE) for _ in range(4)]
+    assert here == [ConsumerTarget(1), ConsumerTarget(2)] * 2
+    chooser.remove_consumer(1)
+    chooser.remove_consumer(2)
+    assert chooser.closest(HERE, (), {LinkTarget("x"), LinkTarget("y")}) == LinkTarget("z")
+
+
+def test_closest_ignores_load_unless_asked() -> None:
+    for by_load, figures in ((False, {"x": 10, "y": 10}), (True, {"x": 4, "y": 16})):
+        chooser = Chooser(by_load=by_load)
+        chooser.set_remotes([remote("x"), remote("y")])
+        for _ in range(12):
+            chooser.bound(LinkTarget("x"))
+        taken = Counter[str]()
+        for _ in range(20):
+            target = chooser.closest(HERE)
+            assert isinstance(target, LinkTarget)
+            chooser.bound(target)
+            taken[target.link] += 1
+        assert taken == figures
+
+
+def test_direct_is_the_consumer_here_or_the_cheapest_way() -> None:
+    chooser = Chooser()
+    chooser.set_remotes([remote("y", 2), remote("x", 1)])
+    assert chooser.direct(HERE) == LinkTarget("x")
+    chooser.add_consumer(7, 1)
+    assert chooser.direct(HERE) == ConsumerTarget(7)
+
+
+# --- multicast ------------------------------------------------------------------------------
+
+
+def test_multicast_is_one_copy_for_each_consumer_and_each_next_node() -> None:
+    chooser = Chooser()
+    chooser.add_consumer(1, 1)
+    chooser.add_consumer(2, 1)
+    chooser.set_remotes(
+        [remote("x"), remote("y", 2, link="x"), remote("z"), remote("w", link="w", origins="a")]
+    )
+    assert set(chooser.multicast(HERE)) == {
+        ConsumerTarget(1),
+        ConsumerTarget(2),
+        LinkTarget("x"),
+        LinkTarget("z"),
+    }
+    assert len(chooser.multicast(HERE)) == 4
+    assert chooser.multicast(HERE, (b"x",), {ConsumerTarget(1)}) == (
+        ConsumerTarget(2),
+        LinkTarget("z"),
+    )
+
+
+def test_each_node_of_a_triangle_gets_a_multicast_once() -> None:
+    # Each pair is joined at the same cost: no message is to be sent on by a third node.
+    triangle = {
+        node: [remote(each, origins=node) for each in "abc" if each != node] for node in "abc"
+    }
+    network = Network("abc", triangle)
+    for chooser in network.choosers.values():
+        chooser.add_consumer(2, 250)
+    copies = Counter[tuple[str, Target]]()
+
+    def send(node: str, ingress: str, passed: tuple[bytes, ...]) -> None:
+        for target in network.choosers[node].multicast(ingress, passed):
+            if isinstance(target, LinkTarget):
+                send(target.link, ingress, (*passed, node.encode()))
+            else:
+                copies[node, target] += 1
+
+    for ingress in "abc":
+        for _ in range(6):
+            send(ingress, ingress, ())
+    assert set(copies.values()) == {18}
+    assert len(copies) == 6
+
+
+# --- loads ----------------------------------------------------------------------------------
+
+
+def test_loads_are_kept_while_links_are_in_use() -> None:
+    chooser = Chooser()
+    chooser.set_remotes([remote("x"), remote("y")])
+    assert chooser.load(LinkTarget("x")) == 0
+    chooser.bound(LinkTarget("x"))
+    chooser.bound(LinkTarget("y"))
+    chooser.settled(LinkTarget("y"))
+    chooser.set_remotes([])
+    assert chooser.load(LinkTarget("x")) == 1
+    chooser.link_lost("x")
+    assert chooser.load(LinkTarget("x")) == 0
+    chooser.settled(LinkTarget("x"))
+    chooser.bound(ConsumerTarget(5))  # it has gone
+    assert chooser.load(ConsumerTarget(5)) == 0
+    assert chooser.paths == 0
+    chooser.add_consumer(1, 1)
+    chooser.set_remotes([remote("y")])
+    assert chooser.paths == 2
+    assert chooser.consumers == (1,)
+    chooser.bound(LinkTarget("y"))
+    chooser.settled(LinkTarget("y"))
+    chooser.set_remotes([remote("y")])
+    assert chooser.load(LinkTarget("y")) == 0
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60),
+    windows=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+)
+def test_no_full_target_is_chosen_while_another_has_room(
+    steps: list[tuple[int, bool]], windows: list[int]
+) -> None:
+    chooser = Chooser(link_window=2)
+    for number, window in enumerate(windows):
+        chooser.add_consumer(number, window)
+    chooser.set_remotes([remote("x", 3)])
+    room: dict[Target, int] = {ConsumerTarget(n): each for n, each in enumerate(windows)}
+    room[LinkTarget("x")] = 2
+    unsettled: list[Target] = []
+    for index, settle in steps:
+        if settle and unsettled:
+            target = unsettled.pop(index % len(unsettled))
+            chooser.settled(target, 0.5)
+            room[target] += 1
+            continue
+        chosen = _bind(chooser)
+        assert chosen is not None
+        assert room[chosen] > 0 or max(room.values()) <= 0
+        room[chosen] -= 1
+        unsettled.append(chosen)
+    assert sum(chooser.load(target) for target in room) == len(unsettled)
