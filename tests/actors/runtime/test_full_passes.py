@@ -36,6 +36,10 @@ class Passes(FullPasses):
 @pytest.fixture
 def passes() -> Iterator[Passes]:
     threshold, callbacks = gc.get_threshold(), gc.callbacks[:]
+    # That of the process would set back its own threshold in the middle of a test.
+    gc.callbacks[:] = [
+        each for each in callbacks if not isinstance(getattr(each, "__self__", None), FullPasses)
+    ]
     gc.set_threshold(*USUAL)
     yield Passes()
     gc.set_threshold(*threshold)

@@ -195,6 +195,7 @@ async def test_groups_are_told_by_zone(node: Node) -> None:
         "latency": 0.0,
         "busy": False,
         "expected": False,
+        "folded": False,
     }
     assert [each["zone"] for each in await groups(node, b"groups")] == ["north"] * 2 + ["south"] * 2
     assert await groups(node, b"groups west") == []
