@@ -1,4 +1,12 @@
-"""Dispatch by name over a network of nodes, without I/O."""
+"""Dispatch by name over a network of nodes, without I/O.
+
+```python
+table = PatternTable[str]()
+table.add(NamePattern.of_prefix("orders"), "balanced")  # orders/#
+table.add(NamePattern.parse("orders.*.audit"), "multicast")
+table.find(parse_name("amqp://host/orders/eu/audit", "node-a").text)  # "multicast"
+```
+"""
 
 from ._choice import (
     Chooser,
@@ -26,6 +34,15 @@ from ._limits import (
     DispatchLimits,
     NameSize,
 )
+from ._names import (
+    ALL_NODES,
+    MAX_NODE_NAME,
+    Name,
+    NameKind,
+    check_node_name,
+    parse_name,
+    temporary_name,
+)
 from ._outcomes import (
     ACCEPTED,
     ALL,
@@ -42,10 +59,16 @@ from ._outcomes import (
     Released,
     Tally,
 )
+from ._patterns import (
+    NamePattern,
+    PatternTable,
+)
 
 __all__ = [
     "ACCEPTED",
     "ALL",
+    "ALL_NODES",
+    "MAX_NODE_NAME",
     "MODIFIED",
     "RECEIVED",
     "RELEASED",
@@ -63,10 +86,14 @@ __all__ = [
     "LinkStates",
     "LinkTarget",
     "Modified",
+    "Name",
+    "NameKind",
+    "NamePattern",
     "NameSize",
     "Outcome",
     "Paths",
     "PatternInUse",
+    "PatternTable",
     "Received",
     "Rejected",
     "Released",
@@ -75,5 +102,8 @@ __all__ = [
     "Target",
     "TooManyProvisions",
     "UnknownProvision",
+    "check_node_name",
     "join_links",
+    "parse_name",
+    "temporary_name",
 ]
