@@ -20,6 +20,14 @@ from onward.protocol.cluster import (
     SubscriptionInput,
     SubscriptionState,
 )
+from onward.protocol.dispatch import (
+    CIRCUIT_END,
+    CIRCUIT_PAIR,
+    EndInput,
+    EndState,
+    PairInput,
+    PairState,
+)
 from onward.protocol.pipes import (
     RECEIVER,
     SENDER,
@@ -168,6 +176,22 @@ def _subscription_inputs() -> str:
     return table(("input", "is"), [(f"`{each.name}`", each.value) for each in SubscriptionInput])
 
 
+def _circuit_pair() -> str:
+    return diagram(CIRCUIT_PAIR, lambda given: given.name, PairState.ATTACHING, PairState.DETACHED)
+
+
+def _circuit_pair_inputs() -> str:
+    return table(("input", "is"), [(f"`{each.name}`", each.value) for each in PairInput])
+
+
+def _circuit_end() -> str:
+    return diagram(CIRCUIT_END, lambda given: given.name, EndState.IDLE, EndState.ENDED)
+
+
+def _circuit_end_inputs() -> str:
+    return table(("input", "is"), [(f"`{each.name}`", each.value) for each in EndInput])
+
+
 def _name(frame: Enum) -> str:
     return f"`{frame.name}`"
 
@@ -177,6 +201,10 @@ def _mark(given: bool) -> str:
 
 
 DRAWINGS: Mapping[str, Callable[[], str]] = {
+    "circuit-end": _circuit_end,
+    "circuit-end-inputs": _circuit_end_inputs,
+    "circuit-pair": _circuit_pair,
+    "circuit-pair-inputs": _circuit_pair_inputs,
     "connection": _connection,
     "connection-inputs": _connection_inputs,
     "control": _control,
