@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import struct
 import sys
@@ -17,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from _soakpeer import CREDIT, Fate, Peer, dial
+from _soakpeer import CREDIT, MARK, Fate, Peer, dial
 from _wire import (
     CANCEL,
     COMPLETE,
@@ -52,11 +53,12 @@ class _Flow:
     """A stream or a channel that this destination answers.
 
     Attributes:
-        data: The data of each element.
+        data: The data with which each element begins.
         credit: Elements that the requester has requested.
         left: Elements to send; of a channel, elements received and not yet answered.
         open: Whether the requester may send more.
         granted: Elements that the requester of a channel may send.
+        sent: Elements sent so far.
     """
 
     data: bytes
@@ -64,10 +66,13 @@ class _Flow:
     left: int
     open: bool = False
     granted: int = 0
+    sent: int = 0
 
 
 class Destination(Peer):
     """A destination that answers requests as their data says, and each element of a channel.
+
+    The elements of a stream or a channel have its process id and their number behind the data.
 
     Args:
         name: The service name.
@@ -170,8 +175,10 @@ class Destination(Peer):
         while flow.credit and flow.left:
             flow.credit -= 1
             flow.left -= 1
+            flow.sent += 1
             last = not flow.left and not flow.open
-            self.send(frame(stream_id, PAYLOAD_NEXT_COMPLETE if last else PAYLOAD_NEXT, flow.data))
+            element = flow.data + MARK.pack(os.getpid(), flow.sent)
+            self.send(frame(stream_id, PAYLOAD_NEXT_COMPLETE if last else PAYLOAD_NEXT, element))
             if last:
                 del self._flows[stream_id]
                 return

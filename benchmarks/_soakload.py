@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import struct
 from collections import Counter, deque
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from _soakpeer import CREDIT, Fate, Peer
+from _soakpeer import CREDIT, MARK, Fate, Peer
 from _wire import (
     CANCEL,
     COMPLETE,
@@ -34,14 +33,18 @@ from _wire import (
     request_frame,
 )
 
-__all__ = ["PATIENCE", "RARE", "SERVICE", "Requester", "Tally"]
+__all__ = ["PATIENCE", "RARE", "SERVICE", "Late", "Requester", "Tally"]
 
 SERVICE: Final = "soak"
 RARE: Final = "soak-rare"
 """A service that is registered only now and then: its requests wait."""
 USERS: Final = 50
 PATIENCE: Final = 20.0
-"""Seconds after which a request without an end is overdue. The broker waits 5 for a route."""
+"""Seconds after which a request without an end is late. The broker waits 5 for a route.
+
+A late stream or channel is slow if a frame of it has come within as long, and otherwise stuck, as
+any other late request is. One with several destinations takes up to 60 round trips between the
+requester and them, as each REQUEST_N is for 8 of up to 240 elements."""
 WAITS: Final = (b"reject", b"0.5", b"3")
 """The no-route hints of requests to the rare service."""
 REMEMBERED: Final = 10_000
@@ -65,12 +68,14 @@ class Tally:
             requester, or `left`: the requester closed its connection before.
         told: Requests without an answer, by kind; destinations count those received.
         wrong: Errors, by text.
+        slow: Late streams and channels of which frames still came, by kind.
     """
 
     sent: Counter[str] = field(default_factory=Counter[str])
     ends: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     told: Counter[str] = field(default_factory=Counter[str])
     wrong: Counter[str] = field(default_factory=Counter[str])
+    slow: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def open(self) -> int:
@@ -84,8 +89,9 @@ class _Call:
 
     Attributes:
         kind: Its kind.
-        data: Its data; each answer has to be equal to it.
-        due: The time after which it is overdue; infinite once that is counted.
+        data: Its data; each answer has to be equal to it, or to begin with it.
+        began: When it was sent.
+        last: When a frame of it has come last.
         merged: Whether several destinations answer, each with all elements.
         credit: Elements that the destination may send.
         left: Elements that the destination has yet to send.
@@ -93,11 +99,15 @@ class _Call:
         to_send: Elements of a channel that have not been sent.
         may_send: Credit from the destination of a channel.
         open: Whether the requester's direction of a channel is open.
+        came: The number of the last element of each destination, by its process id.
+        slow: Whether it was counted as slow.
+        stuck: Whether it was counted as stuck.
     """
 
     kind: str
     data: bytes
-    due: float
+    began: float
+    last: float
     merged: bool
     credit: int = 1
     left: int = 1
@@ -105,6 +115,38 @@ class _Call:
     to_send: int = 0
     may_send: int = 0
     open: bool = False
+    came: Counter[int] = field(default_factory=Counter[int])
+    slow: bool = False
+    stuck: bool = False
+
+    def described(self, now: float) -> str:
+        """Return what a reader of the log needs to see why it has not ended."""
+        text = f"{self.kind}, {now - self.began:.1f} s old, last frame {now - self.last:.1f} s ago"
+        if not self.flows:
+            return text
+        most = f" of {self.data[1]} each" if self.merged else f" of {self.data[1]}"
+        came = ", ".join(f"{count} from {pid}" for pid, count in self.came.items())
+        text += f"; elements: {came or 'none'}{most}, credit for {self.credit}"
+        if self.kind.endswith("channel"):
+            ended = "" if self.open else ", ended"
+            text += f"; to send: {self.to_send}, credit for {self.may_send}{ended}"
+        return text
+
+
+class Late(NamedTuple):
+    """A late request that was not counted as it is now.
+
+    Attributes:
+        kind: Its kind.
+        stuck: Whether nothing of it comes any more; otherwise it is slow.
+        text: What is known of it.
+        destinations: The process ids of the destinations from which elements have come.
+    """
+
+    kind: str
+    stuck: bool
+    text: str
+    destinations: tuple[int, ...]
 
 
 class _Kind(NamedTuple):
@@ -164,7 +206,8 @@ class Requester(Peer):
         flows = name.endswith(("stream", "channel"))
         data = bytes([fate, elements]) + bytes(8 if flows else chance.choice(SIZES))
         loop = asyncio.get_running_loop()
-        call = _Call(name, data, loop.time() + PATIENCE, merged)
+        now = loop.time()
+        call = _Call(name, data, now, now, merged)
         written = bytearray(make(data))
         if flows:
             call.credit, call.left, call.flows = CREDIT, elements, True
@@ -192,7 +235,9 @@ class Requester(Peer):
         if call is None:
             if stream_id not in self._ended:
                 self._tally.wrong["a frame of a stream that has ended"] += 1
-        elif kind == ERROR:
+            return
+        call.last = asyncio.get_running_loop().time()
+        if kind == ERROR:
             self._end(stream_id, f"error {int.from_bytes(body[:4]):#x}", remember=False)
         elif kind == PAYLOAD:
             if type_and_flags & NEXT:
@@ -209,12 +254,21 @@ class Requester(Peer):
         else:
             self._tally.wrong[f"{call.kind}: frame type {kind >> 10:#x}"] += 1
 
-    def overdue(self, now: float) -> list[str]:
-        """Return the kinds of the requests that have become overdue since the last call."""
-        late = [call for call in self._calls.values() if call.due < now]
-        for call in late:
-            call.due = math.inf
-        return [call.kind for call in late]
+    def late(self, now: float) -> list[Late]:
+        """Return the requests that have become late, or stuck, since the last call."""
+        found: list[Late] = []
+        for call in self._calls.values():
+            if call.stuck or now - call.began <= PATIENCE:
+                continue
+            call.stuck = not call.flows or now - call.last > PATIENCE
+            if call.stuck or not call.slow:
+                call.slow = True
+                found.append(Late(call.kind, call.stuck, call.described(now), tuple(call.came)))
+        return found
+
+    def waits(self) -> bool:
+        """Whether there is a request that has not ended and is not stuck."""
+        return any(not call.stuck for call in self._calls.values())
 
     def on_refused(self, text: str) -> None:
         self._tally.wrong[f"the broker ended a connection: {text}"] += 1
@@ -252,8 +306,14 @@ class Requester(Peer):
         if not call.credit or (not call.left and not call.merged):
             self._tally.wrong[f"{call.kind}: an element too many"] += 1
             return
-        if body != call.data:
+        data = body[: -MARK.size] if call.flows else body
+        if data != call.data:
             self._tally.wrong[f"{call.kind}: other data than sent"] += 1
+        elif call.flows:
+            pid, number = MARK.unpack_from(body, len(data))
+            if number != call.came[pid] + 1:
+                self._tally.wrong[f"{call.kind}: an element out of order"] += 1
+            call.came[pid] = number
         call.credit -= 1
         call.left = max(0, call.left - 1)
         if call.flows and call.credit <= CREDIT // 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from abc import abstractmethod
 from enum import IntEnum
 from typing import Final, TypeVar, cast
@@ -19,10 +20,13 @@ from _wire import (
     setup_frame,
 )
 
-__all__ = ["CREDIT", "Fate", "Peer", "dial", "open_to"]
+__all__ = ["CREDIT", "MARK", "Fate", "Peer", "dial", "open_to"]
 
 CREDIT: Final = 8
 """Elements of credit that either end of a stream or a channel grants at a time."""
+MARK: Final = struct.Struct(">IH")
+"""The end of each element of a stream or a channel: the destination's process id, and the element's
+number among those that it has sent, from 1."""
 
 
 class Fate(IntEnum):

@@ -10,8 +10,9 @@ are drawn from a seed; their exact times depend on the machine.
 The exit status is 1 if one of these checks fails:
 
 - Each request ends: requests sent = answers + errors + those cancelled or left by the requester.
-  A request that is not cancelled ends within 20 s. There is no frame for an ended stream, no
-  element without credit in either direction, no request without a lease, and no changed data.
+  One that is not cancelled ends within 20 s, or goes on: a stream or a channel is slow then, and
+  stuck after 20 s without a frame. There is no frame for an ended stream, no element without credit
+  in either direction or out of order, no request without a lease, and no changed data.
 - No more requests without an answer arrive than were sent. At the end, when no peer leaves or is
   killed any more, all of them arrive.
 - After all requests have ended, and while all peers are connected, the broker holds no stream in
@@ -31,6 +32,11 @@ figures of the last five minutes. The texts of routes of other brokers are not f
 take an hour, and 20 KiB a minute of what is measured. On a busy machine fewer requests come in the
 same time, and six minutes are too few: `--cluster --minutes 20` tells more there.
 
+On stderr there is a line for each request that is slow or stuck: its age, what has come and from
+which destinations (their process ids, and whether they are still there), the credit that is
+outstanding, and how late this process itself was lately. If that is seconds, the machine is too
+busy for the load.
+
     python benchmarks/soak.py --minutes 10 --seed 1
 """
 
@@ -40,6 +46,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import math
 import random
 import signal
 import sys
@@ -102,6 +109,7 @@ class Soak:
         received: Requests without an answer as counted by ended destinations, by kind.
         memory: Seconds since the start, and memory in bytes, of each broker.
         files: Open files and threads of each broker, before the first peer and after the last.
+        lag: The longest delay of this process's own timers since the last look, in seconds.
     """
 
     pids: Sequence[int]
@@ -115,6 +123,7 @@ class Soak:
     files: list[Sequence[tuple[int, int]]] = field(default_factory=list[Sequence[tuple[int, int]]])
     killed: int = 0
     left: int = 0
+    lag: float = 0.0
     _requesters: list[Requester] = field(default_factory=list[Requester])
     _destinations: list[Destination] = field(default_factory=list[Destination])
     _rare: list[Destination] = field(default_factory=list[Destination])
@@ -144,17 +153,18 @@ class Soak:
                 for pid in self.pids:
                     measured = self.memory.setdefault(pid, [])
                     measured.append((now - started, resident_bytes(pid)))
-                self._look_for_overdue()
+                self._look_for_late()
             for _ in range(ASKS):
                 self.chance.choice(self._requesters).ask()
+            before = time.monotonic()
             await asyncio.sleep(TICK)
+            self.lag = max(self.lag, time.monotonic() - before - TICK)
             for task in tasks:
                 if task.done():
                     task.result()
         self._over.set()
         await asyncio.gather(*tasks)
-        await self._until(lambda: not self.tally.open, PATIENCE)
-        self._look_for_overdue()
+        await self._until(lambda: not any(each.waits() for each in self._requesters), math.inf)
 
     async def count_what_is_not_answered(self) -> list[str]:
         """Send requests without an answer while no peer leaves; return the wrong counts."""
@@ -198,11 +208,21 @@ class Soak:
         for destination in (*self._destinations, *self._rare):
             await self._stop(destination, signal.SIGKILL)
 
-    def _look_for_overdue(self) -> None:
+    def _look_for_late(self) -> None:
+        """Count and describe the requests that have become slow or stuck."""
         now = asyncio.get_running_loop().time()
+        there = {each.process.pid for each in (*self._destinations, *self._rare)}
         for requester in self._requesters:
-            for kind in requester.overdue(now):
-                self.tally.wrong[f"{kind}: not ended within {PATIENCE:.0f} s"] += 1
+            for late in requester.late(now):
+                if late.stuck:
+                    self.tally.wrong[f"{late.kind}: not ended within {PATIENCE:.0f} s"] += 1
+                else:
+                    self.tally.slow[late.kind] += 1
+                gone = [str(pid) for pid in late.destinations if pid not in there]
+                said = f"{'stuck' if late.stuck else 'slow'}: {requester.name}: {late.text}"
+                said += f"; gone: {', '.join(gone) or 'none'}; lag {self.lag:.2f} s"
+                print(said, file=sys.stderr, flush=True)
+        self.lag = 0.0
 
     def _count_received(self) -> Counter[str]:
         return sum((each.counts for each in self._destinations), self.received)
@@ -213,6 +233,7 @@ class Soak:
             if true():
                 return
             await asyncio.sleep(TICK)
+            self._look_for_late()
 
     async def _pause(self, mean: float) -> bool:
         """Wait for a random time; return whether the run goes on."""
@@ -288,9 +309,8 @@ async def _read_counts(output: asyncio.StreamReader, counts: Counter[str]) -> No
             counts.update(json.loads(line))
 
 
-def summary(soak: Soak, wrong: Sequence[str], minutes: float) -> Report:
-    """Return the report of a run."""
-    report = Report("soak")
+def _report_counts(report: Report, soak: Soak) -> None:
+    """Report what peers have done, and how often."""
     tally = soak.tally
     report.figure("requesters that left", soak.left, "")
     report.figure("destinations killed", soak.killed, "")
@@ -299,9 +319,18 @@ def summary(soak: Soak, wrong: Sequence[str], minutes: float) -> Report:
         for (of, how), count in sorted(tally.ends.items()):
             if of == kind:
                 report.figure(f"{kind}: {how}", count, "")
+        if kind in tally.slow:
+            report.figure(f"{kind}: took over {PATIENCE:.0f} s", tally.slow[kind], "")
     for kind, sent in sorted(tally.told.items()):
         report.figure(f"{kind}: sent", sent, "")
         report.figure(f"{kind}: received", soak.received[kind], "")
+
+
+def summary(soak: Soak, wrong: Sequence[str], minutes: float) -> Report:
+    """Return the report of a run."""
+    report = Report("soak")
+    tally = soak.tally
+    _report_counts(report, soak)
     for number, measured in enumerate(soak.memory.values()):
         name = f"broker {number}: " if len(soak.memory) > 1 else ""
         report.figure(f"{name}memory at the end", measured[-1][1] / 1024, "KiB")

@@ -125,6 +125,7 @@ CONCEPTS = {
         "rsocket/test_eventlog_destinations": "",
         "rsocket/test_eventlog_traffic": "",
         "rsocket/test_exact_limits": "_gathered _options",
+        "rsocket/test_flows_in_trouble": "",
         "rsocket/test_freed": "",
         "rsocket/test_hostile": "",
         "rsocket/test_killed": "",

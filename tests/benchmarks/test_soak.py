@@ -171,13 +171,55 @@ def test_no_websocket_no_connection() -> None:
         web.data_received(b"HTTP/1.1 403 Forbidden\r\n\r\n")
 
 
-async def test_an_overdue_request_is_counted_once() -> None:
+async def test_a_late_request_is_counted_once() -> None:
     requester = load.Requester("asks", load.Tally(), random.Random(1))
-    for stream_id, due in ((1, 10.0), (3, 20.0)):
-        requester._calls[stream_id] = load._Call("response", b"", due, merged=False)
-    assert [requester.overdue(now) for now in (9.0, 11.0, 12.0, 21.0, 22.0)] == [
-        [], ["response"], [], ["response"], [],
-    ]  # fmt: skip
+    for stream_id, began in ((1, 10.0), (3, 20.0)):
+        requester._calls[stream_id] = load._Call("response", b"", began, began, merged=False)
+    found = [requester.late(now) for now in (29.0, 31.0, 32.0, 41.0, 42.0)]
+    assert [[late.kind for late in each] for each in found] == [
+        [],
+        ["response"],
+        [],
+        ["response"],
+        [],
+    ]
+    assert found[1][0].stuck
+    assert found[1][0].text == "response, 21.0 s old, last frame 21.0 s ago"
+    assert not requester.waits()
+
+
+async def test_a_late_stream_is_slow_as_long_as_elements_come_and_then_stuck() -> None:
+    requester = load.Requester("asks", load.Tally(), random.Random(1))
+    call = load._Call("multicast channel", bytes((0, 60)), 10.0, 10.0, merged=True, flows=True)
+    call.open, call.to_send, call.credit = True, 42, 5
+    requester._calls[1] = call
+    assert requester.late(29.0) == []
+    call.came.update({7: 18, 8: 3})
+    call.last = 30.0
+    ((kind, stuck, text, pids),) = requester.late(31.0)
+    assert (kind, stuck, pids) == ("multicast channel", False, (7, 8))
+    assert text == (
+        "multicast channel, 21.0 s old, last frame 1.0 s ago; elements: 18 from 7, 3 from 8"
+        " of 60 each, credit for 5; to send: 42, credit for 0"
+    )
+    assert requester.late(49.0) == []
+    assert requester.waits()
+    ((_, stuck, _, _),) = requester.late(51.0)
+    assert stuck
+    assert requester.late(99.0) == []
+    assert not requester.waits()
+
+
+async def test_elements_out_of_order_are_counted() -> None:
+    tally = load.Tally()
+    requester = load.Requester("asks", tally, random.Random(1))
+    call = load._Call("stream", b"a9", 0.0, 0.0, merged=False, credit=9, left=9, flows=True)
+    requester._calls[1] = call
+    for data, pid, number in ((b"a9", 7, 1), (b"a9", 7, 2), (b"a9", 7, 4), (b"a8", 7, 5)):
+        element = data + peers.MARK.pack(pid, number)
+        requester.on_frame(wire.PAYLOAD, wire.PAYLOAD | wire.NEXT, 1, element)
+    assert tally.wrong == {"stream: an element out of order": 1, "stream: other data than sent": 1}
+    assert call.last > 0
 
 
 def test_growth_is_the_slope_after_the_warm_up() -> None:
