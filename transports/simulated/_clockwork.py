@@ -41,6 +41,15 @@ class Clockwork:
         self._number += 1
         return self._number
 
+    @property
+    def now(self) -> float:
+        """The time of the loop's clock; in a scheduled call at least the time that it was set for.
+
+        The loop calls timers early by less than the resolution of its clock.
+        """
+        now = self.loop.time()
+        return max(now, self._timer_at) if self._running else now
+
     def at(self, when: float, action: Callable[..., object], *arguments: Any) -> None:
         """Schedule a call at a time of the loop's clock."""
         if self._stopped:

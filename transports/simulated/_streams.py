@@ -226,7 +226,7 @@ class SimulatedStream(asyncio.Transport):
     def _arrive(self) -> None:
         """Hand what is due to the other end, in order; behind a partition it is sent again."""
         clockwork, way = self._network.clockwork, self._way
-        now = clockwork.loop.time()
+        now = clockwork.now
         if not way:
             return  # the connection has broken
         if self._path.cut_off:

@@ -139,8 +139,10 @@ class Trouble:
         await self.ended()
 
     async def trouble(self) -> None:
-        steps = (self.cut, self.cut, self.isolate, self.slow, self.slow_clients, self.kill)
-        steps = (*steps, self.lose_destination, self.lose_destination, self.lose_caller)
+        steps = (
+            *(self.cut, self.cut, self.isolate, self.slow, self.slow_clients, self.kill),
+            *(self.lose_destination, self.lose_destination, self.lose_caller),
+        )
         while True:
             await asyncio.sleep(self.chance.uniform(1, 4))
             await self.chance.choice(steps)()
@@ -200,7 +202,7 @@ def in_trouble(seed: int) -> Tally:
     return simulate(scenario, seed=seed, faults=FAST, max_time=1000)
 
 
-@pytest.mark.parametrize("seed", runs(2, 100))
+@pytest.mark.parametrize("seed", [*runs(2, 100), 217])  # one with a part that is due early
 def test_all_flows_end_in_time_and_in_order(seed: int) -> None:
     tally = in_trouble(seed)
     for kind in ("stream", "channel", "multicast stream", "multicast channel"):

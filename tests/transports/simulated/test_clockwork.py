@@ -45,6 +45,23 @@ async def test_what_is_asked_for_while_it_works() -> None:
 
 
 @virtual_time
+async def test_a_call_is_not_before_its_time_though_the_loop_is_early() -> None:
+    loop = asyncio.get_running_loop()
+    clockwork = Clockwork(loop, 10)
+    assert clockwork.now == loop.time()
+    log: list[tuple[bool, bool]] = []
+
+    def called(when: float) -> None:
+        log.append((loop.time() < when, clockwork.now < when))
+
+    when = loop.time() + 1
+    clockwork.at(when, called, when)
+    loop.call_at(when - 1e-10, lambda: None)  # the loop calls both then: its clock is no finer
+    await asyncio.sleep(2)
+    assert log == [(True, False)]
+
+
+@virtual_time
 async def test_what_is_due_already_is_not_called_at_once() -> None:
     clockwork = Clockwork(asyncio.get_running_loop(), 10)
     log: list[str] = []
