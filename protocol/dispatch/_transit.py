@@ -1,0 +1,366 @@
+"""The values of addresses of type 35, and the frame of a disposition, byte for byte.
+
+| first byte | the rest | where |
+| --- | --- | --- |
+| `t` | CBOR `[name, ingress, id, flags, ttl, path]` | onward route, to the next dispatcher |
+| `r` | a token of 8 bytes | return route, of a node that has bound a copy |
+| `d` | a token of 8 bytes | onward route of a disposition, as the return address turned |
+
+The id is of 8 bytes, the ttl is in milliseconds (0: none), and the path is a byte string: the
+digests of the nodes passed, 4 bytes each. The payload of a disposition is the CBOR array
+`[version, state, settled, details, tally]`: details are `[condition, description]` of rejected,
+`[failed, undeliverable here]` of modified, and empty otherwise; the tally is empty or the numbers
+of copies accepted, rejected, modified and released.
+
+Each value has one spelling, the shortest: an input that would be written in another way is refused.
+So nothing can come behind it, and no string or array has an indefinite length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from cbor2 import dumps
+
+from .._errors import MalformedMessage
+from ..ockam._cbor import CborReader
+from ._errors import DispatchError
+from ._outcomes import (
+    ACCEPTED,
+    RECEIVED,
+    RELEASED,
+    Accepted,
+    DeliveryState,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    Tally,
+)
+
+__all__ = [
+    "DIGEST_SIZE",
+    "ID_SIZE",
+    "MAX_CONDITION",
+    "MAX_DESCRIPTION",
+    "MAX_DISPOSITION",
+    "MAX_PATH",
+    "MAX_TRANSIT",
+    "TOKEN_SIZE",
+    "BadTransit",
+    "Disposition",
+    "Transit",
+    "decode_disposition",
+    "decode_transit",
+    "disposition_address",
+    "encode_disposition",
+    "encode_transit",
+    "node_digest",
+    "read_token",
+    "return_address",
+]
+
+MAX_TRANSIT: Final = 1024
+"""Most bytes of a transit address."""
+MAX_PATH: Final = 64
+"""Most nodes that a message passes."""
+MAX_DISPOSITION: Final = 1024
+"""Most bytes of the frame of a disposition."""
+MAX_CONDITION: Final = 128
+"""Most bytes of a condition, in UTF-8. A longer one is cut when it is written."""
+MAX_DESCRIPTION: Final = 512
+"""Most bytes of a description, in UTF-8. A longer one is cut when it is written."""
+ID_SIZE: Final = 8
+"""Bytes of the id of a delivery."""
+TOKEN_SIZE: Final = 8
+"""Bytes of the token of a copy."""
+DIGEST_SIZE: Final = 4
+"""Bytes of the digest of a node."""
+
+_MAX_NAME: Final = 512
+_MAX_NODE: Final = 256
+_MAX_TTL: Final = 0xFFFFFFFF
+_MAX_COUNT: Final = 0xFFFFFFFF
+_PRE_SETTLED, _CIRCUIT = 1, 2
+_VERSION: Final = 1
+_BYTES, _TEXT = 2, 3
+_RECEIVED, _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = range(3, 8)
+"""As the last digits of the outcomes of AMQP."""
+
+
+class BadTransit(DispatchError):
+    """A value or a frame about a delivery that cannot be read.
+
+    Attributes:
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no word of a dispatcher about a delivery: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transit:
+    """A message on its way from one dispatcher to the next.
+
+    Attributes:
+        name: The name that it was sent to, 1 to 512 bytes in UTF-8.
+        ingress: The node where it entered, 1 to 256 bytes in UTF-8.
+        id: Its id, unique at that node, of `ID_SIZE` bytes.
+        settled: Whether it is pre-settled.
+        circuit: Whether it belongs to a circuit.
+        ttl: Time that is left for it, in milliseconds; 0 is no limit.
+        path: The digests of the nodes that it has passed, at most `MAX_PATH`.
+    """
+
+    name: str
+    ingress: str
+    id: bytes
+    settled: bool = False
+    circuit: bool = False
+    ttl: int = 0
+    path: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Disposition:
+    """The state of a copy, as its target tells it.
+
+    Attributes:
+        state: The state.
+        settled: Whether the target has settled; without, the producer is to settle first.
+        tally: The outcomes of the copies behind a node; `None` for a single copy.
+    """
+
+    state: DeliveryState
+    settled: bool = True
+    tally: Tally | None = None
+
+
+def node_digest(node: str) -> bytes:
+    """Return the digest of a node in a path: the first bytes of the SHA-256 of its name.
+
+    Two nodes with one digest are taken for one: a message that has passed one does not go to the
+    other. In a network of a thousand nodes the odds of such a pair are one to nine thousand.
+    """
+    return sha256(node.encode()).digest()[:DIGEST_SIZE]
+
+
+# --- transit ----------------------------------------------------------------------------------
+
+
+def encode_transit(transit: Transit) -> bytes:
+    """Write the value of a transit address.
+
+    Raises:
+        BadTransit: A field is out of its range.
+    """
+    _check_text("name", transit.name, _MAX_NAME)
+    _check_text("ingress", transit.ingress, _MAX_NODE)
+    if len(transit.id) != ID_SIZE or any(len(each) != DIGEST_SIZE for each in transit.path):
+        raise BadTransit("an id or a digest of another size")
+    if len(transit.path) > MAX_PATH:
+        raise BadTransit(f"a path of more than {MAX_PATH} nodes")
+    if not 0 <= transit.ttl <= _MAX_TTL:
+        raise BadTransit("a time out of range")
+    return _transit_bytes(transit)
+
+
+def _transit_bytes(transit: Transit) -> bytes:
+    flags = _PRE_SETTLED * transit.settled | _CIRCUIT * transit.circuit
+    made: bytes = dumps(
+        (transit.name, transit.ingress, transit.id, flags, transit.ttl, b"".join(transit.path))
+    )
+    if len(made) >= MAX_TRANSIT:
+        raise BadTransit(f"more than {MAX_TRANSIT} bytes")
+    return b"t" + made
+
+
+def decode_transit(value: bytes) -> Transit:
+    """Read the value of a transit address.
+
+    Raises:
+        BadTransit: It is none.
+    """
+    if len(value) > MAX_TRANSIT or value[:1] != b"t":
+        raise BadTransit("no transit address, or one of too many bytes")
+    try:
+        transit = _read_transit(CborReader(value, 1))
+    except (MalformedMessage, UnicodeDecodeError):
+        raise BadTransit("a transit address that is malformed") from None
+    if encode_transit(transit) != value:
+        raise BadTransit("a transit address in another spelling")
+    return transit
+
+
+def _read_transit(reader: CborReader) -> Transit:
+    name = ingress = ""
+    identity = path = b""
+    flags = ttl = 0
+    for index in reader.elements("a transit address", 6):
+        match index:
+            case 0:
+                name = reader.string(_TEXT, "the name", _MAX_NAME).decode()
+            case 1:
+                ingress = reader.string(_TEXT, "the ingress", _MAX_NODE).decode()
+            case 2:
+                identity = reader.string(_BYTES, "the id", ID_SIZE)
+            case 3:
+                flags = reader.unsigned("the flags", _PRE_SETTLED | _CIRCUIT)
+            case 4:
+                ttl = reader.unsigned("the time", _MAX_TTL)
+            case _:
+                path = reader.string(_BYTES, "the path", MAX_PATH * DIGEST_SIZE)
+    digests = tuple(path[at : at + DIGEST_SIZE] for at in range(0, len(path), DIGEST_SIZE))
+    return Transit(
+        name, ingress, identity, bool(flags & _PRE_SETTLED), bool(flags & _CIRCUIT), ttl, digests
+    )
+
+
+def _check_text(what: str, text: str, most: int) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadTransit(f"the {what} cannot be written as UTF-8") from None
+    if not 0 < size <= most:
+        raise BadTransit(f"the {what} has not 1 to {most} bytes")
+
+
+# --- tokens -----------------------------------------------------------------------------------
+
+
+def return_address(token: bytes) -> bytes:
+    """Write the value of the address that a node puts on the return route of a copy."""
+    return b"r" + token
+
+
+def disposition_address(value: bytes) -> bytes:
+    """Turn a return address into that of a disposition.
+
+    Raises:
+        BadTransit: It is no return address.
+    """
+    return b"d" + read_token(value, b"r")
+
+
+def read_token(value: bytes, kind: bytes) -> bytes:
+    """Read the token of an address.
+
+    Args:
+        value: The value of the address.
+        kind: Its first byte: `r`, the reply of a worker; or `d`, a disposition.
+
+    Raises:
+        BadTransit: It is another address.
+    """
+    if len(value) != 1 + TOKEN_SIZE or value[:1] != kind:
+        raise BadTransit("an address of another kind or size")
+    return value[1:]
+
+
+# --- dispositions -----------------------------------------------------------------------------
+
+
+def encode_disposition(disposition: Disposition) -> bytes:
+    """Write the frame of a disposition; texts that are too long are cut."""
+    code, details = _state_parts(disposition.state)
+    tally = disposition.tally
+    counts: tuple[int, ...] = ()
+    if tally is not None:
+        counts = (tally.accepted, tally.rejected, tally.modified, tally.released)
+        counts = tuple(min(each, _MAX_COUNT) for each in counts)
+    made: bytes = dumps((_VERSION, code, disposition.settled, details, counts))
+    return made
+
+
+def _state_parts(state: DeliveryState) -> tuple[int, tuple[str | bool, ...]]:
+    match state:
+        case Received():
+            return _RECEIVED, ()
+        case Accepted():
+            return _ACCEPTED, ()
+        case Rejected(condition, description):
+            return _REJECTED, (_cut(condition, MAX_CONDITION), _cut(description, MAX_DESCRIPTION))
+        case Released():
+            return _RELEASED, ()
+        case Modified(failed, undeliverable_here):
+            return _MODIFIED, (failed, undeliverable_here)
+
+
+def _cut(text: str, most: int) -> str:
+    # What UTF-8 cannot have is left out, and so is half a character at the end.
+    return text.encode(errors="ignore")[:most].decode(errors="ignore")
+
+
+def decode_disposition(frame: bytes) -> Disposition:
+    """Read the frame of a disposition.
+
+    Raises:
+        BadTransit: It is none, or one of another version.
+    """
+    if len(frame) > MAX_DISPOSITION:
+        raise BadTransit(f"a disposition of more than {MAX_DISPOSITION} bytes")
+    try:
+        disposition = _read_disposition(CborReader(frame))
+    except (MalformedMessage, UnicodeDecodeError):
+        raise BadTransit("a disposition that is malformed") from None
+    if disposition is None or encode_disposition(disposition) != frame:
+        raise BadTransit("a disposition in another spelling, or of another version")
+    return disposition
+
+
+def _read_disposition(reader: CborReader) -> Disposition | None:
+    code = 0
+    settled = False
+    details: tuple[str | bool, ...] = ()
+    counts: list[int] = []
+    for index in reader.elements("a disposition", 5):
+        match index:
+            case 0:
+                reader.unsigned("the version", _VERSION)
+            case 1:
+                code = reader.unsigned("the state", _MODIFIED)
+            case 2:
+                settled = reader.boolean("whether it is settled")
+            case 3:
+                details = _read_details(reader, code)
+            case _:
+                counts = [
+                    reader.unsigned("a number of copies", _MAX_COUNT)
+                    for _ in reader.elements("the tally", 4)
+                ]
+    state = _state(code, details)
+    if state is None or len(counts) not in {0, 4}:
+        return None
+    return Disposition(state, settled, Tally(*counts) if counts else None)
+
+
+def _read_details(reader: CborReader, code: int) -> tuple[str | bool, ...]:
+    elements = reader.elements("the details", 2)
+    if code == _MODIFIED:
+        return tuple(reader.boolean("a detail") for _ in elements)
+    limits = (MAX_CONDITION, MAX_DESCRIPTION)
+    return tuple(reader.string(_TEXT, "a detail", limits[index]).decode() for index in elements)
+
+
+def _state(code: int, details: tuple[str | bool, ...]) -> DeliveryState | None:
+    """Return a state by its number; `None` if there is none with such details."""
+    match code, details:
+        case 3, ():
+            return RECEIVED
+        case 4, ():
+            return ACCEPTED
+        case 5, (str(condition), str(description)):
+            return Rejected(condition, description)
+        case 6, ():
+            return RELEASED
+        case 7, (bool(failed), bool(undeliverable_here)):
+            return Modified(failed, undeliverable_here)
+        case _:
+            return None
