@@ -449,9 +449,7 @@ class World:
 
     def answer(self) -> None:
         """Have a target tell a state of a copy that it was handed."""
-        sent = [
-            token for token, (target, number) in self.open.items() if self.is_sent(token, target)
-        ]
+        sent = [token for token, (target, _) in self.open.items() if self.is_sent(token, target)]
         if not sent:
             return
         token = self.random.choice(sent)
@@ -513,8 +511,9 @@ class World:
 
     def forge(self) -> None:
         """Send dispositions that are forged, repeated or unknown: nothing comes of them."""
-        known = [(token, ConsumerTarget(99)) for token in self.open]
-        for token, target in [*known, *((each, LINK) for each in self.finished[-3:])]:
+        known: list[tuple[bytes, Target]] = [(token, ConsumerTarget(99)) for token in self.open]
+        known += [(token, LINK) for token in self.finished[-3:]]
+        for token, target in known:
             assert self.deliveries.disposition(token, ACCEPTED, target, self.now) == []
 
     def tick(self) -> None:
