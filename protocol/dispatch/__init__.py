@@ -8,20 +8,8 @@ table.find(parse_name("amqp://host/orders/eu/audit", "node-a").text)  # "multica
 ```
 """
 
-from ._choice import (
-    Chooser,
-    ConsumerTarget,
-    LinkTarget,
-    RemoteNode,
-    Target,
-)
-from ._circuit_end import (
-    CircuitDown,
-    CircuitEnd,
-    CircuitEvent,
-    CircuitMisuse,
-    CircuitUnresolved,
-)
+from ._choice import Chooser, ConsumerTarget, LinkTarget, RemoteNode, Target
+from ._circuit_end import CircuitDown, CircuitEnd, CircuitEvent, CircuitMisuse, CircuitUnresolved
 from ._circuit_frames import (
     CIRCUIT_VERSION,
     MAX_CIRCUIT_FRAME,
@@ -48,22 +36,9 @@ from ._circuit_frames import (
     parse_circuit_frame,
     serialize_circuit_frame,
 )
-from ._circuit_limits import (
-    CircuitLimits,
-    UnsettledCount,
-)
-from ._circuit_placement import (
-    CircuitPlace,
-    place_circuit,
-)
-from ._circuit_states import (
-    CIRCUIT_END,
-    CIRCUIT_PAIR,
-    EndInput,
-    EndState,
-    PairInput,
-    PairState,
-)
+from ._circuit_limits import CircuitLimits, UnsettledCount
+from ._circuit_placement import CircuitPlace, place_circuit
+from ._circuit_states import CIRCUIT_END, CIRCUIT_PAIR, EndInput, EndState, PairInput, PairState
 from ._circuits import (
     CircuitCondition,
     CircuitOpened,
@@ -72,10 +47,7 @@ from ._circuits import (
     CircuitSide,
     CircuitStatistics,
 )
-from ._consumer_queue import (
-    ConsumerQueue,
-    Waiting,
-)
+from ._consumer_queue import ConsumerQueue, Waiting
 from ._deliveries import (
     CopyEnd,
     CopyEnded,
@@ -86,41 +58,45 @@ from ._deliveries import (
     DeliveryEvent,
     Reforward,
 )
-from ._delivery_limits import (
-    DeliveryLimits,
-)
-from ._direct_consumers import (
-    DirectAdmission,
-    DirectConsumers,
-    SecondConsumer,
-)
-from ._duplicate_window import (
-    DuplicateWindow,
-)
+from ._delivery_limits import DeliveryLimits
+from ._direct_consumers import DirectAdmission, DirectConsumers, SecondConsumer
+from ._duplicate_window import DuplicateWindow
 from ._errors import (
     BadName,
     BadPattern,
     BadSemantics,
     DispatchError,
+    LaterVersion,
+    NetworkFrameError,
     PatternInUse,
     TooManyProvisions,
     UnknownProvision,
 )
-from ._graph import (
-    Graph,
-    LinkStates,
-    Paths,
-    join_links,
+from ._frames import (
+    MAX_COST,
+    MAX_FRAME,
+    MAX_HINT,
+    MAX_NUMBER,
+    Advertisement,
+    LinksRequest,
+    LinksUpdate,
+    NamesChange,
+    NamesPart,
+    NamesRequest,
+    NetworkFrame,
+    NetworkFrameKind,
+    NodeHello,
+    NodeNumbers,
+    decode_network_frame,
+    encode_network_frame,
+    in_frames,
 )
-from ._hold_queue import (
-    Held,
-    HoldQueue,
-    HoldStatistics,
-)
-from ._limits import (
-    DispatchLimits,
-    NameSize,
-)
+from ._graph import Graph, LinkStates, Paths, join_links
+from ._hello import HELLO, HelloInput, HelloState, LinkHello
+from ._hold_queue import Held, HoldQueue, HoldStatistics
+from ._limits import DispatchLimits, NameSize
+from ._link_states import LinkStateBook, News, NodeRecord
+from ._name_sync import NamesOfNode, NameSync
 from ._names import (
     ALL_NODES,
     MAX_NODE_NAME,
@@ -130,6 +106,20 @@ from ._names import (
     parse_name,
     temporary_name,
 )
+from ._neighbour import Neighbour
+from ._network import Network
+from ._network_events import (
+    CostsDiffer,
+    LaterFrames,
+    NameClaimed,
+    NeighbourClosed,
+    NeighbourJoined,
+    NeighbourLeft,
+    NetworkEvent,
+    NodesChanged,
+    PathsChanged,
+)
+from ._network_limits import NeighbourCount, NetworkLimits
 from ._outcomes import (
     ACCEPTED,
     ALL,
@@ -146,33 +136,11 @@ from ._outcomes import (
     Released,
     Tally,
 )
-from ._patterns import (
-    NamePattern,
-    PatternTable,
-)
-from ._producer_window import (
-    NOT_FOUND,
-    CreditChange,
-    ProducerWindows,
-)
-from ._provisions import (
-    PROGRAM,
-    Conflict,
-    Provision,
-    Provisions,
-    ProvisionsChange,
-)
-from ._provisions_file import (
-    MAX_PROVISIONS_FILE,
-    ProvisionsFile,
-    read_provisions,
-)
-from ._semantics import (
-    CONTRADICTIONS,
-    Semantics,
-    Undeliverable,
-    read_hint,
-)
+from ._patterns import NamePattern, PatternTable
+from ._producer_window import NOT_FOUND, CreditChange, ProducerWindows
+from ._provisions import PROGRAM, Conflict, Provision, Provisions, ProvisionsChange
+from ._provisions_file import MAX_PROVISIONS_FILE, ProvisionsFile, read_provisions
+from ._semantics import CONTRADICTIONS, Semantics, Undeliverable, read_hint
 from ._semantics_parts import (
     Access,
     Gate,
@@ -189,12 +157,8 @@ from ._semantics_parts import (
     Settlement,
     Weigh,
 )
-from ._semantics_text import (
-    semantics_text,
-)
-from ._tokens import (
-    canonical,
-)
+from ._semantics_text import semantics_text
+from ._tokens import canonical
 from ._transit import (
     DIGEST_SIZE,
     ID_SIZE,
@@ -226,14 +190,19 @@ __all__ = [
     "CIRCUIT_VERSION",
     "CONTRADICTIONS",
     "DIGEST_SIZE",
+    "HELLO",
     "ID_SIZE",
     "MAX_CIRCUIT_FRAME",
     "MAX_CIRCUIT_PATH",
     "MAX_CONDITION",
+    "MAX_COST",
     "MAX_CREDIT",
     "MAX_DESCRIPTION",
     "MAX_DISPOSITION",
+    "MAX_FRAME",
+    "MAX_HINT",
     "MAX_NODE_NAME",
+    "MAX_NUMBER",
     "MAX_PATH",
     "MAX_PROVISIONS_FILE",
     "MAX_STATE",
@@ -248,6 +217,7 @@ __all__ = [
     "TOKEN_SIZE",
     "Accepted",
     "Access",
+    "Advertisement",
     "BadName",
     "BadPattern",
     "BadSemantics",
@@ -284,6 +254,7 @@ __all__ = [
     "ConsumerTarget",
     "CopyEnd",
     "CopyEnded",
+    "CostsDiffer",
     "CreditChange",
     "Decided",
     "Deliveries",
@@ -305,23 +276,54 @@ __all__ = [
     "Gate",
     "Graph",
     "Held",
+    "HelloInput",
+    "HelloState",
     "Hold",
     "HoldQueue",
     "HoldStatistics",
     "Last",
+    "LaterFrames",
+    "LaterVersion",
+    "LinkHello",
+    "LinkStateBook",
     "LinkStates",
     "LinkTarget",
+    "LinksRequest",
+    "LinksUpdate",
     "Mechanism",
     "Modified",
     "Name",
+    "NameClaimed",
     "NameKind",
     "NamePattern",
     "NameSize",
+    "NameSync",
+    "NamesChange",
+    "NamesOfNode",
+    "NamesPart",
+    "NamesRequest",
+    "Neighbour",
+    "NeighbourClosed",
+    "NeighbourCount",
+    "NeighbourJoined",
+    "NeighbourLeft",
+    "Network",
+    "NetworkEvent",
+    "NetworkFrame",
+    "NetworkFrameError",
+    "NetworkFrameKind",
+    "NetworkLimits",
+    "News",
+    "NodeHello",
+    "NodeNumbers",
+    "NodeRecord",
+    "NodesChanged",
     "Outcome",
     "Overflow",
     "PairInput",
     "PairState",
     "Paths",
+    "PathsChanged",
     "PatternInUse",
     "PatternTable",
     "ProducerWindows",
@@ -356,10 +358,13 @@ __all__ = [
     "canonical",
     "check_node_name",
     "decode_disposition",
+    "decode_network_frame",
     "decode_transit",
     "disposition_address",
     "encode_disposition",
+    "encode_network_frame",
     "encode_transit",
+    "in_frames",
     "join_links",
     "node_digest",
     "parse_circuit_frame",

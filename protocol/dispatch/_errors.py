@@ -8,6 +8,8 @@ OnwardError
         ├── BadPattern           a text that is no pattern of names
         │   └── PatternInUse     another provision has an equal pattern
         ├── BadSemantics         semantics that contradict themselves
+        ├── NetworkFrameError    bytes that are no frame between neighbours
+        │   └── LaterVersion     a frame of a later version
         ├── TooManyProvisions    there is no room for another provision
         └── UnknownProvision     there is no provision of this pattern
 ```
@@ -27,6 +29,8 @@ __all__ = [
     "BadPattern",
     "BadSemantics",
     "DispatchError",
+    "LaterVersion",
+    "NetworkFrameError",
     "PatternInUse",
     "TooManyProvisions",
     "UnknownProvision",
@@ -137,3 +141,30 @@ class UnknownProvision(DispatchError):
 
     def __str__(self) -> str:
         return f"there is no provision of the pattern {_shown(self.text)}"
+
+
+class NetworkFrameError(DispatchError):
+    """Bytes are no frame between neighbours.
+
+    Attributes:
+        reason: What is wrong with them.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no frame between neighbours: {self.reason}"
+
+
+class LaterVersion(NetworkFrameError):
+    """A frame between neighbours is of a later version.
+
+    Attributes:
+        version: The version.
+    """
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"version {version} is later than 1")
+        self.version = version

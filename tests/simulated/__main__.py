@@ -1,9 +1,9 @@
 """Run thousands of seeded runs over a bad network: `python -m tests.simulated`.
 
 A run is that of a pipe, with `--cluster` that of a cluster of brokers, and with `--zones` that of a
-cluster of several zones. It uses all cores, says
-now and then how far it is, and sums up. The status is non-zero if a promise was broken, or if a
-pipe or broker that is broken on purpose was not caught.
+cluster of several zones, with `--dispatch` that of a network of dispatchers. It uses all cores,
+says now and then how far it is, and sums up. The status is non-zero if a promise was broken, or if
+a pipe, broker or node that is broken on purpose was not caught.
 """
 
 from __future__ import annotations
@@ -18,10 +18,20 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from tests.simulated import broken_clusters, broken_pipes, broken_zones, clusters, pipes, zones
+from onward.protocol.dispatch import NetworkFrameKind
+from tests.simulated import (
+    broken_clusters,
+    broken_dispatch,
+    broken_pipes,
+    broken_zones,
+    clusters,
+    dispatch_network,
+    pipes,
+    zones,
+)
 
 BROKEN_RUNS: Final = 200
-"""Most runs of each pipe or broker that is broken on purpose."""
+"""Most runs of each pipe, broker or node that is broken on purpose."""
 
 
 def main() -> int:
@@ -29,11 +39,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Seeded runs over a bad network.")
     parser.add_argument("--cluster", action="store_true", help="of a cluster, not of a pipe")
     parser.add_argument("--zones", action="store_true", help="of a cluster of several zones")
+    parser.add_argument("--dispatch", action="store_true", help="of a network of dispatchers")
     parser.add_argument("--runs", type=int, default=10_000, help="runs (default 10000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args()
     of = ZONES if given.zones else CLUSTERS if given.cluster else PIPES
+    of = DISPATCH if given.dispatch else of
 
     began = time.monotonic()
     totals, failures, done = Counter[str](), 0, 0
@@ -100,6 +112,14 @@ def cluster_counts(outcome: clusters.Outcome) -> dict[str, int]:
     return {"brokers": outcome.plan.brokers, **happened, **sent}
 
 
+def dispatch_counts(outcome: dispatch_network.Outcome) -> dict[str, int]:
+    """Return what the summary of networks of dispatchers adds up."""
+    happened = {f"happened: {name}": outcome.happened[name] for name in dispatch_network.WEIGHTS}
+    kinds = [kind.name for kind in NetworkFrameKind]
+    sent = {f"sent: {kind.lower().replace('_', ' ')}": outcome.frames[kind] for kind in kinds}
+    return {"nodes": outcome.nodes, "links": outcome.links, **happened, **sent}
+
+
 class Simulation(NamedTuple):
     """A kind of run, and what is broken on purpose to show that it finds something."""
 
@@ -115,6 +135,9 @@ CLUSTERS: Final = Simulation(
 )
 ZONES: Final = Simulation(
     zones.checked_run, cluster_counts, broken_zones.BROKEN, broken_zones.caught
+)
+DISPATCH: Final = Simulation(
+    dispatch_network.checked_run, dispatch_counts, broken_dispatch.BROKEN, broken_dispatch.caught
 )
 
 

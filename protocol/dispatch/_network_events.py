@@ -1,0 +1,109 @@
+"""Events of a network of dispatchers, for the worker that drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ._graph import Paths
+
+__all__ = [
+    "CostsDiffer",
+    "LaterFrames",
+    "NameClaimed",
+    "NeighbourClosed",
+    "NeighbourJoined",
+    "NeighbourLeft",
+    "NetworkEvent",
+    "NodesChanged",
+    "PathsChanged",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PathsChanged:
+    """There are other paths."""
+
+    paths: Paths
+
+
+@dataclass(frozen=True, slots=True)
+class NodesChanged:
+    """Other nodes have consumers of these names."""
+
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourJoined:
+    """The node at the other end of a link is a neighbour."""
+
+    link: Hashable
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourLeft:
+    """A node is not a neighbour by this link any more."""
+
+    link: Hashable
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourClosed:
+    """A link must be closed: nothing more is read from it.
+
+    Attributes:
+        link: The link.
+        node: The name of the node at its other end; empty if it is not known.
+        reason: The reason, in a few words.
+    """
+
+    link: Hashable
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaterFrames:
+    """A neighbour sends frames of a later version, which are ignored. Reported once for a link."""
+
+    link: Hashable
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class NameClaimed:
+    """Something is told as of this node that it has not told: another node may have its name.
+
+    Attributes:
+        link: The link on which it was told; the neighbour may have been told so itself.
+        instance: The start that it is told of.
+    """
+
+    link: Hashable
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class CostsDiffer:
+    """The two ends of a link tell different costs. The higher one counts."""
+
+    node: str
+    own: int
+    theirs: int
+
+
+NetworkEvent: TypeAlias = (
+    PathsChanged
+    | NodesChanged
+    | NeighbourJoined
+    | NeighbourLeft
+    | NeighbourClosed
+    | LaterFrames
+    | NameClaimed
+    | CostsDiffer
+)
+"""Any event."""

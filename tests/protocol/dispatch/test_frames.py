@@ -1,0 +1,173 @@
+"""Frames between neighbours: those of the page, every input whole, cut short and with more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cbor2 import dumps
+from hypothesis import given, strategies as st
+
+from onward.protocol.dispatch import (
+    MAX_COST,
+    MAX_FRAME,
+    MAX_NUMBER,
+    Advertisement,
+    LaterVersion,
+    LinksRequest,
+    LinksUpdate,
+    NamesChange,
+    NamesPart,
+    NamesRequest,
+    NetworkFrame,
+    NetworkFrameError,
+    NodeHello,
+    NodeNumbers,
+    decode_network_frame,
+    encode_network_frame,
+    in_frames,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "protocol-dispatch.md"
+VECTORS = {
+    name: bytes.fromhex(text)
+    for name, text in re.findall(
+        r"<!-- vector: ([\w-]+) -->\n```text\n(.*?)```",
+        PAGE.read_text().partition("## Between neighbours")[2],
+        re.DOTALL,
+    )
+}
+INSTANCE = 1_764_355_200_000
+FRAMES: dict[str, NetworkFrame] = {
+    "hello": NodeHello("b", INSTANCE, 0x1234ABCD, ("a",)),
+    "advertisement": Advertisement(
+        (NodeNumbers("a", INSTANCE, 7, 2, 3), NodeNumbers("b", INSTANCE, 1, 1, 0))
+    ),
+    "links-request": LinksRequest(("a", "c")),
+    "links-update": LinksUpdate("a", INSTANCE, 2, {"b": 1, "c": 10}),
+    "names-change": NamesChange("a", INSTANCE, 3, {"orders": "balanced"}, ("_eu/prices",)),
+    "names-request": NamesRequest("a", INSTANCE),
+    "names-part": NamesPart("a", INSTANCE, 3, 0, True, {"orders": "balanced", "x": ""}),
+}
+each_frame = pytest.mark.parametrize("name", FRAMES)
+
+
+@each_frame
+def test_a_frame_has_the_bytes_of_the_page(name: str) -> None:
+    assert encode_network_frame(FRAMES[name]) == VECTORS[name]
+    assert decode_network_frame(VECTORS[name]) == FRAMES[name]
+
+
+@each_frame
+def test_no_beginning_of_a_frame_is_one(name: str) -> None:
+    data = VECTORS[name]
+    for size in range(len(data)):
+        with pytest.raises(NetworkFrameError):
+            decode_network_frame(data[:size])
+
+
+@each_frame
+def test_nothing_may_follow_a_frame(name: str) -> None:
+    for more in (b"\0", b"\xff", VECTORS[name]):
+        with pytest.raises(NetworkFrameError, match="behind the item"):
+            decode_network_frame(VECTORS[name] + more)
+
+
+@each_frame
+def test_a_later_version_is_told_from_a_bad_frame(name: str) -> None:
+    data = VECTORS[name]
+    with pytest.raises(LaterVersion, match="version 2 is later than 1") as caught:
+        decode_network_frame(data[:1] + b"\2" + data[2:] + b"whatever follows")
+    assert caught.value.version == 2
+    for version in (0, 24, 255):
+        with pytest.raises(NetworkFrameError, match="no version"):
+            decode_network_frame(data[:1] + bytes([version]) + data[2:])
+
+
+BAD: list[tuple[tuple[object, ...], str]] = [
+    ((1, 0, 0), "no such kind"),
+    ((1, 8, 0), "no such kind"),
+    ((1, 1, "a", 1, 1), "5 items, not 6"),
+    ((1, 1, "", 1, 1, []), "of 1 to 64 characters"),
+    ((1, 1, "all", 1, 1, []), "cannot be called"),
+    ((1, 1, "a" * 65, 1, 1, []), "of 1 to 64 characters"),
+    ((1, 1, 5, 1, 1, []), "without a name"),
+    ((1, 1, "a/b", 1, 1, []), "without a '/'"),
+    ((1, 1, "a\n", 1, 1, []), "printable"),
+    ((1, 1, "a", -1, 1, []), "none from 0"),
+    ((1, 1, "a", True, 1, []), "none from 0"),
+    ((1, 1, "a", MAX_NUMBER + 1, 1, []), "none from 0"),
+    ((1, 1, "a", 1, 1, "b"), "where a list has to be"),
+    ((1, 2, [["a", 1, 1, 1]]), "a list of 4, not of 5"),
+    ((1, 2, ["a"]), "where a list has to be"),
+    ((1, 4, "a", 1, 0, []), "none from 1"),
+    ((1, 4, "a", 1, 1, [["b", 0]]), "none from 1"),
+    ((1, 4, "a", 1, 1, [["b", -5]]), "none from 1"),
+    ((1, 4, "a", 1, 1, [["b", MAX_COST + 1]]), "none from 1"),
+    ((1, 4, "a", 1, 1, [["b", 1], ["b", 2]]), "twice"),
+    ((1, 5, "a", 1, 1, [["x", ""]], ["x"]), "twice"),
+    ((1, 5, "a", 1, 1, [["x" * 513, ""]], []), "1 to 512 bytes"),
+    ((1, 5, "a", 1, 1, [["x", "h" * 1025]], []), "0 to 1024 bytes"),
+    ((1, 5, "a", 1, 1, [["x", 1]], []), "a text"),
+    ((1, 7, "a", 1, 1, 0, 1, []), "neither the last"),
+]
+
+
+@pytest.mark.parametrize(("frame", "reason"), BAD)
+def test_a_bad_frame_has_a_reason(frame: tuple[object, ...], reason: str) -> None:
+    with pytest.raises(NetworkFrameError, match=reason) as caught:
+        decode_network_frame(dumps(frame))
+    assert reason in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x80",
+        b"\x82\1\1",
+        b"\x9f\1\1\xff",
+        b"\xa3\1\1\1\1\1\1",
+        b"\x98\x18\1\1",
+        b"\x83\1\2\x9b\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x83\1\2\xc1\x80",
+    ],
+)
+def test_what_is_no_array_or_announces_too_much_is_refused(data: bytes) -> None:
+    with pytest.raises(NetworkFrameError):
+        decode_network_frame(data)
+
+
+def test_a_frame_has_a_limit() -> None:
+    with pytest.raises(NetworkFrameError):
+        decode_network_frame(b"\x83\1\3" + dumps(["a"] * MAX_FRAME))
+
+
+@given(st.binary(max_size=60))
+def test_whatever_comes_is_a_frame_or_a_documented_error(data: bytes) -> None:
+    for start in (b"", b"\x83\1\2", b"\x86\1\4"):
+        try:
+            frame = decode_network_frame(start + data)
+        except NetworkFrameError:
+            continue
+        assert decode_network_frame(encode_network_frame(frame)) == frame
+
+
+def test_long_lists_are_divided_among_frames() -> None:
+    names = {f"{number:0500}": "h" * 1000 for number in range(100)}
+    parts = list(in_frames(names.items()))
+    assert len(parts) > 4
+    assert [pair for part in parts for pair in part] == list(names.items())
+    for number, part in enumerate(parts):
+        frame = NamesPart("n" * 64, MAX_NUMBER, MAX_NUMBER, number, False, dict(part))
+        assert len(encode_network_frame(frame)) <= MAX_FRAME
+    assert list(in_frames(())) == [[]]
+    assert list(in_frames([1, 2])) == [[1, 2]]
+
+
+def test_the_most_neighbours_fit_into_one_frame() -> None:
+    peers = {f"{number:03}" + "\U0001f600" * 61: MAX_COST for number in range(240)}
+    frame = LinksUpdate("\U0001f600" * 64, MAX_NUMBER, MAX_NUMBER, peers)
+    assert len(encode_network_frame(frame)) <= MAX_FRAME
+    assert decode_network_frame(encode_network_frame(frame)) == frame
