@@ -265,10 +265,10 @@ class Exchange:
                 log.end(self, route, outcome)
         if route is not None:
             self.route = None
-            route.outstanding -= 1
             if now:
                 route.ended(now - self.began)
             else:
+                route.outstanding -= 1
                 # As `service.count` does, without the call.
                 route.service.counts[outcome & 0xF] += 1
                 if route.remote is True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Ask
+from ...actors.broker.table._route import BrokerRoute
 from ...actors.runtime._state import RUNNING
 from ...protocol import Address, Context, Message, NotDelivered, ProtocolError, Route
 from ...protocol.rsocket import FrameType
@@ -134,13 +135,14 @@ class ExpressPath:
         route = part.route
         if route is None:
             return False
-        far = route.remote is True
-        if route.remote is True:
+        if isinstance(route, BrokerRoute):
+            far = False
+            passed, cell = route.cell, route.connection
+        else:
             # All routes of a peer broker have these in common.
+            far = True
             peer: PeerRoutes = route.kind.shared.peer
             passed, cell = peer.cell, peer.connection
-        else:
-            passed, cell = route.cell, route.connection
         if (
             passed is None
             or passed.scheduled

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from ...actors.broker._instrument import part_of
 from ...actors.broker.table._leaving import CONNECTION_LOST
 from ...actors.broker.table._remote import RemoteRoute
+from ...actors.broker.table._route import BrokerRoute
 from ...actors.cluster import PeerRefused
 from ...protocol import (
     AddressError,
@@ -402,15 +403,15 @@ class PeerSession(Session):
                 self._log.relayed(exchange, exchange.kind)
             # As `_give`, without the calls: this runs for each request.
             route = entry.target
-            if route.remote is True:
-                if route.peer.suspended:
-                    raise NoRoute(f"service={route.service_name}")
-                to = route.choose(exchange)
-            else:
+            if isinstance(route, BrokerRoute):
                 route.requests += 1
                 exchange.route = route
                 route.outstanding += 1
                 to = route.to
+            else:
+                if route.peer.suspended:
+                    raise NoRoute(f"service={route.service_name}")
+                to = route.choose(exchange)
             if not self._reach.reach(exchange, to):
                 self._send_to(exchange, to)
 

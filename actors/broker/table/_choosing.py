@@ -6,7 +6,7 @@ from random import random
 from typing import Final
 
 from ....protocol import Address, Message, Route
-from ....protocol.broker import CachedAnswer, Dialect, RoutingTable, RoutingType, TagSet
+from ....protocol.broker import CachedAnswer, Dialect, Entry, RoutingTable, RoutingType, TagSet
 from ..._worker import Worker
 from .._exchange import DELIVER, Exchange, exchange_of
 from .._instrument import part_of
@@ -14,6 +14,7 @@ from .._options import BrokerOptions
 from ._choice import Candidates, Choice, next_free
 from ._methods import Methods
 from ._remote import AnyRoute, RemoteKind, RemoteRoute
+from ._route import BrokerRoute
 from ._selector import Ask, Selectors
 from ._services import Services
 from ._zones import Zones
@@ -130,7 +131,8 @@ class ChoosingIndex(Worker):
             if picked is None:
                 return None
             at = picked
-        route: AnyRoute = candidates[at].target
+        entry: Entry[AnyRoute] = candidates[at]
+        route = entry.target
         if answer.several and route.busy and not ask.everywhere:
             route = self._free(answer, at) or self._free_zone(ask) or route
         if exchange is None:
@@ -138,15 +140,15 @@ class ChoosingIndex(Worker):
         # As `route.choose` does, without the call: this runs for each request. Each class of route
         # has its own lines, so that compiled code knows it.
         exchange.route = route
-        if route.remote is True:
+        if isinstance(route, BrokerRoute):
             route.requests += 1
             route.outstanding += 1
-            shared: RemoteKind = route.kind.shared
-            shared.begun += 1
-            return shared.peer.to
+            return route.to
         route.requests += 1
         route.outstanding += 1
-        return route.to
+        shared: RemoteKind = route.kind.shared
+        shared.begun += 1
+        return shared.peer.to
 
     def _free_zone(self, ask: Ask) -> RemoteRoute | None:
         """Return another zone for a request that no destination of the own one can take now."""

@@ -358,7 +358,8 @@ class RemoteRoute(Entry[Any]):
         self.shared.others += 1
 
     def ended(self, seconds: float) -> None:
-        """Count an answer, and add its latency; see `BrokerRoute.ended`."""
+        """Count the end of a request by an answer; see `BrokerRoute.ended`."""
+        self.outstanding -= 1
         shared: RemoteKind = self.kind.shared
         service = shared.tally
         answered = service.answered + 1

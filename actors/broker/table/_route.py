@@ -196,12 +196,13 @@ class BrokerRoute:
         self.slowest = 0.0
 
     def ended(self, seconds: float) -> None:
-        """Count an answer, and add its latency. `outstanding` is counted elsewhere.
+        """Count the end of a request by an answer, and add the latency.
 
         Args:
             seconds: From the request's first frame to the last of the answer; 0 or less if
                 it says nothing about the destination.
         """
+        self.outstanding -= 1
         service = self.service
         answered = service.answered + 1
         service.answered = answered

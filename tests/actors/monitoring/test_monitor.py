@@ -218,7 +218,7 @@ async def test_no_metric_has_a_label_of_a_service_unless_it_is_asked_for(
         broker.register(worker, service=f"service-{number:03}")
     assert not any("service" in name for name in read(monitor))
     busiest, *_ = broker.index.table
-    busiest.target.requests = 9
+    busiest.target.requests, busiest.target.outstanding = 9, 1
     busiest.target.ended(0.5)
     found = read(monitor, services=True)
     assert found["onward_service_requests_total"]["service-000",] == 9

@@ -116,7 +116,7 @@ def test_methods_see_what_the_broker_counts() -> None:
     picked = {world.pick("@method=least-outstanding service=a", candidates) for _ in range(50)}
     assert picked == {1}
     slow, fast = map(own_route, candidates)
-    slow.outstanding = 0
+    slow.outstanding = fast.outstanding = 1
     slow.ended(5.0)
     fast.ended(0.1)
     picked = {world.pick("@method=peak-ewma service=a", candidates) for _ in range(50)}

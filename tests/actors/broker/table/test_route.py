@@ -69,6 +69,8 @@ def test_a_request_counts_when_it_is_sent_and_when_it_ends() -> None:
     assert exchange.route is counted
     row = counted.row()
     assert (row.requests, row.outstanding, row.latency, row.peer) == (2, 1, 0.0, "p")
+    counted.ended(0.5)
+    assert (counted.requests, counted.outstanding, counted.latency) == (2, 0, 0.5)
 
 
 @pytest.mark.parametrize(

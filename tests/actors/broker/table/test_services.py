@@ -49,7 +49,7 @@ async def test_the_figures_of_destinations_are_added_up(node: Node, broker: Brok
     broker.register(worker, service="stock")
     entries = [entry.target for entry in broker.index.table]
     for number, each in enumerate(entries):
-        each.requests, each.outstanding = 10 + number, number
+        each.requests, each.outstanding = 10 + number, number + 1
         each.ended(0.25)
     entries[1].service.count(int(Outcome.FAILED))
     found = seen(broker)["orders"]
@@ -174,7 +174,7 @@ async def test_a_part_of_the_destinations_has_no_outcomes(node: Node, broker: Br
     broker.register(worker, service="orders", tags={"tenant": "b"})
     broker.register(worker, service="mail", tags={"tenant": "b"})
     for entry in broker.index.table:
-        entry.target.requests = 3
+        entry.target.requests, entry.target.outstanding = 3, 1
         entry.target.ended(1.0)
 
     def view(tags: TagSet) -> bool:

@@ -254,6 +254,7 @@ def test_the_choice_is_by_count_then_by_latency(f: Fixture) -> None:
     picked = [f.zones.pick(ask) for _ in range(2)]
     assert [each.peer.name for each in picked if each] == ["b1", "c1"]
     near, far = f.zones.find(ask)
+    near.outstanding = far.outstanding = 1
     near.ended(9.0)
     far.ended(0.1)
     assert f.zones.pick(ask) is far
