@@ -1,0 +1,1 @@
+"""Parts of an edge for clients of AMQP 1.0."""
