@@ -8,8 +8,20 @@ table.find(parse_name("amqp://host/orders/eu/audit", "node-a").text)  # "multica
 ```
 """
 
-from ._choice import Chooser, ConsumerTarget, LinkTarget, RemoteNode, Target
-from ._circuit_end import CircuitDown, CircuitEnd, CircuitEvent, CircuitMisuse, CircuitUnresolved
+from ._choice import (
+    Chooser,
+    ConsumerTarget,
+    LinkTarget,
+    RemoteNode,
+    Target,
+)
+from ._circuit_end import (
+    CircuitDown,
+    CircuitEnd,
+    CircuitEvent,
+    CircuitMisuse,
+    CircuitUnresolved,
+)
 from ._circuit_frames import (
     CIRCUIT_VERSION,
     MAX_CIRCUIT_FRAME,
@@ -36,9 +48,22 @@ from ._circuit_frames import (
     parse_circuit_frame,
     serialize_circuit_frame,
 )
-from ._circuit_limits import CircuitLimits, UnsettledCount
-from ._circuit_placement import CircuitPlace, place_circuit
-from ._circuit_states import CIRCUIT_END, CIRCUIT_PAIR, EndInput, EndState, PairInput, PairState
+from ._circuit_limits import (
+    CircuitLimits,
+    UnsettledCount,
+)
+from ._circuit_placement import (
+    CircuitPlace,
+    place_circuit,
+)
+from ._circuit_states import (
+    CIRCUIT_END,
+    CIRCUIT_PAIR,
+    EndInput,
+    EndState,
+    PairInput,
+    PairState,
+)
 from ._circuits import (
     CircuitCondition,
     CircuitOpened,
@@ -47,7 +72,10 @@ from ._circuits import (
     CircuitSide,
     CircuitStatistics,
 )
-from ._consumer_queue import ConsumerQueue, Waiting
+from ._consumer_queue import (
+    ConsumerQueue,
+    Waiting,
+)
 from ._deliveries import (
     CopyEnd,
     CopyEnded,
@@ -58,9 +86,16 @@ from ._deliveries import (
     DeliveryEvent,
     Reforward,
 )
-from ._delivery_limits import DeliveryLimits
-from ._direct_consumers import DirectAdmission, DirectConsumers, SecondConsumer
-from ._duplicate_window import DuplicateWindow
+from ._delivery_limits import (
+    DeliveryLimits,
+)
+from ._direct_consumers import (
+    DirectAdmission,
+    DirectConsumers,
+)
+from ._duplicate_window import (
+    DuplicateWindow,
+)
 from ._errors import (
     BadName,
     BadPattern,
@@ -91,12 +126,36 @@ from ._frames import (
     encode_network_frame,
     in_frames,
 )
-from ._graph import Graph, LinkStates, Paths, join_links
-from ._hello import HELLO, HelloInput, HelloState, LinkHello
-from ._hold_queue import Held, HoldQueue, HoldStatistics
-from ._limits import DispatchLimits, NameSize
-from ._link_states import LinkStateBook, News, NodeRecord
-from ._name_sync import NamesOfNode, NameSync
+from ._graph import (
+    Graph,
+    LinkStates,
+    Paths,
+    join_links,
+)
+from ._hello import (
+    HELLO,
+    HelloInput,
+    HelloState,
+    LinkHello,
+)
+from ._hold_queue import (
+    Held,
+    HoldQueue,
+    HoldStatistics,
+)
+from ._limits import (
+    DispatchLimits,
+    NameSize,
+)
+from ._link_states import (
+    LinkStateBook,
+    News,
+    NodeRecord,
+)
+from ._name_sync import (
+    NamesOfNode,
+    NameSync,
+)
 from ._names import (
     ALL_NODES,
     MAX_NODE_NAME,
@@ -106,8 +165,12 @@ from ._names import (
     parse_name,
     temporary_name,
 )
-from ._neighbour import Neighbour
-from ._network import Network
+from ._neighbour import (
+    Neighbour,
+)
+from ._network import (
+    Network,
+)
 from ._network_events import (
     CostsDiffer,
     LaterFrames,
@@ -119,7 +182,10 @@ from ._network_events import (
     NodesChanged,
     PathsChanged,
 )
-from ._network_limits import NeighbourCount, NetworkLimits
+from ._network_limits import (
+    NeighbourCount,
+    NetworkLimits,
+)
 from ._outcomes import (
     ACCEPTED,
     ALL,
@@ -136,11 +202,33 @@ from ._outcomes import (
     Released,
     Tally,
 )
-from ._patterns import NamePattern, PatternTable
-from ._producer_window import NOT_FOUND, CreditChange, ProducerWindows
-from ._provisions import PROGRAM, Conflict, Provision, Provisions, ProvisionsChange
-from ._provisions_file import MAX_PROVISIONS_FILE, ProvisionsFile, read_provisions
-from ._semantics import CONTRADICTIONS, Semantics, Undeliverable, read_hint
+from ._patterns import (
+    NamePattern,
+    PatternTable,
+)
+from ._producer_window import (
+    NOT_FOUND,
+    CreditChange,
+    ProducerWindows,
+)
+from ._provisions import (
+    PROGRAM,
+    Conflict,
+    Provision,
+    Provisions,
+    ProvisionsChange,
+)
+from ._provisions_file import (
+    MAX_PROVISIONS_FILE,
+    ProvisionsFile,
+    read_provisions,
+)
+from ._semantics import (
+    CONTRADICTIONS,
+    Semantics,
+    Undeliverable,
+    read_hint,
+)
 from ._semantics_parts import (
     Access,
     Gate,
@@ -157,8 +245,12 @@ from ._semantics_parts import (
     Settlement,
     Weigh,
 )
-from ._semantics_text import semantics_text
-from ._tokens import canonical
+from ._semantics_text import (
+    semantics_text,
+)
+from ._tokens import (
+    canonical,
+)
 from ._transit import (
     DIGEST_SIZE,
     ID_SIZE,
@@ -179,6 +271,11 @@ from ._transit import (
     node_digest,
     read_token,
     return_address,
+)
+from ._undeliverable import (
+    UNDELIVERABLE,
+    last_outcome,
+    next_part,
 )
 
 __all__ = [
@@ -215,6 +312,7 @@ __all__ = [
     "RECEIVED",
     "RELEASED",
     "TOKEN_SIZE",
+    "UNDELIVERABLE",
     "Accepted",
     "Access",
     "Advertisement",
@@ -342,7 +440,6 @@ __all__ = [
     "Retry",
     "RoutingPattern",
     "Second",
-    "SecondConsumer",
     "Semantics",
     "Settlement",
     "Tally",
@@ -366,6 +463,8 @@ __all__ = [
     "encode_transit",
     "in_frames",
     "join_links",
+    "last_outcome",
+    "next_part",
     "node_digest",
     "parse_circuit_frame",
     "parse_name",

@@ -7,12 +7,11 @@ one is provisioned: it is *refused*, the *newest* takes the place of the one bef
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-__all__ = ["DirectAdmission", "DirectConsumers", "SecondConsumer"]
+from ._semantics_parts import Second
 
-SecondConsumer: TypeAlias = Literal["refuse", "newest", "standby"]
-"""The rule for a second consumer of a direct name."""
+__all__ = ["DirectAdmission", "DirectConsumers"]
 
 
 class DirectAdmission(NamedTuple):
@@ -35,7 +34,7 @@ class DirectConsumers:
         standbys: Consumers on standby. Beyond: a further one is refused.
     """
 
-    def __init__(self, second: SecondConsumer, standbys: int) -> None:
+    def __init__(self, second: Second, standbys: int) -> None:
         self._second = second
         self._most = standbys
         self._standby: dict[int, None] = {}
@@ -50,13 +49,13 @@ class DirectConsumers:
 
     def add(self, consumer: int) -> DirectAdmission:
         """Add a consumer, as the rule says."""
-        if self.active is None and (not self._elsewhere or self._second == "newest"):
+        if self.active is None and (not self._elsewhere or self._second is Second.NEWEST):
             self.active = consumer
             return DirectAdmission(admitted=True)
-        if self._second == "newest":
+        if self._second is Second.NEWEST:
             displaced, self.active = self.active, consumer
             return DirectAdmission(admitted=True, displaced=displaced)
-        if self._second == "standby" and len(self._standby) < self._most:
+        if self._second is Second.STANDBY and len(self._standby) < self._most:
             self._standby[consumer] = None
             return DirectAdmission(admitted=True)
         return DirectAdmission(admitted=False)
@@ -77,7 +76,7 @@ class DirectConsumers:
                 older one stays, so it says which of the two was first.
         """
         self._elsewhere = True
-        goes = newer if self._second == "newest" else not newer
+        goes = newer if self._second is Second.NEWEST else not newer
         if not goes or self.active is None:
             return None
         displaced, self.active = self.active, None

@@ -128,7 +128,7 @@ class Tally:
                 return cls(rejected=1)
             case Modified():
                 return cls(modified=1)
-            case Released():
+            case _:
                 return cls(released=1)
 
     def __add__(self, other: Tally) -> Tally:

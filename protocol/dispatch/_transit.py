@@ -289,8 +289,8 @@ def _state_parts(state: DeliveryState) -> tuple[int, tuple[str | bool, ...]]:
             return _REJECTED, (_cut(condition, MAX_CONDITION), _cut(description, MAX_DESCRIPTION))
         case Released():
             return _RELEASED, ()
-        case Modified(failed, undeliverable_here):
-            return _MODIFIED, (failed, undeliverable_here)
+        case _:
+            return _MODIFIED, (state.failed, state.undeliverable_here)
 
 
 def _cut(text: str, most: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from onward.protocol.dispatch import DirectAdmission, DirectConsumers
+from onward.protocol.dispatch import DirectAdmission, DirectConsumers, Second
 
 YES, NO = DirectAdmission(admitted=True), DirectAdmission(admitted=False)
 
 
 def test_a_second_consumer_is_refused() -> None:
-    consumers = DirectConsumers("refuse", 10)
+    consumers = DirectConsumers(Second.REFUSE, 10)
     assert consumers.add(1) == YES
     assert consumers.add(2) == NO
     assert consumers.remove(2) is None
@@ -18,7 +18,7 @@ def test_a_second_consumer_is_refused() -> None:
 
 
 def test_the_newest_takes_the_place() -> None:
-    consumers = DirectConsumers("newest", 10)
+    consumers = DirectConsumers(Second.NEWEST, 10)
     assert consumers.add(1) == YES
     assert consumers.add(2) == DirectAdmission(admitted=True, displaced=1)
     assert consumers.remove(1) is None
@@ -26,7 +26,7 @@ def test_the_newest_takes_the_place() -> None:
 
 
 def test_a_standby_waits_until_the_place_is_free() -> None:
-    consumers = DirectConsumers("standby", 2)
+    consumers = DirectConsumers(Second.STANDBY, 2)
     assert [consumers.add(number) for number in (1, 2, 3, 4)] == [YES, YES, YES, NO]
     assert consumers.standby == (2, 3)
     assert consumers.remove(2) is None
@@ -37,7 +37,7 @@ def test_a_standby_waits_until_the_place_is_free() -> None:
 
 
 def test_a_consumer_at_another_node_counts() -> None:
-    refusing = DirectConsumers("refuse", 10)
+    refusing = DirectConsumers(Second.REFUSE, 10)
     assert refusing.taken_elsewhere(newer=False) is None
     assert refusing.add(1) == NO
     assert refusing.gone_elsewhere() is None
@@ -46,12 +46,12 @@ def test_a_consumer_at_another_node_counts() -> None:
     assert refusing.active == 1
     assert refusing.gone_elsewhere() is None
     assert refusing.taken_elsewhere(newer=False) == 1
-    newest = DirectConsumers("newest", 10)
+    newest = DirectConsumers(Second.NEWEST, 10)
     newest.taken_elsewhere(newer=True)
     assert newest.add(1) == YES
     assert newest.taken_elsewhere(newer=False) is None
     assert newest.taken_elsewhere(newer=True) == 1
-    waiting = DirectConsumers("standby", 10)
+    waiting = DirectConsumers(Second.STANDBY, 10)
     waiting.taken_elsewhere(newer=False)
     assert waiting.add(1) == YES
     assert waiting.active is None
