@@ -7,6 +7,8 @@ is kept from one to the next.
 - *look-up*: from a name that has been read to its semantics, by `Provisions`. *no match*: of names
   that only the default is for. *read*: from the bytes of an address to the name.
 - The comparison is a dictionary of as many names as are looked up, which knows no pattern.
+- *bind and settle*, *choose*, *transit*, *disposition*: the parts of an unsettled delivery,
+  without I/O, beside a round trip of its token through a dictionary.
 - *memory*: of a provision with its pattern and semantics of its own, as `tracemalloc` counts.
 
 Targets: 5 µs cold and 2 KiB each. Times are CPU times, so other programs have only a small
@@ -24,6 +26,7 @@ from random import Random
 from statistics import median
 from time import process_time
 
+from _dispatch_deliveries import add_deliveries
 from _report import Report
 
 from onward.protocol.dispatch import (
@@ -147,6 +150,7 @@ def measure(size: Size) -> Report:
     )
     report.figure("look-up / a dictionary of names", median(found) / median(plain), "x")
     report.figure("read a name", median(reading) * micro, "µs", noise(reading))
+    add_deliveries(report, size.rounds, size.names)
     report.target("memory of a provision", memory_each(size.provisions), "bytes", at_most=2048.0)
     return report
 
