@@ -22,6 +22,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from statistics import median
 from time import process_time
@@ -129,20 +130,18 @@ def measure(size: Size) -> Report:
     plain: list[float] = []
     for _ in range(size.rounds):
         values = made_names(random, size.provisions, size.names)
-        reading.append(timed(lambda values=values: read(values)) / size.names)
+        reading.append(timed(partial(read, values)) / size.names)
         names = read(values)
         if any(provisions.semantics_of(name) is default for name in names[:100]):
             raise AssertionError("a name without its provision")
         names = read(values)
-        found.append(timed(lambda names=names: look_up(provisions, names)) / size.names)
+        found.append(timed(partial(look_up, provisions, names)) / size.names)
         table = {
             name.text: default for name in read(made_names(random, size.provisions, size.names))
         }
-        plain.append(
-            timed(lambda names=names, table=table: get(table, names, default)) / size.names
-        )
+        plain.append(timed(partial(get, table, names, default)) / size.names)
         others = [Name(name.kind, f"x/{name.text}/y") for name in names]
-        missed.append(timed(lambda others=others: look_up(provisions, others)) / size.names)
+        missed.append(timed(partial(look_up, provisions, others)) / size.names)
     micro = 1e6
     report.target("look-up, cold", median(found) * micro, "µs", at_most=5.0, noise=noise(found))
     report.target(

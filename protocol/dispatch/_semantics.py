@@ -15,6 +15,7 @@ from ..broker import parse_query
 from ..options import Count, check_options
 from ._errors import BadSemantics
 from ._semantics_parts import (
+    DEFAULT_WINDOW,
     Access,
     Gate,
     Last,
@@ -38,7 +39,6 @@ Undeliverable: TypeAlias = Retry | Redirect | Last
 
 _PATTERNS: Final = tuple(RoutingPattern)
 _RELIABILITY: Final = Reliability()
-_WINDOW: Final = 250
 _GROUPS: Final[dict[str, object]] = {"reliability": _RELIABILITY, "access": Access()}
 """The defaults of the groups of values."""
 
@@ -74,7 +74,7 @@ class Semantics:
     mechanism: Mechanism = Mechanism.MESSAGE
     undeliverable: tuple[Undeliverable, ...] = (Last.RELEASE,)
     reliability: Reliability = field(default_factory=Reliability)
-    window: Count = _WINDOW
+    window: Count = DEFAULT_WINDOW
     gate: Gate = Gate.CONSUMER
     second: Second = Second.REFUSE
     weigh: Weigh = Weigh.NONE
@@ -244,7 +244,7 @@ CONTRADICTIONS: Final[tuple[tuple[Callable[[Semantics], bool], str], ...]] = (
         "the outcomes of a circuit are told by its two ends alone, so reliability is theirs",
     ),
     (
-        lambda it: _is_link(it) and (it.window != _WINDOW or it.gate is not Gate.CONSUMER),
+        lambda it: _is_link(it) and (it.window != DEFAULT_WINDOW or it.gate is not Gate.CONSUMER),
         "the credit of a circuit is that of its consumer, so it has no window and no gate",
     ),
     (

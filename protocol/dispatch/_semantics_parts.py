@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Final
 
 from .._address import Route, parse_route
 from .._errors import ProtocolError
@@ -28,6 +28,8 @@ __all__ = [
     "Settlement",
     "Weigh",
 ]
+
+DEFAULT_WINDOW: Final = 250
 
 
 class RoutingPattern(Enum):

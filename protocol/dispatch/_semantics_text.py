@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from .._words import counted
 from ._outcomes import ALL
 from ._semantics_parts import (
+    DEFAULT_WINDOW,
     Gate,
     Hold,
     Last,
@@ -29,7 +30,6 @@ __all__ = ["semantics_text"]
 
 _HOLD: Final = Hold()
 _RELIABILITY: Final = Reliability()
-_WINDOW: Final = 250
 
 _WORDS: Final = {
     Weigh.LOAD: "by load",
@@ -63,7 +63,7 @@ def _parts(semantics: Semantics) -> Iterator[str]:
         yield f"to {semantics.tags}"
     yield _WORDS.get(semantics.second, "")
     yield from _reliability(semantics.reliability)
-    if semantics.window != _WINDOW:
+    if semantics.window != DEFAULT_WINDOW:
         yield f"window {semantics.window}"
     yield from (_WORDS.get(each, "") for each in (semantics.gate, semantics.overflow))
     yield _WORDS.get(semantics.reattach, "")

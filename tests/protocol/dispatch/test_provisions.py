@@ -143,6 +143,14 @@ def test_hints_decide_where_no_provision_does() -> None:
     assert semantics_of(provisions, "orders") == UNAVAILABLE
 
 
+def test_a_node_that_takes_no_hint() -> None:
+    provisions = Provisions(UNAVAILABLE)
+    provisions.add(provision("#", UNAVAILABLE))
+    provisions.hint("b", "orders", MULTICAST.hint)
+    assert semantics_of(provisions, "orders") == UNAVAILABLE
+    assert provisions.conflicts()[1] == 1
+
+
 def test_the_first_node_by_name_decides() -> None:
     for order in (("b", "c"), ("c", "b")):
         provisions = Provisions()
