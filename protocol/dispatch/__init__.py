@@ -14,6 +14,7 @@ from ._choice import (
     LinkTarget,
     RemoteNode,
     Target,
+    is_too_far,
 )
 from ._circuit_end import (
     CircuitDown,
@@ -462,6 +463,7 @@ __all__ = [
     "encode_network_frame",
     "encode_transit",
     "in_frames",
+    "is_too_far",
     "join_links",
     "last_outcome",
     "next_part",

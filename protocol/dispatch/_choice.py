@@ -17,7 +17,8 @@ of a link counts the unsettled messages of this name on it. A consumer or link w
 chosen only if all are full, and then the least full. A balanced name can weigh loads by the average
 time to settlement: then a consumer that is twice as slow counts twice.
 
-Targets that were tried, and next nodes that the message has passed, are left out.
+Targets that were tried, and next nodes that the message has passed, are left out. A message that
+`is_too_far` is not sent on at all: it is released.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "LinkTarget",
     "RemoteNode",
     "Target",
+    "is_too_far",
 ]
 
 _AVERAGED: Final = 8
@@ -328,6 +330,17 @@ class Chooser:
             return load.average / fastest if load.average else 1.0
 
         return weight
+
+
+def is_too_far(passed: int, radius: int) -> bool:
+    """Whether a message has passed more nodes than any shortest path of the network has.
+
+    Args:
+        passed: Nodes that it has passed.
+        radius: Hops to the node that is furthest from here.
+    """
+    # One more than the radius, as nodes may not agree about their links yet.
+    return passed > radius + 1
 
 
 def _alike(_load: _Load) -> float:

@@ -9,7 +9,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.protocol.dispatch import Chooser, ConsumerTarget, LinkTarget, RemoteNode, Target
+from onward.protocol.dispatch import (
+    Chooser,
+    ConsumerTarget,
+    LinkTarget,
+    RemoteNode,
+    Target,
+    is_too_far,
+)
 
 HERE = "here"
 
@@ -274,6 +281,10 @@ def test_each_node_of_a_triangle_gets_a_multicast_once() -> None:
             send(ingress, ingress, ())
     assert set(copies.values()) == {18}
     assert len(copies) == 6
+
+
+def test_a_message_may_pass_one_node_more_than_the_radius() -> None:
+    assert [is_too_far(passed, 2) for passed in (0, 2, 3, 4)] == [False, False, False, True]
 
 
 # --- loads ----------------------------------------------------------------------------------
