@@ -24,7 +24,8 @@ def test_networks_agree_after_each_trouble(first: int) -> None:
     "number", [pytest.param(number, id=each.__name__) for number, each in enumerate(BROKEN)]
 )
 def test_a_node_that_is_broken_on_purpose_is_caught(number: int) -> None:
-    assert any(catches(BROKEN[number], seed) for seed in range(100))
+    # A missing change is not often followed by another: 81 is the first seed that shows it.
+    assert any(catches(BROKEN[number], seed) for seed in range(80, 180))
 
 
 def test_a_run_is_repeated_exactly_by_its_seed() -> None:
