@@ -12,7 +12,7 @@ AT_ONCE = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", runs(12, 400, AT_ONCE))
+@pytest.mark.parametrize("first", runs(12, 200, AT_ONCE))
 def test_networks_agree_after_each_trouble(first: int) -> None:
     found = {seed: checked_run(seed)[2] for seed in range(first, first + AT_ONCE)}
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
