@@ -73,7 +73,8 @@ class LinkWorkers:
 class ReplacedLinks:
     """Links that others have replaced, as both brokers have dialled at a time.
 
-    The requests that such a link carries go on, and later ones use the other link.
+    The requests that such a link carries go on, and later ones use the other link. There is at
+    most one for each peer broker: the link before it is closed with what it carries.
 
     Args:
         after: Calls a function after a time in seconds.
@@ -91,6 +92,9 @@ class ReplacedLinks:
             at_once: Whether the broker that has dialled it has dialled the other one too: it has
                 lost this one, which carries nothing any more.
         """
+        for earlier in self:
+            if earlier.info.broker_id == link.info.broker_id:
+                self._close(earlier)
         self._links.add(link)
         if at_once:
             self._close(link)

@@ -38,6 +38,7 @@ class FullPasses:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._off = False
         self._before = 0  # the threshold to set back
         self._since = self._until = self._not_before = 0.0
 
@@ -48,10 +49,12 @@ class FullPasses:
         if full != _NEVER:
             if now < self._not_before:
                 return
-            self._before, self._since = full, now
+            self._off, self._before, self._since = True, full, now
             gc.set_threshold(young, middle, _NEVER)
             if self._look not in gc.callbacks:
                 gc.callbacks.append(self._look)
+        elif not self._off:
+            return  # the program has switched them off
         elif now >= self._since + LONGEST:
             self._not_before = now + PAUSE
             self._resume()
@@ -67,8 +70,9 @@ class FullPasses:
 
     def _resume(self) -> None:
         young, middle, full = gc.get_threshold()
-        if full == _NEVER:  # no other has set it since
+        if self._off and full == _NEVER:  # no other has set it since
             gc.set_threshold(young, middle, self._before)
+        self._off = False
 
 
 put_off_full_passes: Final = FullPasses(time.monotonic).put_off

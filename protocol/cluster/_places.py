@@ -3,7 +3,7 @@
 The request is ids of 16 bytes, and the answer has for each the timestamp (8 bytes) and the home
 broker (16 bytes), or zeros. With rules a salt of 16 bytes precedes the ids, and the answer has for
 each route the hash (16 bytes) of its owner with that salt, zeros if it is not known. It serves to
-compare: a hash that was seen once tells nothing of another request.
+compare: to others that read it, a hash tells nothing of another request.
 """
 
 from __future__ import annotations

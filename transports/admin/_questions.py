@@ -1,7 +1,7 @@
 """The bounds of what several processes that are one program are asked on behalf of its clients.
 
 A process that has too many questions answers late, and one that answers late counts as missing. So
-a flood of questions may neither reach the processes nor take the places of other clients.
+a flood of questions may not reach the processes, and one client takes half of the places at most.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Pin:
             front, self.back = spans[1].split(text)
             self.front = bytes(PIN_HEAD) + front
             self.form = link.form
-            self.route = None
+            self.route, self.whole = None, b""
 
     def written(self, link: Link, route: AnyRoute | None) -> bytes:
         """Return the metadata for a destination, as `whole` or `zone` has them.

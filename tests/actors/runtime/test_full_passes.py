@@ -71,6 +71,12 @@ def test_what_a_program_sets_meanwhile_stays(passes: Passes) -> None:
     assert passes.after(100.0 + LEASE) == (600, 8, 10)
 
 
+def test_what_a_program_has_switched_off_stays_off(passes: Passes) -> None:
+    gc.set_threshold(*OFF)
+    assert passes.put_off_at(100.0) == passes.put_off_at(100.0 + LONGEST) == OFF
+    assert passes.after(200.0 + LONGEST + LEASE) == OFF
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="there are no full passes")
 def test_objects_that_stay_are_looked_at_afterwards_only(passes: Passes) -> None:
     """What is loaded would bring a full pass about several times."""
