@@ -68,11 +68,12 @@ class Feeds:
     def __init__(self, log: RouteLog, clock: Callable[[], float]) -> None:
         self.log: Final = log
         self.clock: Final = clock
-        self._waiting: set[asyncio.Future[None]] = set()
+        # In the order in which they wait: a set has another one in each run.
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     def wake(self) -> None:
         """Wake the streams that wait for a change, as there is one."""
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for each in waiting:
             if not each.done():
                 each.set_result(None)
@@ -86,10 +87,10 @@ class Feeds:
         """
         change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if wakes:
-            self._waiting.add(change)
+            self._waiting[change] = None
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(None if until == inf else until):
                     await change
         finally:
-            self._waiting.discard(change)
+            self._waiting.pop(change, None)

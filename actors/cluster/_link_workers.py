@@ -82,7 +82,7 @@ class ReplacedLinks:
 
     def __init__(self, after: Callable[[float, Callable[[], object]], object]) -> None:
         self._after = after
-        self._links: set[PeerConnection] = set()
+        self._links: dict[PeerConnection, None] = {}
 
     def add(self, link: PeerConnection, *, at_once: bool) -> None:
         """Add a link, to close it once it carries no requests.
@@ -95,7 +95,7 @@ class ReplacedLinks:
         for earlier in self:
             if earlier.info.broker_id == link.info.broker_id:
                 self._close(earlier)
-        self._links.add(link)
+        self._links[link] = None
         if at_once:
             self._close(link)
         else:
@@ -114,7 +114,7 @@ class ReplacedLinks:
 
     def discard(self, link: PeerConnection) -> None:
         """Remove a link that has ended."""
-        self._links.discard(link)
+        self._links.pop(link, None)
 
     def __iter__(self) -> Iterator[PeerConnection]:
         """Iterate over the links that have not ended."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 from itertools import combinations, count
 from typing import Final
 from uuid import UUID
@@ -209,10 +208,7 @@ def test_all_flows_end_in_time_and_in_order(seed: int) -> None:
     for kind in ("stream", "channel", "multicast stream", "multicast channel"):
         assert tally.ends[f"{kind}: complete"]
     if not seed:
-        again = in_trouble(seed)
-        # What is due at one moment may change places, as links in a set do.
-        assert again.gap == pytest.approx(tally.gap, abs=0.1)
-        assert replace(again, gap=tally.gap) == tally
+        assert in_trouble(seed) == tally
 
 
 def test_each_destination_sends_all_elements_through_slow_links() -> None:
