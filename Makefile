@@ -3,7 +3,7 @@
 #
 #   make demo      the main job: brokers, clients and routed workers, through real sockets
 #   make pipeline  brokers and nodes record, Spark reports: needs Java 17, sets up 0.85 GB
-#   make test      every test, with few seeds, walks and examples: about seven minutes on two cores
+#   make test      every test, with few seeds, walks and examples: about ten minutes on two cores
 #   make test-all  the same run with all of it, and the coverage gates: half an hour
 #   make compiled   a wheel with the broker's hot path compiled by mypyc; needs a C compiler
 #   make test-compiled   the tests of what is compiled, against that wheel, installed (EVERY=1: all)
