@@ -54,9 +54,6 @@ class JavaRoutes:
         routes: The routes of the Java broker in the table.
         options: The options of the cluster.
         refused: Routes that were not loaded, by reason.
-
-    Attributes:
-        in_flight: The own routes told that it has not answered.
     """
 
     def __init__(
@@ -78,14 +75,9 @@ class JavaRoutes:
         self._withdraw: Callable[[], None] | None = None
 
     @property
-    def in_flight(self) -> int:
-        """The own routes told that it has not answered."""
-        return len(self._tasks)
-
-    @property
-    def unsent(self) -> int:
-        """The own routes that it has not been told."""
-        return len(self._untold)
+    def unanswered(self) -> int:
+        """The own routes that it has not been told, or has not answered yet."""
+        return len(self._untold) + len(self._tasks)
 
     def begin(self) -> None:
         """Announce all own routes, and those that join from now on."""

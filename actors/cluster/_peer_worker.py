@@ -423,7 +423,7 @@ class PeerWorker(Worker):
 
     def _unsent(self) -> int:
         if self._java is not None:
-            return self._java.unsent
+            return self._java.unanswered
         feed = None if self.stream is None else self.stream.statistics()
         return 0 if feed is None else feed.behind
 

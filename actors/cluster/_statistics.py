@@ -33,7 +33,8 @@ class PeerStatistics:
         routes: Its routes in the table.
         sequence: The number of its last change that is loaded.
         behind: The time by which its routes may be behind, in seconds.
-        unsent: The changes of this broker's routes that it has not been sent.
+        unsent: The changes of this broker's routes that it has not been sent; of a Java broker
+            also those that it has not answered.
         in_flight: The forwarded requests that have not ended, either way.
         since: The time since which it is in its state, in seconds since the Unix epoch.
         reason: Why the link was lost last, or why it cannot be had; empty if neither.

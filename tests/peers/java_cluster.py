@@ -78,6 +78,11 @@ class Side(NamedTuple):
         """The peer brokers that it has links with."""
         return sum(row.state == "up" for row in self.cluster.peers())
 
+    @property
+    def told(self) -> bool:
+        """Whether each peer broker has all its routes."""
+        return not any(row.unsent for row in self.cluster.peers())
+
     def routes_of_java(self) -> int:
         """Return how many routes it has of the Java broker."""
         return next((row.routes for row in self.cluster.peers() if row.java), 0)
@@ -156,7 +161,12 @@ def answering(name: str) -> Handlers:
 async def client(
     stack: AsyncExitStack, uri: str, name: str, service: str, tls: TlsOptions | None = None
 ) -> Client:
-    """Connect a client that answers; one whose name begins with `java` in the other dialect."""
+    """Connect a client that answers; one whose name begins with `java` in the other dialect.
+
+    A Java broker adds what joins on several threads, and tells of one only if two join at the same
+    moment: `joinEvents.tryEmitNext` of its table drops the other. So its clients are connected
+    while no other broker tells it of routes.
+    """
     dialect = Dialect.REFERENCE if name.startswith("java") else Dialect.SPECIFICATION
     options = ClientOptions(dialect=dialect, reconnect=False, tls=tls)
     return await stack.enter_async_context(

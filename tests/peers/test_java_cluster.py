@@ -82,8 +82,11 @@ async def test_each_asks_each(ports: tuple[int, int], seed: str) -> None:
         one = await stack.enter_async_context(side("one", seed, second))
         two = await stack.enter_async_context(process(second, seed, one.uri))
         await until(lambda: one.up == 2)
-        places = {"one": one.uri, "two": second, "java": f"rsocket+tcp://127.0.0.1:{ports[1]}"}
-        clients = {name: await client(stack, uri, name, name) for name, uri in places.items()}
+        places = {"java": f"rsocket+tcp://127.0.0.1:{ports[1]}", "one": one.uri, "two": second}
+        clients = {"java": await client(stack, places["java"], "java", "java")}
+        await until(lambda: one.routes_of_java() == 1)
+        for name in ("one", "two"):
+            clients[name] = await client(stack, places[name], name, name)
         await settled(clients["java"], "one", "two")
         await settled(clients["one"], "java")
         await settled(clients["two"], "java")
@@ -107,7 +110,7 @@ async def test_each_asks_each(ports: tuple[int, int], seed: str) -> None:
 
         # It is back, with another id, and is told what is here; its clients connect again.
         stack.enter_context(running(ports))
-        await until(lambda: one.up == 1)
+        await until(lambda: one.up == 1 and one.told)
         again = await client(stack, places["java"], "java", "java")
         await until(lambda: one.routes_of_java() == 1)
         await settled(again, "one")
@@ -137,10 +140,10 @@ async def test_every_interaction_goes_both_ways(
         stack.enter_context(running(ports, *options, by=transport))
         one = await stack.enter_async_context(side("one", seed, secure=secure))
         await until(lambda: one.up == 1)
-        here = await client(stack, one.uri, "one", "one", tls)
         uri = f"rsocket+{transport}://127.0.0.1:{ports[1]}"
         there = await client(stack, uri, "java", "java", tls)
         await until(lambda: one.routes_of_java() == 1)
+        here = await client(stack, one.uri, "one", "one", tls)
         await settled(there, "one")
         GOT.clear()
         for asking, service in ((here, "java"), (there, "one")):
@@ -163,10 +166,10 @@ async def test_a_java_broker_that_is_stopped_and_goes_on(ports: tuple[int, int],
         java = stack.enter_context(running(ports))
         one = await stack.enter_async_context(side("one", seed))
         await until(lambda: one.up == 1)
-        here = await client(stack, one.uri, "one", "one")
         uri = f"rsocket+tcp://127.0.0.1:{ports[1]}"
         await client(stack, uri, "java", "java")
         await until(lambda: one.routes_of_java() == 1)
+        here = await client(stack, one.uri, "one", "one")
         java.process.send_signal(SIGSTOP)
         try:
             # Its lifetime of five seconds ends, and its routes go with the link.
@@ -176,7 +179,7 @@ async def test_a_java_broker_that_is_stopped_and_goes_on(ports: tuple[int, int],
                 await here.request("@no-route=reject service=java", b"")
         finally:
             java.process.send_signal(SIGCONT)
-        await until(lambda: one.up == 1)
+        await until(lambda: one.up == 1 and one.told)
         again = await client(stack, uri, "java-again", "java-again")
         await until(lambda: one.routes_of_java() == 1)
         await settled(again, "one")
@@ -192,9 +195,10 @@ async def test_a_broker_of_ours_that_is_stopped_and_goes_on(
         one = await stack.enter_async_context(side("one", seed, place))
         two = await stack.enter_async_context(process(place, seed, one.uri))
         await until(lambda: one.up == 2)
+        there = await client(stack, f"rsocket+tcp://127.0.0.1:{ports[1]}", "java", "java")
+        await until(lambda: one.routes_of_java() == 1)
         here = await client(stack, one.uri, "one", "one")
         await client(stack, place, "two", "two")
-        there = await client(stack, f"rsocket+tcp://127.0.0.1:{ports[1]}", "java", "java")
         await settled(there, "one", "two")
         await settled(here, "two", "java")
         two.send_signal(SIGSTOP)
@@ -218,8 +222,10 @@ async def test_links_that_are_cut_and_heal(ports: tuple[int, int]) -> None:
         one = await stack.enter_async_context(side("one", seed))
         await until(lambda: one.up == 1)
         here = await client(stack, one.uri, "one", "one")
+        assert await asked(here, "one") == b"one hi"
         uri = f"rsocket+tcp://127.0.0.1:{ports[1]}"
         for number, cut in enumerate((proxies, proxies[:1], proxies[1:])):
+            await until(lambda: one.up == 1 and one.told)
             there = await client(stack, uri, f"java-{number}", f"java-{number}")
             await until(lambda: one.routes_of_java() == 1)
             await settled(there, "one")
@@ -232,7 +238,7 @@ async def test_links_that_are_cut_and_heal(ports: tuple[int, int]) -> None:
             assert await asked(here, "one") == b"one hi"
             for proxy in proxies:
                 proxy.refuses = False
-            await until(lambda: one.up == 1)
+        await until(lambda: one.up == 1)
 
 
 async def test_a_multicast_reaches_each_once(ports: tuple[int, int], seed: str) -> None:
@@ -254,13 +260,22 @@ async def test_a_multicast_reaches_each_once(ports: tuple[int, int], seed: str) 
             two = await stack.enter_async_context(side("two", seed, one.uri))
             await until(lambda: one.up == two.up == 2)
             java = f"rsocket+tcp://127.0.0.1:{ports[1]}"
-            places = {"one": one.uri, "two": two.uri, "java-1": java, "java-2": java}
-            for name, uri in places.items():
+            places = {"java-1": java, "java-2": java, "one": one.uri, "two": two.uri}
+
+            async def listen(name: str) -> None:
+                uri = places[name]
                 options = ClientOptions(dialect=DIALECTS[uri == java])
                 await stack.enter_async_context(
                     connect(uri, options=options, service="all", handlers=listening(name))
                 )
+
+            await listen("java-1")
+            await until(lambda: one.routes_of_java() == 1)
+            await listen("java-2")
             await until(lambda: one.routes_of_java() == 2)
+            await listen("one")
+            await listen("two")
+            await until(lambda: sum(row.routes for row in one.cluster.peers()) == 3)
             asking = await client(stack, one.uri, "asking", "asking")
             await asking.send("@multicast service=all", b"m")
             await until(lambda: len(got) >= 4)
@@ -282,9 +297,9 @@ async def test_it_dials(
         with running(ports, *dials, *options, by=transport):
             await until(lambda: one.up == 1)
             uri = f"rsocket+{transport}://127.0.0.1:{ports[1]}"
-            here = await client(stack, one.uri, "one", "one", tls)
             there = await client(stack, uri, "java", "java", tls)
             await until(lambda: one.routes_of_java() == 1)
+            here = await client(stack, one.uri, "one", "one", tls)
             await settled(there, "one")
             await all_ask_all({"one": here, "java": there}, ["one", "java"])
         await until(lambda: one.up == 0 and one.routes_of_java() == 0)
