@@ -29,9 +29,11 @@ class Undeliverable:
     Attributes:
         dead_letters: The messages that could not be delivered.
         error_replies: The sender of error replies.
+        ends: Functions that take the failure of a message whose return route ends with an address
+            of a type, and return whether they do, by that type.
     """
 
-    __slots__ = ("_run_queue", "_table", "dead_letters", "error_replies")
+    __slots__ = ("_run_queue", "_table", "dead_letters", "ends", "error_replies")
 
     def __init__(
         self, run_queue: RunQueue, table: AddressTable, clock: Callable[[], float] | None = None
@@ -45,6 +47,7 @@ class Undeliverable:
             clock=clock or self._loop_time,
         )
         self.error_replies: Final = ErrorReplies(run_queue, table)
+        self.ends: Final[dict[int, Callable[[Address, OnwardError], bool]]] = {}
 
     def fail_request(self, address: Address, error: OnwardError) -> bool:
         """Raise an error in a waiting request, in place of an answer; see `Node.fail_request`."""
@@ -124,6 +127,9 @@ class Undeliverable:
             reason = reason or reason_text(error)
             error = GivenUp(getattr(error, "target", ""), reason)
         if not self._table.is_request(back[-1]):
+            end = self.ends.get(back[-1][0])
+            if end is not None and end(back[-1], error):
+                return True
             return self.error_replies.answer(message, error, reason or reason_text(error))
         return self._fail_soon(back[-1], error)
 

@@ -80,7 +80,7 @@ class RemoteNode:
     link: str
     neighbour: bytes
     cost: int
-    origins: frozenset[str]
+    origins: Container[str]
 
 
 @dataclass(slots=True)

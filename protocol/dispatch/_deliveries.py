@@ -281,6 +281,11 @@ class Deliveries(Generic[Way, Kept]):
         self._decide(delivery, RELEASED, events)
         return events
 
+    def way_of(self, token: bytes) -> Way | None:
+        """Return the way back of an open copy; `None` if the token is not that of one."""
+        copy = self._copies.get(token)
+        return None if copy is None else copy.delivery.way
+
     def sent(self, token: bytes, now: float) -> None:
         """Receive word that a copy was sent; from now on it is in doubt if its target is lost."""
         copy = self._copies.get(token)

@@ -241,6 +241,10 @@ class Provisions:
         by_node[node] = number
         self._hints[name] = by_node
 
+    def hinting(self, name: str) -> frozenset[str]:
+        """Return the nodes that have told of a name."""
+        return frozenset(self._hints.get(name, ()))
+
     def unhint(self, node: str, name: str) -> None:
         """Forget what a node has told of a name, if it has."""
         by_node = self._hints.get(name, {})

@@ -5,6 +5,7 @@
 | `t` | CBOR `[name, ingress, id, flags, ttl, path]` | onward route, to the next dispatcher |
 | `r` | a token of 8 bytes | return route, of a node that has bound a copy |
 | `d` | a token of 8 bytes | onward route of a disposition, as the return address turned |
+| `e` | a token of 8 bytes | onward route of the word that its outcome is not waited for any more |
 
 The id is of 8 bytes, the ttl is in milliseconds (0: none), and the path is a byte string: the
 digests of the nodes passed, 4 bytes each. The payload of a disposition is the CBOR array
@@ -57,6 +58,7 @@ __all__ = [
     "disposition_address",
     "encode_disposition",
     "encode_transit",
+    "ended_address",
     "node_digest",
     "read_token",
     "return_address",
@@ -249,12 +251,18 @@ def disposition_address(value: bytes) -> bytes:
     return b"d" + read_token(value, b"r")
 
 
+def ended_address(token: bytes) -> bytes:
+    """Write the value of the address by which a next node is told that a copy has ended."""
+    return b"e" + token
+
+
 def read_token(value: bytes, kind: bytes) -> bytes:
     """Read the token of an address.
 
     Args:
         value: The value of the address.
-        kind: Its first byte: `r`, the reply of a worker; or `d`, a disposition.
+        kind: Its first byte: `r`, the reply of a worker; `d`, a disposition; or `e`, the
+            end of a copy.
 
     Raises:
         BadTransit: It is another address.

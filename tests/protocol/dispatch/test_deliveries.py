@@ -87,6 +87,7 @@ def test_an_outcome_is_told_the_way_the_delivery_came(target: Target, state: Out
     made.sent(token, 2.0)
     made.sent(token, 3.0)  # the first time counts
     assert made.statistics().unsettled == made.statistics().copies == 1
+    assert made.way_of(token) == delivery.way
     events = made.disposition(token, state, target, 4.0)
     seconds = None if state == RELEASED else 2.0
     assert events == [
@@ -95,6 +96,7 @@ def test_an_outcome_is_told_the_way_the_delivery_came(target: Target, state: Out
     ]
     assert delivery.outcome == state
     assert delivery.tally is None
+    assert made.way_of(token) is None
     assert made.statistics().unsettled == made.statistics().copies == 0
 
 

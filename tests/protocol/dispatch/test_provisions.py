@@ -136,6 +136,8 @@ def test_hints_decide_where_no_provision_does() -> None:
     provisions.add(provision("orders"))
     assert semantics_of(provisions, "orders") == DIRECT
     provisions.withdraw(NamePattern.parse("orders"))
+    assert provisions.hinting("orders") == {"b"}
+    assert provisions.hinting("other") == frozenset()
     provisions.unhint("c", "orders")
     provisions.unhint("b", "other")
     assert semantics_of(provisions, "orders") == CLOSEST

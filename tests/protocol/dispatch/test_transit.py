@@ -30,6 +30,7 @@ from onward.protocol.dispatch import (
     disposition_address,
     encode_disposition,
     encode_transit,
+    ended_address,
     node_digest,
     read_token,
     return_address,
@@ -209,6 +210,7 @@ def test_long_texts_and_numbers_of_a_disposition_are_cut() -> None:
 def test_a_return_address_turns_into_that_of_a_disposition() -> None:
     value = return_address(ID)
     assert value == b"r" + ID
+    assert read_token(ended_address(ID), b"e") == ID
     assert disposition_address(value) == b"d" + ID
     assert read_token(b"d" + ID, b"d") == ID
     for broken in (b"", b"r", b"d" + ID, value + b"\0", value[:-1]):
