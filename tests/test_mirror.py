@@ -24,6 +24,8 @@ CONCEPTS = {
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
         "cluster/test_random_trouble": "",
         "cluster/test_zones": "_duplicate_routes _gateways _link_workers _own_zone _peer_table",
+        "dispatch/test_dispatcher": "_consumer _core _name_state _producer",
+        "dispatch/test_topology": "_dispatch_worker",
         "eventlog/recording/test_recorder": "_accounts _messages _requests",
         "eventlog/recording/test_recorder_losses": "_flow_sampler _flows",
         "eventlog/storage/test_crashes": "_folder _writer",

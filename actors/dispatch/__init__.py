@@ -1,0 +1,31 @@
+"""Dispatch by name: consumers, producers and the outcomes of messages, over a network of nodes.
+
+```python
+dispatcher = await Dispatcher.attach(node)
+await dispatcher.consume("orders", handle)
+answer = await node.request("34#orders", b"12 apples")
+```
+"""
+
+from ._consumer import Consumer, Handler, Received
+from ._consumer_record import Accept
+from ._dispatch_worker import DISPATCH
+from ._dispatcher import Dispatcher, DispatcherStatistics, WatchFunction
+from ._errors import ConsumerRefused, ProducerClosed
+from ._options import DispatchOptions
+from ._producer import Producer
+
+__all__ = [
+    "DISPATCH",
+    "Accept",
+    "Consumer",
+    "ConsumerRefused",
+    "DispatchOptions",
+    "Dispatcher",
+    "DispatcherStatistics",
+    "Handler",
+    "Producer",
+    "ProducerClosed",
+    "Received",
+    "WatchFunction",
+]

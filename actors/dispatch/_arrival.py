@@ -1,0 +1,90 @@
+"""A message that has arrived at a name, and the way back for its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from ...protocol import Message, Route
+from ...protocol.dispatch import Held, Outcome, Redirect, Retry
+
+__all__ = ["PLAIN", "Arrival", "PlainWay", "ProducerWay", "TransitWay", "Way"]
+
+PLAIN = "plain"
+"""The source of deliveries of messages that were sent without a producer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainWay:
+    """The way back to the sender of a plain message: its return route.
+
+    Attributes:
+        message: The message as it came, without its payload.
+    """
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class TransitWay:
+    """The way back to the dispatcher before this one.
+
+    Attributes:
+        route: The return route, which ends with the token of that dispatcher.
+    """
+
+    route: Route
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerWay:
+    """The way back to a producer of this node.
+
+    Attributes:
+        producer: Its number.
+        send: The number of the send that waits for the outcome; 0 for a pre-settled message.
+    """
+
+    producer: int
+    send: int
+
+
+Way = PlainWay | TransitWay | ProducerWay
+"""The way back to a producer."""
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """A message at a name of this node.
+
+    Attributes:
+        message: The message; its onward route is what follows the name.
+        settled: Whether it is pre-settled.
+        ingress: The node where it entered.
+        identity: Its id, unique at the ingress.
+        path: The digests of the nodes that it has passed.
+        source: The link that it came by, its producer, or `PLAIN`.
+        way: The way back for its outcome; `None` if there is none, or it has been told.
+        until: When it is not worth handling any more, in seconds; `None` always is.
+        deadline: When its outcome is decided in any case, in seconds; `None` never is.
+        redirected: Whether it was redirected.
+        after: The part of the chain for undeliverable messages that was used up.
+        held: Its place in the queue of messages on hold, once it was there.
+        answer: The reply of its consumer.
+        outcome: Its outcome, once it is told.
+    """
+
+    message: Message
+    settled: bool
+    ingress: str
+    identity: bytes
+    source: Hashable
+    way: Way | None
+    path: tuple[bytes, ...] = ()
+    until: float | None = None
+    deadline: float | None = None
+    redirected: bool = False
+    after: Retry | Redirect | None = None
+    held: Held[Arrival] | None = None
+    answer: Message | None = None
+    outcome: Outcome | None = None

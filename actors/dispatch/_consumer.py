@@ -1,0 +1,192 @@
+"""Consumers: the handler of a name, the deliveries that it gets, and the worker that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ...protocol import Message
+from ...protocol.dispatch import (
+    ACCEPTED,
+    MODIFIED,
+    RECEIVED,
+    RELEASED,
+    DeliveryState,
+    Modified,
+    Outcome,
+    Rejected,
+)
+from .._worker import Worker
+from ._consumer_record import Accept, ConsumerRecord
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+    from ._name_state import NameState
+
+__all__ = ["Consumer", "ConsumerWorker", "Handler", "Received"]
+
+
+class Received:
+    """A delivery, as its consumer gets it.
+
+    Attributes:
+        message: The message; its onward route begins with the consumer.
+        settled: Whether it is pre-settled, so that its producer learns no outcome.
+        outcome: Its outcome: what the consumer has told, or *modified* once its producer, or the
+            link that it came by, is lost. `None` while it is open.
+    """
+
+    __slots__ = ("_token", "_worker", "message", "outcome", "settled")
+
+    def __init__(self, worker: ConsumerWorker, message: Message, token: bytes | None) -> None:
+        self.message: Final = message
+        self.settled: Final = token is None
+        self.outcome: Outcome | None = None
+        self._token: Final = token
+        self._worker: Final = worker
+
+    @property
+    def payload(self) -> bytes:
+        """The payload of the message."""
+        return self.message.payload
+
+    def accept(self, payload: bytes | None = None) -> bool:
+        """Take the message over.
+
+        Args:
+            payload: The answer to a producer that waits for one.
+
+        Each of these functions returns whether it is the outcome: it is not if there is one.
+        """
+        return self._end(ACCEPTED, payload)
+
+    def reject(self, condition: str = "", description: str = "") -> bool:
+        """Refuse the message for good.
+
+        Args:
+            condition: The name of the error. It is told to the producer, as the description is.
+            description: The error in words.
+        """
+        return self._end(Rejected(condition, description))
+
+    def release(self) -> bool:
+        """Give the message back unhandled, so that it is sent to another consumer."""
+        return self._end(RELEASED)
+
+    def modify(self, *, undeliverable_here: bool = False) -> bool:
+        """Give the message back although it may have had an effect."""
+        return self._end(Modified(failed=True, undeliverable_here=undeliverable_here))
+
+    def received(self) -> None:
+        """Tell that a part of the message is here, so that it is not sent to another consumer."""
+        if self._token is not None and self.outcome is None:
+            self._worker.state(self._token, RECEIVED)
+
+    def _end(self, outcome: Outcome, payload: bytes | None = None) -> bool:
+        if self.outcome is not None:
+            return False
+        self.outcome = outcome
+        self._worker.end(self._token, outcome, payload)
+        return True
+
+
+Handler: TypeAlias = Callable[[Received], Awaitable[object] | object]
+"""A function that handles deliveries."""
+
+
+class ConsumerWorker(Worker):
+    """The worker of a handler.
+
+    Args:
+        core: The dispatcher.
+        handler: The handler.
+    """
+
+    def __init__(self, core: DispatchCore, handler: Handler) -> None:
+        super().__init__()
+        self._core: Final = core
+        self._handler: Final = handler
+        self._open: Final[dict[bytes, Received]] = {}
+        self.record: ConsumerRecord | None = None
+
+    async def handle_message(self, message: Message) -> None:
+        """Give a delivery to the handler."""
+        record = self.record
+        if record is None:
+            raise AssertionError("a consumer without a record")
+        token = self._core.token_of(message, record)
+        delivery = Received(self, message._replace(return_route=()), token)
+        if token is not None:
+            self._open[token] = delivery
+        try:
+            result = self._handler(delivery)
+            if isawaitable(result):
+                await result
+        except BaseException:
+            # It may have had an effect before it failed.
+            delivery.modify()
+            raise
+        finally:
+            if token is None:
+                self._core.handled(record)
+        if record.accept is Accept.HANDLED:
+            delivery.accept()
+
+    def end(self, token: bytes | None, outcome: Outcome, payload: bytes | None) -> None:
+        """Tell the outcome of a delivery."""
+        if token is None:
+            return
+        self._open.pop(token, None)
+        if payload is not None:
+            self._core.answered(token, payload)
+        self.state(token, outcome)
+
+    def state(self, token: bytes, state: DeliveryState) -> None:
+        """Tell the state of a delivery."""
+        record = self.record
+        if record is not None:
+            self._core.disposition(token, state, record.target)
+
+    def abandoned(self, token: bytes, outcome: Outcome = MODIFIED) -> None:
+        """Receive word that nobody waits for the outcome of a delivery any more."""
+        delivery = self._open.pop(token, None)
+        if delivery is not None:
+            delivery.outcome = outcome
+
+
+class Consumer:
+    """A consumer that is attached to a name.
+
+    Attributes:
+        name: The text of the name.
+        reason: The reason for which it was detached; empty while it is attached.
+    """
+
+    def __init__(self, state: NameState, record: ConsumerRecord, core: DispatchCore) -> None:
+        self.name: Final = state.name.text
+        self.reason = ""
+        self._state: Final = state
+        self._record: Final = record
+        self._core: Final = core
+        record.ended = self._ended
+
+    @property
+    def active(self) -> bool:
+        """Whether it gets messages; one on standby does not yet."""
+        return self._record.active
+
+    @property
+    def unsettled(self) -> int:
+        """The messages that it has, or that wait for it."""
+        return self._state.chooser.load(self._record.target)
+
+    def close(self) -> None:
+        """Detach it: what it has is in doubt, and what waits for it goes to others. Idempotent."""
+        if not self.reason:
+            self._core.detach(self._state, self._record, "closed")
+
+    def _ended(self, reason: str) -> None:
+        if not self.reason:
+            self.reason = reason
+            self._core.released(self._record)

@@ -1,0 +1,67 @@
+"""A consumer as its name knows it: its queue, its credit, and the way to hand it a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ...protocol import Route
+from ...protocol.dispatch import ConsumerQueue, ConsumerTarget
+from ._arrival import Arrival
+
+if TYPE_CHECKING:
+    from ._consumer import ConsumerWorker
+    from ._name_state import NameState
+
+__all__ = ["Accept", "ConsumerRecord"]
+
+
+class Accept(Enum):
+    """The moment at which a delivery counts as accepted by its consumer."""
+
+    HANDLED = "handled"
+    """Its handler has returned and has settled it in no other way."""
+    REPLY = "reply"
+    """Its worker has replied; the reply is the answer to the producer."""
+    HANDED = "handed"
+    """It was put into the mailbox of its worker, or sent on the link to it."""
+    SELF = "self"
+    """The handler has accepted it by a call, perhaps long after it has returned."""
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerRecord:
+    """A consumer of a name.
+
+    Attributes:
+        number: Its number at this node.
+        route: The route to it.
+        window: Messages that it has at a time.
+        accept: When a delivery counts as accepted.
+        remote: Whether the first address of the route is a link.
+        queue: The messages that wait for its credit.
+        ended: Called when it has been detached by its name, with the reason.
+        state: The state of its name.
+        worker: The worker of its handler, if it has one.
+        active: Whether messages are sent to it; a standby is not.
+        pumping: Whether it will be handed what its credit allows.
+        target: It as the target of a copy.
+    """
+
+    number: int
+    route: Route
+    window: int
+    accept: Accept
+    remote: bool
+    queue: ConsumerQueue[Arrival]
+    ended: Callable[[str], None]
+    state: NameState
+    worker: ConsumerWorker | None = None
+    active: bool = False
+    pumping: bool = False
+    target: ConsumerTarget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.target = ConsumerTarget(self.number)

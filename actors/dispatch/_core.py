@@ -1,0 +1,435 @@
+"""What the names of a node share: tokens, producers, links to neighbours, and the timer."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import (
+    DELIVERY,
+    NAME,
+    Address,
+    InDoubt,
+    Message,
+    OnwardError,
+    Outside,
+    Route,
+)
+from ...protocol.dispatch import (
+    ACCEPTED,
+    MAX_PATH,
+    MODIFIED,
+    RELEASED,
+    BadName,
+    BadTransit,
+    CreditChange,
+    Delivery,
+    DeliveryState,
+    Name,
+    NameKind,
+    Outcome,
+    Paths,
+    Redirect,
+    RemoteNode,
+    Tally,
+    Target,
+    Transit,
+    encode_transit,
+    ended_address,
+    node_digest,
+    parse_name,
+    return_address,
+)
+from ._arrival import PLAIN, Arrival, PlainWay, ProducerWay
+from ._consumer_record import ConsumerRecord
+from ._name_state import NameState
+from ._options import DispatchOptions
+from ._outcome_ways import OutcomeWays
+
+if TYPE_CHECKING:
+    from .._node import Node
+    from ._producer import Producer
+
+__all__ = ["DispatchCore", "without"]
+
+_MAX_TTL: Final = 0xFFFFFFFF
+
+
+class DispatchCore:
+    """The names of a node, and what they share. All of it on the node's loop.
+
+    Args:
+        node: The node.
+        own: The name of the node in the network.
+        address: The address of the worker of the dispatcher.
+        options: The options.
+        paths: The paths of the network.
+
+    Attributes:
+        states: The states of names, by the text of the name.
+        tokens: The name and the target of each copy that has no outcome yet.
+        producers: The producers, by number.
+        counts: What was dropped or refused, by its reason.
+        links: The links to neighbours, by their text.
+        upstream: The unsettled deliveries of neighbours, by the way back.
+        ways: The sender of outcomes.
+    """
+
+    def __init__(
+        self, node: Node, own: str, address: Address, options: DispatchOptions, paths: Paths
+    ) -> None:
+        self.node: Final = node
+        self.own: Final = own
+        self.address: Final = address
+        self.options: Final = options
+        self.paths = paths
+        self.states: Final[dict[str, NameState]] = {}
+        self.tokens: Final[dict[bytes, tuple[NameState, Target]]] = {}
+        self.producers: Final[dict[int, Producer]] = {}
+        self.counts: Final = Counter[str]()
+        self.links: Final[dict[str, Address]] = {}
+        self.upstream: Final[dict[Route, tuple[NameState, Delivery[Arrival, Arrival]]]] = {}
+        self.ways: Final = OutcomeWays(node, self.counts, self._told, self.upstream)
+        self._numbers: Final = count(1)
+        self._ids: Final = count(secrets.randbits(62))
+        self._digest: Final = node_digest(own)
+        self._times: list[tuple[float, int, NameState]] = []
+        self.alarm: Callable[[float], None] = lambda _: None
+        self.soon: Callable[[Callable[[], object]], object] = node.loop.call_soon
+        self.announce: Callable[[NameState, bool], None] = lambda _, __: None
+        self.watched: Callable[[NameState], None] = lambda _: None
+        self.released: Callable[[ConsumerRecord], None] = lambda _: None
+        self.make: Callable[[Name], NameState | None] = lambda _: None
+
+    # --- small parts ------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Return the time of the node's loop, in seconds."""
+        return self.node.loop.time()
+
+    def number(self) -> int:
+        """Return the number of a new consumer or producer."""
+        return next(self._numbers)
+
+    def next_id(self) -> bytes:
+        """Return an id that no other message of this ingress has."""
+        return (next(self._ids) & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")
+
+    @staticmethod
+    def token() -> bytes:
+        """Return the token of a copy, which cannot be guessed."""
+        return secrets.token_bytes(8)
+
+    def parse(self, value: bytes | str) -> Name:
+        """Read a name.
+
+        Raises:
+            BadName: It is none.
+        """
+        return parse_name(value, self.own, self.options.limits)
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def enter(self, message: Message) -> None:
+        """Take over a message whose first address is a name.
+
+        Raises:
+            BadName: The address cannot be read.
+        """
+        onward, back, _, _, context = message
+        name = self.parse(onward[0].value)
+        deadline = None if context is None else context.deadline
+        settled = not back
+        now = self.now()
+        arrival = Arrival(
+            without(message, onward[1:]),
+            settled,
+            self.own,
+            self.next_id(),
+            PLAIN,
+            None if settled else PlainWay(message._replace(payload=b"")),
+            until=deadline,
+            deadline=now + self.options.outcome_timeout if deadline is None else deadline,
+        )
+        self.bind(name, arrival)
+
+    def bind(self, name: Name, arrival: Arrival) -> None:
+        """Give a message to the state of its name."""
+        state = self.states.get(name.text) or self.make(name)
+        if state is not None:
+            state.bind(arrival)
+            self.tidy(state)
+            return
+        self.counts["more than max_names"] += 1
+        if arrival.settled:
+            self.node.dead_letter(arrival.message, "more than max_names")
+        else:
+            self.ways.tell(arrival, RELEASED)
+
+    def hand(self, record: ConsumerRecord, arrival: Arrival, token: bytes | None) -> None:
+        """Send a message to a consumer.
+
+        Raises:
+            DeliveryError: It was certainly not handed over.
+        """
+        onward, _, payload, source, context = arrival.message
+        back: Route = ()
+        if token is not None:
+            end = Address(DELIVERY, return_address(token))
+            # A link remembers return routes that begin with a worker only.
+            back = (self.address, end) if record.remote else (end,)
+        self.node.parts.router.dispatch(
+            Message((*record.route, *onward), back, payload, source, context)
+        )
+
+    def send_on(self, name: Name, arrival: Arrival, link: str, token: bytes | None) -> bool:
+        """Send a copy to the next node; return whether it went."""
+        address = self.links.get(link)
+        if address is None:
+            return False
+        onward, _, payload, _, context = arrival.message
+        ttl = 0
+        until = arrival.until
+        if until is not None:
+            ttl = min(max(1, round((until - self.now()) * 1000)), _MAX_TTL)
+        path = (*arrival.path, self._digest)[-MAX_PATH:]
+        try:
+            transit = encode_transit(
+                Transit(
+                    name.text,
+                    arrival.ingress,
+                    arrival.identity,
+                    settled=token is None,
+                    ttl=ttl,
+                    path=path,
+                )
+            )
+            to = (address, self.address, Address(DELIVERY, transit), *onward)
+            back: Route = ()
+            if token is not None:
+                back = (self.address, Address(DELIVERY, return_address(token)))
+            self.node.parts.router.dispatch(Message(to, back, payload, None, context))
+        except (BadTransit, OnwardError):
+            self.counts["copies that a link did not take"] += 1
+            return False
+        return True
+
+    def redirect(self, arrival: Arrival, part: Redirect) -> bool:
+        """Send a message along the route of a redirect; return whether it went."""
+        route = part.route
+        arrival.redirected, arrival.after, arrival.held = True, None, None
+        if route[0].type == NAME and len(route) == 1:
+            try:
+                name = self.parse(route[0].value)
+            except BadName:
+                return False
+            state = self.states.get(name.text) or self.make(name)
+            if state is None:
+                return False
+            self.soon(lambda: self._redirected(state, arrival))
+            return True
+        message, way = arrival.message, arrival.way
+        back = way.message.return_route if isinstance(way, PlainWay) else ()
+        try:
+            self.node.parts.router.dispatch(
+                message._replace(
+                    onward_route=(*route, *message.onward_route), return_route=back, source=None
+                )
+            )
+        except OnwardError:
+            return False
+        if isinstance(way, PlainWay):
+            arrival.way = None  # the worker answers along the return route
+        elif not arrival.settled:
+            self.ways.tell(arrival, ACCEPTED)
+        return True
+
+    def _redirected(self, state: NameState, arrival: Arrival) -> None:
+        state.bind(arrival)
+        self.tidy(state)
+
+    # --- outcomes ---------------------------------------------------------------------------
+
+    def token_of(self, message: Message, record: ConsumerRecord) -> bytes | None:
+        """Return the token of the delivery that a consumer has got."""
+        del record
+        back = message.return_route
+        return back[-1].value[1:] if back else None
+
+    def disposition(
+        self, token: bytes, state: DeliveryState, target: Target | None, tally: Tally | None = None
+    ) -> None:
+        """Receive the state of a copy.
+
+        Args:
+            token: The token.
+            state: The state.
+            target: The target that tells it; `None` for a worker of this node, which knows the
+                token from the message only.
+            tally: The outcomes behind a link.
+        """
+        found = self.tokens.get(token)
+        if found is None:
+            self.counts["outcomes that came late or for no delivery"] += 1
+            return
+        name, at = found
+        name.disposition(token, state, at if target is None else target, tally)
+        self.tidy(name)
+
+    def tell_end(self, link: str, token: bytes) -> None:
+        """Tell a next node that the outcome of a copy is not waited for any more."""
+        address = self.links.get(link)
+        if address is None:
+            return
+        end = Address(DELIVERY, ended_address(token))
+        try:
+            message = Message((address, self.address, end), (), b"", None, None)
+            self.node.parts.router.dispatch(message)
+        except OnwardError:
+            self.counts["ends that could not be told"] += 1
+
+    def sender_ended(self, route: Route) -> None:
+        """Receive word of a node before this one, by the way back to it."""
+        found = self.upstream.pop(route, None)
+        if found is not None:
+            state, delivery = found
+            state.sender_ended(delivery)
+            self.tidy(state)
+
+    def forget_upstream(self, link: str) -> None:
+        """Forget the ways back over a link that is lost."""
+        for route in [each for each in self.upstream if str(each[0]) == link]:
+            del self.upstream[route]
+
+    def answer_of(self, token: bytes, message: Message) -> None:
+        """Keep the reply of a consumer for the producer that waits for it."""
+        found = self.tokens.get(token)
+        arrival = None if found is None else found[0].deliveries.way_of(token)
+        if arrival is not None and arrival.answer is None:
+            arrival.answer = message
+
+    def answered(self, token: bytes, payload: bytes) -> None:
+        """Keep the answer of a handler for the producer that waits for it."""
+        self.answer_of(token, Message((), (), payload, None, None))
+
+    def ended(self, token: bytes) -> None:
+        """Forget a copy that has ended."""
+        self.tokens.pop(token, None)
+
+    def handled(self, record: ConsumerRecord) -> None:
+        """Receive word that a consumer has handled a pre-settled message."""
+        if record.state.consumers.get(record.number) is record:
+            record.state.handled(record)
+
+    def failed(self, end: Address, error: OnwardError) -> bool:
+        """Receive word that a worker could not handle a delivery; return whether it is one."""
+        value = end.value
+        if len(value) != 9 or value[:1] != b"r":
+            return False
+        certain = not isinstance(error, InDoubt)
+        self.soon(lambda: self.disposition(value[1:], RELEASED if certain else MODIFIED, None))
+        return True
+
+    # --- producers and consumers ------------------------------------------------------------
+
+    def _told(self, way: ProducerWay, outcome: Outcome | None, answer: Message | None) -> None:
+        producer = self.producers.get(way.producer)
+        if producer is not None:
+            producer.ended(way, outcome, answer)
+
+    def credit(self, number: int) -> None:
+        """Wake the sends of a producer that wait for credit."""
+        producer = self.producers.get(number)
+        if producer is not None:
+            producer.woken()
+
+    def credit_changes(self, changes: list[CreditChange]) -> None:
+        """Tell producers about their credit."""
+        for change in changes:
+            self.credit(change.producer)
+
+    def remove_producer(self, producer: Producer) -> None:
+        """Detach a producer."""
+        if self.producers.pop(producer.number, None) is not None:
+            producer.state.remove_producer(producer.number)
+            self.tidy(producer.state)
+
+    def detach(self, state: NameState, record: ConsumerRecord, reason: str) -> None:
+        """Detach a consumer."""
+        state.remove_consumer(record.number, reason)
+        self.tidy(state)
+
+    # --- time and space ---------------------------------------------------------------------
+
+    def tidy(self, state: NameState) -> None:
+        """Forget the state of a name of which nothing is left."""
+        if state.idle and self.states.get(state.name.text) is state:
+            del self.states[state.name.text]
+
+    def arm(self, state: NameState) -> None:
+        """Look at a name again when something of it is due."""
+        at = state.get_timer()
+        if at is None or (state.scheduled is not None and state.scheduled <= at):
+            return
+        state.scheduled = at
+        heappush(self._times, (at, next(self._numbers), state))
+        self.alarm(self._times[0][0])
+
+    def due(self) -> None:
+        """Perform what is due of all names."""
+        now = self.now()
+        while self._times and self._times[0][0] <= now:
+            at, _, state = heappop(self._times)
+            if state.scheduled != at:
+                continue
+            state.scheduled = None
+            state.due(now)
+            self.tidy(state)
+        if self._times:
+            self.alarm(self._times[0][0])
+
+    # --- the network ------------------------------------------------------------------------
+
+    def remotes(
+        self, name: Name, nodes: Mapping[str, str], link_to: Callable[[str], object]
+    ) -> tuple[RemoteNode, ...]:
+        """Return the other nodes with consumers of a name that there is a path to."""
+        paths = self.paths
+        if name.kind is NameKind.LOCAL:
+            return ()
+        wanted = nodes if name.kind is NameKind.MOBILE else {name.node: ""}
+        made: list[RemoteNode] = []
+        for node in wanted:
+            hop = paths.next_hop(node)
+            link = None if hop is None else link_to(hop)
+            cost = paths.cost(node)
+            if hop is not None and isinstance(link, str) and cost is not None:
+                origins = _Origins(paths, node)
+                made.append(RemoteNode(node, link, node_digest(hop), cost, origins))
+        return tuple(made)
+
+
+class _Origins:
+    """The ingresses of which messages may be sent to a node from here."""
+
+    __slots__ = ("_node", "_paths")
+
+    def __init__(self, paths: Paths, node: str) -> None:
+        self._paths = paths
+        self._node = node
+
+    def __contains__(self, ingress: object) -> bool:
+        return isinstance(ingress, str) and self._paths.passes(ingress, self._node)
+
+
+def without(message: Message, rest: Route) -> Message:
+    """Return a message with the rest of its onward route, of which a peer has chosen no more."""
+    _, _, payload, source, context = message
+    if context is not None and context.outside is not None:
+        outside = Outside(min(context.outside.given, len(rest)), context.outside.allows)
+        context = context._replace(outside=outside if outside.given else None)
+    return Message(rest, (), payload, source, context)

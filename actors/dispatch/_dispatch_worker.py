@@ -1,0 +1,318 @@
+"""The worker of a dispatcher: its rules, what comes from neighbours, and its timers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import (
+    DELIVERY,
+    NAME,
+    Address,
+    AddressError,
+    Message,
+    NotExposed,
+    is_error_reply,
+    read_error_reply,
+)
+from ...protocol.dispatch import (
+    ACCEPTED,
+    MODIFIED,
+    RELEASED,
+    BadName,
+    BadTransit,
+    ConsumerTarget,
+    LinkTarget,
+    Name,
+    Network,
+    Provisions,
+    Target,
+    Transit,
+    check_node_name,
+    decode_disposition,
+    decode_transit,
+    read_token,
+    return_address,
+)
+from .._worker import Worker
+from ..runtime._timer import Timer
+from ._arrival import Arrival, TransitWay
+from ._consumer_record import ConsumerRecord
+from ._core import DispatchCore, without
+from ._name_state import NameState
+from ._options import DispatchOptions
+from ._topology import Topology
+
+if TYPE_CHECKING:
+    from ._dispatcher import WatchFunction
+
+__all__ = ["DISPATCH", "DispatchWorker"]
+
+DISPATCH: Final = Address(0, b"dispatch")
+"""The address of the worker of a dispatcher: expose it at a listener for neighbours."""
+
+
+class DispatchWorker(Worker):
+    """The worker of a dispatcher.
+
+    Args:
+        options: The options.
+    """
+
+    def __init__(self, options: DispatchOptions) -> None:
+        super().__init__()
+        self.options: Final = options
+        self.provisions = Provisions(options.default, options.limits)
+        self.watches: Final[dict[str, list[WatchFunction]]] = {}
+        self.records: Final[dict[int, Callable[[], None]]] = {}
+        self._thread = 0
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._network_timer: Timer | None = None
+        self._network_at = 0.0
+        self._actions: Final = deque[Callable[[], object]]()
+        self.core: DispatchCore
+        self.topology: Topology
+
+    def on_start(self) -> None:
+        """Add the rules."""
+        self._thread = threading.get_ident()
+        node = self.node
+        own = check_node_name(self.options.node_name or node.name)
+        started = int(time.time() * 1000)
+        network = Network(own, started, self.options.network, node.loop.time())
+        paths = network.snapshot
+        self.core = core = DispatchCore(node, own, self.address, self.options, paths)
+        core.alarm = self._alarm
+        core.soon = self._soon
+        core.make = self.make
+        core.watched = self._watched
+        core.released = self._released
+        self.topology = Topology(self, core, network)
+        core.announce = self.topology.announce
+        owner = self._placed
+        node.add_rule(NAME, self.resolve, owner=owner)
+        node.add_rule(DELIVERY, self.resolve, owner=owner)
+        node.parts.undeliverable.ends[DELIVERY] = core.failed
+        self.topology.drive()
+
+    def on_stop(self) -> None:
+        """Remove the rules, and end what is under way."""
+        owner = self._placed
+        self.node.remove_rule(NAME, owner=owner)
+        self.node.remove_rule(DELIVERY, owner=owner)
+        self.node.parts.undeliverable.ends.pop(DELIVERY, None)
+        self.topology.close()
+        for producer in list(self.core.producers.values()):
+            producer.close()
+        for state in list(self.core.states.values()):
+            for number in list(state.consumers):
+                state.remove_consumer(number, "the dispatcher has stopped")
+
+    # --- the rules --------------------------------------------------------------------------
+
+    def resolve(self, message: Message) -> None:
+        """Take a message over whose first address is a name, or a token.
+
+        Raises:
+            AddressError: The address cannot be read.
+        """
+        if threading.get_ident() != self._thread:
+            # The names belong to the loop's thread: go through the mailbox, and its limit.
+            onward = (self.address, *message.onward_route)
+            self.node.parts.router.dispatch(message._replace(onward_route=onward))
+            return
+        first = message.onward_route[0]
+        try:
+            if first.type == NAME:
+                self.core.enter(message)
+            elif first.value[:1] == b"t":
+                self._transit(message, first)
+            else:
+                self._outcome(message, first)
+        except (BadName, BadTransit) as error:
+            raise AddressError(first, error.reason) from error
+
+    def handle_message(self, message: Message) -> None:
+        """Handle what comes from a neighbour, or was sent on another thread."""
+        rest = message.onward_route[1:]
+        if not rest:
+            self.topology.receive(message)
+            return
+        context = message.context
+        outside = None if context is None else context.outside
+        first = rest[0]
+        if outside is not None and first.type != DELIVERY and not outside.allows(first):
+            self.node.lose(message, NotExposed(first))
+            return
+        if first.type not in (NAME, DELIVERY):
+            self.node.lose(message, NotExposed(first))
+            return
+        try:
+            self.resolve(message._replace(onward_route=rest))
+        except AddressError:
+            self.core.counts["addresses that cannot be read"] += 1
+            self.node.dead_letter(message, "unreadable address")
+
+    def _transit(self, message: Message, first: Address) -> None:
+        """Take over a message of the dispatcher before this one."""
+        transit = decode_transit(first.value)
+        core, link, back = self.core, message.source, message.return_route
+        if link is None or not self.topology.is_link(message):
+            core.counts["messages of no neighbour"] += 1
+            self.node.lose(message, NotExposed(DISPATCH))
+            return
+        if not transit.settled:
+            if not back or back[0] != link or back[-1].type != DELIVERY:
+                raise BadTransit("an unsettled message without a way back")
+            read_token(back[-1].value, b"r")
+        self._bind_transit(message, transit, str(link))
+
+    def _bind_transit(self, message: Message, transit: Transit, link: str) -> None:
+        core = self.core
+        until = core.now() + transit.ttl / 1000 if transit.ttl else None
+        arrival = Arrival(
+            without(message, message.onward_route[1:]),
+            transit.settled,
+            transit.ingress,
+            transit.id,
+            link,
+            None if transit.settled else TransitWay(message.return_route),
+            transit.path,
+            until,
+            until,
+        )
+        core.bind(core.parse(transit.name), arrival)
+
+    def _outcome(self, message: Message, first: Address) -> None:
+        """Receive a reply, an error reply or a disposition for a copy."""
+        core = self.core
+        if first.value[:1] == b"e":
+            token = read_token(first.value, b"e")
+            if message.source is not None and self.topology.is_link(message):
+                end = Address(DELIVERY, return_address(token))
+                core.sender_ended((message.source, DISPATCH, end))
+            return
+        if first.value[:1] == b"d":
+            token = read_token(first.value, b"d")
+            told = decode_disposition(message.payload)
+            core.disposition(token, told.state, self._target(message, token), told.tally)
+            return
+        token = read_token(first.value, b"r")
+        target = self._target(message, token)
+        if is_error_reply(message):
+            failure = read_error_reply(message)
+            certain = failure is not None and failure.certain
+            core.disposition(token, RELEASED if certain else MODIFIED, target)
+            return
+        found = core.tokens.get(token)
+        if found is None:
+            core.counts["outcomes that came late or for no delivery"] += 1
+            self.node.dead_letter(message, "late answer")
+            return
+        if target is None or target == found[1]:
+            core.answer_of(token, message)
+        core.disposition(token, ACCEPTED, target)
+
+    def _target(self, message: Message, token: bytes) -> Target | None:
+        """Return the target that a message comes from; `None` for a worker of this node.
+
+        What comes over a link counts only for a copy that was sent over it.
+        """
+        source = message.source
+        cell = None if source is None else self.node.parts.table.cell_at(source)
+        if source is None or cell is None or not cell.worker.leaves_node:
+            return None
+        found = self.core.tokens.get(token)
+        if found is not None and isinstance(found[1], ConsumerTarget):
+            record = found[0].consumers.get(found[1].consumer)
+            if record is not None and record.route[0] == source:
+                return record.target
+        return LinkTarget(str(source))
+
+    # --- names ------------------------------------------------------------------------------
+
+    def make(self, name: Name) -> NameState | None:
+        """Make the state of a name; `None` at `DispatchOptions.max_names`."""
+        states = self.core.states
+        if len(states) >= self.options.max_names:
+            return None
+        state = states[name.text] = NameState(self.core, name, self.provisions.semantics_of(name))
+        state.set_remotes(self.topology.remotes_of(state))
+        return state
+
+    def provisioned(self) -> None:
+        """Give each name the semantics that it has now."""
+        for state in list(self.core.states.values()):
+            state.update(self.provisions.semantics_of(state.name))
+            self.core.tidy(state)
+
+    def hints(self, text: str, nodes: Mapping[str, str]) -> None:
+        """Keep what other nodes tell of a name."""
+        for node in self.provisions.hinting(text) - set(nodes):
+            self.provisions.unhint(node, text)
+        for node, hint in nodes.items():
+            if hint.isascii() and hint.isdigit() and len(hint) <= _DIGITS:
+                self.provisions.hint(node, text, int(hint))
+        state = self.core.states.get(text)
+        if state is not None:
+            state.update(self.provisions.semantics_of(state.name))
+
+    def _watched(self, state: NameState) -> None:
+        for function in tuple(self.watches.get(state.name.text, ())):
+            function(state.name.text, state.paths)
+
+    def _released(self, record: ConsumerRecord) -> None:
+        ended = self.records.pop(record.number, None)
+        if ended is not None:
+            ended()
+
+    # --- timers -----------------------------------------------------------------------------
+
+    def _soon(self, action: Callable[[], object]) -> None:
+        """Perform an action in a later turn; all that wait share a timer."""
+        if not self._actions:
+            self.after(0, self._run)
+        self._actions.append(action)
+
+    def _run(self) -> None:
+        for _ in range(len(self._actions)):
+            self._actions.popleft()()
+        if self._actions:
+            self.after(0, self._run)
+
+    def _alarm(self, at: float) -> None:
+        if self._timer is not None and self._timer.active and self._timer_at <= at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self.after(max(0.0, at - self.core.now()), self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.core.due()
+
+    def alarm_network(self, at: float) -> None:
+        """Drive the network at a time, in seconds, if nothing is due before."""
+        if (
+            self._network_timer is not None
+            and self._network_timer.active
+            and self._network_at <= at
+        ):
+            return
+        if self._network_timer is not None:
+            self._network_timer.cancel()
+        self._network_at = at
+        self._network_timer = self.after(max(0.0, at - self.core.now()), self._drive)
+
+    def _drive(self) -> None:
+        self._network_timer = None
+        self.topology.drive()
+
+
+_DIGITS: Final = 2
+"""Digits of a hint; a longer one is of a later version and decides nothing."""

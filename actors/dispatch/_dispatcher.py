@@ -1,0 +1,328 @@
+"""`Dispatcher`: what a program does with the dispatch by name of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ...protocol import Address, AddressLike, Route, RouteLike
+from ...protocol.dispatch import (
+    MAX_COST,
+    Conflict,
+    NamePattern,
+    Provision,
+    Semantics,
+)
+from ...protocol.options import Count, check_value
+from ..routing._given import as_route
+from ..runtime._policy import MailboxOptions
+from ._consumer import Consumer, ConsumerWorker, Handler
+from ._consumer_record import Accept, ConsumerRecord
+from ._dispatch_worker import DISPATCH, DispatchWorker
+from ._errors import ConsumerRefused
+from ._name_state import NameState
+from ._options import DispatchOptions
+from ._producer import Producer
+
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = ["Dispatcher", "DispatcherStatistics", "WatchFunction"]
+
+WatchFunction: TypeAlias = Callable[[str, int], object]
+"""Function that is called with a name and the number of its consumers here and of other nodes with
+consumers, each time that there is a change. On the loop; it must not block."""
+
+_OPTIONS: Final = DispatchOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherStatistics:
+    """A dispatcher at one moment.
+
+    Attributes:
+        names: Number of names with a state.
+        unsettled: Number of copies that have no outcome yet.
+        producers: Number of producers.
+        neighbours: Number of neighbours.
+        nodes: Number of other nodes that can be reached.
+        counts: What was dropped, refused or ignored since the start, by its reason.
+    """
+
+    names: int
+    unsettled: int
+    producers: int
+    neighbours: int
+    nodes: int
+    counts: dict[str, int]
+
+
+class Dispatcher:
+    """The dispatcher of a node: messages to names, which are resolved by the rules of 34 and 35.
+
+    ```python
+    dispatcher = await Dispatcher.attach(node)
+    dispatcher.provision("orders", Semantics(pattern=RoutingPattern.BALANCED))
+    await dispatcher.consume("orders", handle)
+    producer = await dispatcher.produce("orders")
+    outcome = await producer.send(b"12 apples")
+    answer = await node.request("34#orders", b"12 pears")  # from anywhere on the node
+    ```
+
+    Nothing of it can be reached from outside, unless it is exposed: `34#orders` for peers that may
+    send to that name, `DISPATCH` for nodes that may be neighbours. All its methods are called on
+    the node's loop.
+
+    Args:
+        worker: Its worker.
+
+    Attributes:
+        address: The address of its worker.
+    """
+
+    def __init__(self, worker: DispatchWorker) -> None:
+        self.address: Final = DISPATCH
+        self._worker: Final = worker
+        self._core: Final = worker.core
+
+    @classmethod
+    async def attach(cls, node: Node, options: DispatchOptions = _OPTIONS) -> Dispatcher:
+        """Start the dispatcher of a node.
+
+        Args:
+            node: The node.
+            options: The options.
+
+        Raises:
+            AddressInUse: The node has a dispatcher.
+            BadName: The name of the node cannot be one of a network.
+        """
+        check_value("options", options, DispatchOptions)
+        worker = DispatchWorker(options)
+        mailbox = MailboxOptions(limit=_MAILBOX)
+        await node.start(lambda: worker, address=DISPATCH, mailbox=mailbox)
+        return cls(worker)
+
+    @property
+    def node_name(self) -> str:
+        """The name of the node in the network."""
+        return self._core.own
+
+    # --- provisions -------------------------------------------------------------------------
+
+    def provision(self, pattern: str, semantics: Semantics) -> None:
+        """Provision a pattern of names; names in use have these semantics from now on.
+
+        Raises:
+            BadPattern: The pattern cannot be read, or names of this kind cannot be provisioned.
+            PatternInUse: There is one of an equal pattern: see `update`.
+            TooManyProvisions: There are `DispatchLimits.max_provisions`.
+        """
+        self._worker.provisions.add(Provision(NamePattern.parse(pattern), semantics))
+        self._worker.provisioned()
+
+    def update(self, pattern: str, semantics: Semantics) -> None:
+        """Give a pattern other semantics. What is under way goes on.
+
+        Raises:
+            UnknownProvision: There is none of this pattern.
+        """
+        self._worker.provisions.replace(Provision(NamePattern.parse(pattern), semantics))
+        self._worker.provisioned()
+
+    def withdraw(self, pattern: str) -> None:
+        """Withdraw a provision. What is under way goes on.
+
+        Raises:
+            UnknownProvision: There is none of this pattern.
+        """
+        self._worker.provisions.withdraw(NamePattern.parse(pattern))
+        self._worker.provisioned()
+
+    def conflicts(self) -> tuple[tuple[Conflict, ...], int]:
+        """Return the names that another node understands differently, and the number of all."""
+        return self._worker.provisions.conflicts()
+
+    # --- consumers and producers ------------------------------------------------------------
+
+    async def consume(
+        self,
+        name: str,
+        consumer: Handler | RouteLike,
+        *,
+        window: int = 250,
+        accept: Accept | None = None,
+        owner: AddressLike | None = None,
+    ) -> Consumer:
+        """Attach a consumer to a name.
+
+        Args:
+            name: The name.
+            consumer: A function that handles deliveries, or the route of a worker.
+            window: Messages that it has at a time: handed over and not settled.
+            accept: When a delivery is accepted; by default, once a handler has returned, and once
+                a worker has replied.
+            owner: A worker with which the consumer ends.
+
+        Raises:
+            BadName: The name cannot be read.
+            ConsumerRefused: The name takes no further consumer.
+            UnknownAddress: The route begins with a worker that is not there.
+        """
+        check_value("window", window, Count)
+        core = self._core
+        state = self._state(name)
+        number = core.number()
+        route: Route
+        worker: ConsumerWorker | None = None
+        if callable(consumer):
+            handler = worker = ConsumerWorker(core, consumer)
+            mailbox = MailboxOptions(limit=max(window, 1))
+            route = (await self._worker.start_child(lambda: handler, mailbox=mailbox),)
+            accept = accept or Accept.HANDLED
+        else:
+            route = as_route(consumer)
+            accept = accept or Accept.REPLY
+        wrong = (Accept.REPLY,) if worker is not None else (Accept.HANDLED, Accept.SELF)
+        if accept in wrong:
+            raise ValueError(f"a consumer of this kind cannot accept by {accept.value!r}")
+        cell = core.node.parts.table.cell_at(route[0])
+        record = ConsumerRecord(
+            number,
+            route,
+            window,
+            accept,
+            remote=cell is not None and cell.worker.leaves_node,
+            queue=state.new_queue(window),
+            ended=_ignore,
+            state=state,
+            worker=worker,
+        )
+        if worker is not None:
+            worker.record = record
+        # The state may have been forgotten while the worker started.
+        core.states.setdefault(state.name.text, state)
+        made = Consumer(state, record, core)
+        watched = [route[0]] if owner is None else [route[0], _address(owner)]
+        try:
+            unwatch = [
+                core.node.watch(each, lambda: core.detach(state, record, "its worker has stopped"))
+                for each in watched
+            ]
+            self._worker.records[number] = lambda: self._forget(worker, unwatch)
+            state.add_consumer(record)
+        except Exception:
+            core.released(record)
+            core.tidy(state)
+            raise
+        return made
+
+    def _forget(self, worker: ConsumerWorker | None, unwatch: Iterable[Callable[[], None]]) -> None:
+        for each in unwatch:
+            each()
+        if worker is not None:
+            worker.stop()
+
+    async def produce(self, name: str, *, owner: AddressLike | None = None) -> Producer:
+        """Attach a producer to a name.
+
+        Args:
+            name: The name.
+            owner: A worker with which the producer ends.
+
+        Raises:
+            BadName: The name cannot be read.
+            ConsumerRefused: The name is unavailable, or has too many producers.
+            UnknownAddress: There is no such owner.
+        """
+        core = self._core
+        state = self._state(name)
+        producer = Producer(core, state, core.number())
+        core.producers[producer.number] = producer
+        try:
+            if owner is not None:
+                core.node.watch(owner, producer.close)
+            state.add_producer(producer.number)
+        except Exception:
+            del core.producers[producer.number]
+            core.tidy(state)
+            raise
+        return producer
+
+    def _state(self, name: str) -> NameState:
+        read = self._core.parse(name)
+        state = self._core.states.get(read.text) or self._worker.make(read)
+        if state is None:
+            raise ConsumerRefused(read.text, "max_names is reached")
+        return state
+
+    def watch(self, name: str, function: WatchFunction) -> Callable[[], None]:
+        """Call a function each time that a name gains or loses consumers.
+
+        Returns:
+            A function that ends the watch.
+        """
+        text = self._core.parse(name).text
+        functions = self._worker.watches.setdefault(text, [])
+        functions.append(function)
+
+        def unwatch() -> None:
+            if function in functions:
+                functions.remove(function)
+            if not functions and self._worker.watches.get(text) is functions:
+                del self._worker.watches[text]
+
+        return unwatch
+
+    # --- the network ------------------------------------------------------------------------
+
+    async def neighbour(self, to: str | Address, cost: int | None = None) -> Address:
+        """Join another dispatcher over a link.
+
+        The other node exposes `DISPATCH` at its listener. What that node sends to names here is
+        let in by `DISPATCH` alone; the route behind a name is checked as any other.
+
+        Args:
+            to: The URI to connect to, or the address of a link.
+            cost: The cost of the link, by default `DispatchOptions.cost`.
+
+        Returns:
+            The address of the link.
+        """
+        cost = self._core.options.cost if cost is None else cost
+        check_value("cost", cost, Count)
+        if cost > MAX_COST:
+            raise ValueError(f"a cost is at most {MAX_COST}, not {cost}")
+        if isinstance(to, Address):
+            self._core.node.expose(to, DISPATCH)
+            link = to
+        else:
+            link = await self._core.node.connect(to, expose=[DISPATCH])
+        self._worker.topology.add_link(link, cost)
+        return link
+
+    def statistics(self) -> DispatcherStatistics:
+        """Return the figures of the dispatcher at this moment."""
+        core, network = self._core, self._worker.topology.network
+        return DispatcherStatistics(
+            len(core.states),
+            len(core.tokens),
+            len(core.producers),
+            len(network.neighbours()),
+            len(core.paths.nodes),
+            dict(core.counts + network.counts),
+        )
+
+
+_MAILBOX: Final = 10_000
+"""Messages of neighbours, and of other threads, that wait for the dispatcher. Beyond: senders
+wait, or the message is lost with `MailboxFull`, as with any worker."""
+
+
+def _ignore(_reason: str) -> None:
+    """Receive the end of a consumer that nobody has yet."""
+
+
+def _address(given: AddressLike) -> Address:
+    return as_route(given)[0]

@@ -1,0 +1,64 @@
+"""Options of a dispatcher: plain values, each with a name, a unit and a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...protocol.dispatch import (
+    MAX_COST,
+    DeliveryLimits,
+    DispatchLimits,
+    NetworkLimits,
+    Semantics,
+    check_node_name,
+)
+from ...protocol.options import Count, Seconds, check_options
+
+__all__ = ["DispatchOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchOptions:
+    """Options of a dispatcher.
+
+    Attributes:
+        node_name: The name of the node in the network of dispatchers; empty: that of the node.
+        default: The semantics of names that nothing is known of.
+        max_names: Names of which a node keeps a state: those with consumers, producers, messages
+            or consumers at other nodes. Beyond: a message for another one is released, and another
+            consumer or producer is refused.
+        max_consumers: Consumers of one name at a node, standbys included. Beyond: a further one is
+            refused.
+        max_producers: Producers of one name at a node. Beyond: a further one is refused.
+        max_waiting: Sends of one producer that wait for credit. Beyond: a further one raises
+            `LimitReached`.
+        outcome_timeout: Time for which the outcome of a message that was sent without a producer
+            and without a deadline is awaited, in seconds. Then it is in doubt.
+        cost: The cost of a link to a neighbour that has dialled. Both ends should have the same.
+        limits: Limits of names and provisions.
+        deliveries: Limits of the deliveries of each name.
+        network: Limits and times of the network.
+
+    Raises:
+        ValueError: A value is out of its range.
+        BadName: The name of the node cannot be one of a network.
+    """
+
+    node_name: str = ""
+    default: Semantics = field(default_factory=Semantics)
+    max_names: Count = 100_000
+    max_consumers: Count = 1_000
+    max_producers: Count = 10_000
+    max_waiting: Count = 1_000
+    outcome_timeout: Seconds = 300.0
+    cost: Count = 1
+    limits: DispatchLimits = field(default_factory=DispatchLimits)
+    deliveries: DeliveryLimits = field(default_factory=DeliveryLimits)
+    network: NetworkLimits = field(default_factory=NetworkLimits)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.node_name:
+            check_node_name(self.node_name)
+        if self.cost > MAX_COST:
+            raise ValueError(f"a cost is at most {MAX_COST}, not {self.cost}")

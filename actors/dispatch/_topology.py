@@ -1,0 +1,238 @@
+"""The network of dispatchers, driven over the links of a node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import Address, Message, OnwardError, UnknownAddress
+from ...protocol.dispatch import (
+    CostsDiffer,
+    LaterFrames,
+    NameClaimed,
+    NameKind,
+    NeighbourClosed,
+    NeighbourJoined,
+    NeighbourLeft,
+    Network,
+    NodesChanged,
+    PathsChanged,
+    RemoteNode,
+)
+from ._core import DispatchCore
+from ._name_state import NameState
+
+if TYPE_CHECKING:
+    from ._dispatch_worker import DispatchWorker
+
+__all__ = ["Topology"]
+
+_logger: Final = logging.getLogger("onward.actors.dispatch")
+
+
+class Topology:
+    """The part of a dispatcher that drives a `Network`.
+
+    Args:
+        worker: The worker of the dispatcher, which sends and has the timers.
+        core: What the names share.
+        network: The network.
+    """
+
+    def __init__(self, worker: DispatchWorker, core: DispatchCore, network: Network) -> None:
+        self._worker: Final = worker
+        self._core: Final = core
+        self.network: Final = network
+        self._unwatch: Final[dict[str, tuple[Callable[[], None], ...]]] = {}
+        self._costs: Final[dict[str, int]] = {}
+        self._busy = False
+
+    # --- links ------------------------------------------------------------------------------
+
+    def add_link(self, link: Address, cost: int) -> None:
+        """Take a link as one to a neighbour.
+
+        Raises:
+            UnknownAddress: There is no such link.
+        """
+        key, node = str(link), self._core.node
+        if key in self._core.links:
+            return
+        ended = node.watch(link, lambda: self._lost(key))
+        lost = node.parts.workers.watch_losses(link, lambda: self._broken(key))
+        self._unwatch[key] = ended, lost
+        self._core.links[key] = link
+        self._costs[key] = cost
+        self.network.neighbour_up(key, cost, self._core.now())
+        self.drive()
+
+    def is_link(self, message: Message) -> bool:
+        """Whether a message has come over a link to a neighbour."""
+        return message.source is not None and str(message.source) in self._core.links
+
+    def receive(self, message: Message) -> None:
+        """Read a frame of a neighbour; the first one of a link makes it one to a neighbour."""
+        link = message.source
+        if link is None:
+            self._core.counts["frames of no link"] += 1
+            return
+        if str(link) not in self._core.links:
+            try:
+                self.add_link(link, self._core.options.cost)
+            except UnknownAddress:
+                return
+        self.network.receive(str(link), message.payload, self._core.now())
+        self.drive()
+
+    def _broken(self, key: str) -> None:
+        """Receive the loss of a connection; the link may make another one."""
+        self._end(key)
+        link, cost = self._core.links.get(key), self._costs.get(key)
+        if link is not None and cost is not None and self._core.node.has(link):
+            self.network.neighbour_up(key, cost, self._core.now())
+        self.drive()
+
+    def _lost(self, key: str) -> None:
+        for unwatch in self._unwatch.pop(key, ()):
+            unwatch()
+        self._end(key)
+        self._core.links.pop(key, None)
+        self._costs.pop(key, None)
+        self.drive()
+
+    def _end(self, key: str) -> None:
+        self.network.neighbour_lost(key, self._core.now())
+        for state in list(self._core.states.values()):
+            state.link_lost(key)
+            self._core.tidy(state)
+
+    def close(self) -> None:
+        """End the watches of links."""
+        for watches in self._unwatch.values():
+            for unwatch in watches:
+                unwatch()
+        self._unwatch.clear()
+
+    # --- driving ----------------------------------------------------------------------------
+
+    def drive(self) -> None:
+        """Send what is due, and act on what has happened."""
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            for _ in range(_ROUNDS):
+                frames = self.network.due(self._core.now())
+                events = self.network.events()
+                for link, frame in frames:
+                    self._send(str(link), frame)
+                for event in events:
+                    self._act(event)
+                if not events:
+                    break
+        finally:
+            self._busy = False
+        self._worker.alarm_network(self.network.get_timer())
+
+    def _send(self, key: str, frame: bytes) -> None:
+        link = self._core.links.get(key)
+        if link is None:
+            return
+        try:
+            self._worker.send((link, self._core.address), frame)
+        except OnwardError as error:
+            error.lost = None  # a later frame tells it again
+            self._core.counts["frames that a link did not take"] += 1
+
+    def _act(self, event: object) -> None:
+        match event:
+            case PathsChanged(paths):
+                self._core.paths = paths
+                self._all_remotes()
+            case NodesChanged(names):
+                for text in names:
+                    self._name_changed(text)
+            case NeighbourClosed(link, node, reason):
+                self._close_link(str(link), node, reason)
+            case NeighbourJoined() | NeighbourLeft():
+                self._all_remotes()
+            case LaterFrames(link, version):
+                _logger.warning(
+                    "neighbour %s sends frames of version %d",
+                    link,
+                    version,
+                    extra={"event": "neighbour.version"},
+                )
+            case NameClaimed(link):
+                _logger.warning(
+                    "another node of the network may have the name of this one",
+                    extra={"event": "neighbour.claim"},
+                )
+                self._core.counts["claims of the name of this node"] += 1
+                del link
+            case CostsDiffer(node, own, theirs):
+                _logger.warning(
+                    "the link to %s costs %d here and %d there",
+                    node,
+                    own,
+                    theirs,
+                    extra={"event": "neighbour.cost"},
+                )
+            case _:
+                raise AssertionError(f"unexpected event {event}")
+
+    def _close_link(self, key: str, node: str, reason: str) -> None:
+        _logger.warning(
+            "link %s to neighbour %r is closed: %s",
+            key,
+            node,
+            reason,
+            extra={"event": "neighbour.closed"},
+        )
+        self._core.counts["neighbours that were closed"] += 1
+        link = self._core.links.get(key)
+        self._lost(key)
+        cell = None if link is None else self._core.node.parts.table.cell_at(link)
+        if cell is not None:
+            cell.worker.stop()
+
+    # --- names ------------------------------------------------------------------------------
+
+    def remotes_of(self, state: NameState) -> tuple[RemoteNode, ...]:
+        """Return the other nodes with consumers of a name, as paths and links are now."""
+        nodes = self.network.nodes_of(state.name.text)
+        return self._core.remotes(state.name, nodes, self.network.link_to)
+
+    def _all_remotes(self) -> None:
+        for state in list(self._core.states.values()):
+            state.set_remotes(self.remotes_of(state))
+            self._core.tidy(state)
+
+    def _name_changed(self, text: str) -> None:
+        nodes = self.network.nodes_of(text)
+        self._worker.hints(text, nodes)
+        state = self._core.states.get(text)
+        if state is None:
+            return
+        state.set_remotes(self.remotes_of(state))
+        self._core.tidy(state)
+
+    def announce(self, state: NameState, here: bool) -> None:
+        """Tell the network that there are consumers of a name here, or none any more."""
+        if state.name.kind is not NameKind.MOBILE:
+            return
+        hint = str(state.semantics.hint) if here else None
+        if hint == state.announced:
+            return
+        state.announced = hint
+        text, now = state.name.text, self._core.now()
+        if hint is None:
+            self.network.names_changed({}, [text], now)
+        else:
+            self.network.names_changed({text: hint}, [], now)
+        self._worker.alarm_network(self.network.get_timer())
+
+
+_ROUNDS: Final = 8
+"""Passes over what is due in one turn; what is then left waits for the next one."""

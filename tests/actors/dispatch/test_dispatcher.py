@@ -1,0 +1,672 @@
+"""One node: the choice of consumers, outcomes, credit, and what is undeliverable."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import sleep
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from onward.actors import GivenUp, Node, Refused, Worker
+from onward.actors.dispatch import (
+    Accept,
+    ConsumerRefused,
+    Dispatcher,
+    DispatchOptions,
+    Producer,
+    ProducerClosed,
+    Received,
+)
+from onward.protocol import InDoubt, Message, NotDelivered
+from onward.protocol.dispatch import (
+    ACCEPTED,
+    ALL,
+    MODIFIED,
+    NOT_FOUND,
+    RELEASED,
+    UNDELIVERABLE,
+    Accepted,
+    Gate,
+    Hold,
+    Last,
+    Modified,
+    Outcome,
+    PatternInUse,
+    Redirect,
+    Rejected,
+    Reliability,
+    Retry,
+    RoutingPattern,
+    Second,
+    Semantics,
+    Settlement,
+    UnknownProvision,
+)
+from tests.support.workers import Echo, Failing, Recorder, start_worker
+
+REFUSED = Rejected("shop:closed", "come back tomorrow")
+
+ENDS: dict[str, Callable[[Received], object]] = {
+    "acc": lambda each: each.accept(),
+    "rej": lambda each: each.reject("shop:closed", "come back tomorrow"),
+    "rel": lambda each: each.release(),
+    "mod": lambda each: each.modify(),
+}
+OUTCOMES: dict[str, Outcome] = {
+    "acc": ACCEPTED,
+    "rej": REFUSED,
+    "rel": RELEASED,
+    "mod": Modified(failed=True),
+}
+
+
+@pytest.fixture
+async def dispatcher(node: Node) -> Dispatcher:
+    return await Dispatcher.attach(node)
+
+
+class Kept:
+    """A handler that keeps its deliveries, to be settled by the test."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[Received] = []
+
+    def __call__(self, delivery: Received) -> None:
+        self.deliveries.append(delivery)
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [each.payload for each in self.deliveries]
+
+
+async def keep(dispatcher: Dispatcher, name: str, window: int = 250) -> Kept:
+    kept = Kept()
+    await dispatcher.consume(name, kept, window=window, accept=Accept.SELF)
+    return kept
+
+
+def counted(dispatcher: Dispatcher, reason: str) -> int:
+    return dispatcher.statistics().counts.get(reason, 0)
+
+
+# --- the choice -------------------------------------------------------------------------------
+
+
+async def test_balanced_sends_in_turn(dispatcher: Dispatcher) -> None:
+    shares = [0, 0, 0]
+    for index in range(3):
+
+        def handle(_: Received, index: int = index) -> None:
+            shares[index] += 1
+
+        await dispatcher.consume("orders", handle)
+    producer = await dispatcher.produce("orders")
+    for _ in range(9):
+        assert await producer.send(b"x") == ACCEPTED
+    assert shares == [3, 3, 3]
+    assert producer.unsettled == 0
+    assert producer.credit == 250
+
+
+async def test_closest_sends_in_rotation(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("near", Semantics(pattern=RoutingPattern.CLOSEST))
+    kept = [await keep(dispatcher, "near") for _ in range(2)]
+    producer = await dispatcher.produce("near")
+    for _ in range(4):
+        await producer.send_settled(b"x")
+    await sleep(1)
+    assert [len(each.deliveries) for each in kept] == [2, 2]
+
+
+async def test_direct_has_one_consumer_and_the_standby_takes_over(dispatcher: Dispatcher) -> None:
+    direct = Semantics(pattern=RoutingPattern.DIRECT, second=Second.STANDBY)
+    dispatcher.provision("one", direct)
+    got: list[str] = []
+    first = await dispatcher.consume("one", lambda _: got.append("first"))
+    second = await dispatcher.consume("one", lambda _: got.append("second"))
+    assert (first.active, second.active) == (True, False)
+    producer = await dispatcher.produce("one")
+    assert await producer.send(b"1") == ACCEPTED
+    first.close()
+    first.close()
+    assert second.active
+    assert await producer.send(b"2") == ACCEPTED
+    assert got == ["first", "second"]
+
+
+async def test_direct_refuses_a_second_consumer(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("one", Semantics(pattern=RoutingPattern.DIRECT))
+    await dispatcher.consume("one", Kept())
+    with pytest.raises(ConsumerRefused, match="direct"):
+        await dispatcher.consume("one", Kept())
+
+
+async def test_direct_lets_the_newest_consumer_displace_the_one_before(
+    dispatcher: Dispatcher,
+) -> None:
+    dispatcher.provision("one", Semantics(pattern=RoutingPattern.DIRECT, second=Second.NEWEST))
+    first = await dispatcher.consume("one", Kept())
+    second = await dispatcher.consume("one", Kept())
+    assert first.reason == "another consumer has taken its place"
+    assert (first.active, second.active) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        (("acc", "rej"), "rej"),
+        (("acc", "rel"), "acc"),
+        (("acc", "mod"), "acc"),
+        (("mod", "rel"), "mod"),
+        (("rel", "rel"), "rel"),
+        (("rej", "mod"), "rej"),
+        (("acc", "acc"), "acc"),
+    ],
+)
+async def test_a_multicast_has_the_outcome_of_the_matrix(
+    ends: tuple[str, str], expected: str, dispatcher: Dispatcher
+) -> None:
+    dispatcher.provision("all", Semantics(pattern=RoutingPattern.MULTICAST))
+    for end in ends:
+        await dispatcher.consume("all", ENDS[end], accept=Accept.SELF)
+    producer = await dispatcher.produce("all")
+    assert await producer.send(b"x") == OUTCOMES[expected]
+    assert dispatcher.statistics().unsettled == 0
+
+
+async def test_a_multicast_that_all_have_to_accept(dispatcher: Dispatcher) -> None:
+    reliability = Reliability(accepts=ALL, deadline=5.0)
+    dispatcher.provision(
+        "all", Semantics(pattern=RoutingPattern.MULTICAST, reliability=reliability)
+    )
+    await dispatcher.consume("all", ENDS["acc"], accept=Accept.SELF)
+    slow = await keep(dispatcher, "all")
+    producer = await dispatcher.produce("all")
+    started = asyncio.get_running_loop().time()
+    assert await producer.send(b"x") == MODIFIED
+    assert asyncio.get_running_loop().time() - started == pytest.approx(5.0)
+    assert slow.deliveries[0].outcome == MODIFIED
+    assert not slow.deliveries[0].accept()
+
+
+# --- plain messages ---------------------------------------------------------------------------
+
+
+async def test_a_request_has_the_reply_of_a_worker(node: Node, dispatcher: Dispatcher) -> None:
+    await start_worker(node, Echo(), "echo")
+    await dispatcher.consume("orders", "echo")
+    answer = await node.request("34#orders", b"apples")
+    assert answer.payload == b"apples"
+    assert dispatcher.statistics().unsettled == 0
+    assert dispatcher.statistics().names == 1
+
+
+async def test_a_request_has_the_answer_of_a_handler(node: Node, dispatcher: Dispatcher) -> None:
+    def handle(delivery: Received) -> None:
+        delivery.accept(delivery.payload.upper())
+
+    await dispatcher.consume("orders", handle)
+    assert (await node.request("34#orders", b"apples")).payload == b"APPLES"
+
+
+async def test_a_request_that_a_handler_just_handles_has_an_empty_answer(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    async def handle(_: Received) -> None:
+        await sleep(1)
+
+    await dispatcher.consume("orders", handle)
+    assert (await node.request("34#orders", b"apples")).payload == b""
+
+
+async def test_a_request_without_a_consumer_is_certainly_not_delivered(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    with pytest.raises(NotDelivered, match="no consumer took it"):
+        await node.request("34#orders", b"apples")
+    assert dispatcher.statistics().names == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "error", "text"),
+    [
+        ("rel", NotDelivered, "no consumer took it"),
+        ("mod", InDoubt, "in doubt"),
+        ("rej", Refused, "shop:closed: come back tomorrow"),
+    ],
+)
+async def test_a_request_raises_what_its_consumer_tells(
+    end: str, error: type[Exception], text: str, node: Node, dispatcher: Dispatcher
+) -> None:
+    await dispatcher.consume("orders", ENDS[end], accept=Accept.SELF)
+    with pytest.raises(error, match=text):
+        await node.request("34#orders", b"apples")
+
+
+async def test_a_plain_worker_that_fails_leaves_the_message_in_doubt(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    await start_worker(node, Failing(), "failing")
+    await dispatcher.consume("orders", "failing")
+    with pytest.raises(GivenUp):
+        await node.request("34#orders", b"!")
+
+
+async def test_a_handler_that_fails_leaves_the_message_in_doubt(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    def handle(_: Received) -> None:
+        raise ValueError("no apples")
+
+    await dispatcher.consume("orders", handle)
+    producer = await dispatcher.produce("orders")
+    assert await producer.send(b"x") == MODIFIED
+    with pytest.raises(GivenUp):
+        await node.request("34#orders", b"x")
+
+
+async def test_a_message_without_a_return_route_is_pre_settled(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    kept = await keep(dispatcher, "orders")
+    node.send("34#orders", b"1")
+    await sleep(1)
+    assert kept.payloads == [b"1"]
+    assert kept.deliveries[0].settled
+    assert dispatcher.statistics().unsettled == 0
+
+
+async def test_a_pre_settled_message_without_a_consumer_is_a_dead_letter(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    node.send("34#orders", b"1")
+    await sleep(1)
+    assert node.statistics().dead_letters == 1
+    assert counted(dispatcher, "no consumer took it") == 1
+
+
+async def test_what_follows_the_name_follows_the_route_of_the_consumer(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    class Onward(Worker):
+        def handle_message(self, message: Message) -> None:
+            self.forward(message)
+
+    await start_worker(node, Onward(), "shop")
+    await start_worker(node, Echo(), "echo")
+    await dispatcher.consume("orders", "shop")
+    assert (await node.request("34#orders => echo", b"x")).payload == b"x"
+
+
+async def test_a_worker_without_a_reply_is_in_doubt_in_time(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    recorder = await start_worker(node, Recorder(), "recorder")
+    await dispatcher.consume("orders", "recorder")
+    with pytest.raises(InDoubt):
+        await node.request("34#orders", b"x", timeout=5.0)
+    await sleep(1)
+    assert len(recorder.messages) == 1
+    assert dispatcher.statistics().unsettled == 0
+
+
+async def test_a_worker_that_accepts_as_it_gets_a_message(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    recorder = await start_worker(node, Recorder(), "recorder")
+    await dispatcher.consume("orders", "recorder", accept=Accept.HANDED)
+    producer = await dispatcher.produce("orders")
+    assert await producer.send(b"x") == ACCEPTED
+    await sleep(1)
+    assert recorder.payloads == [b"x"]
+
+
+async def test_a_forged_or_late_outcome_is_counted(node: Node, dispatcher: Dispatcher) -> None:
+    node.send("35#r12345678", b"")
+    await sleep(1)
+    assert counted(dispatcher, "outcomes that came late or for no delivery") == 1
+
+
+# --- credit -----------------------------------------------------------------------------------
+
+
+async def test_a_producer_waits_for_its_first_consumer(dispatcher: Dispatcher) -> None:
+    producer = await dispatcher.produce("orders")
+    assert producer.credit == 0
+    send = asyncio.create_task(producer.send(b"x"))
+    await sleep(10)
+    assert not send.done()
+    await dispatcher.consume("orders", lambda _: None)
+    assert await send == ACCEPTED
+    assert producer.credit == 250
+
+
+async def test_credit_is_drained_once_the_last_consumer_has_gone(dispatcher: Dispatcher) -> None:
+    consumer = await dispatcher.consume("orders", lambda _: None)
+    producer = await dispatcher.produce("orders")
+    assert await producer.send(b"1") == ACCEPTED
+    consumer.close()
+    assert producer.credit == 250
+    assert await producer.send(b"2") == RELEASED
+    assert producer.credit == 0
+    await dispatcher.consume("orders", lambda _: None)
+    assert producer.credit == 250
+    assert await producer.send(b"3") == ACCEPTED
+
+
+async def test_no_more_is_unsettled_than_the_window(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("orders", Semantics(window=2))
+    kept = await keep(dispatcher, "orders")
+    producer = await dispatcher.produce("orders")
+    sends = [asyncio.create_task(producer.send(b"%d" % each)) for each in range(3)]
+    await sleep(1)
+    assert (producer.credit, producer.unsettled) == (0, 2)
+    assert kept.payloads == [b"0", b"1"]
+    kept.deliveries[0].accept()
+    await sleep(1)
+    assert kept.payloads == [b"0", b"1", b"2"]
+    for each in kept.deliveries:
+        each.accept()
+    assert await asyncio.gather(*sends) == [ACCEPTED] * 3
+
+
+async def test_a_gate_by_credit_gives_no_more_than_consumers_do(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("orders", Semantics(gate=Gate.CREDIT))
+    await keep(dispatcher, "orders", window=3)
+    producer = await dispatcher.produce("orders")
+    assert producer.credit == 3
+
+
+async def test_a_send_that_has_no_credit_in_time_is_released(dispatcher: Dispatcher) -> None:
+    producer = await dispatcher.produce("orders")
+    assert await producer.send(b"x", timeout=2.0) == RELEASED
+    assert producer.credit == 0
+
+
+async def test_unavailable_names_are_refused(node: Node, dispatcher: Dispatcher) -> None:
+    dispatcher.provision("none", Semantics(pattern=RoutingPattern.UNAVAILABLE))
+    with pytest.raises(ConsumerRefused, match="unavailable"):
+        await dispatcher.produce("none")
+    with pytest.raises(ConsumerRefused, match="unavailable"):
+        await dispatcher.consume("none", Kept())
+    with pytest.raises(Refused, match=NOT_FOUND.condition):
+        await node.request("34#none", b"x")
+    assert dispatcher.statistics().names == 0
+
+
+# --- ends -------------------------------------------------------------------------------------
+
+
+async def test_a_consumer_that_goes_leaves_its_messages_modified_and_others_released(
+    dispatcher: Dispatcher,
+) -> None:
+    kept = Kept()
+    consumer = await dispatcher.consume("orders", kept, window=6, accept=Accept.SELF)
+    producer = await dispatcher.produce("orders")
+    sends = [asyncio.create_task(producer.send(b"x")) for _ in range(10)]
+    await sleep(1)
+    assert len(kept.deliveries) == 6
+    assert consumer.unsettled == 10
+    consumer.close()
+    outcomes = await asyncio.gather(*sends)
+    assert [outcomes.count(MODIFIED), outcomes.count(RELEASED)] == [6, 4]
+
+
+async def test_a_worker_that_stops_is_a_consumer_that_goes(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    await start_worker(node, Recorder(), "recorder")
+    consumer = await dispatcher.consume("orders", "recorder")
+    producer = await dispatcher.produce("orders")
+    send = asyncio.create_task(producer.send(b"x"))
+    await sleep(1)
+    await node.stop_worker("recorder")
+    assert await send == MODIFIED
+    assert consumer.reason == "its worker has stopped"
+
+
+async def test_released_messages_go_to_another_consumer(dispatcher: Dispatcher) -> None:
+    got: list[bytes] = []
+    await dispatcher.consume("orders", ENDS["rel"], accept=Accept.SELF)
+    await dispatcher.consume("orders", lambda each: got.append(each.payload))
+    producer = await dispatcher.produce("orders")
+    assert [await producer.send(b"%d" % each) for each in range(4)] == [ACCEPTED] * 4
+    assert got == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_producer_whose_owner_stops_is_closed_and_its_messages_go_on(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    await start_worker(node, Recorder(), "owner")
+    kept = await keep(dispatcher, "orders")
+    producer = await dispatcher.produce("orders", owner="owner")
+    send = asyncio.create_task(producer.send(b"x"))
+    await sleep(1)
+    await node.stop_worker("owner")
+    with pytest.raises(ProducerClosed, match="orders"):
+        await send
+    assert producer.closed
+    assert kept.deliveries[0].accept()
+    assert dispatcher.statistics().unsettled == 0
+    with pytest.raises(ProducerClosed):
+        await producer.send(b"y")
+
+
+# --- what is undeliverable --------------------------------------------------------------------
+
+
+def held(*chain: Redirect | Last, messages: int = 10, age: float = 60.0) -> Semantics:
+    retry = Retry(hold=Hold(messages=messages, age=age))
+    return Semantics(undeliverable=(retry, *chain), gate=Gate.OPEN)
+
+
+async def test_a_message_is_held_until_a_consumer_comes(node: Node, dispatcher: Dispatcher) -> None:
+    dispatcher.provision("orders", held(Last.RELEASE))
+    producer = await dispatcher.produce("orders")
+    send = asyncio.create_task(producer.send(b"1"))
+    node.send("34#orders", b"2")
+    await sleep(20)
+    assert not send.done()
+    kept = await keep(dispatcher, "orders")
+    await sleep(1)
+    assert sorted(kept.payloads) == [b"1", b"2"]
+    for each in kept.deliveries:
+        each.accept()
+    assert await send == ACCEPTED
+
+
+async def test_a_message_is_held_no_longer_than_its_time(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("orders", held(Last.REJECT, age=30.0))
+    producer = await dispatcher.produce("orders")
+    started = asyncio.get_running_loop().time()
+    assert await producer.send(b"1") == UNDELIVERABLE
+    assert asyncio.get_running_loop().time() - started == pytest.approx(30.0)
+
+
+async def test_no_more_is_held_than_there_is_room_for(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("orders", held(Last.RELEASE, messages=1))
+    producer = await dispatcher.produce("orders")
+    first = asyncio.create_task(producer.send(b"1"))
+    await sleep(1)
+    assert await producer.send(b"2") == RELEASED
+    assert counted(dispatcher, "no room to hold it") == 1
+    assert not first.done()
+    assert await first == RELEASED
+
+
+async def test_a_released_message_is_tried_again_in_the_next_round(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("orders", held(Last.RELEASE))
+    tries: list[float] = []
+
+    def handle(delivery: Received) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        if len(tries) < 3:
+            delivery.release()
+
+    await dispatcher.consume("orders", handle)
+    producer = await dispatcher.produce("orders")
+    assert await producer.send(b"1") == ACCEPTED
+    assert [later - sooner for sooner, later in pairwise(tries)] == (pytest.approx([1.0, 2.0]))
+
+
+async def test_a_message_is_redirected_once(node: Node, dispatcher: Dispatcher) -> None:
+    redirect = Semantics(undeliverable=(Redirect("34#b"), Last.RELEASE), gate=Gate.OPEN)
+    back = Semantics(undeliverable=(Redirect("34#a"), Last.RELEASE))
+    dispatcher.provision("a", redirect)
+    dispatcher.provision("b", back)
+    producer = await dispatcher.produce("a")
+    assert await producer.send(b"1") == RELEASED
+    await dispatcher.consume("b", lambda each: each.accept(b"at b"))
+    assert await producer.send(b"2") == ACCEPTED
+    assert (await node.request("34#a", b"3")).payload == b"at b"
+
+
+async def test_a_message_is_redirected_to_a_worker(node: Node, dispatcher: Dispatcher) -> None:
+    dispatcher.provision(
+        "a", Semantics(undeliverable=(Redirect("echo"), Last.RELEASE), gate=Gate.OPEN)
+    )
+    producer = await dispatcher.produce("a")
+    assert await producer.send(b"1") == RELEASED
+    await start_worker(node, Echo(), "echo")
+    assert (await node.request("34#a", b"2")).payload == b"2"
+    assert await producer.send(b"3") == ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome"),
+    [(Last.RELEASE, RELEASED), (Last.DROP, ACCEPTED), (Last.REJECT, UNDELIVERABLE)],
+)
+async def test_the_end_of_the_chain(last: Last, outcome: Outcome, dispatcher: Dispatcher) -> None:
+    dispatcher.provision("a", Semantics(undeliverable=(last,), gate=Gate.OPEN))
+    producer = await dispatcher.produce("a")
+    assert await producer.send(b"1") == outcome
+    assert counted(dispatcher, "dropped as provisioned") == (last is Last.DROP)
+
+
+async def test_what_is_settled_at_once_is_accepted_before_it_is_handled(
+    dispatcher: Dispatcher,
+) -> None:
+    dispatcher.provision("a", Semantics(reliability=Reliability(settle=Settlement.AT_ONCE)))
+    kept = await keep(dispatcher, "a")
+    producer = await dispatcher.produce("a")
+    assert await producer.send(b"1") == ACCEPTED
+    await sleep(1)
+    assert kept.deliveries[0].settled
+
+
+# --- provisions while traffic flows -----------------------------------------------------------
+
+
+async def test_provisions_change_while_traffic_flows(dispatcher: Dispatcher) -> None:
+    kept = [await keep(dispatcher, "orders") for _ in range(2)]
+    producer = await dispatcher.produce("orders")
+    sends = [asyncio.create_task(producer.send(b"1"))]
+    await sleep(1)
+    dispatcher.provision("orders", Semantics(pattern=RoutingPattern.MULTICAST, window=7))
+    assert producer.credit == 7
+    sends.append(asyncio.create_task(producer.send(b"2")))
+    await sleep(1)
+    assert sum(len(each.deliveries) for each in kept) == 3
+    for each in kept:
+        for delivery in each.deliveries:
+            delivery.accept()
+    assert await asyncio.gather(*sends) == [ACCEPTED, ACCEPTED]
+    assert producer.credit == 7
+    dispatcher.update("orders", Semantics(window=3))
+    assert producer.credit == 3
+    dispatcher.withdraw("orders")
+    assert producer.credit == 250
+    with pytest.raises(UnknownProvision):
+        dispatcher.withdraw("orders")
+
+
+async def test_held_messages_go_through_the_new_chain(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("orders", held(Last.RELEASE))
+    producer = await dispatcher.produce("orders")
+    send = asyncio.create_task(producer.send(b"1"))
+    await sleep(1)
+    dispatcher.update("orders", Semantics(undeliverable=(Last.REJECT,), gate=Gate.OPEN))
+    assert await send == UNDELIVERABLE
+
+
+async def test_equal_patterns_are_refused(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("a.#", Semantics())
+    with pytest.raises(PatternInUse):
+        dispatcher.provision("a/#", Semantics())
+
+
+# --- limits, watches, the end -----------------------------------------------------------------
+
+
+async def test_a_watch_is_told_about_consumers(dispatcher: Dispatcher) -> None:
+    told: list[tuple[str, int]] = []
+    unwatch = dispatcher.watch("orders", lambda name, paths: told.append((name, paths)))
+    consumer = await dispatcher.consume("orders", Kept())
+    consumer.close()
+    unwatch()
+    await dispatcher.consume("orders", Kept())
+    assert told == [("orders", 1), ("orders", 0)]
+
+
+async def test_numbers_are_limited(node: Node) -> None:
+    options = DispatchOptions(max_names=1, max_consumers=1, max_producers=1)
+    dispatcher = await Dispatcher.attach(node, options)
+    await dispatcher.consume("a", Kept())
+    producer = await dispatcher.produce("a")
+    with pytest.raises(ConsumerRefused, match="max_consumers"):
+        await dispatcher.consume("a", Kept())
+    with pytest.raises(ConsumerRefused, match="max_producers"):
+        await dispatcher.produce("a")
+    with pytest.raises(ConsumerRefused, match="max_names"):
+        await dispatcher.produce("b")
+    with pytest.raises(NotDelivered):
+        await node.request("34#b", b"x")
+    node.send("34#b", b"x")
+    assert counted(dispatcher, "more than max_names") == 2
+    assert isinstance(producer, Producer)
+
+
+async def test_pre_settled_messages_over_the_window_are_dropped_one_by_one(
+    dispatcher: Dispatcher,
+) -> None:
+    dispatcher.provision("orders", Semantics(window=5))
+    entered = asyncio.Event()
+    got: list[bytes] = []
+
+    async def handle(delivery: Received) -> None:
+        await entered.wait()
+        got.append(delivery.payload)
+
+    await dispatcher.consume("orders", handle, window=1)
+    producer = await dispatcher.produce("orders")
+    for each in range(10):
+        await producer.send_settled(b"%d" % each)
+    entered.set()
+    await sleep(1)
+    assert got == [b"0", b"5", b"6", b"7", b"8", b"9"]
+    assert counted(dispatcher, "over the window of a consumer") == 4
+
+
+async def test_a_dispatcher_that_stops_ends_producers_and_consumers(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    consumer = await dispatcher.consume("orders", Kept(), accept=Accept.SELF)
+    producer = await dispatcher.produce("orders")
+    send = asyncio.create_task(producer.send(b"x"))
+    await sleep(1)
+    await node.stop_worker(dispatcher.address)
+    with pytest.raises(ProducerClosed):
+        await send
+    assert consumer.reason
+    with pytest.raises(NotDelivered):
+        await node.request("34#orders", b"x")
+
+
+async def test_outcomes_are_the_same_objects_of_the_core(dispatcher: Dispatcher) -> None:
+    await dispatcher.consume("orders", lambda _: None)
+    producer = await dispatcher.produce("orders")
+    outcome, answer = await producer.exchange(b"x")
+    assert isinstance(outcome, Accepted)
+    assert answer is None

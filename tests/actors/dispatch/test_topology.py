@@ -1,0 +1,405 @@
+"""Several nodes: paths, the balance of messages, multicast, and lost links."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import sleep
+from collections.abc import Callable
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.dispatch import (
+    DISPATCH,
+    Accept,
+    Consumer,
+    Dispatcher,
+    DispatchOptions,
+    Producer,
+    Received,
+)
+from onward.protocol import Address, NotDelivered
+from onward.protocol.dispatch import (
+    ACCEPTED,
+    MODIFIED,
+    RELEASED,
+    Gate,
+    Outcome,
+    Rejected,
+    RoutingPattern,
+    Second,
+    Semantics,
+)
+from onward.transports.simulated import SimulatedNetwork
+from tests.support.transports import eventually
+from tests.support.workers import Echo, start_worker
+
+SETTLE = 10.0
+"""Time in which all nodes know all links and names, in seconds of the virtual clock."""
+
+
+class Net:
+    """Dispatchers of a simulated network."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self.network = network
+        self.nodes: dict[str, Node] = {}
+        self.at: dict[str, Dispatcher] = {}
+        self.links: dict[tuple[str, str], Address] = {}
+
+    async def start(self, *names: str, cost: int = 1) -> None:
+        for name in names:
+            node = self.nodes[name] = await self.network.node(name)
+            self.at[name] = await Dispatcher.attach(node, DispatchOptions(cost=cost))
+            await node.listen(f"sim://{name}", expose=[DISPATCH])
+
+    async def join(self, a: str, b: str, cost: int = 1) -> None:
+        self.links[a, b] = await self.at[a].neighbour(f"sim://{b}", cost)
+
+    async def cut(self, a: str, b: str) -> None:
+        await self.nodes[a].stop_worker(self.links.pop((a, b)))
+
+    def provision(self, name: str, semantics: Semantics) -> None:
+        for dispatcher in self.at.values():
+            dispatcher.provision(name, semantics)
+
+    async def keep(self, at: str, name: str, window: int = 250) -> Kept:
+        kept = Kept()
+        kept.consumer = await self.at[at].consume(name, kept, window=window, accept=Accept.SELF)
+        return kept
+
+
+class Kept:
+    """A handler that keeps its deliveries."""
+
+    consumer: Consumer
+
+    def __init__(self) -> None:
+        self.deliveries: list[Received] = []
+
+    def __call__(self, delivery: Received) -> None:
+        self.deliveries.append(delivery)
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [each.payload for each in self.deliveries]
+
+
+@pytest.fixture
+async def net(network: SimulatedNetwork) -> Net:
+    return Net(network)
+
+
+async def linear(net: Net) -> None:
+    """Join a, b and c in a row."""
+    await net.start("a", "b", "c")
+    await net.join("a", "b")
+    await net.join("b", "c")
+
+
+async def triangle(net: Net) -> None:
+    await net.start("a", "b", "c")
+    await net.join("a", "b")
+    await net.join("b", "c")
+    await net.join("a", "c")
+
+
+async def sent(producer: Producer, number: int) -> list[asyncio.Task[Outcome]]:
+    """Send messages of which none is settled yet."""
+    tasks: list[asyncio.Task[Outcome]] = []
+    for each in range(number):
+        tasks.append(asyncio.create_task(producer.send(b"%d" % each)))
+        await sleep(0.1)
+    return tasks
+
+
+async def ended(tasks: list[asyncio.Task[Outcome]]) -> list[Outcome]:
+    return list(await asyncio.gather(*tasks))
+
+
+async def test_nodes_find_each_other(net: Net) -> None:
+    await linear(net)
+    await sleep(SETTLE)
+    assert {name: each.statistics().nodes for name, each in net.at.items()} == {
+        "a": 2,
+        "b": 2,
+        "c": 2,
+    }
+    assert net.at["b"].statistics().neighbours == 2
+
+
+async def test_a_request_is_answered_by_a_worker_two_nodes_away(net: Net) -> None:
+    await linear(net)
+    await start_worker(net.nodes["c"], Echo(), "echo")
+    await net.at["c"].consume("orders", "echo")
+    await sleep(SETTLE)
+    answer = await net.nodes["a"].request("34#orders", b"apples")
+    assert answer.payload == b"apples"
+    for dispatcher in net.at.values():
+        assert dispatcher.statistics().unsettled == 0
+
+
+ENDS: list[tuple[Callable[[Received], object], Outcome]] = [
+    (lambda each: each.accept(), ACCEPTED),
+    (lambda each: each.reject("shop:closed", "today"), Rejected("shop:closed", "today")),
+    (lambda each: each.release(), RELEASED),
+    (lambda each: each.modify(), MODIFIED),
+]
+
+
+@pytest.mark.parametrize(("end", "outcome"), ENDS)
+async def test_outcomes_come_back_through_all_nodes(
+    end: Callable[[Received], object], outcome: Outcome, net: Net
+) -> None:
+    await linear(net)
+    await net.at["c"].consume("orders", end, accept=Accept.SELF)
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    assert await producer.send(b"x") == outcome
+    for dispatcher in net.at.values():
+        assert dispatcher.statistics().unsettled == 0
+
+
+async def test_a_producer_gets_its_credit_when_another_node_has_a_consumer(net: Net) -> None:
+    await linear(net)
+    producer = await net.at["a"].produce("orders")
+    await sleep(SETTLE)
+    assert producer.credit == 0
+    kept = await net.keep("c", "orders")
+    await sleep(SETTLE)
+    assert producer.credit == 250
+    kept.consumer.close()
+    await sleep(SETTLE)
+    assert await producer.send(b"x") == RELEASED
+    assert producer.credit == 0
+    with pytest.raises(NotDelivered):
+        await net.nodes["a"].request("34#orders", b"x")
+
+
+async def test_balanced_in_a_row(net: Net) -> None:
+    await net.start("a", cost=1)
+    await net.start("b", cost=10)
+    await net.start("c", cost=20)
+    await net.join("a", "b", 10)
+    await net.join("b", "c", 20)
+    kept = [await net.keep(each, "orders") for each in "abc"]
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    tasks = await sent(producer, 100)
+    assert [len(each.deliveries) for each in kept] == [55, 33, 12]
+    for each in kept:
+        for delivery in each.deliveries:
+            delivery.accept()
+    assert await ended(tasks) == [ACCEPTED] * 100
+
+
+async def test_balanced_in_a_row_without_the_middle(net: Net) -> None:
+    await net.start("a", cost=1)
+    await net.start("b", cost=10)
+    await net.start("c", cost=20)
+    await net.join("a", "b", 10)
+    await net.join("b", "c", 20)
+    kept = [await net.keep(each, "orders") for each in "ac"]
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    tasks = await sent(producer, 100)
+    assert [len(each.deliveries) for each in kept] == [65, 35]
+    for each in kept:
+        each.consumer.close()
+    assert await ended(tasks) == [MODIFIED] * 100
+
+
+async def test_closest_goes_to_the_nearest_node_that_is_left(net: Net) -> None:
+    await linear(net)
+    net.provision("near", Semantics(pattern=RoutingPattern.CLOSEST))
+    kept = {each: await net.keep(each, "near") for each in "abc"}
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("near")
+    for index, name in enumerate("abc", 1):
+        await producer.send_settled(b"x")
+        await sleep(1)
+        assert sum(len(each.deliveries) for each in kept.values()) == index
+        assert len(kept[name].deliveries) == 1
+        kept[name].consumer.close()
+        await sleep(SETTLE)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+async def test_a_multicast_reaches_each_consumer_once(settled: bool, net: Net) -> None:
+    await triangle(net)
+    net.provision("all", Semantics(pattern=RoutingPattern.MULTICAST))
+    kept = [await net.keep(each, "all") for each in "aabbcc"]
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("all")
+    sends = [b"%d" % each for each in range(10)]
+    tasks: list[asyncio.Task[Outcome]] = []
+    for payload in sends:
+        if settled:
+            await producer.send_settled(payload)
+        else:
+            tasks.append(asyncio.create_task(producer.send(payload)))
+    await sleep(1)
+    assert [each.payloads for each in kept] == [sends] * 6
+    for each in kept:
+        for delivery in each.deliveries:
+            delivery.accept()
+    assert await ended(tasks) == [ACCEPTED] * len(tasks)
+    for dispatcher in net.at.values():
+        assert dispatcher.statistics().unsettled == 0
+
+
+async def test_direct_has_one_consumer_in_the_network(net: Net) -> None:
+    await linear(net)
+    net.provision("one", Semantics(pattern=RoutingPattern.DIRECT, second=Second.STANDBY))
+    first = await net.keep("a", "one")
+    await sleep(SETTLE)
+    second = await net.keep("c", "one")
+    assert (first.consumer.active, second.consumer.active) == (True, False)
+    producer = await net.at["b"].produce("one")
+    await producer.send_settled(b"1")
+    await sleep(SETTLE)
+    first.consumer.close()
+    await sleep(SETTLE)
+    assert second.consumer.active
+    await producer.send_settled(b"2")
+    await sleep(1)
+    assert (first.payloads, second.payloads) == ([b"1"], [b"2"])
+
+
+async def test_a_lost_link_leaves_what_was_sent_in_doubt_in_both_directions(net: Net) -> None:
+    await linear(net)
+    kept = await net.keep("c", "orders")
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    tasks = await sent(producer, 5)
+    assert len(kept.deliveries) == 5
+    await net.cut("b", "c")
+    assert await ended(tasks) == [MODIFIED] * 5
+    await sleep(1)
+    assert [each.outcome for each in kept.deliveries] == [MODIFIED] * 5
+    assert not kept.deliveries[0].accept()
+    for dispatcher in net.at.values():
+        assert dispatcher.statistics().unsettled == 0
+    await net.join("b", "c")
+    await sleep(SETTLE)
+    again = asyncio.create_task(producer.send(b"again"))
+    await sleep(1)
+    assert kept.deliveries[-1].accept()
+    assert await again == ACCEPTED
+
+
+async def test_a_lost_producer_side_is_told_to_consumers_behind_other_nodes(net: Net) -> None:
+    await linear(net)
+    kept = await net.keep("c", "orders", window=3)
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    tasks = await sent(producer, 5)
+    await net.cut("a", "b")
+    assert await ended(tasks) == [MODIFIED] * 5
+    await sleep(1)
+    assert [each.outcome for each in kept.deliveries[:3]] == [MODIFIED] * 3
+    # What waited there for credit goes on as pre-settled, as its producer has an outcome.
+    assert [each.settled for each in kept.deliveries[3:]] == [True] * 2
+    assert kept.consumer.unsettled == 0
+    for dispatcher in net.at.values():
+        assert dispatcher.statistics().unsettled == 0
+
+
+async def test_a_node_in_the_middle_that_dies_is_seen_at_both_ends(net: Net) -> None:
+    await linear(net)
+    kept = await net.keep("c", "orders")
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    tasks = await sent(producer, 5)
+    await net.nodes["b"].stop()
+    assert await ended(tasks) == [MODIFIED] * 5
+    await sleep(1)
+    assert [each.outcome for each in kept.deliveries] == [MODIFIED] * 5
+
+
+async def test_a_message_takes_another_way_once_a_link_is_lost(net: Net) -> None:
+    await net.start("a", "b", "c")
+    await net.join("a", "b")
+    await net.join("b", "c")
+    await net.join("a", "c", 5)
+    await net.at["c"].consume("orders", lambda _: None)
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    assert await producer.send(b"1") == ACCEPTED
+    await net.cut("b", "c")
+    await sleep(SETTLE)
+    assert await producer.send(b"2") == ACCEPTED
+
+
+async def test_another_node_is_told_how_a_name_is_routed(net: Net) -> None:
+    await linear(net)
+    net.at["c"].provision("all", Semantics(pattern=RoutingPattern.MULTICAST))
+    kept = [await net.keep("c", "all") for _ in range(2)]
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("all")
+    await producer.send_settled(b"x")
+    await sleep(1)
+    assert [each.payloads for each in kept] == [[b"x"], [b"x"]]
+    net.at["a"].provision("all", Semantics(gate=Gate.OPEN))
+    assert [each.node for each in net.at["a"].conflicts()[0]] == ["c"]
+
+
+async def test_the_name_of_a_node_reaches_its_local_name(net: Net) -> None:
+    await linear(net)
+    await start_worker(net.nodes["c"], Echo(), "echo")
+    await net.at["c"].consume("_local/status", "echo")
+    await sleep(SETTLE)
+    answer = await net.nodes["a"].request("34#_topo/c/status", b"?")
+    assert answer.payload == b"?"
+    with pytest.raises(NotDelivered):
+        await net.nodes["a"].request("34#_local/status", b"?")
+
+
+@pytest.mark.real_time
+async def test_three_nodes_over_tcp() -> None:
+    async with Node("a") as a, Node("b") as b, Node("c") as c:
+        at = [await Dispatcher.attach(each) for each in (a, b, c)]
+        to_b = await b.listen("tcp://127.0.0.1:0", expose=[DISPATCH])
+        to_c = await c.listen("tcp://127.0.0.1:0", expose=[DISPATCH])
+        await at[0].neighbour(to_b.uri)
+        link = await at[1].neighbour(to_c.uri)
+        await start_worker(c, Echo(), "echo")
+        await at[2].consume("orders", "echo")
+        kept = Kept()
+        await at[2].consume("kept", kept, accept=Accept.SELF)
+        known = asyncio.Event()
+        at[0].watch("kept", lambda _, paths: known.set() if paths else None)
+        producer = await at[0].produce("kept")
+        await asyncio.wait_for(known.wait(), 60)
+        answer = await a.request("34#orders", b"apples")
+        assert answer.payload == b"apples"
+        sends = [asyncio.create_task(producer.send(b"x")) for _ in range(3)]
+        await eventually(lambda: len(kept.deliveries) == 3)
+        kept.deliveries[0].accept()
+        assert await sends[0] == ACCEPTED
+        await b.stop_worker(link)
+        assert await asyncio.wait_for(ended(sends[1:]), 60) == [MODIFIED] * 2
+        await eventually(lambda: kept.deliveries[1].outcome is not None)
+        assert [each.outcome for each in kept.deliveries] == [ACCEPTED, MODIFIED, MODIFIED]
+
+
+async def test_nothing_is_reached_that_is_not_exposed(network: SimulatedNetwork) -> None:
+    net = Net(network)
+    await net.start("a")
+    await net.at["a"].consume("orders", lambda _: None)
+    stranger = await network.node("stranger")
+    await net.nodes["a"].listen("sim://a2")
+    link = await stranger.connect("sim://a2")
+    stranger.send([link, "34#orders"], b"x")
+    stranger.send([link, DISPATCH], b"x")
+    await sleep(1)
+    assert net.nodes["a"].statistics().dead_letters == 2
+    assert net.at["a"].statistics().neighbours == 0
+    # A peer that may be a neighbour cannot name a worker behind a name, nor forge an outcome.
+    through = await stranger.connect("sim://a")
+    stranger.send([through, DISPATCH, "34#orders"], b"x")
+    stranger.send([through, DISPATCH, "echo"], b"x")
+    stranger.send([through, DISPATCH, "35#tx"], b"x")
+    stranger.send([through, DISPATCH, "35#d12345678"], b"x")
+    await sleep(1)
+    assert net.nodes["a"].statistics().dead_letters == 6
