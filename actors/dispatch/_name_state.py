@@ -290,6 +290,7 @@ class NameState:
                     self.handled(record)
             elif state is not None:
                 self._act(self.deliveries.disposition(token, state, record.target, now))
+        self._credit_changed()
 
     def _pump_soon(self, record: ConsumerRecord) -> None:
         """Hand a consumer what its credit allows, once this step is over."""
@@ -301,6 +302,7 @@ class NameState:
         """Receive word that a consumer has handled a pre-settled message."""
         self.chooser.settled(record.target)
         record.queue.credit += 1
+        self._credit_changed()
         self._pump_soon(record)
 
     # --- outcomes ---------------------------------------------------------------------------
@@ -369,6 +371,7 @@ class NameState:
             return
         if event.sent:
             record.queue.credit += 1
+            self._credit_changed()
             if event.end in (CopyEnd.ABANDONED, CopyEnd.SETTLED) and record.worker is not None:
                 record.worker.abandoned(event.token, MODIFIED)
         else:
@@ -624,12 +627,20 @@ class NameState:
 
     def _paths_changed(self) -> None:
         """Give credit by the paths that there are, and tell the network about consumers here."""
-        credit = sum(each.queue.credit for each in self.consumers.values() if each.active)
-        self._credit(self.windows.set_paths(self.paths, credit))
+        self._credit(self.windows.set_paths(self.paths, self._consumer_credit()))
         self._core.announce(self, bool(self.chooser.consumers))
         if self.paths != self._told_paths:
             self._told_paths = self.paths
             self._core.watched(self)
+
+    def _consumer_credit(self) -> int:
+        """Return the credit of consumers; a link to others counts as a window."""
+        here = sum(each.queue.credit for each in self.consumers.values() if each.active)
+        return here + self.semantics.window * len({each.link for each in self._remotes})
+
+    def _credit_changed(self) -> None:
+        if self.semantics.gate is Gate.CREDIT:
+            self._credit(self.windows.set_paths(self.paths, self._consumer_credit()))
 
     def link_lost(self, link: str) -> None:
         """Receive the loss of a link to another dispatcher, in both directions."""

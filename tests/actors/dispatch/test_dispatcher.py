@@ -374,8 +374,21 @@ async def test_no_more_is_unsettled_than_the_window(dispatcher: Dispatcher) -> N
 
 async def test_a_gate_by_credit_gives_no_more_than_consumers_do(dispatcher: Dispatcher) -> None:
     dispatcher.provision("orders", Semantics(gate=Gate.CREDIT))
-    await keep(dispatcher, "orders", window=3)
+    kept = await keep(dispatcher, "orders", window=3)
     producer = await dispatcher.produce("orders")
+    assert producer.credit == 3
+    sends = [asyncio.create_task(producer.send(b"x")) for _ in range(4)]
+    await sleep(1)
+    assert (producer.credit, len(kept.deliveries)) == (0, 3)
+    kept.deliveries[0].accept()
+    await sleep(1)
+    assert (producer.credit, len(kept.deliveries)) == (0, 4)
+    for each in kept.deliveries:
+        each.accept()
+    assert await asyncio.gather(*sends) == [ACCEPTED] * 4
+    assert producer.credit == 3
+    await producer.send_settled(b"y")
+    await sleep(1)
     assert producer.credit == 3
 
 

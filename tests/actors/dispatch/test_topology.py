@@ -209,6 +209,55 @@ async def test_balanced_in_a_row_without_the_middle(net: Net) -> None:
     assert await ended(tasks) == [MODIFIED] * 100
 
 
+async def test_balanced_in_a_mesh(net: Net) -> None:
+    await net.start("a", "b", "c", "d")
+    for one, other, cost in (("a", "b", 10), ("b", "c", 20), ("a", "d", 50), ("b", "d", 100)):
+        await net.join(one, other, cost)
+    kept = [await net.keep(each, "orders") for each in "abd"]
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    tasks = await sent(producer, 100)
+    assert [len(each.deliveries) for each in kept] == [54, 43, 3]
+    for each in kept:
+        each.consumer.close()
+    assert await ended(tasks) == [MODIFIED] * 100
+
+
+async def test_closest_shares_among_nodes_at_the_same_cost(net: Net) -> None:
+    await triangle(net)
+    net.provision("near", Semantics(pattern=RoutingPattern.CLOSEST))
+    kept = [await net.keep(each, "near") for each in "bc"]
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("near")
+    for _ in range(6):
+        await producer.send_settled(b"x")
+    await sleep(1)
+    assert [len(each.deliveries) for each in kept] == [3, 3]
+
+
+async def test_each_message_has_an_outcome_while_links_come_and_go(net: Net) -> None:
+    await net.start("a", "b", "c", "d")
+    for one, other in (("a", "d"), ("d", "c"), ("c", "b"), ("d", "b"), ("a", "c"), ("a", "b")):
+        await net.join(one, other)
+    await net.at["b"].consume("orders", lambda _: sleep(0.3))
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    tasks: list[asyncio.Task[Outcome]] = []
+    for one, other in (("a", "b"), ("a", "c"), ("d", "b")):
+        tasks += await sent(producer, 10)
+        await net.cut(one, other)
+    tasks += await sent(producer, 10)
+    await sleep(SETTLE)
+    tasks += await sent(producer, 10)
+    outcomes = await ended(tasks)
+    assert len(outcomes) == 50
+    assert set(outcomes) <= {ACCEPTED, RELEASED, MODIFIED}
+    assert outcomes[-10:] == [ACCEPTED] * 10
+    await sleep(SETTLE)
+    for dispatcher in net.at.values():
+        assert dispatcher.statistics().unsettled == 0
+
+
 async def test_closest_goes_to_the_nearest_node_that_is_left(net: Net) -> None:
     await linear(net)
     net.provision("near", Semantics(pattern=RoutingPattern.CLOSEST))
