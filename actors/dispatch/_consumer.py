@@ -52,7 +52,7 @@ class Received:
         return self.message.payload
 
     def accept(self, payload: bytes | None = None) -> bool:
-        """Take the message over.
+        """Accept the message: it is taken over.
 
         Args:
             payload: The answer to a producer that waits for one.
@@ -79,7 +79,7 @@ class Received:
         return self._end(Modified(failed=True, undeliverable_here=undeliverable_here))
 
     def received(self) -> None:
-        """Tell that a part of the message is here, so that it is not sent to another consumer."""
+        """Report that a part of the message is here, so that it is not sent to another consumer."""
         if self._token is not None and self.outcome is None:
             self._worker.state(self._token, RECEIVED)
 
@@ -134,7 +134,7 @@ class ConsumerWorker(Worker):
             delivery.accept()
 
     def end(self, token: bytes | None, outcome: Outcome, payload: bytes | None) -> None:
-        """Tell the outcome of a delivery."""
+        """Send the outcome of a delivery."""
         if token is None:
             return
         self._open.pop(token, None)
@@ -143,13 +143,13 @@ class ConsumerWorker(Worker):
         self.state(token, outcome)
 
     def state(self, token: bytes, state: DeliveryState) -> None:
-        """Tell the state of a delivery."""
+        """Send the state of a delivery."""
         record = self.record
         if record is not None:
             self._core.disposition(token, state, record.target)
 
     def abandoned(self, token: bytes, outcome: Outcome = MODIFIED) -> None:
-        """Receive word that nobody waits for the outcome of a delivery any more."""
+        """Receive word that the outcome of a delivery is not waited for any more."""
         delivery = self._open.pop(token, None)
         if delivery is not None:
             delivery.outcome = outcome

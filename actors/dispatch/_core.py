@@ -135,7 +135,7 @@ class DispatchCore:
     # --- messages ---------------------------------------------------------------------------
 
     def enter(self, message: Message) -> None:
-        """Take over a message whose first address is a name.
+        """Receive a message with a name as its first address.
 
         Raises:
             BadName: The address cannot be read.
@@ -281,7 +281,7 @@ class DispatchCore:
         self.tidy(name)
 
     def tell_end(self, link: str, token: bytes) -> None:
-        """Tell a next node that the outcome of a copy is not waited for any more."""
+        """Report to a next node that the outcome of a copy is not waited for any more."""
         address = self.links.get(link)
         if address is None:
             return
@@ -348,7 +348,7 @@ class DispatchCore:
             producer.woken()
 
     def credit_changes(self, changes: list[CreditChange]) -> None:
-        """Tell producers about their credit."""
+        """Wake the sends of producers that wait for credit."""
         for change in changes:
             self.credit(change.producer)
 

@@ -115,7 +115,7 @@ class DispatchWorker(Worker):
     # --- the rules --------------------------------------------------------------------------
 
     def resolve(self, message: Message) -> None:
-        """Take a message over whose first address is a name, or a token.
+        """Receive a message with a name or a token as its first address.
 
         Raises:
             AddressError: The address cannot be read.
@@ -158,7 +158,7 @@ class DispatchWorker(Worker):
             self.node.dead_letter(message, "unreadable address")
 
     def _transit(self, message: Message, first: Address) -> None:
-        """Take over a message of the dispatcher before this one."""
+        """Receive a message of the dispatcher before this one."""
         transit = decode_transit(first.value)
         core, link, back = self.core, message.source, message.return_route
         if link is None or not self.topology.is_link(message):

@@ -171,8 +171,13 @@ class Dispatcher:
             UnknownAddress: The route begins with a worker that is not there.
         """
         check_value("window", window, Count)
+        by_handler = callable(consumer)
+        accept = accept or (Accept.HANDLED if by_handler else Accept.REPLY)
+        wrong = (Accept.REPLY,) if by_handler else (Accept.HANDLED, Accept.SELF)
+        if accept in wrong:
+            raise ValueError(f"a consumer of this kind cannot accept by {accept.value!r}")
         core = self._core
-        state = self._state(name)
+        core.parse(name)
         number = core.number()
         route: Route
         worker: ConsumerWorker | None = None
@@ -180,13 +185,13 @@ class Dispatcher:
             handler = worker = ConsumerWorker(core, consumer)
             mailbox = MailboxOptions(limit=max(window, 1))
             route = (await self._worker.start_child(lambda: handler, mailbox=mailbox),)
-            accept = accept or Accept.HANDLED
         else:
             route = as_route(consumer)
-            accept = accept or Accept.REPLY
-        wrong = (Accept.REPLY,) if worker is not None else (Accept.HANDLED, Accept.SELF)
-        if accept in wrong:
-            raise ValueError(f"a consumer of this kind cannot accept by {accept.value!r}")
+        try:
+            state = self._state(name)
+        except ConsumerRefused:
+            self._forget(worker, ())
+            raise
         cell = core.node.parts.table.cell_at(route[0])
         record = ConsumerRecord(
             number,
@@ -201,8 +206,6 @@ class Dispatcher:
         )
         if worker is not None:
             worker.record = record
-        # The state may have been forgotten while the worker started.
-        core.states.setdefault(state.name.text, state)
         made = Consumer(state, record, core)
         watched = [route[0]] if owner is None else [route[0], _address(owner)]
         try:
@@ -321,7 +324,7 @@ wait, or the message is lost with `MailboxFull`, as with any worker."""
 
 
 def _ignore(_reason: str) -> None:
-    """Receive the end of a consumer that nobody has yet."""
+    """Receive the end of a consumer that is not attached yet."""
 
 
 def _address(given: AddressLike) -> Address:

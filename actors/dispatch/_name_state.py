@@ -125,7 +125,7 @@ class NameState:
             )
 
     def update(self, semantics: Semantics) -> None:
-        """Take other semantics while messages are under way.
+        """Apply other semantics while messages are under way.
 
         Deliveries that are bound go on. Loads begin anew, and messages on hold are sent through
         the new chain.
@@ -172,7 +172,7 @@ class NameState:
     # --- messages ---------------------------------------------------------------------------
 
     def bind(self, arrival: Arrival) -> None:
-        """Take a message over: from now on its outcome is told, or its drop is counted."""
+        """Bind a message: from now on its outcome is told, or its drop is counted."""
         core, now = self._core, self._core.now()
         if self.semantics.pattern is RoutingPattern.UNAVAILABLE:
             self._finish(arrival, NOT_FOUND)
@@ -402,7 +402,7 @@ class NameState:
             self._drain(way.producer)
 
     def _drain(self, producer: int) -> None:
-        """Take back the credit of a producer whose name has no consumer any more."""
+        """Withdraw the credit of a producer of a name without a consumer."""
         if self.semantics.gate is Gate.OPEN or producer not in self.producers:
             return
         # "targeted, consumer just gone: released + drain". A producer of this node drains at once.
@@ -498,7 +498,7 @@ class NameState:
         return queue
 
     def _admit(self, record: ConsumerRecord) -> bool:
-        """Let a consumer have messages, or stand by; return whether the name takes it."""
+        """Admit a consumer, to have messages or to stand by; return whether the name takes it."""
         if self.direct is None:
             self._activate(record)
             return True

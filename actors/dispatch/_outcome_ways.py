@@ -53,7 +53,7 @@ class OutcomeWays:
         self._upstream: Final = upstream
 
     def tell(self, arrival: Arrival, outcome: Outcome, tally: Tally | None = None) -> None:
-        """Tell the outcome of a message, once, if there is a way back."""
+        """Send the outcome of a message, once, if there is a way back."""
         way, arrival.way = arrival.way, None
         if isinstance(way, TransitWay):
             self._upstream.pop(way.route, None)

@@ -51,7 +51,7 @@ class Topology:
     # --- links ------------------------------------------------------------------------------
 
     def add_link(self, link: Address, cost: int) -> None:
-        """Take a link as one to a neighbour.
+        """Add a link to a neighbour.
 
         Raises:
             UnknownAddress: There is no such link.
@@ -219,7 +219,7 @@ class Topology:
         self._core.tidy(state)
 
     def announce(self, state: NameState, here: bool) -> None:
-        """Tell the network that there are consumers of a name here, or none any more."""
+        """Announce that there are consumers of a name here, or none any more."""
         if state.name.kind is not NameKind.MOBILE:
             return
         hint = str(state.semantics.hint) if here else None

@@ -29,8 +29,8 @@ class Undeliverable:
     Attributes:
         dead_letters: The messages that could not be delivered.
         error_replies: The sender of error replies.
-        ends: Functions that take the failure of a message whose return route ends with an address
-            of a type, and return whether they do, by that type.
+        ends: Functions for failures, by the type of the last address of the return route; each
+            returns whether it has reported the failure.
     """
 
     __slots__ = ("_run_queue", "_table", "dead_letters", "ends", "error_replies")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from asyncio import sleep
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
-from onward.actors import GivenUp, Node, Refused, Worker
+from onward.actors import GivenUp, LimitReached, MailboxOptions, Node, Refused, Worker
 from onward.actors.dispatch import (
     Accept,
     ConsumerRefused,
@@ -19,15 +20,18 @@ from onward.actors.dispatch import (
     ProducerClosed,
     Received,
 )
-from onward.protocol import InDoubt, Message, NotDelivered
+from onward.protocol import InDoubt, Message, NotDelivered, UnknownAddress, UnreadableAddress
 from onward.protocol.dispatch import (
     ACCEPTED,
     ALL,
+    MAX_COST,
     MODIFIED,
     NOT_FOUND,
     RELEASED,
     UNDELIVERABLE,
     Accepted,
+    BadName,
+    DeliveryLimits,
     Gate,
     Hold,
     Last,
@@ -44,7 +48,7 @@ from onward.protocol.dispatch import (
     Settlement,
     UnknownProvision,
 )
-from tests.support.workers import Echo, Failing, Recorder, start_worker
+from tests.support.workers import Echo, Failing, Gate as Busy, Recorder, start_worker
 
 REFUSED = Rejected("shop:closed", "come back tomorrow")
 
@@ -675,6 +679,142 @@ async def test_a_dispatcher_that_stops_ends_producers_and_consumers(
     assert consumer.reason
     with pytest.raises(NotDelivered):
         await node.request("34#orders", b"x")
+
+
+async def test_a_message_of_another_thread_goes_through_the_mailbox(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    kept = await keep(dispatcher, "orders")
+    thread = threading.Thread(target=lambda: node.send("34#orders", b"x"))
+    thread.start()
+    thread.join()
+    await sleep(1)
+    assert kept.payloads == [b"x"]
+
+
+@pytest.mark.parametrize("address", ["34#_topo/x", "35#tx", "35#r1", "35#x"])
+async def test_an_address_that_cannot_be_read_is_an_error(
+    address: str, node: Node, dispatcher: Dispatcher
+) -> None:
+    with pytest.raises(UnreadableAddress):
+        node.send(address, b"x")
+    assert dispatcher.statistics().names == 0
+
+
+async def test_no_more_is_unsettled_than_there_may_be(node: Node) -> None:
+    options = DispatchOptions(deliveries=DeliveryLimits(max_unsettled=1))
+    dispatcher = await Dispatcher.attach(node, options)
+    await keep(dispatcher, "orders")
+    producer = await dispatcher.produce("orders")
+    first = asyncio.create_task(producer.send(b"1"))
+    await sleep(1)
+    assert await producer.send(b"2") == RELEASED
+    assert counted(dispatcher, "more than max_unsettled") == 1
+    producer.close()
+    with pytest.raises(ProducerClosed):
+        await first
+
+
+async def test_no_more_sends_wait_than_may(node: Node) -> None:
+    dispatcher = await Dispatcher.attach(node, DispatchOptions(max_waiting=1))
+    producer = await dispatcher.produce("orders")
+    first = asyncio.create_task(producer.send(b"1"))
+    await sleep(1)
+    with pytest.raises(LimitReached):
+        await producer.send(b"2")
+    producer.close()
+    producer.close()
+    with pytest.raises(ProducerClosed):
+        await first
+    assert producer.credit == 0
+
+
+async def test_a_message_that_is_too_late_is_released(dispatcher: Dispatcher) -> None:
+    kept = await keep(dispatcher, "orders", window=1)
+    producer = await dispatcher.produce("orders")
+    sends = [
+        asyncio.create_task(producer.send(b"1")),
+        asyncio.create_task(producer.send(b"2", timeout=5.0)),
+        asyncio.create_task(producer.send(b"3", timeout=60.0)),
+    ]
+    assert await sends[1] == RELEASED
+    await sleep(1)
+    kept.deliveries[0].accept()
+    await sleep(1)
+    assert kept.payloads == [b"1", b"3"]
+    kept.deliveries[1].accept()
+    assert [await sends[0], await sends[2]] == [ACCEPTED, ACCEPTED]
+
+
+async def test_pre_settled_messages_of_a_consumer_that_goes_are_sent_to_another(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    stuck = await dispatcher.consume("orders", lambda _: sleep(1000), window=1)
+    for each in range(3):
+        node.send("34#orders", b"%d" % each)
+    await sleep(1)
+    kept = await keep(dispatcher, "orders")
+    stuck.close()
+    await sleep(1)
+    assert kept.payloads == [b"1", b"2"]
+
+
+async def test_a_multicast_copy_of_a_consumer_that_goes_is_dropped(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    dispatcher.provision("all", Semantics(pattern=RoutingPattern.MULTICAST))
+    stuck = await dispatcher.consume("all", lambda _: sleep(1000), window=1)
+    for each in range(3):
+        node.send("34#all", b"%d" % each)
+    await sleep(1)
+    stuck.close()
+    assert counted(dispatcher, "its consumer has gone") == 2
+
+
+async def test_what_is_received_in_part_is_not_sent_to_another(dispatcher: Dispatcher) -> None:
+    def handle(delivery: Received) -> None:
+        delivery.received()
+        delivery.release()
+
+    await dispatcher.consume("orders", handle)
+    kept = await keep(dispatcher, "orders")
+    producer = await dispatcher.produce("orders")
+    assert await producer.send(b"x") == RELEASED
+    assert kept.deliveries == []
+
+
+async def test_a_full_worker_releases_to_the_next_consumer(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    await start_worker(node, Busy(), "full", mailbox=MailboxOptions(limit=1))
+    await dispatcher.consume("orders", "full", accept=Accept.HANDED)
+    producer = await dispatcher.produce("orders")
+    outcomes = await asyncio.gather(*(producer.send(b"x") for _ in range(3)))
+    assert outcomes == [ACCEPTED, RELEASED, RELEASED]
+
+
+async def test_a_consumer_accepts_in_a_way_that_it_can(dispatcher: Dispatcher) -> None:
+    with pytest.raises(ValueError, match="'reply'"):
+        await dispatcher.consume("orders", lambda _: None, accept=Accept.REPLY)
+    with pytest.raises(ValueError, match="'self'"):
+        await dispatcher.consume("orders", "echo", accept=Accept.SELF)
+    assert dispatcher.statistics().names == 0
+    with pytest.raises(UnknownAddress):
+        await dispatcher.consume("orders", "echo")
+    with pytest.raises(UnknownAddress):
+        await dispatcher.produce("orders", owner="echo")
+    assert dispatcher.statistics().names == 0
+
+
+async def test_options_are_checked(node: Node) -> None:
+    with pytest.raises(BadName):
+        DispatchOptions(node_name="all")
+    with pytest.raises(ValueError, match="cost"):
+        DispatchOptions(cost=MAX_COST + 1)
+    dispatcher = await Dispatcher.attach(node, DispatchOptions(node_name="shop-1"))
+    assert dispatcher.node_name == "shop-1"
+    with pytest.raises(ValueError, match="cost"):
+        await dispatcher.neighbour("sim://b", MAX_COST + 1)
 
 
 async def test_outcomes_are_the_same_objects_of_the_core(dispatcher: Dispatcher) -> None:

@@ -18,21 +18,30 @@ from onward.actors.dispatch import (
     Producer,
     Received,
 )
-from onward.protocol import Address, NotDelivered
+from onward.protocol import DELIVERY, Address, InDoubt, NotDelivered
 from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
     RELEASED,
+    Disposition,
     Gate,
+    NodeHello,
     Outcome,
     Rejected,
+    Reliability,
     RoutingPattern,
     Second,
     Semantics,
+    Transit,
+    disposition_address,
+    encode_disposition,
+    encode_network_frame,
+    encode_transit,
+    return_address,
 )
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.transports import eventually
-from tests.support.workers import Echo, start_worker
+from tests.support.workers import Echo, Failing, start_worker
 
 SETTLE = 10.0
 """Time in which all nodes know all links and names, in seconds of the virtual clock."""
@@ -391,6 +400,125 @@ async def test_another_node_is_told_how_a_name_is_routed(net: Net) -> None:
     assert [each.payloads for each in kept] == [[b"x"], [b"x"]]
     net.at["a"].provision("all", Semantics(gate=Gate.OPEN))
     assert [each.node for each in net.at["a"].conflicts()[0]] == ["c"]
+
+
+async def test_a_neighbour_that_sends_garbage_is_closed(
+    net: Net, caplog: pytest.LogCaptureFixture
+) -> None:
+    await net.start("a")
+    stranger = await net.network.node("stranger")
+    link = await stranger.connect("sim://a")
+    stranger.send([link, DISPATCH], b"garbage")
+    await sleep(1)
+    assert net.at["a"].statistics().counts["neighbours that were closed"] == 1
+    assert not stranger.has(link)
+    assert "is closed: a bad frame" in caplog.text
+
+
+async def test_a_link_that_exists_can_be_one_to_a_neighbour(net: Net) -> None:
+    await net.start("a", "b")
+    link = await net.nodes["a"].connect("sim://b")
+    assert await net.at["a"].neighbour(link) == link
+    assert await net.at["a"].neighbour(link) == link
+    await sleep(SETTLE)
+    assert net.at["a"].statistics().neighbours == 1
+
+
+async def test_the_newest_consumer_of_the_network_has_a_direct_name(net: Net) -> None:
+    await linear(net)
+    net.provision("one", Semantics(pattern=RoutingPattern.DIRECT, second=Second.NEWEST))
+    first = await net.keep("a", "one")
+    await sleep(SETTLE)
+    second = await net.keep("c", "one")
+    await sleep(SETTLE)
+    assert first.consumer.reason == "another consumer has taken its place"
+    assert second.consumer.active
+
+
+async def test_a_message_that_comes_twice_is_bound_once(net: Net) -> None:
+    await net.start("a")
+    net.provision("once", Semantics(reliability=Reliability(deduplicate=60.0)))
+    kept = await net.keep("a", "once")
+    other = await net.network.node("b")
+    transit = encode_transit(Transit("once", "b", b"12345678", settled=True))
+    back = await other.connect("sim://a")
+    hello = encode_network_frame(NodeHello("b", 1, 0, ()))
+    other.send([back, DISPATCH], hello)
+    for _ in range(2):
+        other.send([back, DISPATCH, Address(DELIVERY, transit)], b"x")
+    await sleep(0.5)
+    assert kept.payloads == [b"x"]
+    assert net.at["a"].statistics().counts["duplicates"] == 1
+
+
+async def test_a_consumer_behind_a_link_without_a_dispatcher(net: Net) -> None:
+    await net.start("a")
+    shop = await net.network.node("shop")
+    await start_worker(shop, Echo(), "echo")
+    await start_worker(shop, Failing(), "failing")
+    await shop.listen("sim://shop", expose=["echo", "failing"], error_replies=True)
+    link = await net.nodes["a"].connect("sim://shop")
+    consumer = await net.at["a"].consume("orders", [link, "echo"])
+    assert (await net.nodes["a"].request("34#orders", b"x")).payload == b"x"
+    consumer.close()
+    await net.at["a"].consume("orders", [link, "failing"])
+    with pytest.raises(InDoubt):
+        await net.nodes["a"].request("34#orders", b"!")
+    await net.at["a"].consume("gone", [link, "gone"])
+    with pytest.raises(NotDelivered):
+        await net.nodes["a"].request("34#gone", b"x")
+    assert net.at["a"].statistics().unsettled == 0
+
+
+async def test_what_no_neighbour_sends_is_refused(net: Net) -> None:
+    await net.start("a")
+    kept = await net.keep("a", "orders")
+    stranger = await net.network.node("stranger")
+    link = await stranger.connect("sim://a")
+    settled = encode_transit(Transit("orders", "x", b"12345678", settled=True))
+    stranger.send([link, DISPATCH, Address(DELIVERY, settled)], b"x")
+    await sleep(1)
+    assert net.at["a"].statistics().counts["messages of no neighbour"] == 1
+    hello = encode_network_frame(NodeHello("stranger", 1, 0, ()))
+    stranger.send([link, DISPATCH], hello)
+    unsettled = encode_transit(Transit("orders", "x", b"12345678"))
+    stranger.send([link, DISPATCH, Address(DELIVERY, unsettled)], b"x")
+    await sleep(1)
+    assert net.at["a"].statistics().counts["addresses that cannot be read"] == 1
+    assert kept.deliveries == []
+
+
+async def test_a_message_that_has_passed_too_many_nodes_is_released(net: Net) -> None:
+    await net.start("a")
+    kept = await net.keep("a", "orders")
+    other = await net.network.node("b")
+    link = await other.connect("sim://a")
+    other.send([link, DISPATCH], encode_network_frame(NodeHello("b", 1, 0, ())))
+    path = tuple(bytes([each]) * 4 for each in range(9))
+    far = encode_transit(Transit("orders", "x", b"12345678", settled=True, path=path))
+    other.send([link, DISPATCH, Address(DELIVERY, far)], b"x")
+    await sleep(0.5)
+    assert net.at["a"].statistics().counts["passed too many nodes"] == 1
+    assert kept.deliveries == []
+
+
+async def test_an_outcome_counts_from_the_link_that_the_copy_was_sent_on(net: Net) -> None:
+    await linear(net)
+    kept = await net.keep("c", "orders")
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    (send,) = await sent(producer, 1)
+    # The worker of c has the token of the copy of c; a stranger has learnt it.
+    forged = [each for each in net.at["c"]._core.tokens]  # noqa: C416
+    stranger = await net.network.node("stranger")
+    link = await stranger.connect("sim://c")
+    end = Address(DELIVERY, disposition_address(return_address(forged[0])))
+    frame = encode_disposition(Disposition(ACCEPTED))
+    stranger.send([link, DISPATCH, end], frame)
+    await sleep(1)
+    assert not send.done()
+    kept.deliveries[0].reject("no")
+    assert await send == Rejected("no")
 
 
 async def test_the_name_of_a_node_reaches_its_local_name(net: Net) -> None:
