@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import GivenUp, Node
 from onward.actors.dispatch import (
     DISPATCH,
     Accept,
@@ -18,7 +18,7 @@ from onward.actors.dispatch import (
     Producer,
     Received,
 )
-from onward.protocol import DELIVERY, Address, InDoubt, NotDelivered
+from onward.protocol import DELIVERY, Address, NotDelivered
 from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
@@ -453,21 +453,21 @@ async def test_a_message_that_comes_twice_is_bound_once(net: Net) -> None:
 
 async def test_a_consumer_behind_a_link_without_a_dispatcher(net: Net) -> None:
     await net.start("a")
-    shop = await net.network.node("shop")
+    shop = await net.network.node("shop", error_replies=True)
     await start_worker(shop, Echo(), "echo")
     await start_worker(shop, Failing(), "failing")
     await shop.listen("sim://shop", expose=["echo", "failing"], error_replies=True)
-    link = await net.nodes["a"].connect("sim://shop")
-    consumer = await net.at["a"].consume("orders", [link, "echo"])
-    assert (await net.nodes["a"].request("34#orders", b"x")).payload == b"x"
-    consumer.close()
-    await net.at["a"].consume("orders", [link, "failing"])
-    with pytest.raises(InDoubt):
-        await net.nodes["a"].request("34#orders", b"!")
-    await net.at["a"].consume("gone", [link, "gone"])
+    a, dispatcher = net.nodes["a"], net.at["a"]
+    link = await a.connect("sim://shop")
+    await dispatcher.consume("orders", [link, "echo"])
+    assert (await a.request("34#orders", b"x")).payload == b"x"
+    await dispatcher.consume("failing", [link, "failing"])
+    with pytest.raises(GivenUp):
+        await a.request("34#failing", b"!")
+    await dispatcher.consume("gone", [link, "gone"])
     with pytest.raises(NotDelivered):
-        await net.nodes["a"].request("34#gone", b"x")
-    assert net.at["a"].statistics().unsettled == 0
+        await a.request("34#gone", b"x")
+    assert dispatcher.statistics().unsettled == 0
 
 
 async def test_what_no_neighbour_sends_is_refused(net: Net) -> None:
