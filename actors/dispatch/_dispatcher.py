@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ...protocol import Address, AddressLike, Route, RouteLike
 from ...protocol.dispatch import (
     MAX_COST,
+    Access,
+    BadSemantics,
     Conflict,
+    Mechanism,
     NamePattern,
     Provision,
     Semantics,
@@ -99,6 +102,7 @@ class Dispatcher:
             BadName: The name of the node cannot be one of a network.
         """
         check_value("options", options, DispatchOptions)
+        _check_served(options.default)
         worker = DispatchWorker(options)
         mailbox = MailboxOptions(limit=_MAILBOX)
         await node.start(lambda: worker, address=DISPATCH, mailbox=mailbox)
@@ -118,7 +122,10 @@ class Dispatcher:
             BadPattern: The pattern cannot be read, or names of this kind cannot be provisioned.
             PatternInUse: There is one of an equal pattern: see `update`.
             TooManyProvisions: There are `DispatchLimits.max_provisions`.
+            BadSemantics: They are of circuits, tags, roles or a hold on disk, which a dispatcher
+                of a node does not serve.
         """
+        _check_served(semantics)
         self._worker.provisions.add(Provision(NamePattern.parse(pattern), semantics))
         self._worker.provisioned()
 
@@ -128,6 +135,7 @@ class Dispatcher:
         Raises:
             UnknownProvision: There is none of this pattern.
         """
+        _check_served(semantics)
         self._worker.provisions.replace(Provision(NamePattern.parse(pattern), semantics))
         self._worker.provisioned()
 
@@ -321,6 +329,20 @@ class Dispatcher:
 _MAILBOX: Final = 10_000
 """Messages of neighbours, and of other threads, that wait for the dispatcher. Beyond: senders
 wait, or the message is lost with `MailboxFull`, as with any worker."""
+
+
+def _check_served(semantics: Semantics) -> None:
+    """Refuse what would be ignored otherwise, such as roles that are not checked."""
+    retry = semantics.retry
+    found = {
+        "circuits": semantics.mechanism is Mechanism.LINK,
+        "tags": bool(semantics.tags),
+        "roles": semantics.access != Access(),
+        "a hold on disk": retry is not None and retry.hold.disk,
+    }
+    if any(found.values()):
+        what = [f"a dispatcher of a node serves no {each}" for each, has in found.items() if has]
+        raise BadSemantics(what)
 
 
 def _ignore(_reason: str) -> None:

@@ -38,6 +38,7 @@ from ...protocol.dispatch import (
     Held,
     HoldQueue,
     LinkTarget,
+    Mechanism,
     Name,
     Outcome,
     Overflow,
@@ -158,6 +159,12 @@ class NameState:
         ]
 
     @property
+    def _refused(self) -> bool:
+        """Whether the name takes no messages: another node may have said that it is of circuits."""
+        it = self.semantics
+        return it.pattern is RoutingPattern.UNAVAILABLE or it.mechanism is Mechanism.LINK
+
+    @property
     def idle(self) -> bool:
         """Whether nothing of it is left that has to be kept."""
         return not (
@@ -174,7 +181,7 @@ class NameState:
     def bind(self, arrival: Arrival) -> None:
         """Bind a message: from now on its outcome is told, or its drop is counted."""
         core, now = self._core, self._core.now()
-        if self.semantics.pattern is RoutingPattern.UNAVAILABLE:
+        if self._refused:
             self._finish(arrival, NOT_FOUND)
             return
         if is_too_far(len(arrival.path), core.paths.radius):
@@ -481,7 +488,7 @@ class NameState:
             ConsumerRefused: The name takes no further one.
         """
         text = self.name.text
-        if self.semantics.pattern is RoutingPattern.UNAVAILABLE:
+        if self._refused:
             raise ConsumerRefused(text, "unavailable")
         if len(self.consumers) >= self._core.options.max_consumers:
             raise ConsumerRefused(text, "max_consumers is reached")
@@ -573,7 +580,7 @@ class NameState:
         Raises:
             ConsumerRefused: The name is unavailable, or has too many.
         """
-        if self.semantics.pattern is RoutingPattern.UNAVAILABLE:
+        if self._refused:
             raise ConsumerRefused(self.name.text, "unavailable")
         if len(self.producers) >= self._core.options.max_producers:
             raise ConsumerRefused(self.name.text, "max_producers is reached")

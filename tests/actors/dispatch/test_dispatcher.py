@@ -30,11 +30,14 @@ from onward.protocol.dispatch import (
     RELEASED,
     UNDELIVERABLE,
     Accepted,
+    Access,
     BadName,
+    BadSemantics,
     DeliveryLimits,
     Gate,
     Hold,
     Last,
+    Mechanism,
     Modified,
     Outcome,
     PatternInUse,
@@ -606,6 +609,27 @@ async def test_held_messages_go_through_the_new_chain(dispatcher: Dispatcher) ->
     await sleep(1)
     dispatcher.update("orders", Semantics(undeliverable=(Last.REJECT,), gate=Gate.OPEN))
     assert await send == UNDELIVERABLE
+
+
+@pytest.mark.parametrize(
+    ("semantics", "what"),
+    [
+        (Semantics(mechanism=Mechanism.LINK), "circuits"),
+        (Semantics(tags="service=mail"), "tags"),
+        (Semantics(access=Access(producers=frozenset({"shop"}))), "roles"),
+        (Semantics(undeliverable=(Retry(hold=Hold(disk=True)), Last.RELEASE)), "disk"),
+    ],
+)
+async def test_what_would_be_ignored_is_refused(
+    semantics: Semantics, what: str, node: Node, dispatcher: Dispatcher
+) -> None:
+    with pytest.raises(BadSemantics, match=what):
+        dispatcher.provision("orders", semantics)
+    dispatcher.provision("orders", Semantics())
+    with pytest.raises(BadSemantics, match=what):
+        dispatcher.update("orders", semantics)
+    with pytest.raises(BadSemantics, match=what):
+        await Dispatcher.attach(node, DispatchOptions(default=semantics))
 
 
 async def test_equal_patterns_are_refused(dispatcher: Dispatcher) -> None:
