@@ -8,6 +8,7 @@
 #   make compiled   a wheel with the broker's hot path compiled by mypyc; needs a C compiler
 #   make test-compiled   the tests of what is compiled, against that wheel, installed (EVERY=1: all)
 #   make release   sdist, pure and compiled wheel, built twice, compared, installed and tried
+#   make amqp      the tests of clients of AMQP, with Proton, which a C compiler builds
 #   make peers     the tests with other people's clients and brokers, and a table of who met whom
 #   make check     formatter, linter, language, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
@@ -36,7 +37,7 @@ WHEEL ?=
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pipeline java test test-all compiled test-compiled release peers check bench bench-quick soak hostile simulate fuzz format pages docs serve clean
+.PHONY: help demo pipeline java test test-all amqp compiled test-compiled release peers check bench bench-quick soak hostile simulate fuzz format pages docs serve clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -86,6 +87,9 @@ test-all: $(VENV)/.test
 	ONWARD_EXHAUSTIVE=1 $(RUN) --cov --cov-branch --cov-report=
 	$(BIN)/coverage json --quiet -o build/coverage.json
 	$(BIN)/python tools/coverage_gates.py build/coverage.json
+
+amqp: $(VENV)/.amqp
+	$(RUN) tests/transports/amqp
 
 compiled: $(VENV)/.check
 	$(BIN)/python -m tools.compile $(if $(WHEEL),--wheel $(WHEEL))

@@ -48,7 +48,19 @@ FULL = {
 }
 
 
-def test_the_gates_hold(tmp_path: Path, capsys: Capsys) -> None:
+@pytest.mark.parametrize(("module", "held"), [("json", 1), ("no_such_module", 0)])
+def test_what_cannot_be_built_here_is_not_measured(
+    module: str, held: int, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coverage_gates, "BUILT", {"transports/amqp/": module})
+    part = {"transports/amqp/_a.py": summary((0, 100), (0, 20))}
+    assert gates(tmp_path, {**FULL, **part}) == held
+    text = "transports/amqp/ is not measured, as no_such_module is not installed"
+    assert (text in capsys.readouterr().out) is (not held)
+
+
+def test_the_gates_hold(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage_gates, "BUILT", {})
     assert gates(tmp_path, FULL) == 0
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert printed[1:3] == [

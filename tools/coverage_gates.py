@@ -6,6 +6,7 @@ and lines and branches are held separately. Prints the figures either way.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,9 @@ GATES: Mapping[str, tuple[float, float]] = {
     "cli": (95.0, 88.0),
 }
 """Least coverage of each folder in percent, of lines and of branches."""
+
+BUILT = {"transports/amqp/": "proton"}
+"""Parts whose tests need a module that not every machine can build, and are skipped without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,12 @@ def spans(numbers: Iterable[int]) -> list[str]:
 
 def main(report: Path) -> int:
     """Print a line for each gate and what is missed; return 1 if a gate does not hold."""
-    files = json.loads(report.read_text())["files"]
+    files: dict[str, Any] = json.loads(report.read_text())["files"]
     missed = 0
+    for part, module in BUILT.items():
+        if importlib.util.find_spec(module) is None:
+            files = {path: each for path, each in files.items() if not path.startswith(part)}
+            print(f"{part} is not measured, as {module} is not installed")
     print(f"{'coverage':<12}{'lines':>16}{'branches':>16}{'gate':>10}")
     for folder, (lines, branches) in GATES.items():
         found = measure(files, folder)

@@ -1,0 +1,221 @@
+"""The part of Proton that the edge uses, with types, and its import.
+
+Proton is an extra (`onward[amqp]`) that is built where it is installed, and typed in part. So it is
+imported here alone, when a listener is made, and what is used of it is written down as interfaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+
+__all__ = [
+    "ACCEPTED",
+    "COORDINATOR",
+    "MODIFIED",
+    "RECEIVED",
+    "REJECTED",
+    "RELEASED",
+    "AmqpLink",
+    "Collector",
+    "Condition",
+    "Delivery",
+    "Event",
+    "Proton",
+    "Session",
+    "load_proton",
+]
+
+RECEIVED: Final = 0x23
+ACCEPTED: Final = 0x24
+REJECTED: Final = 0x25
+RELEASED: Final = 0x26
+MODIFIED: Final = 0x27
+COORDINATOR: Final = 3
+"""The type of a target that is a coordinator of transactions."""
+
+
+class Condition(Protocol):
+    """The reason of an end or of a rejection."""
+
+    name: str | None
+    description: str | None
+
+
+class Endpoint(Hashable, Protocol):
+    """What is opened and closed: a connection, a session, or a link."""
+
+    condition: Condition | None
+
+    @property
+    def remote_condition(self) -> Condition | None: ...
+    @property
+    def state(self) -> int: ...
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def free(self) -> None: ...
+
+
+class Connection(Endpoint, Protocol):
+    """A connection."""
+
+    container: str
+
+    def collect(self, collector: Collector) -> None: ...
+
+
+class Session(Endpoint, Protocol):
+    """A session."""
+
+    incoming_capacity: int
+
+    @property
+    def outgoing_bytes(self) -> int: ...
+
+
+class Terminus(Protocol):
+    """The source or the target of a link."""
+
+    type: int
+    address: str | None
+    dynamic: bool
+
+    def copy(self, src: Terminus) -> None: ...
+
+
+class AmqpLink(Endpoint, Protocol):
+    """A link. Messages of a client come by one that is a receiver here."""
+
+    snd_settle_mode: int
+    rcv_settle_mode: int
+    max_message_size: int
+    drain_mode: bool
+
+    @property
+    def is_receiver(self) -> bool: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def source(self) -> Terminus: ...
+    @property
+    def target(self) -> Terminus: ...
+    @property
+    def remote_source(self) -> Terminus: ...
+    @property
+    def remote_target(self) -> Terminus: ...
+    @property
+    def remote_snd_settle_mode(self) -> int: ...
+    @property
+    def remote_max_message_size(self) -> int: ...
+    @property
+    def credit(self) -> int: ...
+    @property
+    def current(self) -> Delivery | None: ...
+    def detach(self) -> None: ...
+    def advance(self) -> bool: ...
+    def flow(self, n: int) -> None: ...
+    def drain(self, n: int) -> None: ...
+    def drained(self) -> int: ...
+    def recv(self, limit: int) -> bytes | None: ...
+    def stream(self, data: bytes) -> int: ...
+    def delivery(self, tag: str) -> Delivery: ...
+
+
+class Disposition(Protocol):
+    """The state of a delivery at one of its ends."""
+
+    condition: Condition | None
+    failed: bool
+    undeliverable: bool
+
+
+class Delivery(Hashable, Protocol):
+    """A delivery."""
+
+    @property
+    def link(self) -> AmqpLink: ...
+    @property
+    def local(self) -> Disposition: ...
+    @property
+    def remote(self) -> Disposition: ...
+    @property
+    def readable(self) -> bool: ...
+    @property
+    def partial(self) -> bool: ...
+    @property
+    def aborted(self) -> bool: ...
+    @property
+    def pending(self) -> int: ...
+    @property
+    def remote_state(self) -> int: ...
+    @property
+    def settled(self) -> bool: ...
+    def update(self, state: int) -> None: ...
+    def settle(self) -> None: ...
+
+
+class Transport(Protocol):
+    """The bytes of a connection."""
+
+    condition: Condition | None
+    max_frame_size: int
+    channel_max: int
+    idle_timeout: float
+
+    def bind(self, connection: Connection) -> None: ...
+    def unbind(self) -> None: ...
+    def capacity(self) -> int: ...
+    def push(self, binary: bytes) -> None: ...
+    def close_tail(self) -> None: ...
+    def pending(self) -> int: ...
+    def peek(self, size: int) -> bytes | None: ...
+    def pop(self, size: int) -> None: ...
+    def tick(self, now: float) -> float: ...
+
+
+class EventType(Protocol):
+    """The type of an event, by the name of the method that handles it."""
+
+    method: str
+
+
+class Event(Protocol):
+    """An event."""
+
+    @property
+    def type(self) -> EventType: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def link(self) -> AmqpLink: ...
+    @property
+    def delivery(self) -> Delivery: ...
+
+
+class Collector(Protocol):
+    """The events of a connection."""
+
+    def peek(self) -> Event | None: ...
+    def pop(self) -> None: ...
+
+
+class Proton(Protocol):
+    """The module."""
+
+    ProtonException: type[Exception]
+
+    def Connection(self) -> Connection: ...  # noqa: N802
+    def Collector(self) -> Collector: ...  # noqa: N802
+    def Transport(self, mode: int) -> Transport: ...  # noqa: N802
+    def Condition(self, name: str, description: str | None) -> Condition: ...  # noqa: N802
+
+
+def load_proton() -> Proton:
+    """Import Proton.
+
+    Raises:
+        ModuleNotFoundError: The extra `amqp` is not installed.
+    """
+    module: Any = import_module("proton")
+    return cast("Proton", module)
