@@ -1,0 +1,705 @@
+"""The links of a connection, between the client of Proton and a dispatcher, all in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from onward.protocol.dispatch import (
+    ACCEPTED,
+    MODIFIED,
+    RECEIVED,
+    RELEASED,
+    Modified,
+    Outcome,
+    Rejected,
+)
+from onward.transports.amqp._engine import AmqpEngine, Opened
+from onward.transports.amqp._links import Links
+from onward.transports.amqp._options import AmqpOptions
+from onward.transports.amqp._port import Refused
+from onward.transports.amqp._proton import load_proton
+from tests.support.amqp import AmqpClient, MemoryPort, needs_proton
+
+pytestmark = pytest.mark.peer
+proton = needs_proton()
+
+OPTIONS = AmqpOptions(
+    max_frame=4096, max_message=20_000, max_gathered=30_000, max_unsent=50_000, max_unsettled=8
+)
+
+
+class Edge:
+    """The edge of one connection, and its client."""
+
+    def __init__(self, port: MemoryPort, options: AmqpOptions = OPTIONS) -> None:
+        self.port = port
+        self.client = AmqpClient(max_frame=4096)
+        self.woken = 0
+        self.dropped: Counter[str] = Counter()
+        self.engine = AmqpEngine(load_proton(), "server", options)
+        self.links = Links(self.engine, port, options, None, self._wake, self._drop)
+        self.over = False
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def _drop(self, reason: str) -> None:
+        self.dropped[reason] += 1
+
+    def pump(self, most: int = 1 << 20) -> Edge:
+        """Carry bytes until there are none."""
+        while True:
+            data = self.client.take()
+            self.engine.receive(data)
+            for event in self.engine.events():
+                if isinstance(event, Opened):
+                    self.engine.open()
+                else:
+                    self.links.handle(event)
+            answer = self.engine.data_to_send(most)
+            self.client.receive(answer)
+            if not data and not answer:
+                return self
+
+    def cut(self) -> None:
+        """Lose the connection."""
+        if not self.over:
+            self.over = True
+            self.links.lost()
+            self.engine.release()
+            self.client.release()
+
+
+class Edges:
+    """Edges of one dispatcher."""
+
+    def __init__(self) -> None:
+        self.port = MemoryPort()
+        self.made: list[Edge] = []
+
+    def __call__(self, options: AmqpOptions = OPTIONS) -> Edge:
+        edge = Edge(self.port, options)
+        self.made.append(edge)
+        return edge
+
+    def pump(self) -> None:
+        for _ in range(3):
+            for each in self.made:
+                if not each.over:
+                    each.pump()
+
+
+@pytest.fixture
+def edges() -> Iterator[Edges]:
+    made = Edges()
+    yield made
+    for each in made.made:
+        each.cut()
+
+
+def refusal(link: Any) -> tuple[str, str | None]:
+    found = link.remote_condition
+    return found.name, found.description
+
+
+# --- a client that sends ------------------------------------------------------------------------
+
+
+def test_there_is_credit_as_soon_as_there_is_a_consumer(edges: Edges) -> None:
+    edge = edges()
+    link = edge.client.sender("orders")
+    edge.pump()
+    assert link.state & link.REMOTE_ACTIVE
+    assert link.remote_target.address == "orders"
+    assert link.remote_max_message_size == 20_000
+    assert link.credit == 0
+    edge.client.receiver("orders", credit=0)
+    edge.pump()
+    assert link.credit == 10
+
+
+@pytest.mark.parametrize("size", [0, 10, 4096, 15_000])
+def test_a_message_goes_through_as_it_is(edges: Edges, size: int) -> None:
+    sender, receiver = edges(), edges()
+    receiver.client.receiver("orders")
+    edges.pump()
+    link = sender.client.sender("orders")
+    edges.pump()
+    message = sender.client.message(b"x" * size, ttl=2.0, annotations={"x-opt-a": 1})
+    delivery = sender.client.send(link, message)
+    edges.pump()
+    assert [data for _, data in receiver.client.received] == [message]
+    assert (delivery.remote_state, delivery.settled) == (proton.Delivery.ACCEPTED, True)
+    assert edges.port.sent[0].ttl == 2.0
+    assert edges.port.sent[0].states == [ACCEPTED]
+    # The credit is back.
+    assert link.credit == 10
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "condition"),
+    [
+        (ACCEPTED, "ACCEPTED", None),
+        (RELEASED, "RELEASED", None),
+        (Rejected("a:b", "why"), "REJECTED", ("a:b", "why")),
+        (Rejected("a:b"), "REJECTED", ("a:b", None)),
+        (Rejected(), "REJECTED", None),
+        (MODIFIED, "MODIFIED", (True, False)),
+        (Modified(failed=False, undeliverable_here=True), "MODIFIED", (False, True)),
+    ],
+)
+def test_the_producer_is_told_each_outcome(
+    edges: Edges, outcome: Outcome, state: str, condition: object
+) -> None:
+    edge = edges()
+    edges.port.consume("orders", _Nothing(), None)
+    link = edge.client.sender("orders")
+    edge.pump()
+    delivery = edge.client.send(link, edge.client.message())
+    edge.pump()
+    assert not delivery.settled
+    told = edges.port.sent[0].told
+    assert told is not None
+    before = edge.woken
+    told(RECEIVED)
+    edge.pump()
+    assert (delivery.remote_state, delivery.settled) == (proton.Delivery.RECEIVED, False)
+    told(outcome)
+    told(ACCEPTED)
+    assert edge.woken > before
+    edge.pump()
+    assert delivery.settled
+    assert delivery.remote_state == getattr(proton.Delivery, state)
+    if state == "REJECTED":
+        found = delivery.remote.condition
+        assert (found and (found.name, found.description)) == condition
+    if state == "MODIFIED":
+        assert (delivery.remote.failed, delivery.remote.undeliverable) == condition
+
+
+class _Nothing:
+    """The end of a consumer that takes nothing."""
+
+    def deliver(self, message: bytes, told: object) -> None:
+        raise AssertionError(message, told)
+
+    def drained(self) -> None:
+        raise AssertionError
+
+    def end(self, reason: Refused) -> None:
+        raise AssertionError(reason)
+
+
+def test_a_pre_settled_message_has_no_outcome(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    edge.client.send(link, edge.client.message("a"), settled=True)
+    edge.pump()
+    assert edge.client.bodies == ["a"]
+    assert edge.client.received[0][0].settled
+    assert edges.port.sent[0].told is None
+    assert link.credit == 10
+
+
+def test_a_producer_may_settle_first(edges: Edges) -> None:
+    edge = edges()
+    edges.port.consume("orders", _Nothing(), None)
+    link = edge.client.sender("orders")
+    edge.pump()
+    delivery = edge.client.send(link, edge.client.message("a"))
+    edge.pump()
+    delivery.settle()
+    edge.pump()
+    told = edges.port.sent[0].told
+    assert told is not None
+    told(ACCEPTED)
+    again = edge.client.send(link, edge.client.message("b"))
+    edge.pump()
+    told(Rejected())
+    edge.pump()
+    assert not again.settled
+
+
+def test_an_anonymous_producer_has_a_name_in_each_message(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    link = edge.client.sender(None)
+    edge.pump()
+    assert link.credit == 10
+    good = edge.client.send(link, edge.client.message("a", address="orders"))
+    lost = edge.client.send(link, edge.client.message("b", address="nothing"))
+    bad = edge.client.send(link, edge.client.message("c"))
+    edge.client.send(link, edge.client.message("d"), settled=True)
+    edge.pump()
+    assert edge.client.bodies == ["a"]
+    assert good.remote_state == proton.Delivery.ACCEPTED
+    assert lost.remote_state == proton.Delivery.RELEASED
+    assert bad.remote_state == proton.Delivery.REJECTED
+    assert bad.remote.condition.name == "amqp:precondition-failed"
+    assert edge.dropped == {"amqp:precondition-failed": 1}
+    assert link.credit == 10
+
+
+def test_what_is_no_message_is_rejected(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    delivery = edge.client.send(link, b"SECRET")
+    edge.pump()
+    found = delivery.remote.condition
+    assert (found.name, found.description) == ("amqp:decode-error", "no section")
+    assert edges.port.sent == []
+    assert link.credit == 10
+
+
+def test_credit_is_taken_back_when_the_last_consumer_leaves(edges: Edges) -> None:
+    edge = edges()
+    consumer = edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    consumer.close()
+    edge.pump()
+    assert link.drain_mode
+    assert link.credit == 10
+    link.drained()
+    edge.pump()
+    (producer,) = edges.port.producers
+    assert (producer.drains, producer.credit) == (1, 0)
+    edge.client.receiver("orders")
+    edge.pump()
+    assert (link.credit, link.drain_mode) == (10, False)
+    edge.client.send(link, edge.client.message("a"))
+    edge.pump()
+    assert edge.client.bodies == ["a"]
+
+
+def test_an_aborted_message_is_no_message(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    part = edge.client.begin(link, b"x" * 5000)
+    edge.pump()
+    part.abort()
+    edge.pump()
+    whole = edge.client.send(link, edge.client.message("a"))
+    edge.pump()
+    assert edge.client.bodies == ["a"]
+    assert whole.remote_state == proton.Delivery.ACCEPTED
+    assert edge.dropped == {"aborted": 1}
+    assert link.credit == 10
+
+
+def test_a_message_may_come_in_parts_and_others_between_them(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    one, two = edge.client.sender("orders"), edge.client.sender("orders")
+    edge.pump()
+    message = edge.client.message(b"y" * 12_000)
+    edge.client.begin(one, message[:5000])
+    edge.pump()
+    edge.client.send(two, edge.client.message("a"))
+    edge.pump()
+    one.stream(message[5000:])
+    one.advance()
+    edge.pump()
+    assert edge.client.bodies == ["a", b"y" * 12_000]
+
+
+def test_a_client_that_goes_in_mid_message_has_sent_none(edges: Edges) -> None:
+    sender, receiver = edges(), edges()
+    receiver.client.receiver("orders")
+    edges.pump()
+    link = sender.client.sender("orders")
+    edges.pump()
+    sender.client.send(link, sender.client.message("a"))
+    sender.client.begin(link, b"x" * 5000)
+    edges.pump()
+    sender.cut()
+    edges.pump()
+    assert receiver.client.bodies == ["a"]
+    assert len(edges.port.sent) == 1
+    assert sender.dropped == {"cut short": 1}
+    assert edges.port.producers == []
+
+
+def test_a_message_that_is_too_large_closes_the_link_alone(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    bad, good = edge.client.sender("orders"), edge.client.sender("orders")
+    edge.pump()
+    edge.client.send(bad, edge.client.message(b"x" * 25_000))
+    edge.pump()
+    assert refusal(bad) == ("amqp:link:message-size-exceeded", None)
+    assert [each.closed for each in edges.port.producers] == [False]
+    # What comes before the client has seen that is ignored.
+    edge.client.send(bad, edge.client.message("b"))
+    edge.client.send(good, edge.client.message("a"))
+    edge.pump()
+    bad.close()
+    edge.pump()
+    assert edge.client.bodies == ["a"]
+    assert edge.dropped == {"too large": 1}
+    assert edge.engine.closed == ""
+
+
+def test_unfinished_messages_of_a_connection_are_bounded(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    one, two = edge.client.sender("orders"), edge.client.sender("orders")
+    edge.pump()
+    edge.client.begin(one, b"x" * 16_000)
+    edge.pump()
+    assert edge.engine.closed == ""
+    edge.client.begin(two, b"x" * 16_000)
+    edge.pump()
+    assert edge.engine.closed == "amqp:resource-limit-exceeded"
+
+
+def test_the_dispatcher_may_end_a_producer(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    (producer,) = edges.port.producers
+    producer.end.end(Refused("amqp:resource-deleted", "withdrawn"))
+    producer.end.end(Refused("amqp:not-found"))
+    producer.end.credit(1)
+    producer.end.drain()
+    edge.pump()
+    assert refusal(link) == ("amqp:resource-deleted", "withdrawn")
+    assert edges.port.producers == []
+
+
+def test_more_transfers_than_there_is_credit_close_the_link(edges: Edges) -> None:
+    edge = edges()
+    edges.port.window = 1
+    edge.client.receiver("orders", credit=0)
+    link = edge.client.sender("orders")
+    edge.pump()
+    # Proton's own client keeps to its credit: it is given more than the dispatcher knows.
+    (at_edge,) = [each for each in edge.links._links if each.is_receiver]
+    at_edge.flow(1)
+    edge.pump()
+    edge.client.send(link, edge.client.message("a"))
+    edge.client.send(link, edge.client.message("b"))
+    edge.pump()
+    assert refusal(link) == ("amqp:link:transfer-limit-exceeded", None)
+    assert len(edges.port.sent) == 1
+
+
+# --- a client that receives ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("ACCEPTED", ACCEPTED),
+        ("RELEASED", RELEASED),
+        ("REJECTED", Rejected("a:b", "why")),
+        ("MODIFIED", Modified(failed=True, undeliverable_here=True)),
+        ("", MODIFIED),
+    ],
+)
+@pytest.mark.parametrize("settles", [True, False])
+def test_the_dispatcher_is_told_each_outcome(
+    edges: Edges, state: str, expected: Outcome, settles: bool
+) -> None:
+    edge = edges()
+    edge.client.accepts = False
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    edge.client.send(link, edge.client.message("a"))
+    edge.pump()
+    ((delivery, _),) = edge.client.received
+    delivery.update(proton.Delivery.RECEIVED)
+    edge.pump()
+    assert edges.port.sent[0].states == [RECEIVED]
+    if state == "REJECTED":
+        delivery.local.condition = proton.Condition("a:b", "why")
+    if state == "MODIFIED":
+        delivery.local.failed = delivery.local.undeliverable = True
+    if state:
+        delivery.update(getattr(proton.Delivery, state))
+    if settles or not state:
+        delivery.settle()
+    edge.pump()
+    assert edges.port.sent[0].states == [RECEIVED, expected]
+    # The third acknowledgement: the sender settles as well.
+    assert settles or not state or delivery.settled
+
+
+def test_a_rejection_without_a_condition_has_none(edges: Edges) -> None:
+    edge = edges()
+    edge.client.accepts = False
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    edge.client.send(link, edge.client.message("a"))
+    edge.pump()
+    delivery = edge.client.received[0][0]
+    delivery.update(proton.Delivery.REJECTED)
+    delivery.settle()
+    edge.pump()
+    assert edges.port.sent[0].states == [Rejected()]
+
+
+@pytest.mark.parametrize("how", ["close", "detach", "session", "connection"])
+def test_what_a_consumer_has_not_settled_is_in_doubt(edges: Edges, how: str) -> None:
+    sender, receiver = edges(), edges()
+    receiver.client.accepts = False
+    consumer = receiver.client.receiver("orders", credit=6)
+    edges.pump()
+    link = sender.client.sender("orders")
+    edges.pump()
+    made = [sender.client.send(link, sender.client.message(each)) for each in range(10)]
+    edges.pump()
+    if how == "connection":
+        receiver.cut()
+    elif how == "session":
+        receiver.client.session.close()
+    else:
+        getattr(consumer, how)()
+    edges.pump()
+    states = Counter(each.remote_state for each in made)
+    assert states == {proton.Delivery.MODIFIED: 6, proton.Delivery.RELEASED: 4}
+    assert edges.port.consumers == []
+    if how in ("close", "detach"):
+        # A link is answered as it has ended: one that was detached is not closed.
+        assert f"link_remote_{how}" in receiver.client.events
+
+
+def test_credit_is_passed_on_up_to_the_limit_of_what_is_unsettled(edges: Edges) -> None:
+    edge = edges()
+    edge.client.accepts = False
+    edge.client.receiver("orders", credit=20)
+    edge.pump()
+    (consumer,) = edges.port.consumers
+    assert consumer.left == 8
+    link = edge.client.sender("orders")
+    edge.pump()
+    for each in range(10):
+        edge.client.send(link, edge.client.message(each))
+    edge.pump()
+    assert edge.client.bodies == list(range(8))
+    for delivery, _ in edge.client.received[:2]:
+        delivery.update(proton.Delivery.ACCEPTED)
+        delivery.settle()
+    edge.pump()
+    assert edge.client.bodies == list(range(10))
+    assert consumer.left == 0
+
+
+def test_a_consumer_may_drain(edges: Edges) -> None:
+    edge = edges()
+    consumer = edge.client.receiver("orders", credit=0)
+    edge.pump()
+    link = edge.client.sender("orders")
+    edge.pump()
+    for each in range(3):
+        edge.client.send(link, edge.client.message(each))
+    edge.pump()
+    assert edge.client.bodies == []
+    consumer.drain(5)
+    edge.pump()
+    assert edge.client.bodies == [0, 1, 2]
+    assert consumer.credit == 0
+    assert not consumer.draining()
+    assert edges.port.consumers[0].drains == 1
+    consumer.flow(1)
+    edge.client.send(link, edge.client.message(3))
+    edge.pump()
+    assert edge.client.bodies == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("pre_settled", [True, False])
+@pytest.mark.parametrize(
+    ("mode", "settled"), [("SND_SETTLED", True), ("SND_UNSETTLED", False), ("SND_MIXED", None)]
+)
+def test_a_consumer_says_how_its_deliveries_are_settled(
+    edges: Edges, mode: str, settled: bool | None, pre_settled: bool
+) -> None:
+    edge = edges()
+    edge.client.accepts = False
+    consumer = edge.client.receiver("orders", snd_settle_mode=getattr(proton.Link, mode))
+    link = edge.client.sender("orders")
+    edge.pump()
+    assert consumer.remote_snd_settle_mode == getattr(proton.Link, mode)
+    edge.client.send(link, edge.client.message("a"), settled=pre_settled)
+    edge.pump()
+    ((delivery, _),) = edge.client.received
+    assert delivery.settled == (pre_settled if settled is None else settled)
+    sent = edges.port.sent[0]
+    assert sent.states == ([ACCEPTED] if settled and not pre_settled else [])
+    delivery.update(proton.Delivery.RECEIVED)
+    edge.pump()
+    delivery.update(proton.Delivery.ACCEPTED)
+    delivery.settle()
+    edge.pump()
+    assert sent.states[-1:] == ([] if pre_settled else [ACCEPTED])
+
+
+def test_a_message_over_the_limit_of_a_consumer_is_released(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders", max_message_size=1000)
+    link = edge.client.sender("orders")
+    edge.pump()
+    large = edge.client.send(link, edge.client.message(b"x" * 2000))
+    edge.client.send(link, edge.client.message(b"x" * 2000), settled=True)
+    small = edge.client.send(link, edge.client.message("a"))
+    edge.pump()
+    assert large.remote_state == proton.Delivery.RELEASED
+    assert small.remote_state == proton.Delivery.ACCEPTED
+    assert edge.client.bodies == ["a"]
+    assert edge.dropped == {"too large": 1}
+
+
+def test_what_a_client_does_not_read_is_bounded(edges: Edges) -> None:
+    sender, receiver = edges(), edges()
+    receiver.client.receiver("orders")
+    edges.pump()
+    link = sender.client.sender("orders")
+    sender.pump()
+    made = [sender.client.send(link, sender.client.message(b"x" * 15_000)) for _ in range(4)]
+    sender.pump()
+    # Three of them wait for a client that does not read; it gets no more credit passed on.
+    assert [each.remote_state for each in made] == [0, 0, 0, proton.Delivery.RELEASED]
+    (consumer,) = edges.port.consumers
+    left = consumer.left
+    receiver.links.resume()
+    assert consumer.left == left
+    receiver.pump()
+    receiver.links.resume()
+    assert consumer.left == 7
+    sender.pump()
+    assert [each.remote_state for each in made[:3]] == [proton.Delivery.ACCEPTED] * 3
+    assert len(receiver.client.received) == 3
+
+
+def test_the_dispatcher_may_end_a_consumer(edges: Edges) -> None:
+    edge = edges()
+    edge.client.accepts = False
+    link = edge.client.receiver("orders")
+    sender = edge.client.sender("orders")
+    edge.pump()
+    delivery = edge.client.send(sender, edge.client.message("a"))
+    edge.pump()
+    (consumer,) = edges.port.consumers
+    for _ in range(2):
+        consumer.end.end(Refused("amqp:resource-deleted"))
+    consumer.end.drained()
+    edge.pump()
+    assert refusal(link) == ("amqp:resource-deleted", None)
+    assert delivery.remote_state == proton.Delivery.MODIFIED
+    # A message for it comes too late.
+    states: list[object] = []
+    consumer.end.deliver(b"late", states.append)
+    consumer.end.deliver(b"late", None)
+    assert states == [RELEASED]
+    assert edge.dropped == {"link closed": 1}
+    link.flow(1)
+    link.close()
+    edge.pump()
+    assert edge.engine.closed == ""
+
+
+# --- names and refusals -------------------------------------------------------------------------
+
+
+def test_a_client_may_ask_for_a_name(edges: Edges) -> None:
+    asking, answering = edges(), edges()
+    receiver = asking.client.session.receiver("answers")
+    receiver.source.dynamic = True
+    receiver.open()
+    receiver.flow(1)
+    asking.pump()
+    name = receiver.remote_source.address
+    assert (name, receiver.remote_source.dynamic) == ("_temp/here/1", True)
+    link = answering.client.sender(name)
+    edges.pump()
+    answering.client.send(link, answering.client.message("yes"))
+    edges.pump()
+    assert asking.client.bodies == ["yes"]
+    sender = asking.client.session.sender("given")
+    sender.target.dynamic = True
+    sender.open()
+    asking.pump()
+    assert sender.remote_target.address == "_temp/here/2"
+
+
+def test_a_link_that_is_refused_says_why(edges: Edges) -> None:
+    edge = edges()
+    edges.port.refusals["secret"] = Refused("amqp:unauthorized-access", "not for you")
+    links = [edge.client.sender("secret"), edge.client.receiver("secret")]
+    unnamed = edge.client.receiver(None)
+    coordinator = edge.client.session.sender("tx")
+    coordinator.target.type = proton.Terminus.COORDINATOR
+    coordinator.open()
+    good = edge.client.receiver("orders")
+    edge.pump()
+    assert {refusal(each) for each in links} == {("amqp:unauthorized-access", "not for you")}
+    assert links[0].remote_target.type == links[1].remote_source.type == 0
+    assert refusal(unnamed) == ("amqp:invalid-field", "a source needs a name")
+    assert refusal(coordinator) == ("amqp:not-implemented", "there are no transactions")
+    for each in (*links, unnamed, coordinator):
+        assert each.state & each.REMOTE_CLOSED
+        each.close()
+    edge.pump()
+    assert good.state & good.REMOTE_ACTIVE
+    assert edge.engine.closed == ""
+
+
+def test_filters_are_not_said_to_be_in_place(edges: Edges) -> None:
+    edge = edges()
+    link = edge.client.session.receiver("filtered")
+    link.source.address = "orders"
+    link.source.filter.put_map()
+    link.source.filter.enter()
+    link.source.filter.put_symbol("selector")
+    link.source.filter.put_string("a = 1")
+    link.source.filter.exit()
+    link.open()
+    edge.pump()
+    assert link.remote_source.address == "orders"
+    assert link.remote_source.filter.next() is None
+
+
+@pytest.mark.parametrize(
+    ("strip", "at_port", "at_consumer"),
+    [("no", 1, 1), ("in", None, None), ("out", 1, None), ("both", None, None)],
+)
+def test_annotations_are_stripped_or_passed(
+    edges: Edges, strip: Any, at_port: int | None, at_consumer: int | None
+) -> None:
+    edge = edges(AmqpOptions(strip=strip))
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    edge.client.send(link, edge.client.message("a", annotations={"x-opt-qd.to": 1}))
+    edge.pump()
+    for data, expected in (
+        (edges.port.sent[0].message, at_port),
+        (edge.client.received[0][1], at_consumer),
+    ):
+        found = proton.Message()
+        found.decode(data)
+        annotations: dict[str, int] = found.annotations or {}
+        assert annotations.get("x-opt-qd.to") == expected
+        assert found.body == "a"
+
+
+def test_a_payload_that_is_no_message_is_sent_as_the_data_of_one(edges: Edges) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    edge.pump()
+    edges.port.consumers[0].end.deliver(b"plain", None)
+    edge.pump()
+    assert edge.client.bodies == [b"plain"]

@@ -1,0 +1,245 @@
+"""A link by which a client sends: a producer of the dispatcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from ...protocol.dispatch import (
+    Accepted,
+    DeliveryState,
+    Modified,
+    Received,
+    Rejected,
+)
+from ._engine import AmqpEngine
+from ._messages import BadMessage, read_head, without_annotations
+from ._options import AmqpOptions
+from ._port import ProducerHandle, Refused
+from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink, Delivery
+
+__all__ = ["GatheredBytes", "IncomingLink"]
+
+
+class GatheredBytes(Protocol):
+    """The bytes of messages of one connection that have come in part."""
+
+    size: int
+
+
+class IncomingLink:
+    """A link by which a client sends. It is the `ProducerEnd` of the dispatcher.
+
+    Args:
+        link: The link.
+        engine: The engine of its connection.
+        options: The limits.
+        gathered: The bytes of messages of the connection that have come in part.
+        drop: Called with the reason when a message is dropped.
+
+    Attributes:
+        wake: Called when there is something to send.
+    """
+
+    def __init__(
+        self,
+        link: AmqpLink,
+        engine: AmqpEngine,
+        options: AmqpOptions,
+        gathered: GatheredBytes,
+        drop: Callable[[str], object],
+    ) -> None:
+        self.wake: Callable[[], object] = lambda: None
+        self._link = link
+        self._engine = engine
+        self._options = options
+        self._gathered = gathered
+        self._drop = drop
+        self._handle: ProducerHandle | None = None
+        self._anonymous = False
+        self._credit = 0
+        self._draining = False
+        self._over = False
+        self._parts = bytearray()
+        self._number = 0
+        self._unsettled: dict[int, Delivery] = {}
+        self._numbers: dict[Delivery, int] = {}
+
+    def attach(self, handle: ProducerHandle, *, anonymous: bool) -> None:
+        """Begin as a producer, which has a name for each message if it is anonymous."""
+        self._handle = handle
+        self._anonymous = anonymous
+
+    # --- the dispatcher -------------------------------------------------------------------------
+
+    def credit(self, messages: int) -> None:
+        """Give the client credit."""
+        if not self._over:
+            self._credit += messages
+            self._draining = False
+            self._link.flow(messages)
+            self.wake()
+
+    def drain(self) -> None:
+        """Ask the client to use its credit now, or to give it back."""
+        if not self._over:
+            self._draining = True
+            self._link.drain(0)
+            self.wake()
+
+    def end(self, reason: Refused) -> None:
+        """Close the link with a reason. What comes until the client has done so is ignored."""
+        if self._over:
+            return
+        self._forget_parts()
+        self._over = True
+        self._link.condition = self._engine.condition(reason.condition, reason.description)
+        self._link.close()
+        if self._handle is not None:
+            self._handle.close()
+        self.wake()
+
+    # --- the client -----------------------------------------------------------------------------
+
+    def gone(self) -> None:
+        """End the producer after its link. A message that has come in part is no message."""
+        self._unsettled.clear()
+        self._numbers.clear()
+        if self._parts:
+            self._drop("cut short")
+        self._forget_parts()
+        if not self._over and self._handle is not None:
+            self._handle.close()
+        self._over = True
+
+    def flowed(self) -> None:
+        """See whether the client has given its credit back."""
+        if self._draining and self._link.credit <= 0:
+            self._link.drained()
+            self._draining = False
+            self._credit = 0
+            if self._handle is not None:
+                self._handle.drained()
+
+    def changed(self, delivery: Delivery) -> None:
+        """Read what has come of deliveries, or see that the client has settled one."""
+        if delivery.settled and (number := self._numbers.pop(delivery, None)) is not None:
+            # AMQP 1.0, part 2, section 2.6.12: once the sender has settled a delivery, its state
+            # is of no interest to it.
+            self._unsettled.pop(number).settle()
+        while (current := self._link.current) is not None and self._read(current):
+            pass
+
+    def _read(self, delivery: Delivery) -> bool:
+        """Read what there is of a delivery; return whether it has ended."""
+        if delivery.partial and not (delivery.readable or delivery.aborted):
+            return False
+        aborted = delivery.aborted
+        while not aborted and (part := self._link.recv(64 * 1024)):
+            self._gather(part)
+        if delivery.partial and not aborted:
+            return False
+        message = bytes(self._parts)
+        self._forget_parts()
+        self._link.advance()
+        if self._over:
+            delivery.settle()
+            return True
+        self._credit -= 1
+        if self._credit < 0:
+            # AMQP 1.0, part 2, section 2.8.17: "The peer sent more message transfers than
+            # currently allowed on the link."
+            delivery.settle()
+            self.end(Refused("amqp:link:transfer-limit-exceeded"))
+        elif aborted:
+            # AMQP 1.0, part 2, section 2.7.5: "Aborted messages SHOULD be discarded by the
+            # recipient", and they are settled.
+            self._drop("aborted")
+            delivery.settle()
+            self._give_back()
+        else:
+            self._take(delivery, message)
+        return True
+
+    def _gather(self, part: bytes) -> None:
+        if self._over:
+            return
+        self._parts += part
+        self._gathered.size += len(part)
+        if len(self._parts) > self._options.max_message:
+            self._drop("too large")
+            self.end(Refused("amqp:link:message-size-exceeded"))
+        elif self._gathered.size > self._options.max_gathered:
+            self._engine.close("amqp:resource-limit-exceeded", "too much of unfinished messages")
+
+    def _forget_parts(self) -> None:
+        self._gathered.size -= len(self._parts)
+        self._parts.clear()
+
+    def _take(self, delivery: Delivery, message: bytes) -> None:
+        """Dispatch a message, or reject it."""
+        settled = delivery.settled
+        try:
+            head = read_head(message)
+            if self._options.strip in ("in", "both"):
+                message = without_annotations(message)
+        except BadMessage as error:
+            self._reject(delivery, settled, "amqp:decode-error", str(error))
+            return
+        if self._anonymous and not head.to:
+            self._reject(delivery, settled, "amqp:precondition-failed", "a message without a name")
+            return
+        told = None
+        if settled:
+            delivery.settle()
+        else:
+            self._number += 1
+            self._unsettled[self._number] = delivery
+            self._numbers[delivery] = self._number
+            told = partial(self._told, self._number)
+        if self._handle is not None:
+            name = head.to if self._anonymous else None
+            self._handle.send(name, message, head.ttl, told)
+
+    def _reject(self, delivery: Delivery, settled: bool, condition: str, text: str) -> None:
+        if settled:
+            self._drop(condition)
+        else:
+            self._state(delivery, Rejected(condition, text))
+        delivery.settle()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Let the client send once more, for what the dispatcher has not seen."""
+        if not self._draining:
+            self._credit += 1
+            self._link.flow(1)
+
+    def _told(self, number: int, state: DeliveryState) -> None:
+        """Tell the client the state of a delivery."""
+        delivery = self._unsettled.get(number)
+        if delivery is None:
+            return
+        self._state(delivery, state)
+        if not isinstance(state, Received):
+            del self._unsettled[number], self._numbers[delivery]
+            delivery.settle()
+        self.wake()
+
+    def _state(self, delivery: Delivery, state: DeliveryState) -> None:
+        match state:
+            case Accepted():
+                delivery.update(ACCEPTED)
+            case Rejected(condition, description):
+                if condition:
+                    delivery.local.condition = self._engine.condition(condition, description)
+                delivery.update(REJECTED)
+            case Modified(failed, undeliverable_here):
+                delivery.local.failed = failed
+                delivery.local.undeliverable = undeliverable_here
+                delivery.update(MODIFIED)
+            case Received():
+                delivery.update(RECEIVED)
+            case _:
+                delivery.update(RELEASED)

@@ -1,0 +1,160 @@
+"""The links of one connection: those by which a client sends, and those by which it receives.
+
+A link of a client that sends is a producer of the dispatcher, whose credit it gets. One of a
+client that receives is a consumer, which takes as many messages as the client has given credit for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ...protocol.security import Principal
+from ._engine import AmqpEngine, DeliveryChanged, EngineEvent, Flowed, LinkAttached, LinkDetached
+from ._incoming import IncomingLink
+from ._options import AmqpOptions
+from ._outgoing import OutgoingLink
+from ._port import DispatchPort, Refused
+from ._proton import COORDINATOR, AmqpLink
+
+__all__ = ["Links"]
+
+_logger = logging.getLogger("onward.transports.amqp")
+
+AnyLink: TypeAlias = IncomingLink | OutgoingLink
+
+FIRST: Final = 0
+"""The mode of a receiver that settles at once, without waiting for the sender."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The bytes of messages of one connection that have come in part."""
+
+    size: int = 0
+
+
+class Links:
+    """The links of one connection.
+
+    Args:
+        engine: Its engine.
+        port: The dispatcher.
+        options: The limits.
+        principal: The client; `None` without authentication.
+        wake: Called when there is something to send.
+        dropped: Called with the reason when a message is dropped.
+    """
+
+    def __init__(
+        self,
+        engine: AmqpEngine,
+        port: DispatchPort,
+        options: AmqpOptions,
+        principal: Principal | None,
+        wake: Callable[[], object],
+        dropped: Callable[[str], object],
+    ) -> None:
+        self._engine = engine
+        self._port = port
+        self._options = options
+        self._principal = principal
+        self._wake = wake
+        self._dropped = dropped
+        self._gathered = Gathered()
+        self._links: dict[AmqpLink, AnyLink] = {}
+
+    def handle(self, event: EngineEvent) -> None:
+        """Do what an event of the engine asks for."""
+        match event:
+            case LinkAttached(link):
+                self._attach(link)
+            case LinkDetached(link, closed):
+                self._detach(link, closed=closed)
+            case Flowed(link):
+                if (found := self._links.get(link)) is not None:
+                    found.flowed()
+            case DeliveryChanged(delivery):
+                if (found := self._links.get(delivery.link)) is not None:
+                    found.changed(delivery)
+            case _:
+                pass
+
+    def resume(self) -> None:
+        """Pass credit on again that was held back for bytes that the client had not read."""
+        for each in tuple(self._links.values()):
+            if isinstance(each, OutgoingLink) and each.held:
+                each.flowed()
+
+    def lost(self) -> None:
+        """End all links after the connection: what was sent and is unsettled is in doubt."""
+        links, self._links = self._links, {}
+        for each in links.values():
+            each.gone()
+
+    def _attach(self, link: AmqpLink) -> None:
+        try:
+            self._links[link] = self._receive(link) if link.is_receiver else self._send(link)
+        except Refused as error:
+            # AMQP 1.0, part 2, section 2.6.3: a link that is refused is answered with an attach
+            # "with null for the source or target", and then closed.
+            (link.target if link.is_receiver else link.source).type = 0
+            link.open()
+            link.condition = self._engine.condition(error.condition, error.description)
+            link.close()
+
+    def _receive(self, link: AmqpLink) -> IncomingLink:
+        asked = link.remote_target
+        if asked.type == COORDINATOR:
+            raise Refused("amqp:not-implemented", "there are no transactions")
+        name = self._port.temporary_name() if asked.dynamic else asked.address or None
+        made = IncomingLink(link, self._engine, self._options, self._gathered, self._drop)
+        made.wake = self._wake
+        made.attach(self._port.produce(name, made, self._principal), anonymous=name is None)
+        link.target.address = name
+        link.target.dynamic = asked.dynamic
+        link.source.address = link.remote_source.address
+        link.rcv_settle_mode = FIRST
+        link.snd_settle_mode = link.remote_snd_settle_mode
+        link.max_message_size = self._options.max_message
+        link.open()
+        return made
+
+    def _send(self, link: AmqpLink) -> OutgoingLink:
+        # Only the name of the source is answered. AMQP 1.0, part 3, section 3.5.3: the filters in
+        # the answer are those "actually in place", and here are none.
+        asked = link.remote_source
+        name = self._port.temporary_name() if asked.dynamic else asked.address
+        if not name:
+            raise Refused("amqp:invalid-field", "a source needs a name")
+        made = OutgoingLink(link, self._engine, self._options, self._drop)
+        made.wake = self._wake
+        link.source.address = name
+        link.source.dynamic = asked.dynamic
+        link.target.address = link.remote_target.address
+        link.snd_settle_mode = link.remote_snd_settle_mode
+        link.max_message_size = self._options.max_message
+        made.attach(self._port.consume(name, made, self._principal))
+        link.open()
+        return made
+
+    def _detach(self, link: AmqpLink, *, closed: bool) -> None:
+        found = self._links.pop(link, None)
+        if found is not None:
+            found.gone()
+        if closed:
+            link.close()
+        else:
+            link.detach()
+        self._engine.free(link)
+        self._wake()
+
+    def _drop(self, reason: str) -> None:
+        self._dropped(reason)
+        _logger.debug(
+            "a message was dropped: %s",
+            reason,
+            extra={"event": "amqp.message_dropped", "reason": reason},
+        )
