@@ -8,7 +8,6 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from ...actors import Worker
@@ -16,7 +15,7 @@ from ...actors.security import Authentication
 from ...protocol.security import PeerIdentity
 from .._log import SeldomLogger
 from ..streams._acceptor import StreamAcceptor
-from ..streams._endpoint import Endpoint, TcpEndpoint
+from ..streams._endpoint import Endpoint, TcpEndpoint, is_loopback
 from ..streams._options import parse_unix_uri, parse_uri
 from ..streams._tls import TlsOptions, server_context
 from ..streams._tls_context import TlsContext
@@ -219,14 +218,6 @@ def endpoint_of_uri(uri: str, options: AdminOptions) -> tuple[str, Endpoint]:
     if scheme in ("http", "https"):
         return scheme, TcpEndpoint(*parse_uri(uri, scheme))
     raise ValueError(f"{uri!r} is not http://host:port, https://host:port or unix:///path")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine only: `localhost`, or an address of the loopback interface."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _bracketed(host: str) -> str:

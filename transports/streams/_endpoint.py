@@ -11,6 +11,7 @@ import asyncio
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 from ...protocol._principal import PeerIdentity
@@ -27,6 +28,7 @@ __all__ = [
     "TurnedAway",
     "endpoint_of",
     "ends_of",
+    "is_loopback",
 ]
 
 BACKLOG: Final = 1024
@@ -207,3 +209,11 @@ def _end(name: object) -> str:
     if isinstance(name, bytes):
         return name.decode("utf-8", "replace")
     return name if isinstance(name, str) else ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine only: `localhost`, or an address of the loopback interface."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
