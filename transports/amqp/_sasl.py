@@ -110,13 +110,19 @@ class SaslServer:
     """The server's side of the SASL layer of one connection.
 
     Args:
-        mechanisms: The mechanisms that are offered, the preferred one first.
+        mechanisms: The mechanisms that are offered, the preferred one first; one at least.
 
     Attributes:
         state: Its state.
+
+    Raises:
+        ValueError: There is no mechanism.
     """
 
     def __init__(self, mechanisms: Sequence[Mechanism]) -> None:
+        # AMQP 1.0, part 5, section 5.3.3.1: "It is invalid for this list to be null or empty."
+        if not mechanisms:
+            raise ValueError("no mechanism is offered")
         self.state = SaslState.HEADER
         self._mechanisms = tuple(mechanisms)
         self._buffer = b""
@@ -137,6 +143,8 @@ class SaslServer:
     def receive(self, data: bytes) -> SaslCredentials | None:
         """Read bytes, and return the credentials when they are complete.
 
+        Once the client is accepted, what comes is for the layer behind this one.
+
         A mechanism that is not offered, or a PLAIN response that is none, is refused at once.
 
         Raises:
@@ -144,6 +152,8 @@ class SaslServer:
         """
         if self.state is SaslState.REFUSED:
             return None
+        if self.state is SaslState.ACCEPTED:
+            raise AssertionError(self.state.value)
         self._buffer += data
         try:
             if self.state is SaslState.HEADER:

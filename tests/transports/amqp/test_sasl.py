@@ -65,9 +65,22 @@ def test_plain_is_read_and_decided() -> None:
     server.decide(accepted=True)
     assert server.data_to_send() == ACCEPTED
     assert server.state is SaslState.ACCEPTED
-    assert server.behind() == AMQP_HEADER
-    assert server.receive(b"more") is None
-    assert (server.behind(), server.behind()) == (b"more", b"")
+    assert (server.behind(), server.behind()) == (AMQP_HEADER, b"")
+
+
+def test_nothing_is_kept_of_what_comes_after_the_layer() -> None:
+    server = begun()
+    server.receive(PLAIN)
+    server.decide(accepted=True)
+    with pytest.raises(AssertionError, match="what comes is not of this layer any more"):
+        server.receive(b"more")
+    assert server.behind() == b""
+
+
+def test_a_layer_without_mechanisms_is_none() -> None:
+    # AMQP 1.0, part 5, section 5.3.3.1: "It is invalid for this list to be null or empty."
+    with pytest.raises(ValueError, match="no mechanism"):
+        SaslServer(())
 
 
 def test_every_byte_may_come_alone() -> None:
