@@ -25,7 +25,7 @@ GATES: Mapping[str, tuple[float, float]] = {
 """Least coverage of each folder in percent, of lines and of branches."""
 
 BUILT = {"transports/amqp/": "proton"}
-"""Parts whose tests need a module that not every machine can build, and are skipped without."""
+"""Parts, each with the module that its tests need: they are skipped where it is not built."""
 
 
 @dataclass(frozen=True, slots=True)

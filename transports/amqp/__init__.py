@@ -1,1 +1,1 @@
-"""Parts of an edge for clients of AMQP 1.0."""
+"""A listener for clients of AMQP 1.0, which send and receive by the names of a dispatcher."""

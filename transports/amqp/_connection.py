@@ -252,7 +252,7 @@ class AmqpConnection(asyncio.Protocol):
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Do what the client asks for, and write what there is."""
+        """Handle what the client asks for, and write what there is."""
         self._woken = False
         links = self._links
         if links is None:
@@ -290,7 +290,7 @@ class AmqpConnection(asyncio.Protocol):
             links.resume()
 
     def _tick(self) -> None:
-        """Let the engine see the time: it ends a silent connection, and keeps this end alive."""
+        """Pass the time to the engine: it ends a silent connection, and keeps this end alive."""
         due = self._engine.tick(self._loop.time())
         if due:
             self._set_timer("idle", due - self._loop.time(), self._ticked)

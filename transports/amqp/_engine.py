@@ -170,7 +170,7 @@ class AmqpEngine:
         return sum(each.outgoing_bytes for each in self._sessions)
 
     def tick(self, now: float) -> float:
-        """Let time pass, and return when to do so again, in seconds; 0 if not at all."""
+        """Pass the time on, and return when to do so again, in seconds; 0 if not at all."""
         return self._transport.tick(now)
 
     # --- calls ----------------------------------------------------------------------------------

@@ -211,13 +211,13 @@ class IncomingLink:
         self._give_back()
 
     def _give_back(self) -> None:
-        """Let the client send once more, for what the dispatcher has not seen."""
+        """Give the client the credit of one message, for what the dispatcher has not seen."""
         if not self._draining:
             self._credit += 1
             self._link.flow(1)
 
     def _told(self, number: int, state: DeliveryState) -> None:
-        """Tell the client the state of a delivery."""
+        """Send the client the state of a delivery."""
         delivery = self._unsettled.get(number)
         if delivery is None:
             return

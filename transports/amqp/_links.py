@@ -1,6 +1,6 @@
 """The links of one connection: those by which a client sends, and those by which it receives.
 
-A link of a client that sends is a producer of the dispatcher, whose credit it gets. One of a
+A link of a client that sends is a producer of the dispatcher, and gets its credit. One of a
 client that receives is a consumer, which takes as many messages as the client has given credit for.
 """
 
@@ -67,7 +67,7 @@ class Links:
         self._links: dict[AmqpLink, AnyLink] = {}
 
     def handle(self, event: EngineEvent) -> None:
-        """Do what an event of the engine asks for."""
+        """Handle an event of the engine."""
         match event:
             case LinkAttached(link):
                 self._attach(link)

@@ -66,7 +66,7 @@ class BadMessage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MessageHead:
-    """What the edge reads of a message.
+    """The fields of a message that the edge reads.
 
     Attributes:
         to: The name that it is for, of its properties; `None` without one.

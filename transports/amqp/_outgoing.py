@@ -109,7 +109,7 @@ class OutgoingLink:
         return ""
 
     def drained(self) -> None:
-        """Tell the client that its credit is gone."""
+        """Report to the client that its credit is gone."""
         self._given = 0
         if self._draining and not self._over:
             self._draining = False

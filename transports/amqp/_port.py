@@ -45,11 +45,11 @@ class ProducerEnd(Protocol):
     """The end of a producer, as the dispatcher knows it."""
 
     def credit(self, messages: int) -> None:
-        """Let the producer send as many messages more."""
+        """Give the producer the credit of as many messages more."""
         ...
 
     def drain(self) -> None:
-        """Take back the credit that the producer does not use now; see `ProducerHandle.drained`."""
+        """Ask for the credit that the producer does not use now; see `ProducerHandle.drained`."""
         ...
 
     def end(self, reason: Refused) -> None:
@@ -105,11 +105,11 @@ class ConsumerHandle(Protocol):
     """A consumer at the dispatcher."""
 
     def credit(self, messages: int) -> None:
-        """Take as many messages more."""
+        """Ask for as many messages more."""
         ...
 
     def drain(self) -> None:
-        """Take what there is now, and then have no credit; see `ConsumerEnd.drained`."""
+        """Ask for what there is now, and give up the other credit; see `ConsumerEnd.drained`."""
         ...
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ class Condition(Protocol):
 
 
 class Endpoint(Hashable, Protocol):
-    """What is opened and closed: a connection, a session, or a link."""
+    """A connection, a session, or a link, which is opened and closed."""
 
     condition: Condition | None
 

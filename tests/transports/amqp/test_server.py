@@ -200,7 +200,7 @@ async def test_the_listener_tells_its_clients_that_it_stops() -> None:
             "the listener stops",
         )
         await waiting.until(lambda: waiting.lost)
-        assert served.port.consumers == served.port.producers == []
+        assert (served.port.consumers, served.port.producers) == ([], [])
 
 
 # --- who is let in ------------------------------------------------------------------------------
