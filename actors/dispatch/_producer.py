@@ -178,8 +178,7 @@ class Producer:
             Arrival(
                 Message((), (), payload, None, None),
                 settled,
-                self._core.own,
-                self._core.next_id(),
+                self._core.identity(),
                 self.number,
                 way,
                 until=deadline,
