@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ._base import Listener, Transport
 from .node._gate import MAX_RETURNS, Gate
-from .node._identity import from_certificate, from_principal
+from .node._identity import from_certificate, from_principal, link_principals
 from .node._link import MAX_CROSSINGS, MAX_WORK, Link, TooMuchWork
 from .node._link_statistics import LinkState, LinkStatistics
 from .streams._endpoint import Endpoint
@@ -61,6 +61,7 @@ __all__ = [
     "WsTransport",
     "from_certificate",
     "from_principal",
+    "link_principals",
     "parse_uri",
 ]
 

@@ -7,23 +7,26 @@ answer = await node.request("34#orders", b"12 apples")
 ```
 """
 
+from ._access import PrincipalOf
 from ._consumer import Consumer, Handler, Received
 from ._consumer_record import Accept
 from ._dispatch_worker import DISPATCH
 from ._dispatcher import Dispatcher, DispatcherStatistics, WatchFunction
 from ._errors import ConsumerRefused, ProducerClosed
 from ._options import DispatchOptions
-from ._producer import Producer
+from ._producer import AnonymousProducer, Producer
 
 __all__ = [
     "DISPATCH",
     "Accept",
+    "AnonymousProducer",
     "Consumer",
     "ConsumerRefused",
     "DispatchOptions",
     "Dispatcher",
     "DispatcherStatistics",
     "Handler",
+    "PrincipalOf",
     "Producer",
     "ProducerClosed",
     "Received",

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from ...protocol import Message, Route
-from ...protocol.dispatch import Held, Identity, Outcome, Redirect, Retry
+from ...protocol.dispatch import Held, Outcome, Redirect, Retry
 
-__all__ = ["PLAIN", "Arrival", "PlainWay", "ProducerWay", "TransitWay", "Way"]
+__all__ = ["PLAIN", "Arrival", "CopyWay", "PlainWay", "ProducerWay", "TransitWay", "Way"]
 
 PLAIN = "plain"
 """The source of deliveries of messages that were sent without a producer."""
@@ -31,13 +31,9 @@ class TransitWay:
 
     Attributes:
         route: The return route, which ends with the token of that dispatcher.
-        link: The link.
-        token: That token.
     """
 
     route: Route
-    link: str
-    token: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,18 @@ class ProducerWay:
     send: int
 
 
-Way = PlainWay | TransitWay | ProducerWay
+@dataclass(frozen=True, slots=True)
+class CopyWay:
+    """The way back to another name of this node, which has sent a copy here.
+
+    Attributes:
+        token: The token of the copy there.
+    """
+
+    token: bytes
+
+
+Way = PlainWay | TransitWay | ProducerWay | CopyWay
 """The way back to a producer."""
 
 
@@ -64,7 +71,8 @@ class Arrival:
     Attributes:
         message: The message; its onward route is what follows the name.
         settled: Whether it is pre-settled.
-        identity: Its identity.
+        ingress: The node where it entered.
+        identity: Its id, unique at the ingress.
         path: The digests of the nodes that it has passed.
         source: The link that it came by, its producer, or `PLAIN`.
         way: The way back for its outcome; `None` if there is none, or it has been told.
@@ -79,7 +87,8 @@ class Arrival:
 
     message: Message
     settled: bool
-    identity: Identity
+    ingress: str
+    identity: bytes
     source: Hashable
     way: Way | None
     path: tuple[bytes, ...] = ()
@@ -90,8 +99,3 @@ class Arrival:
     held: Held[Arrival] | None = None
     answer: Message | None = None
     outcome: Outcome | None = None
-
-    @property
-    def ingress(self) -> str:
-        """The node where it entered."""
-        return self.identity[0]

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...protocol import Route
-from ...protocol.dispatch import ConsumerQueue, ConsumerTarget
+from ...protocol.dispatch import ConsumerQueue, ConsumerTarget, Name
 from ._arrival import Arrival
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class ConsumerRecord:
         ended: Called when it has been detached by its name, with the reason.
         state: The state of its name.
         worker: The worker of its handler, if it has one.
+        local: The name of this node that gets the copies, in place of a worker.
         active: Whether messages are sent to it; a standby is not.
         pumping: Whether it will be handed what its credit allows.
         target: It as the target of a copy.
@@ -59,6 +60,7 @@ class ConsumerRecord:
     ended: Callable[[str], None]
     state: NameState
     worker: ConsumerWorker | None = None
+    local: Name | None = None
     active: bool = False
     pumping: bool = False
     target: ConsumerTarget = field(init=False)

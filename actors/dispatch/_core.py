@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -21,32 +21,33 @@ from ...protocol import (
 )
 from ...protocol.dispatch import (
     ACCEPTED,
-    ID_SIZE,
+    ALL_NODES,
+    MAX_PATH,
     MODIFIED,
     RELEASED,
     BadName,
     BadTransit,
     CreditChange,
+    Delivery,
     DeliveryState,
-    Identity,
     Name,
     NameKind,
     Outcome,
     Paths,
     Redirect,
     RemoteNode,
+    Semantics,
     Tally,
     Target,
     Transit,
     encode_transit,
     ended_address,
-    milliseconds,
-    next_wait,
     node_digest,
     parse_name,
     return_address,
 )
-from ._arrival import PLAIN, Arrival, PlainWay, ProducerWay
+from ._access import UNAUTHORIZED
+from ._arrival import PLAIN, Arrival, CopyWay, PlainWay, ProducerWay
 from ._consumer_record import ConsumerRecord
 from ._name_state import NameState
 from ._options import DispatchOptions
@@ -54,9 +55,11 @@ from ._outcome_ways import OutcomeWays
 
 if TYPE_CHECKING:
     from .._node import Node
-    from ._producer import Producer
+    from ._sender import Sender
 
 __all__ = ["DispatchCore", "without"]
+
+_MAX_TTL: Final = 0xFFFFFFFF
 
 
 class DispatchCore:
@@ -75,7 +78,7 @@ class DispatchCore:
         producers: The producers, by number.
         counts: What was dropped or refused, by its reason.
         links: The links to neighbours, by their text.
-        upstream: The names of the unsettled deliveries of neighbours, by link and token.
+        upstream: The unsettled deliveries of neighbours, by the way back.
         ways: The sender of outcomes.
     """
 
@@ -89,14 +92,14 @@ class DispatchCore:
         self.paths = paths
         self.states: Final[dict[str, NameState]] = {}
         self.tokens: Final[dict[bytes, tuple[NameState, Target]]] = {}
-        self.producers: Final[dict[int, Producer]] = {}
+        self.producers: Final[dict[int, Sender]] = {}
         self.counts: Final = Counter[str]()
         self.links: Final[dict[str, Address]] = {}
-        self.upstream: Final[dict[tuple[Hashable, bytes], NameState]] = {}
+        self.upstream: Final[dict[Route, tuple[NameState, Delivery[Arrival, Arrival]]]] = {}
         self.ways: Final = OutcomeWays(node, self.counts, self._told, self.upstream)
+        self.ways.copied = self._copied
         self._numbers: Final = count(1)
-        self._instance: Final = secrets.token_bytes(ID_SIZE)
-        self._ids: Final = count()
+        self._ids: Final = count(secrets.randbits(62))
         self._digest: Final = node_digest(own)
         self._times: list[tuple[float, int, NameState]] = []
         self.alarm: Callable[[float], None] = lambda _: None
@@ -105,6 +108,9 @@ class DispatchCore:
         self.watched: Callable[[NameState], None] = lambda _: None
         self.released: Callable[[ConsumerRecord], None] = lambda _: None
         self.make: Callable[[Name], NameState | None] = lambda _: None
+        self.semantics_of: Callable[[Name], Semantics] = lambda _: options.default
+        self.allows: Callable[[Name, Message], bool] | None = None
+        """Whether a message may go to a name; `None` as long as all may go to each."""
 
     # --- small parts ------------------------------------------------------------------------
 
@@ -116,9 +122,9 @@ class DispatchCore:
         """Return the number of a new consumer or producer."""
         return next(self._numbers)
 
-    def identity(self) -> Identity:
-        """Return an identity that no other message of the network has."""
-        return self.own, self._instance, next(self._ids).to_bytes(ID_SIZE)
+    def next_id(self) -> bytes:
+        """Return an id that no other message of this ingress has."""
+        return (next(self._ids) & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")
 
     @staticmethod
     def token() -> bytes:
@@ -141,21 +147,34 @@ class DispatchCore:
         Raises:
             BadName: The address cannot be read.
         """
-        onward, back, _, _, context = message
+        onward, back, _, source, context = message
         name = self.parse(onward[0].value)
         deadline = None if context is None else context.deadline
-        settled = not back
+        # A message without a return route has that of its link, if it came over one.
+        settled = not back or (back == (source,) and not self.node.parts.table.is_inside(back[0]))
         now = self.now()
         arrival = Arrival(
             without(message, onward[1:]),
             settled,
-            self.identity(),
+            self.own,
+            self.next_id(),
             PLAIN,
             None if settled else PlainWay(message._replace(payload=b"")),
             until=deadline,
             deadline=now + self.options.outcome_timeout if deadline is None else deadline,
         )
+        if self.allows is not None and not self.allows(name, message):
+            self.refuse(arrival)
+            return
         self.bind(name, arrival)
+
+    def refuse(self, arrival: Arrival) -> None:
+        """Refuse a message of a sender that has none of the roles of the name."""
+        self.counts["senders without a role of the name"] += 1
+        if arrival.settled:
+            self.node.dead_letter(arrival.message, "sender without a role of the name")
+        else:
+            self.ways.tell(arrival, UNAUTHORIZED)
 
     def bind(self, name: Name, arrival: Arrival) -> None:
         """Give a message to the state of its name."""
@@ -176,6 +195,9 @@ class DispatchCore:
         Raises:
             DeliveryError: It was certainly not handed over.
         """
+        if record.local is not None:
+            self._copy_to(record.local, arrival, token)
+            return
         onward, _, payload, source, context = arrival.message
         back: Route = ()
         if token is not None:
@@ -186,32 +208,45 @@ class DispatchCore:
             Message((*record.route, *onward), back, payload, source, context)
         )
 
-    def send_on(
-        self,
-        name: Name,
-        arrival: Arrival,
-        link: str,
-        token: bytes | None,
-        deadline: float | None,
-    ) -> bool:
+    def _copy_to(self, name: Name, arrival: Arrival, token: bytes | None) -> None:
+        """Give a copy of a message to a name of this node, in a later turn."""
+        copy = Arrival(
+            arrival.message,
+            token is None,
+            self.own,
+            self.next_id(),
+            PLAIN,
+            None if token is None else CopyWay(token),
+            until=arrival.until,
+            deadline=self.now() + self.options.outcome_timeout,
+        )
+        self.soon(lambda: self.bind(name, copy))
+
+    def _copied(self, token: bytes, outcome: Outcome, answer: Message | None) -> None:
+        """Receive the outcome of such a copy."""
+        if answer is not None:
+            self.answer_of(token, answer)
+        self.disposition(token, outcome, None)
+
+    def send_on(self, name: Name, arrival: Arrival, link: str, token: bytes | None) -> bool:
         """Send a copy to the next node; return whether it went."""
         address = self.links.get(link)
         if address is None:
             return False
         onward, _, payload, _, context = arrival.message
-        now = self.now()
-        ttl = 0 if arrival.until is None else milliseconds(arrival.until - now)
-        wait = 0 if deadline is None or token is None else next_wait(deadline - now)
-        path = (*arrival.path, self._digest)
+        ttl = 0
+        until = arrival.until
+        if until is not None:
+            ttl = min(max(1, round((until - self.now()) * 1000)), _MAX_TTL)
+        path = (*arrival.path, self._digest)[-MAX_PATH:]
         try:
             transit = encode_transit(
                 Transit(
                     name.text,
-                    *arrival.identity,
+                    arrival.ingress,
+                    arrival.identity,
                     settled=token is None,
-                    redirected=arrival.redirected,
                     ttl=ttl,
-                    wait=wait,
                     path=path,
                 )
             )
@@ -287,29 +322,30 @@ class DispatchCore:
         name.disposition(token, state, at if target is None else target, tally)
         self.tidy(name)
 
-    def tell_end(self, link: str, token: bytes, *, settled: bool) -> None:
+    def tell_end(self, link: str, token: bytes) -> None:
         """Report to a next node that the outcome of a copy is not waited for any more."""
         address = self.links.get(link)
         if address is None:
             return
-        end = Address(DELIVERY, ended_address(token, settled=settled))
+        end = Address(DELIVERY, ended_address(token))
         try:
             message = Message((address, self.address, end), (), b"", None, None)
             self.node.parts.router.dispatch(message)
         except OnwardError:
             self.counts["ends that could not be told"] += 1
 
-    def source_ended(self, link: str, token: bytes, *, settled: bool) -> None:
-        """Receive word of the node before this one that it waits for an outcome no more."""
-        state = self.upstream.pop((link, token), None)
-        if state is not None:
-            state.source_ended(link, token, settled=settled)
+    def sender_ended(self, route: Route) -> None:
+        """Receive word of a node before this one, by the way back to it."""
+        found = self.upstream.pop(route, None)
+        if found is not None:
+            state, delivery = found
+            state.sender_ended(delivery)
             self.tidy(state)
 
     def forget_upstream(self, link: str) -> None:
         """Forget the ways back over a link that is lost."""
-        for each in [each for each in self.upstream if each[0] == link]:
-            del self.upstream[each]
+        for route in [each for each in self.upstream if str(each[0]) == link]:
+            del self.upstream[route]
 
     def answer_of(self, token: bytes, message: Message) -> None:
         """Keep the reply of a consumer for the producer that waits for it."""
@@ -358,12 +394,6 @@ class DispatchCore:
         for change in changes:
             self.credit(change.producer)
 
-    def remove_producer(self, producer: Producer) -> None:
-        """Detach a producer."""
-        if self.producers.pop(producer.number, None) is not None:
-            producer.state.remove_producer(producer.number)
-            self.tidy(producer.state)
-
     def detach(self, state: NameState, record: ConsumerRecord, reason: str) -> None:
         """Detach a consumer."""
         state.remove_consumer(record.number, reason)
@@ -373,8 +403,17 @@ class DispatchCore:
 
     def tidy(self, state: NameState) -> None:
         """Forget the state of a name of which nothing is left."""
-        if state.idle and self.states.get(state.name.text) is state:
+        if self._is_idle(state) and self.states.get(state.name.text) is state:
             del self.states[state.name.text]
+
+    @staticmethod
+    def _is_idle(state: NameState) -> bool:
+        name = state.name
+        if name.kind in (NameKind.MOBILE, NameKind.LOCAL):
+            return state.idle
+        # The name itself says which nodes it is of, and those stay: nothing of it has to be kept.
+        gone = name.node == ALL_NODES or not state.consumers
+        return gone and not (state.producers or state.deliveries.statistics().unsettled)
 
     def arm(self, state: NameState) -> None:
         """Look at a name again when something of it is due."""
@@ -407,7 +446,9 @@ class DispatchCore:
         paths = self.paths
         if name.kind is NameKind.LOCAL:
             return ()
-        wanted = nodes if name.kind is NameKind.MOBILE else {name.node: ""}
+        wanted: Iterable[str] = nodes
+        if name.kind is not NameKind.MOBILE:
+            wanted = paths.nodes if name.node == ALL_NODES else (name.node,)
         made: list[RemoteNode] = []
         for node in wanted:
             hop = paths.next_hop(node)

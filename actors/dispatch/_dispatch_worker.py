@@ -20,14 +20,15 @@ from ...protocol import (
 )
 from ...protocol.dispatch import (
     ACCEPTED,
+    ALL_NODES,
     MODIFIED,
     RELEASED,
     BadName,
     BadTransit,
     ConsumerTarget,
-    LaterVersion,
     LinkTarget,
     Name,
+    NameKind,
     Network,
     Provisions,
     Target,
@@ -35,13 +36,15 @@ from ...protocol.dispatch import (
     check_node_name,
     decode_disposition,
     decode_transit,
-    read_end,
     read_token,
+    return_address,
 )
+from ...protocol.security import ANONYMOUS
 from .._worker import Worker
 from ..runtime._timer import Timer
+from ._access import PrincipalOf, may_produce, restricts
 from ._arrival import Arrival, TransitWay
-from ._consumer_record import ConsumerRecord
+from ._consumer_record import Accept, ConsumerRecord
 from ._core import DispatchCore, without
 from ._name_state import NameState
 from ._options import DispatchOptions
@@ -61,11 +64,13 @@ class DispatchWorker(Worker):
 
     Args:
         options: The options.
+        principal_of: Returns the principal of the peer of a link; `None`: no peer has one.
     """
 
-    def __init__(self, options: DispatchOptions) -> None:
+    def __init__(self, options: DispatchOptions, principal_of: PrincipalOf | None) -> None:
         super().__init__()
         self.options: Final = options
+        self._principal_of: Final = principal_of
         self.provisions = Provisions(options.default, options.limits)
         self.watches: Final[dict[str, list[WatchFunction]]] = {}
         self.records: Final[dict[int, Callable[[], None]]] = {}
@@ -90,6 +95,8 @@ class DispatchWorker(Worker):
         core.alarm = self._alarm
         core.soon = self._soon
         core.make = self.make
+        core.semantics_of = self.provisions.semantics_of
+        self._follow_access()
         core.watched = self._watched
         core.released = self._released
         self.topology = Topology(self, core, network)
@@ -134,9 +141,6 @@ class DispatchWorker(Worker):
                 self._transit(message, first)
             else:
                 self._outcome(message, first)
-        except LaterVersion as error:
-            self.core.counts["of a later version"] += 1
-            raise AddressError(first, str(error)) from error
         except (BadName, BadTransit) as error:
             raise AddressError(first, error.reason) from error
 
@@ -169,39 +173,36 @@ class DispatchWorker(Worker):
             core.counts["messages of no neighbour"] += 1
             self.node.lose(message, NotExposed(DISPATCH))
             return
-        way: TransitWay | None = None
         if not transit.settled:
             if not back or back[0] != link or back[-1].type != DELIVERY:
                 raise BadTransit("an unsettled message without a way back")
-            way = TransitWay(back, str(link), read_token(back[-1].value, b"r"))
-        self._bind_transit(message, transit, str(link), way)
+            read_token(back[-1].value, b"r")
+        self._bind_transit(message, transit, str(link))
 
-    def _bind_transit(
-        self, message: Message, transit: Transit, link: str, way: TransitWay | None
-    ) -> None:
+    def _bind_transit(self, message: Message, transit: Transit, link: str) -> None:
         core = self.core
-        now = core.now()
-        until = now + transit.ttl / 1000 if transit.ttl else None
+        until = core.now() + transit.ttl / 1000 if transit.ttl else None
         arrival = Arrival(
             without(message, message.onward_route[1:]),
             transit.settled,
-            transit.identity,
+            transit.ingress,
+            transit.id,
             link,
-            way,
+            None if transit.settled else TransitWay(message.return_route),
             transit.path,
             until,
-            now + transit.wait / 1000 if transit.wait else until,
-            transit.redirected,
+            until,
         )
         core.bind(core.parse(transit.name), arrival)
 
     def _outcome(self, message: Message, first: Address) -> None:
         """Receive a reply, an error reply or a disposition for a copy."""
         core = self.core
-        ended = read_end(first.value)
-        if ended is not None:
+        if first.value[:1] == b"e":
+            token = read_token(first.value, b"e")
             if message.source is not None and self.topology.is_link(message):
-                core.source_ended(str(message.source), ended[0], settled=ended[1])
+                end = Address(DELIVERY, return_address(token))
+                core.sender_ended((message.source, DISPATCH, end))
             return
         if first.value[:1] == b"d":
             token = read_token(first.value, b"d")
@@ -248,14 +249,48 @@ class DispatchWorker(Worker):
         if len(states) >= self.options.max_names:
             return None
         state = states[name.text] = NameState(self.core, name, self.provisions.semantics_of(name))
+        if name.kind is NameKind.TOPOLOGICAL and name.node == ALL_NODES:
+            self._add_own_copy(state)
         state.set_remotes(self.topology.remotes_of(state))
         return state
 
+    def _add_own_copy(self, state: NameState) -> None:
+        """Make this node one of those that get a copy of what is sent to all nodes."""
+        name, window = state.name, self.options.max_names
+        number = self.core.number()
+        record = ConsumerRecord(
+            number,
+            (self.address,),
+            window,
+            Accept.REPLY,
+            remote=False,
+            queue=state.new_queue(window),
+            ended=lambda _: None,
+            state=state,
+            local=Name(NameKind.LOCAL, name.local_text),
+        )
+        state.add_consumer(record)
+
     def provisioned(self) -> None:
         """Give each name the semantics that it has now."""
+        self._follow_access()
         for state in list(self.core.states.values()):
             state.update(self.provisions.semantics_of(state.name))
             self.core.tidy(state)
+
+    def _follow_access(self) -> None:
+        """Check roles if a name has any, which costs each message a look-up."""
+        all_semantics = (self.provisions.default, *(each.semantics for each in self.provisions))
+        guarded = any(map(restricts, all_semantics))
+        self.core.allows = self._allows if guarded else None
+
+    def _allows(self, name: Name, message: Message) -> bool:
+        """Whether the sender of a message may send to a name."""
+        source = message.source
+        if source is None or self.node.parts.table.is_inside(source):
+            return True
+        found = None if self._principal_of is None else self._principal_of(source)
+        return may_produce(self.provisions.semantics_of(name), found or ANONYMOUS)
 
     def hints(self, text: str, nodes: Mapping[str, str]) -> None:
         """Keep what other nodes tell of a name."""

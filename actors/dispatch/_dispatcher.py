@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import Address, AddressLike, Route, RouteLike
 from ...protocol.dispatch import (
     MAX_COST,
-    Access,
     BadSemantics,
     Conflict,
     Mechanism,
+    Name,
+    NameKind,
     NamePattern,
     Provision,
+    ProvisionsChange,
     Semantics,
+    read_provisions,
+    temporary_name,
 )
 from ...protocol.options import Count, check_value
+from ...protocol.security import Principal
+from .._errors import LimitReached
 from ..routing._given import as_route
 from ..runtime._policy import MailboxOptions
+from ._access import PrincipalOf, may_consume, may_produce
 from ._consumer import Consumer, ConsumerWorker, Handler
 from ._consumer_record import Accept, ConsumerRecord
 from ._dispatch_worker import DISPATCH, DispatchWorker
 from ._errors import ConsumerRefused
 from ._name_state import NameState
 from ._options import DispatchOptions
-from ._producer import Producer
+from ._producer import AnonymousProducer, Producer
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -73,6 +81,9 @@ class Dispatcher:
     answer = await node.request("34#orders", b"12 pears")  # from anywhere on the node
     ```
 
+    A program of the node may use each name. Roles, as of `Access`, are those of the peer of a link
+    that a message came over, and of the `principal` that `consume` and `produce` are called for.
+
     Nothing of it can be reached from outside, unless it is exposed: `34#orders` for peers that may
     send to that name, `DISPATCH` for nodes that may be neighbours. All its methods are called on
     the node's loop.
@@ -90,12 +101,21 @@ class Dispatcher:
         self._core: Final = worker.core
 
     @classmethod
-    async def attach(cls, node: Node, options: DispatchOptions = _OPTIONS) -> Dispatcher:
+    async def attach(
+        cls,
+        node: Node,
+        options: DispatchOptions = _OPTIONS,
+        *,
+        principal_of: PrincipalOf | None = None,
+    ) -> Dispatcher:
         """Start the dispatcher of a node.
 
         Args:
             node: The node.
             options: The options.
+            principal_of: Returns the principal of the peer of a link, such as
+                `onward.transports.link_principals(node)`. Without it no peer has a role, and
+                names that are for some roles take no message of a peer.
 
         Raises:
             AddressInUse: The node has a dispatcher.
@@ -103,7 +123,7 @@ class Dispatcher:
         """
         check_value("options", options, DispatchOptions)
         _check_served(options.default)
-        worker = DispatchWorker(options)
+        worker = DispatchWorker(options, principal_of)
         mailbox = MailboxOptions(limit=_MAILBOX)
         await node.start(lambda: worker, address=DISPATCH, mailbox=mailbox)
         return cls(worker)
@@ -122,8 +142,8 @@ class Dispatcher:
             BadPattern: The pattern cannot be read, or names of this kind cannot be provisioned.
             PatternInUse: There is one of an equal pattern: see `update`.
             TooManyProvisions: There are `DispatchLimits.max_provisions`.
-            BadSemantics: They are of circuits, tags, roles or a hold on disk, which a dispatcher
-                of a node does not serve.
+            BadSemantics: They are of circuits, tags or a hold on disk, which a dispatcher of a
+                node does not serve.
         """
         _check_served(semantics)
         self._worker.provisions.add(Provision(NamePattern.parse(pattern), semantics))
@@ -138,6 +158,36 @@ class Dispatcher:
         _check_served(semantics)
         self._worker.provisions.replace(Provision(NamePattern.parse(pattern), semantics))
         self._worker.provisioned()
+
+    def load(self, content: str | bytes, file: str = "provisions") -> ProvisionsChange:
+        """Provision what a file has, in the place of all that was loaded from it before.
+
+        Names in use have the new semantics from now on; what is under way goes on. If the file
+        does not say the default, that of the options holds.
+
+        Args:
+            content: The content of the file, as of `read_provisions`.
+            file: The name of the file.
+
+        Returns:
+            What has become different.
+
+        Raises:
+            FileError: The file has problems; the error lists all of them.
+            BadSemantics: It has some that a dispatcher of a node does not serve.
+            PatternInUse: A program has provisioned an equal pattern.
+            TooManyProvisions: There would be more than `DispatchLimits.max_provisions`.
+        """
+        provisions, options = self._worker.provisions, self._core.options
+        read = read_provisions(content, file, options.limits)
+        for each in read.provisions:
+            _check_served(each.semantics)
+        default = read.default or options.default
+        _check_served(default)
+        change = provisions.load(read.provisions, file)
+        provisions.default = default
+        self._worker.provisioned()
+        return change
 
     def withdraw(self, pattern: str) -> None:
         """Withdraw a provision. What is under way goes on.
@@ -162,6 +212,7 @@ class Dispatcher:
         window: int = 250,
         accept: Accept | None = None,
         owner: AddressLike | None = None,
+        principal: Principal | None = None,
     ) -> Consumer:
         """Attach a consumer to a name.
 
@@ -172,12 +223,55 @@ class Dispatcher:
             accept: When a delivery is accepted; by default, once a handler has returned, and once
                 a worker has replied.
             owner: A worker with which the consumer ends.
+            principal: The principal that consumes; `None` for this program itself.
 
         Raises:
             BadName: The name cannot be read.
-            ConsumerRefused: The name takes no further consumer.
+            ConsumerRefused: The name takes no further consumer, is one of another node, is
+                temporary (see `temporary`), or is for other roles.
             UnknownAddress: The route begins with a worker that is not there.
         """
+        read = self._core.parse(name)
+        if (reason := _ELSEWHERE.get(read.kind)) is not None:
+            raise ConsumerRefused(read.text, reason)
+        if not may_consume(self._worker.provisions.semantics_of(read), principal):
+            raise ConsumerRefused(read.text, "it is for other roles")
+        return await self._consume(read, consumer, window, accept, owner)
+
+    async def temporary(
+        self,
+        consumer: Handler | RouteLike,
+        *,
+        window: int = 250,
+        accept: Accept | None = None,
+        owner: AddressLike | None = None,
+    ) -> Consumer:
+        """Attach a consumer to a new temporary name, such as one for replies.
+
+        The name is `Consumer.name`. Each node of the network can send to it, as it has the name of
+        this node; it cannot be guessed, and ends with the consumer or its owner.
+
+        Args:
+            consumer: As of `consume`, as are the others.
+            window: Messages that it has at a time.
+            accept: When a delivery is accepted.
+            owner: A worker with which the name ends.
+
+        Raises:
+            ConsumerRefused: `DispatchOptions.max_names` is reached.
+            UnknownAddress: The route begins with a worker that is not there.
+        """
+        name = temporary_name(self._core.own, token_bytes(16))
+        return await self._consume(name, consumer, window, accept, owner)
+
+    async def _consume(
+        self,
+        name: Name,
+        consumer: Handler | RouteLike,
+        window: int,
+        accept: Accept | None,
+        owner: AddressLike | None,
+    ) -> Consumer:
         check_value("window", window, Count)
         by_handler = callable(consumer)
         accept = accept or (Accept.HANDLED if by_handler else Accept.REPLY)
@@ -185,7 +279,6 @@ class Dispatcher:
         if accept in wrong:
             raise ValueError(f"a consumer of this kind cannot accept by {accept.value!r}")
         core = self._core
-        core.parse(name)
         number = core.number()
         route: Route
         worker: ConsumerWorker | None = None
@@ -235,25 +328,35 @@ class Dispatcher:
         if worker is not None:
             worker.stop()
 
-    async def produce(self, name: str, *, owner: AddressLike | None = None) -> Producer:
+    async def produce(
+        self,
+        name: str,
+        *,
+        owner: AddressLike | None = None,
+        principal: Principal | None = None,
+    ) -> Producer:
         """Attach a producer to a name.
 
         Args:
             name: The name.
             owner: A worker with which the producer ends.
+            principal: The principal that sends; `None` for this program itself.
 
         Raises:
             BadName: The name cannot be read.
-            ConsumerRefused: The name is unavailable, or has too many producers.
+            ConsumerRefused: The name is unavailable, is for other roles, or has too many producers.
             UnknownAddress: There is no such owner.
         """
         core = self._core
-        state = self._state(name)
+        read = core.parse(name)
+        if not may_produce(self._worker.provisions.semantics_of(read), principal):
+            raise ConsumerRefused(read.text, "it is for other roles")
+        state = self._state(read)
         producer = Producer(core, state, core.number())
         core.producers[producer.number] = producer
         try:
             if owner is not None:
-                core.node.watch(owner, producer.close)
+                producer.end_with(owner)
             state.add_producer(producer.number)
         except Exception:
             del core.producers[producer.number]
@@ -261,11 +364,35 @@ class Dispatcher:
             raise
         return producer
 
-    def _state(self, name: str) -> NameState:
-        read = self._core.parse(name)
-        state = self._core.states.get(read.text) or self._worker.make(read)
+    async def produce_any(
+        self, *, owner: AddressLike | None = None, principal: Principal | None = None
+    ) -> AnonymousProducer:
+        """Attach a producer that says the name with each message.
+
+        Args:
+            owner: A worker with which the producer ends.
+            principal: The principal that sends, which is checked for each message; `None` for this
+                program itself.
+
+        Raises:
+            LimitReached: There are `DispatchOptions.max_producers` such producers.
+            UnknownAddress: There is no such owner.
+        """
+        core, most = self._core, self._core.options.max_producers
+        anonymous = sum(isinstance(each, AnonymousProducer) for each in core.producers.values())
+        if anonymous >= most:
+            raise LimitReached("anonymous producers", most)
+        window = core.options.anonymous_window
+        producer = AnonymousProducer(core, core.number(), window, principal)
+        if owner is not None:
+            producer.end_with(owner)
+        core.producers[producer.number] = producer
+        return producer
+
+    def _state(self, name: Name) -> NameState:
+        state = self._core.states.get(name.text) or self._worker.make(name)
         if state is None:
-            raise ConsumerRefused(read.text, "max_names is reached")
+            raise ConsumerRefused(name.text, "max_names is reached")
         return state
 
     def watch(self, name: str, function: WatchFunction) -> Callable[[], None]:
@@ -331,13 +458,19 @@ _MAILBOX: Final = 10_000
 wait, or the message is lost with `MailboxFull`, as with any worker."""
 
 
+_ELSEWHERE: Final = {
+    NameKind.TOPOLOGICAL: "it is one of other nodes: there, _local/… is consumed",
+    NameKind.TEMPORARY: "temporary names are made by the node",
+}
+"""The kinds of names that have no consumers of one's own choice, and the reason."""
+
+
 def _check_served(semantics: Semantics) -> None:
     """Refuse what would be ignored otherwise, such as roles that are not checked."""
     retry = semantics.retry
     found = {
         "circuits": semantics.mechanism is Mechanism.LINK,
         "tags": bool(semantics.tags),
-        "roles": semantics.access != Access(),
         "a hold on disk": retry is not None and retry.hold.disk,
     }
     if any(found.values()):

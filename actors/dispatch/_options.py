@@ -29,7 +29,10 @@ class DispatchOptions:
             consumer or producer is refused.
         max_consumers: Consumers of one name at a node, standbys included. Beyond: a further one is
             refused.
-        max_producers: Producers of one name at a node. Beyond: a further one is refused.
+        max_producers: Producers of one name at a node, and anonymous producers of a node. Beyond:
+            a further one is refused.
+        anonymous_window: Messages of an anonymous producer that have no outcome yet. Beyond: a
+            further send waits.
         max_waiting: Sends of one producer that wait for credit. Beyond: a further one raises
             `LimitReached`.
         outcome_timeout: Time for which the outcome of a message that was sent without a producer
@@ -49,6 +52,7 @@ class DispatchOptions:
     max_names: Count = 100_000
     max_consumers: Count = 1_000
     max_producers: Count = 10_000
+    anonymous_window: Count = 250
     max_waiting: Count = 1_000
     outcome_timeout: Seconds = 300.0
     cost: Count = 1

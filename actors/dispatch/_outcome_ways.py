@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol import DELIVERY, Address, Message, OnwardError, Route
@@ -17,7 +17,7 @@ from ...protocol.dispatch import (
     disposition_address,
     encode_disposition,
 )
-from ._arrival import Arrival, PlainWay, ProducerWay, TransitWay
+from ._arrival import Arrival, CopyWay, PlainWay, ProducerWay, TransitWay
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -37,7 +37,7 @@ class OutcomeWays:
         counts: What is counted, by its reason.
         told: Gives an outcome to a producer of this node: its number, that of the send, the outcome
             and the reply.
-        upstream: What is known of the unsettled deliveries of neighbours, by link and token.
+        upstream: The unsettled deliveries of neighbours, by the way back.
     """
 
     def __init__(
@@ -45,18 +45,20 @@ class OutcomeWays:
         node: Node,
         counts: Counter[str],
         told: Callable[[ProducerWay, Outcome | None, Message | None], None],
-        upstream: MutableMapping[tuple[Hashable, bytes], Any],
+        upstream: MutableMapping[Route, Any],
     ) -> None:
         self._node: Final = node
         self._counts: Final = counts
         self._told: Final = told
         self._upstream: Final = upstream
+        self.copied: Callable[[bytes, Outcome, Message | None], object] = lambda _, __, ___: None
+        """Gives an outcome to another name of this node: the token, the outcome and the reply."""
 
     def tell(self, arrival: Arrival, outcome: Outcome, tally: Tally | None = None) -> None:
         """Send the outcome of a message, once, if there is a way back."""
         way, arrival.way = arrival.way, None
         if isinstance(way, TransitWay):
-            self._upstream.pop((way.link, way.token), None)
+            self._upstream.pop(way.route, None)
         if arrival.outcome is None:
             arrival.outcome = outcome
         match way:
@@ -66,14 +68,15 @@ class OutcomeWays:
                 self._tell_node(way, arrival, outcome, tally)
             case PlainWay():
                 self._tell_sender(way, arrival, outcome)
+            case CopyWay(token):
+                self.copied(token, outcome, arrival.answer)
             case _:
                 pass
 
     def _tell_node(
         self, way: TransitWay, arrival: Arrival, outcome: Outcome, tally: Tally | None
     ) -> None:
-        # The tally of a multicast counts at its ingress; an answer of one consumer does not.
-        if isinstance(outcome, Accepted) and arrival.answer is not None and tally is None:
+        if isinstance(outcome, Accepted) and arrival.answer is not None:
             answer = arrival.answer
             back = answer.return_route
             self._dispatch(Message(way.route, back, answer.payload, None, None))

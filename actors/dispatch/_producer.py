@@ -1,29 +1,27 @@
-"""Producers of a name: a window of messages that are not settled, and the outcome of each."""
+"""Producers: a window of messages that are not settled, and the outcome of each.
+
+A `Producer` is attached to one name and has the credit that the name gives. An `AnonymousProducer`
+says the name with each message, and has its window at any time.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import Message
-from ...protocol.dispatch import MODIFIED, RELEASED, Outcome, ProducerWindows
-from ...protocol.options import check_timeout
-from .._errors import LimitReached
-from ..routing._given import check_payload
-from ._arrival import Arrival, ProducerWay
-from ._errors import ProducerClosed
+from ...protocol.dispatch import RELEASED, Outcome, ProducerWindows
+from ...protocol.security import Principal
+from ._access import UNAUTHORIZED, may_produce
+from ._sender import Ended, Sender
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
     from ._name_state import NameState
 
-__all__ = ["Producer"]
-
-_Ended = tuple[Outcome, Message | None]
+__all__ = ["AnonymousProducer", "Producer"]
 
 
-class Producer:
+class Producer(Sender):
     """A producer of a name.
 
     Attributes:
@@ -34,24 +32,14 @@ class Producer:
     """
 
     def __init__(self, core: DispatchCore, state: NameState, number: int) -> None:
-        self.name: Final = state.name.text
-        self.number: Final = number
+        super().__init__(core, number, state.name.text)
         self.state: Final = state
-        self.closed = False
-        self._core: Final = core
-        self._sends = 0
-        self._open: Final[dict[int, tuple[asyncio.Future[_Ended] | None, ProducerWindows]]] = {}
-        self._waiting: Final[deque[asyncio.Future[None]]] = deque()
+        self._windows: Final[dict[int, ProducerWindows]] = {}
 
     @property
     def credit(self) -> int:
         """The messages that it may send at once."""
         return 0 if self.closed else self.state.windows.credit(self.number)
-
-    @property
-    def unsettled(self) -> int:
-        """The messages that it has sent and that have no outcome yet."""
-        return len(self._open)
 
     async def send(self, payload: bytes, *, timeout: float | None = None) -> Outcome:
         """Send a message, once there is credit, and wait for its outcome.
@@ -69,119 +57,114 @@ class Producer:
         """
         return (await self.exchange(payload, timeout=timeout))[0]
 
-    async def exchange(self, payload: bytes, *, timeout: float | None = None) -> _Ended:
+    async def exchange(self, payload: bytes, *, timeout: float | None = None) -> Ended:
         """Send a message as `send`, and return its outcome and the reply of its consumer."""
-        deadline = self._deadline(timeout)
-        check_payload(payload, self._core.node.limits)
+        deadline = self._check(payload, timeout)
         if not await self._has_credit(deadline):
             return RELEASED, None
-        future: asyncio.Future[_Ended] = self._core.node.loop.create_future()
+        future: asyncio.Future[Ended] = self._core.node.loop.create_future()
         self._enter(payload, future, deadline)
         return await future
 
     async def send_settled(self, payload: bytes) -> None:
         """Send a pre-settled message, once there is credit: without a consumer it is dropped."""
-        check_payload(payload, self._core.node.limits)
+        self._check(payload, None)
         await self._has_credit(None)
         self._enter(payload, None, None)
 
-    def close(self) -> None:
-        """Detach it. Messages that it has sent go on; their sends raise `ProducerClosed`."""
-        if self.closed:
-            return
-        self._core.remove_producer(self)
-        self.closed = True
-        for ended, _ in self._open.values():
-            if ended is not None and not ended.done():
-                ended.set_exception(ProducerClosed(self.name))
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_exception(ProducerClosed(self.name))
-        self._open.clear()
-        self._waiting.clear()
-
-    # --- for the dispatcher -----------------------------------------------------------------
-
-    def ended(self, way: ProducerWay, outcome: Outcome | None, answer: Message | None) -> None:
-        """Receive the outcome of a message."""
-        found = self._open.pop(way.send, None)
-        if found is None:
-            return
-        future, windows = found
-        changes = windows.settled(self.number)
-        if windows is self.state.windows:
-            self._core.credit_changes(changes)
-        if future is not None and not future.done():
-            future.set_result((outcome or MODIFIED, answer))
-
-    def woken(self) -> None:
-        """Receive word that there may be credit."""
-        left = self.credit
-        for future in self._waiting:
-            if left <= 0:
-                return
-            if not future.done():
-                future.set_result(None)
-                left -= 1
-
-    # --- sending ----------------------------------------------------------------------------
-
-    def _deadline(self, timeout: float | None) -> float | None:
-        if timeout is None:
-            return None
-        check_timeout(timeout)
-        return self._core.now() + timeout
-
-    async def _has_credit(self, deadline: float | None) -> bool:
-        """Wait for credit; return whether it came in time."""
-        if self.closed:
-            raise ProducerClosed(self.name)
-        if self.credit and not self._waiting:
-            return True
-        most = self._core.options.max_waiting
-        if len(self._waiting) >= most:
-            raise LimitReached("sends that wait for credit", most)
-        future: asyncio.Future[None] = self._core.node.loop.create_future()
-        self._waiting.append(future)
-        try:
-            while True:
-                left = None if deadline is None else max(0.0, deadline - self._core.now())
-                try:
-                    await asyncio.wait_for(asyncio.shield(future), left)
-                except TimeoutError:
-                    return False
-                if self.credit:
-                    return True
-                # Another send was faster: it stays in its place.
-                again: asyncio.Future[None] = self._core.node.loop.create_future()
-                self._waiting[self._waiting.index(future)] = again
-                future = again
-        finally:
-            if future in self._waiting:
-                self._waiting.remove(future)
-
     def _enter(
-        self, payload: bytes, future: asyncio.Future[_Ended] | None, deadline: float | None
+        self, payload: bytes, future: asyncio.Future[Ended] | None, deadline: float | None
     ) -> None:
-        settled = future is None
         windows = self.state.windows
-        changes = windows.sent(self.number, settled=settled)
+        changes = windows.sent(self.number, settled=future is None)
         if changes is None:
             raise AssertionError("a send without credit")
         self._core.credit_changes(changes)
-        way = None
-        if not settled:
-            self._sends += 1
-            way = ProducerWay(self.number, self._sends)
-            self._open[self._sends] = future, windows
-        self.state.bind(
-            Arrival(
-                Message((), (), payload, None, None),
-                settled,
-                self._core.identity(),
-                self.number,
-                way,
-                until=deadline,
-                deadline=deadline,
-            )
-        )
+        way = self._way(future)
+        if way is not None:
+            self._windows[way.send] = windows
+        self.state.bind(self._arrival(payload, way, deadline))
+
+    def _settled(self, send: int) -> None:
+        windows = self._windows.pop(send)
+        changes = windows.settled(self.number)
+        if windows is self.state.windows:
+            self._core.credit_changes(changes)
+
+    def _detach(self) -> None:
+        if self._core.producers.pop(self.number, None) is not None:
+            self.state.remove_producer(self.number)
+            self._core.tidy(self.state)
+
+
+class AnonymousProducer(Sender):
+    """A producer that says the name with each message.
+
+    It has its window at any time: a message to a name without a consumer goes along the chain of
+    that name, and its credit comes back with its outcome.
+
+    Args:
+        core: The dispatcher.
+        number: Its number at this node.
+        window: Messages that it has sent and that have no outcome.
+        principal: The principal that it sends for; `None` for this program itself.
+    """
+
+    def __init__(
+        self, core: DispatchCore, number: int, window: int, principal: Principal | None
+    ) -> None:
+        super().__init__(core, number, "an anonymous producer")
+        self._window: Final = window
+        self._principal: Final = principal
+
+    @property
+    def credit(self) -> int:
+        """The messages that it may send at once."""
+        return 0 if self.closed else self._window - len(self._open)
+
+    async def send(self, to: str, payload: bytes, *, timeout: float | None = None) -> Outcome:
+        """Send a message to a name, once there is credit, and wait for its outcome.
+
+        Args:
+            to: The name.
+            payload: The payload.
+            timeout: As of `Producer.send`.
+
+        Raises:
+            BadName: The name cannot be read.
+            LimitReached: `DispatchOptions.max_waiting` sends wait for credit.
+            ProducerClosed: It was closed before there was an outcome.
+            PayloadNotBytes: The payload is not `bytes`.
+            PayloadTooBig: The payload is over the limit of the node.
+        """
+        return (await self.exchange(to, payload, timeout=timeout))[0]
+
+    async def exchange(self, to: str, payload: bytes, *, timeout: float | None = None) -> Ended:
+        """Send a message as `send`, and return its outcome and the reply of its consumer."""
+        name, deadline = self._core.parse(to), self._check(payload, timeout)
+        if not may_produce(self._core.semantics_of(name), self._principal):
+            self._core.counts["senders without a role of the name"] += 1
+            return UNAUTHORIZED, None
+        if not await self._has_credit(deadline):
+            return RELEASED, None
+        future: asyncio.Future[Ended] = self._core.node.loop.create_future()
+        way = self._way(future)
+        self._core.bind(name, self._arrival(payload, way, deadline))
+        return await future
+
+    async def send_settled(self, to: str, payload: bytes) -> None:
+        """Send a pre-settled message to a name: without a consumer, or the role, it is dropped."""
+        name = self._core.parse(to)
+        self._check(payload, None)
+        if not may_produce(self._core.semantics_of(name), self._principal):
+            self._core.counts["senders without a role of the name"] += 1
+            return
+        await self._has_credit(None)
+        self._core.bind(name, self._arrival(payload, None, None))
+
+    def _settled(self, send: int) -> None:
+        del send
+        self.woken()
+
+    def _detach(self) -> None:
+        self._core.producers.pop(self.number, None)

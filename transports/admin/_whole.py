@@ -156,13 +156,13 @@ class _WholePaths:
                 raise _missing(number)
             return answers.found[number]
 
-        self._paths.add(path, self.placed(either, needs), method=method, needs=needs)
+        self._paths.add(path, self.placed(either), method=method, needs=needs)
 
-    def placed(self, handle: Handler, needs: Needs) -> Handler:
+    def placed(self, handle: Handler) -> Handler:
         """Return a handler that holds a place for each request; see `Questions.place`."""
 
         async def placed(request: HttpRequest) -> HttpResponse:
-            with self._questions.place(request, needs):
+            with self._questions.place(request):
                 return await handle(request)
 
         return placed
@@ -174,15 +174,10 @@ class _WholePaths:
             raise HttpError(HTTPStatus.NOT_FOUND, f"there is no process {number}")
         return number, other
 
-    async def _ask(
-        self, path: str, fields: Sequence[tuple[str, str]] = (), number: int | None = None
-    ) -> Answers:
-        """Ask one process, or all; the answers are shared with equal questions."""
+    async def _ask(self, path: str, fields: Sequence[tuple[str, str]] = ()) -> Answers:
         request = part_request(path, fields)
-        numbers = self._parts.numbers if number is None else [number]
         return await self._questions.shared(
-            f"{path}?{request.query} of {number}",
-            partial(ask_all, self._parts, request, numbers=numbers),
+            f"{path}?{request.query}", partial(ask_all, self._parts, request)
         )
 
     # --- health and metrics -------------------------------------------------------------------
@@ -193,13 +188,13 @@ class _WholePaths:
         A process that hangs or ends is started anew by this one: nothing would be won if all were
         started anew. So it is live while it answers, and ready when all processes are.
 
-        These paths need no authentication: all probes of one time are answered from one question,
-        or from one for each process that is named, so that no flood of them asks more often.
+        These paths need no authentication: a probe of one process is answered from what all have
+        answered, so that no flood of them asks the processes more often.
         """
 
         async def handle(request: HttpRequest) -> HttpResponse:
             number, _ = self._process_of(request)
-            answers = await self._ask(path, [("verbose", "")], number)
+            answers = await self._ask(path, [("verbose", "")])
             if number is None:
                 checks = _checks_of_all(answers)
                 passed = stage == "live" or all(each["passed"] for each in checks)

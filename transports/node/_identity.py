@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from ...actors import Node
     from ...protocol import Address, Message
 
-__all__ = ["forget_identity", "from_certificate", "from_principal", "note_identity"]
+__all__ = [
+    "forget_identity",
+    "from_certificate",
+    "from_principal",
+    "link_principals",
+    "note_identity",
+]
 
 _identities: Final[dict[tuple[int, Address], tuple[PeerIdentity, Principal | None]]] = {}
 """The peer of each stream link that is up, by the `id` of the node and the link's address. The
@@ -96,3 +102,19 @@ def from_principal(node: Node, *names: str, roles: Iterable[str] = ()) -> Callab
         return principal.name in wanted or not wanted_roles.isdisjoint(principal.roles)
 
     return authenticated
+
+
+def link_principals(node: Node) -> Callable[[Address], Principal | None]:
+    """Return a function that finds the principal of a link's peer, by the address of the link.
+
+    It is what `Dispatcher.attach` takes as `principal_of`, so that the roles of names are checked.
+
+    Args:
+        node: The node of the links.
+    """
+    here = id(node)
+
+    def principal_of(link: Address) -> Principal | None:
+        return _identities.get((here, link), _UNKNOWN)[1]
+
+    return principal_of

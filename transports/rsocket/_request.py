@@ -142,7 +142,6 @@ def request_of(
     principal: Principal | None,
     *,
     shared: bool = False,
-    source: str = "",
 ) -> Request:
     """Return a whole request as it is given to handlers.
 
@@ -152,7 +151,6 @@ def request_of(
         kind: The frame type of the request.
         principal: The principal of its requester, if it is authenticated.
         shared: Whether several processes listen where it came in.
-        source: The source of its connection.
 
     Raises:
         ProtocolError: Its metadata cannot be read.
@@ -163,15 +161,7 @@ def request_of(
     asked, _, wrapped, entries = unwrap_metadata(metadata, mime)
     if asked is None:
         route = route_of(entries)
-        return Request(
-            data,
-            None,
-            entries,
-            route=route,
-            principal=principal,
-            shared=shared,
-            source=source,
-        )
+        return Request(data, None, entries, route=route, principal=principal, shared=shared)
     if not wrapped and kind == FrameType.METADATA_PUSH:
         wrapped = metadata
     origin = UUID(bytes=asked.origin_route_id) if any(asked.origin_route_id) else None
@@ -185,5 +175,4 @@ def request_of(
         route_of(entries),
         principal,
         shared,
-        source,
     )

@@ -20,7 +20,15 @@ from onward.actors.dispatch import (
     ProducerClosed,
     Received,
 )
-from onward.protocol import InDoubt, Message, NotDelivered, UnknownAddress, UnreadableAddress
+from onward.protocol import (
+    NAME,
+    Address,
+    InDoubt,
+    Message,
+    NotDelivered,
+    UnknownAddress,
+    UnreadableAddress,
+)
 from onward.protocol.dispatch import (
     ACCEPTED,
     ALL,
@@ -30,7 +38,6 @@ from onward.protocol.dispatch import (
     RELEASED,
     UNDELIVERABLE,
     Accepted,
-    Access,
     BadName,
     BadSemantics,
     DeliveryLimits,
@@ -41,6 +48,7 @@ from onward.protocol.dispatch import (
     Modified,
     Outcome,
     PatternInUse,
+    ProvisionsChange,
     Redirect,
     Rejected,
     Reliability,
@@ -51,6 +59,8 @@ from onward.protocol.dispatch import (
     Settlement,
     UnknownProvision,
 )
+from onward.protocol.toml import FileError
+from onward.transports.simulated import SimulatedNetwork
 from tests.support.workers import Echo, Failing, Gate as Busy, Recorder, start_worker
 
 REFUSED = Rejected("shop:closed", "come back tomorrow")
@@ -616,7 +626,6 @@ async def test_held_messages_go_through_the_new_chain(dispatcher: Dispatcher) ->
     [
         (Semantics(mechanism=Mechanism.LINK), "circuits"),
         (Semantics(tags="service=mail"), "tags"),
-        (Semantics(access=Access(producers=frozenset({"shop"}))), "roles"),
         (Semantics(undeliverable=(Retry(hold=Hold(disk=True)), Last.RELEASE)), "disk"),
     ],
 )
@@ -847,3 +856,56 @@ async def test_outcomes_are_the_same_objects_of_the_core(dispatcher: Dispatcher)
     outcome, answer = await producer.exchange(b"x")
     assert isinstance(outcome, Accepted)
     assert answer is None
+
+
+# --- provisions of a file ---------------------------------------------------------------------
+
+FILE = """
+default = "unavailable"
+
+[[name]]
+pattern = "news"
+routing = "multicast"
+
+[[name]]
+prefix = "orders"
+routing = "direct"
+"""
+
+
+async def test_a_file_of_provisions_is_loaded_and_loaded_anew(dispatcher: Dispatcher) -> None:
+    change = dispatcher.load(FILE, "names.toml")
+    assert [str(each.pattern) for each in change.added] == ["news", "orders/#"]
+    await dispatcher.consume("orders/1", Kept())
+    with pytest.raises(ConsumerRefused, match="direct"):
+        await dispatcher.consume("orders/1", Kept())
+    with pytest.raises(ConsumerRefused, match="unavailable"):
+        await dispatcher.consume("mail", Kept())
+    change = dispatcher.load('[[name]]\npattern = "news"\n', "names.toml")
+    assert [str(each.pattern) for each in change.changed] == ["news"]
+    assert [str(each.pattern) for each in change.withdrawn] == ["orders/#"]
+    await dispatcher.consume("orders/1", Kept())
+    await dispatcher.consume("mail", Kept())
+
+
+async def test_a_file_with_problems_changes_nothing(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("mail", Semantics())
+    with pytest.raises(FileError, match=r"names.toml:2.*nonsense"):
+        dispatcher.load('[[name]]\nnonsense = 1\npattern = "news"', "names.toml")
+    with pytest.raises(PatternInUse):
+        dispatcher.load('[[name]]\npattern = "mail"', "names.toml")
+    with pytest.raises(BadSemantics, match="circuits"):
+        dispatcher.load('[[name]]\npattern = "orders"\nmechanism = "link"', "names.toml")
+    assert dispatcher.load("", "names.toml") == ProvisionsChange()
+
+
+async def test_a_message_that_a_peer_just_sends_is_pre_settled(network: SimulatedNetwork) -> None:
+    node, peer = await network.node("shop"), await network.node("peer")
+    dispatcher = await Dispatcher.attach(node)
+    kept = await keep(dispatcher, "orders")
+    await node.listen("sim://shop", expose=[Address(NAME, b"orders")])
+    link = await peer.connect("sim://shop")
+    peer.send((link, Address(NAME, b"orders")), b"1")
+    await sleep(1)
+    assert kept.payloads == [b"1"]
+    assert kept.deliveries[0].settled

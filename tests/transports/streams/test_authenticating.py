@@ -34,7 +34,7 @@ from onward.protocol.security import (
     Principal,
     format_credentials,
 )
-from onward.transports import StreamListener, TlsOptions, from_principal
+from onward.transports import StreamListener, TlsOptions, from_principal, link_principals
 from onward.transports.node import _stream_link
 from onward.transports.streams._authenticating import AuthenticatedPeer, AuthenticatingConnection
 from tests.support.certificates import Certificates
@@ -114,6 +114,10 @@ async def test_certificates_make_principals(
                 (("other",), ("others",)),
             )
         ] == [True, True, False]
+        assert message.source is not None
+        principal = link_principals(c)(message.source)
+        assert principal is not None
+        assert (principal.name, set(principal.roles)) == ("DNS:client.example", {"shop"})
         (accepted,) = listener.statistics().links
         assert accepted.principal == "DNS:client.example"
         with contextlib.suppress(LinkDown):  # of TLS 1.3 the client's side may end before
@@ -125,6 +129,7 @@ async def test_certificates_make_principals(
         await a.stop_worker(link)
         await eventually(lambda: not listener.statistics().links)
         assert not from_principal(c, "DNS:client.example")(message)
+        assert link_principals(c)(message.source) is None
 
 
 async def test_users_of_a_unix_socket_and_those_that_are_let_in(

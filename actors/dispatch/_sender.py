@@ -1,0 +1,209 @@
+"""What producers have in common: sends that wait for credit, and for their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import AddressLike, Message
+from ...protocol.dispatch import MODIFIED, Outcome
+from ...protocol.options import check_timeout
+from .._errors import LimitReached
+from ..routing._given import check_payload
+from ._arrival import Arrival, ProducerWay
+from ._errors import ProducerClosed
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+
+__all__ = ["Ended", "Sender"]
+
+Ended = tuple[Outcome, Message | None]
+"""The outcome of a message, and the reply of its consumer."""
+
+
+class Sender(ABC):
+    """A producer, without the names that it sends to.
+
+    Args:
+        core: The dispatcher.
+        number: Its number at this node.
+        name: The text of its name, for errors.
+
+    Attributes:
+        name: The text of its name, or a word for it.
+        number: Its number at this node.
+        closed: Whether it has been closed.
+    """
+
+    def __init__(self, core: DispatchCore, number: int, name: str) -> None:
+        self.name: Final = name
+        self.number: Final = number
+        self.closed = False
+        self._core: Final = core
+        self._sends = 0
+        self._open: Final[dict[int, asyncio.Future[Ended] | None]] = {}
+        self._waiting: Final[deque[asyncio.Future[None]]] = deque()
+        self._drains: Final[list[asyncio.Future[None]]] = []
+        self._unwatch: Callable[[], None] | None = None
+
+    @property
+    @abstractmethod
+    def credit(self) -> int:
+        """The messages that it may send at once."""
+
+    @property
+    def unsettled(self) -> int:
+        """The messages that it has sent and that have no outcome yet."""
+        return len(self._open)
+
+    async def drain(self, *, timeout: float | None = None) -> bool:
+        """Wait until each message that it was given has been sent and has its outcome.
+
+        Args:
+            timeout: Most time to wait, in seconds; `None` for no limit.
+
+        Returns:
+            Whether nothing is left.
+
+        Raises:
+            ProducerClosed: It was closed before.
+        """
+        deadline = self._deadline(timeout)
+        while self._open or self._waiting:
+            future: asyncio.Future[None] = self._core.node.loop.create_future()
+            self._drains.append(future)
+            try:
+                left = None if deadline is None else max(0.0, deadline - self._core.now())
+                await asyncio.wait_for(future, left)
+            except TimeoutError:
+                return False
+            finally:
+                if future in self._drains:
+                    self._drains.remove(future)
+        return True
+
+    def close(self) -> None:
+        """Detach it. Messages that it has sent go on; their sends raise `ProducerClosed`."""
+        if self.closed:
+            return
+        if self._unwatch is not None:
+            self._unwatch()
+        self._detach()
+        self.closed = True
+        futures = [*self._open.values(), *self._waiting, *self._drains]
+        for future in futures:
+            if future is not None and not future.done():
+                future.set_exception(ProducerClosed(self.name))
+        self._open.clear()
+        self._waiting.clear()
+
+    # --- for the dispatcher -----------------------------------------------------------------
+
+    def end_with(self, owner: AddressLike) -> None:
+        """Close it once a worker has stopped.
+
+        Raises:
+            UnknownAddress: There is no such worker.
+        """
+        self._unwatch = self._core.node.watch(owner, self.close)
+
+    def ended(self, way: ProducerWay, outcome: Outcome | None, answer: Message | None) -> None:
+        """Receive the outcome of a message."""
+        if way.send not in self._open:
+            return
+        future = self._open.pop(way.send)
+        self._settled(way.send)
+        if future is not None and not future.done():
+            future.set_result((outcome or MODIFIED, answer))
+        self._look_at_drains()
+
+    def woken(self) -> None:
+        """Receive word that there may be credit."""
+        left = self.credit
+        for future in self._waiting:
+            if left <= 0:
+                return
+            if not future.done():
+                future.set_result(None)
+                left -= 1
+
+    # --- sending ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _detach(self) -> None:
+        """Remove it from the dispatcher."""
+
+    @abstractmethod
+    def _settled(self, send: int) -> None:
+        """Receive word that a message has its outcome."""
+
+    def _look_at_drains(self) -> None:
+        if self._open or self._waiting:
+            return
+        for future in self._drains:
+            if not future.done():
+                future.set_result(None)
+
+    def _check(self, payload: bytes, timeout: float | None) -> float | None:
+        """Check a message; return its deadline."""
+        check_payload(payload, self._core.node.limits)
+        return self._deadline(timeout)
+
+    def _deadline(self, timeout: float | None) -> float | None:
+        if timeout is None:
+            return None
+        check_timeout(timeout)
+        return self._core.now() + timeout
+
+    async def _has_credit(self, deadline: float | None) -> bool:
+        """Wait for credit; return whether it came in time."""
+        if self.closed:
+            raise ProducerClosed(self.name)
+        if self.credit and not self._waiting:
+            return True
+        most = self._core.options.max_waiting
+        if len(self._waiting) >= most:
+            raise LimitReached("sends that wait for credit", most)
+        future: asyncio.Future[None] = self._core.node.loop.create_future()
+        self._waiting.append(future)
+        try:
+            while True:
+                left = None if deadline is None else max(0.0, deadline - self._core.now())
+                try:
+                    await asyncio.wait_for(asyncio.shield(future), left)
+                except TimeoutError:
+                    return False
+                if self.credit:
+                    return True
+                # Another send was faster: it stays in its place.
+                again: asyncio.Future[None] = self._core.node.loop.create_future()
+                self._waiting[self._waiting.index(future)] = again
+                future = again
+        finally:
+            if future in self._waiting:
+                self._waiting.remove(future)
+            self._core.soon(self._look_at_drains)
+
+    def _way(self, future: asyncio.Future[Ended] | None) -> ProducerWay | None:
+        """Return the way back of a message; `None` if it is pre-settled."""
+        if future is None:
+            return None
+        self._sends += 1
+        self._open[self._sends] = future
+        return ProducerWay(self.number, self._sends)
+
+    def _arrival(self, payload: bytes, way: ProducerWay | None, deadline: float | None) -> Arrival:
+        return Arrival(
+            Message((), (), payload, None, None),
+            way is None,
+            self._core.own,
+            self._core.next_id(),
+            self.number,
+            way,
+            until=deadline,
+            deadline=deadline,
+        )
