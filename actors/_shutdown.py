@@ -10,7 +10,7 @@ from ._transport import Transport
 from ._transports import Transports
 from .routing._requests import Requests
 from .routing._router import Router
-from .runtime import _lifecycle as lifecycle
+from .runtime import _failures as failures, _stopping as stopping
 from .runtime._cell import Cell
 from .runtime._run_queue import Phase
 
@@ -61,12 +61,12 @@ class Shutdown:
             last = [cell for cell in tops if cell.worker.stops_last]
             # Part of the time is kept for the workers that stop last.
             sooner = deadline - timeout * LAST_SHARE if last else deadline
-            await lifecycle.stop_in_order([cell for cell in tops if cell not in last], sooner)
+            await stopping.stop_in_order([cell for cell in tops if cell not in last], sooner)
             for transport in self._transports.take_all():
                 await self._stop_transport(transport, sooner)
             self._router.pending.close()
             self._requests.close(run_queue.name)
-            await lifecycle.stop_in_order(last, max(deadline, loop.time() + LAST_SECONDS))
+            await stopping.stop_in_order(last, max(deadline, loop.time() + LAST_SECONDS))
         finally:
             run_queue.phase = Phase.CLOSED
             self._stopped.set_result(None)
@@ -76,7 +76,7 @@ class Shutdown:
             async with asyncio.timeout_at(max(deadline, self._run_queue.loop.time() + 0.1)):
                 await transport.stop()
         except Exception:  # noqa: BLE001 - the others have to be stopped too
-            lifecycle.logger.exception(
+            failures.logger.exception(
                 "the transport %r did not stop",
                 transport.scheme,
                 extra={"event": "transport.stop_failed"},
@@ -88,4 +88,4 @@ class Shutdown:
             raise WouldDeadlock(
                 "Node.stop_worker()", "waits for the handler that awaits it; use Worker.stop"
             )
-        await lifecycle.stop_within(cell, self._run_queue.loop.time() + timeout, drain=True)
+        await stopping.stop_within(cell, self._run_queue.loop.time() + timeout, drain=True)

@@ -15,8 +15,8 @@ from ._errors import YIELDS, BadHandler
 from ._sending import Sending
 from .pykka._future import LoopFuture
 from .pykka._inbox import Inbox, identity
-from .runtime._lifecycle import Stop
 from .runtime._policy import MailboxOptions, Supervision
+from .runtime._stopping import Stop
 from .runtime._timer import Timer
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ CONCEPTS = {
         "pipes/test_receiver": "_receiving _sending _service",
         "pykka/test_pykka": "_actor _future _inbox",
         "routing/test_router": "_undeliverable",
-        "runtime/test_stopping": "_cell _lifecycle",
+        "runtime/test_stopping": "_cell _closing _lifecycle _stopping",
         "security/test_clock_jumps": "",
         "services/test_discovery": "_discovery_client",
         "sessions/test_client": "_end _liveness",

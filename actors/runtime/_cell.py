@@ -15,7 +15,12 @@ from ...protocol import Address, Message, OnwardError, WorkerFailed
 from .._coroutines import coroutine_of, is_coroutine, is_generator
 from .._errors import YIELDS, BadHandler, Expired
 from ..instruments._statistics import WorkerStatistics
-from . import _envelopes as envelopes, _lifecycle as lifecycle
+from . import (
+    _closing as closing,
+    _envelopes as envelopes,
+    _failures as failures,
+    _lifecycle as lifecycle,
+)
 from ._host import Host, HostedActor
 from ._lost import is_others
 from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Mailbox, is_envelope
@@ -123,7 +128,7 @@ class Cell(Mailbox):
         self.restart_wait: RestartWait | None = None
 
     def __str__(self) -> str:
-        return f"{lifecycle.kind_of(self)} {self.addresses[0]}"
+        return f"{closing.kind_of(self)} {self.addresses[0]}"
 
     @property
     def is_stopping(self) -> bool:
@@ -339,7 +344,7 @@ class Cell(Mailbox):
         try:
             if self.resumed(task):
                 message, self.in_hand = self.in_hand, None
-                error = lifecycle.task_error(task)
+                error = failures.task_error(task)
                 if error is not None:
                     self.raised(error, message)
                 elif (result := task.result()) is not None:
@@ -378,7 +383,7 @@ class Cell(Mailbox):
                 self.flush()
             elif self.state != RUNNING:
                 self.host.abandon()
-                lifecycle.close(self)
+                closing.close(self)
         if self.state == RUNNING:
             self.look_again()
         if self.lines:
@@ -411,10 +416,10 @@ class Cell(Mailbox):
         if lost is not None and is_others(lost, self.addresses):
             return
         self.failed += 1
-        if lifecycle.is_fatal(error):
+        if failures.is_fatal(error):
             lifecycle.fatal(self, error)
         elif self.supervision.on_failure is OnFailure.RESUME:
-            lifecycle.log_failure(self, error)
+            failures.log_failure(self, error)
         else:
             lifecycle.fail(self, error)
 
@@ -456,7 +461,7 @@ class Cell(Mailbox):
 
     def give_up(self) -> None:
         """Close the worker and dead-letter its queue after the loop was closed."""
-        lifecycle.close(self)
+        closing.close(self)
         self.flush()
 
     def when_done(self) -> asyncio.Future[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..runtime import _lifecycle as lifecycle
+from ..runtime import _closing as closing
 from ..runtime._run_queue import Phase
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def crash(node: Node) -> None:
     cells = node.parts.table.cells()
     tasks = [cell.task for cell in cells]  # closing a cell forgets its task
     for cell in cells:
-        lifecycle.close(cell)
+        closing.close(cell)
     for task in tasks:
         if task is not None:
             task.cancel()

@@ -26,8 +26,11 @@ from onward.actors.routing._reply import Reply
 from onward.actors.routing._undeliverable import Undeliverable
 from onward.actors.runtime import (
     _cell as cell_module,
+    _closing as closing,
+    _failures as failures,
     _lifecycle as lifecycle,
     _room_elsewhere as room_elsewhere,
+    _stopping as stopping,
 )
 from onward.actors.runtime._cell import Cell
 from onward.protocol import Context, Message, OnwardError, PayloadNotBytes, WorkerStopped, address
@@ -89,7 +92,8 @@ ASKED = [b"1", b"!", b"later", b"later!", b"lost", b"2", b"3"]
 EXPECTED = ["1", "WorkerFailed", "later", "WorkerFailed", "EmptyRoute", "2", "3"]
 
 TURN: list[Step] = [
-    *steps(lifecycle, "bound_handler task_error log_failure is_fatal"),
+    *steps(lifecycle, "bound_handler"),
+    *steps(failures, "task_error log_failure is_fatal"),
     *steps(Cell, "_in_context resumed raised _apply_policy settle mishandled look_again"),
     *steps(AwaitDiagnostics, "worker_suspended worker_resumed request_begun request_ended"),
     *steps(Undeliverable, "lose dead_letter return_to_sender fail_request"),
@@ -185,7 +189,7 @@ FLUSH: list[Step] = [
     *steps(ErrorReplies, "answer"),
     *steps(losses_module, "reason_text"),
     *steps(dead_letters_module, "DeadLetter"),
-    *steps(lifecycle, "mark_stopped _begin_stop _cancel_timers"),
+    *steps(stopping, "mark_stopped _begin_stop cancel_timers"),
     *steps(Exposures, "forget"),
     *steps(logging.Logger, "debug"),
     *((each, each) for each in ("clock", "logging", "subscriber")),
@@ -254,7 +258,7 @@ async def test_a_fault_as_a_worker_closes_keeps_nobody_waiting(
     cell = node.parts.table.cell(address("w"))
     fault = plant(monkeypatch, owner, name)
     fault.arm()
-    lifecycle.close(cell)
+    closing.close(cell)
     assert fault.fired
     with pytest.raises(WorkerStopped):
         await asyncio.wait_for(started, 1)

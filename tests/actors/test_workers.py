@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, Worker
-from onward.actors.runtime._lifecycle import Stop
+from onward.actors.runtime._stopping import Stop
 from onward.protocol import Address, AddressError, AddressInUse, Message, UnknownAddress
 from tests.support.workers import Echo, Failing, Forwarder, Recorder, spawn_worker
 

@@ -8,7 +8,7 @@ from types import TracebackType
 import pytest
 
 from onward.actors import MailboxOptions, Node, NodeLimits, OnFailure, Supervision, Worker
-from onward.actors.runtime import _lifecycle as lifecycle
+from onward.actors.runtime import _stopping as stopping
 from onward.protocol import Message, NotDelivered, UnknownAddress, WorkerFailed, WorkerStopped
 from tests.support.fixtures import Caplog
 from tests.support.storied import Storied, storied
@@ -295,7 +295,7 @@ async def test_closing_a_worker_that_is_closed_does_nothing(node: Node) -> None:
     assert cell is not None
     await node.stop_worker("w")
     cell.give_up()
-    await lifecycle.stop_within(cell, node.loop.time() + 1, drain=True)
+    await stopping.stop_within(cell, node.loop.time() + 1, drain=True)
     assert node.statistics().worker_count == 0
 
 
