@@ -116,7 +116,7 @@ def seeds() -> list[bytes]:
     places = {bytes(16): RoutePlace(CLOCK, HOME, "x")}
     found += [
         answer_places(bytes(48), places.get),
-        answer_owned_places(HOME + bytes(32), places.get),
+        answer_owned_places(HOME + bytes(32), places.get, HOME),
     ]
     infos = [info(number) for number in range(4)]
     infos.append(replace(infos[0], zone="b", without=("pod", 3, "a b")))
@@ -234,7 +234,7 @@ class Cluster:
         place = RoutePlace(CLOCK, HOME, "x")
         for read in (
             lambda: answer_places(data, lambda _: place),
-            lambda: answer_owned_places(data, lambda _: place),
+            lambda: answer_owned_places(data, lambda _: place, HOME),
             lambda: search.answered("b", data, lambda _: place, CLOCK),
             lambda: search.answered("c", data, lambda _: place, CLOCK),
         ):

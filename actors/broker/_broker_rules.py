@@ -31,7 +31,7 @@ from ._management import MANAGEMENT_SERVICE
 from ._options import BrokerOptions
 from .table._index import TagIndexWorker
 from .table._leaving import NOT_ALLOWED
-from .table._remote import AnyRoute
+from .table._remote import AnyRoute, owned_since
 from .table._route import BrokerRoute, told_owner
 from .table._selector import Ask
 
@@ -105,27 +105,31 @@ class BrokerRules(Worker):
         if len(told) + owner > MAX_TAGS:
             raise TooManyTags("tags, with those that the broker adds", MAX_TAGS)
 
-    def owner_of(self, entry: Entry[AnyRoute]) -> str | None:
+    def owner_of(self, entry: Entry[AnyRoute]) -> tuple[str | None, int]:
         """Return the owner of a destination of the zone as other brokers are told it.
 
-        `None` if it is not known, as without rules.
+        Returns:
+            The owner, `None` if it is not known, as without rules; and since when it has had the
+            route id, in milliseconds since the Unix epoch.
         """
-        route = entry.target
-        if isinstance(route, BrokerRoute):
-            return None if self.authorization is None else told_owner(route.destination.principal)
-        return route.owner
+        route, owner = entry.target, None
+        if not isinstance(route, BrokerRoute):
+            owner = route.owner
+        elif self.authorization is not None:
+            owner = told_owner(route.destination.principal)
+        return owner, owned_since(entry)
 
     def told(self, change: RouteAdd | RouteRemove) -> RouteAdd | RouteRemove:
         """Return a change of an own destination as peer brokers are told it.
 
-        With rules they are told its owner, so that no other principal takes over its route id.
+        With rules they are told its owner, so that no other principal takes over its route id, and
+        since when it has had that.
         """
         if self.authorization is None or isinstance(change, RouteRemove):
             return change
         route = self.index.owner_of(change.route_id)
-        return with_owner(
-            change, told_owner(None if route is None else route.destination.principal)
-        )
+        principal, since = (route.destination.principal, route.owned_since) if route else (None, 0)
+        return with_owner(change, told_owner(principal), since)
 
     def permitted(self, ask: Ask, principal: Principal) -> Ask:
         """Return the query of a request with the forced tags of its principal.

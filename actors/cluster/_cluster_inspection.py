@@ -23,7 +23,7 @@ from ...protocol.cluster import (
 )
 from .._worker import Worker
 from ..broker import Broker, LimitUse
-from ._duplicate_routes import DuplicateRoutes
+from ._duplicate_routes import DuplicateRoutes, place_of
 from ._link_workers import LinkEnd, LinkWorkers
 from ._options import ClusterOptions
 from ._own_zone import OwnZone
@@ -149,10 +149,7 @@ class ClusterInspection(Worker):
 
     def place_of(self, route_id: bytes) -> RoutePlace | None:
         """Return where a route of the zone is registered; `None` if the zone does not have it."""
-        entry = self._broker.index.table.get(route_id)
-        if entry is None:
-            return None
-        return RoutePlace(entry.timestamp, entry.broker_id, self._broker.owner_of(entry))
+        return place_of(self._broker, route_id, self._broker.index.table.get(route_id))
 
     def statistics(self) -> ClusterStatistics:
         """Return the figures of the cluster at this moment."""

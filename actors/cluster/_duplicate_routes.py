@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol import OnwardError
-from ...protocol.broker import RouteAdd, RouteRemove
+from ...protocol.broker import Entry, RouteAdd, RouteRemove
 from ...protocol.cluster import (
     OWNER_SALT_SIZE,
     OWNERS,
@@ -20,14 +20,31 @@ from ...protocol.cluster import (
     DuplicateSearch,
     RoutePlace,
 )
-from ..broker import Broker
+from ..broker import AnyRoute, Broker
 from ._options import ClusterOptions
 
 if TYPE_CHECKING:
     from ._gateways import GatewayWorker
     from ._link_workers import LinkWorkers
 
-__all__ = ["DuplicateRoutes"]
+__all__ = ["DuplicateRoutes", "place_of"]
+
+
+def place_of(broker: Broker, route_id: bytes, entry: Entry[AnyRoute] | None) -> RoutePlace | None:
+    """Return where a route is registered, as other zones are told it.
+
+    With rules the id of a destination with a suspended session belongs to its principal still.
+
+    Args:
+        broker: The broker.
+        route_id: The id.
+        entry: The entry of the table; `None` if it has none.
+    """
+    if entry is None and broker.authorization is not None:
+        entry = broker.index.suspended.get(route_id)
+    if entry is None:
+        return None
+    return RoutePlace(entry.timestamp, entry.broker_id, *broker.owner_of(entry))
 
 
 class DuplicateRoutes:
@@ -88,6 +105,7 @@ class DuplicateRoutes:
     def on_filter(self, gateway: GatewayWorker) -> None:
         """Look all own routes up in the new filter of another zone, in slices."""
         ids = [entry.route_id for entry in self._index.own_entries()]
+        ids += self._index.suspended
         idle = not self._unnamed
         self._unnamed.append((gateway, ids))
         if idle:
@@ -106,10 +124,7 @@ class DuplicateRoutes:
             self._later(0.0, self._look_up)
 
     def _place_of(self, route_id: bytes) -> RoutePlace | None:
-        entry = self._index.own_route(route_id)
-        if entry is None:
-            return None
-        return RoutePlace(entry.timestamp, entry.broker_id, self._broker.owner_of(entry))
+        return place_of(self._broker, route_id, self._index.own_route(route_id))
 
     def _suspect(self, gateway: GatewayWorker, ids: Iterable[bytes]) -> None:
         self.search.suspect(gateway.info.zone, ids)

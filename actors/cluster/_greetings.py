@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...protocol.cluster import (
     BROKER_INFO_ROUTE,
     BROKERS_ROUTE,
+    OWNER_SALT_SIZE,
     OWNERS_ROUTE,
     PLACES_ROUTE,
     REMOTE_BROKER_INFO_ROUTE,
@@ -82,10 +84,14 @@ def greetings(
 
     if connection.role is LinkRole.FROM_ZONE:
         handlers.response(PLACES_ROUTE)(_places(cluster, answer_places, broken))
-        handlers.response(OWNERS_ROUTE)(_places(cluster, answer_owned_places, broken))
+        handlers.response(OWNERS_ROUTE)(_places(cluster, _answer_owned_places, broken))
     # Decorated functions are used by the handlers only.
     del introduced, another, brokers
     return handlers
+
+
+def _answer_owned_places(data: bytes, place_of: Callable[[bytes], RoutePlace | None]) -> bytes:
+    return answer_owned_places(data, place_of, secrets.token_bytes(OWNER_SALT_SIZE))
 
 
 def _places(

@@ -84,7 +84,16 @@ from ._keys import (
     format_key,
     parse_key,
 )
-from ._owner import NO_OWNER, OWNER_KEY, owner_text, split_owner, with_owner
+from ._owner import (
+    MAX_OWNED,
+    NO_OWNER,
+    OWNER_KEY,
+    ToldOwner,
+    bounded_since,
+    owner_text,
+    split_owner,
+    with_owner,
+)
 from ._pinning import (
     VIA_KEY,
     address_for_java,
@@ -175,6 +184,7 @@ __all__ = [
     "MAX_CACHED_TAGS",
     "MAX_KEY_SIZE",
     "MAX_NO_ROUTE",
+    "MAX_OWNED",
     "MAX_REMEMBERED_QUERIES",
     "MAX_REMEMBERED_SIZE",
     "MAX_ROUTE_RECORD",
@@ -260,6 +270,7 @@ __all__ = [
     "TagPlaces",
     "TagSet",
     "TargetEntry",
+    "ToldOwner",
     "TooManyTags",
     "TrailingBytes",
     "UnexpectedFrameType",
@@ -270,6 +281,7 @@ __all__ = [
     "WellKnownKey",
     "address_for_java",
     "address_of_query",
+    "bounded_since",
     "brokers_passed",
     "canonical_id",
     "check_default_tags",

@@ -3,6 +3,11 @@
 With rules a principal cannot take over the route id of another one. So that this holds at each
 broker of a cluster, ROUTE_ADD has the owner as its first tag. It is a hash: it serves to compare,
 and tells no name. It comes into no table of tags, and is asked for by no request.
+
+Of two zones with an owner each for a route id, the one that has had it first keeps it. An owner
+that connects anew has a new registration, and has the id *since* an earlier one. That time stands
+behind the owner in the same tag, if it is not the timestamp: a tag of its own would need room in
+each list of tags, and the text of a frame is read in parts with one such tag only.
 """
 
 from __future__ import annotations
@@ -10,14 +15,23 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ._tags import TagList
 
 if TYPE_CHECKING:
     from ._route_add import RouteAdd
 
-__all__ = ["NO_OWNER", "OWNER_KEY", "owner_text", "split_owner", "with_owner"]
+__all__ = [
+    "MAX_OWNED",
+    "NO_OWNER",
+    "OWNER_KEY",
+    "ToldOwner",
+    "bounded_since",
+    "owner_text",
+    "split_owner",
+    "with_owner",
+]
 
 OWNER_KEY: Final = "onward.owner"
 """The key of the tag, which no destination may register."""
@@ -25,7 +39,13 @@ OWNER_KEY: Final = "onward.owner"
 NO_OWNER: Final = ""
 """The owner of a worker of a broker, which no principal can be."""
 
+MAX_OWNED: Final = 30 * 86_400
+"""Longest time before a registration for which its owner counts as such, in seconds; an earlier
+time counts as that one. So a wrong time that a broker has told is not passed on for ever."""
+
 _DIGEST: Final = 12
+_SINCE: Final = "@"
+_MAX_DIGITS: Final = 15
 
 
 def owner_text(name: str, method: str, issuer: str) -> str:
@@ -35,16 +55,52 @@ def owner_text(name: str, method: str, issuer: str) -> str:
     return urlsafe_b64encode(sha256(data).digest()[:_DIGEST]).decode()
 
 
-def with_owner(route: RouteAdd, owner: str) -> RouteAdd:
+def bounded_since(since: int, timestamp: int) -> int:
+    """Return since when the owner of a registration has had the route id, within bounds.
+
+    It is neither after the registration, nor more than `MAX_OWNED` before it.
+
+    Args:
+        since: What is told, in milliseconds since the Unix epoch; 0 for the registration itself.
+        timestamp: That of the registration, likewise.
+    """
+    if not 0 < since < timestamp:
+        return timestamp
+    return max(since, timestamp - MAX_OWNED * 1000)
+
+
+def with_owner(route: RouteAdd, owner: str, since: int = 0) -> RouteAdd:
     """Return a route with the tag of its owner.
 
     A destination of which other brokers are told is registered with room for it.
+
+    Args:
+        route: The route.
+        owner: See `owner_text`.
+        since: Since when its owner has had the route id; 0 for its timestamp.
     """
-    return replace(route, tags=((OWNER_KEY, owner), *route.tags))
+    value = f"{owner}{_SINCE}{since}" if since else owner
+    return replace(route, tags=((OWNER_KEY, value), *route.tags))
 
 
-def split_owner(tags: TagList) -> tuple[str | None, TagList]:
-    """Return the owner in the tags of a ROUTE_ADD, `None` if it is not told, and the other tags."""
-    if tags and tags[0][0] == OWNER_KEY:
-        return tags[0][1] or NO_OWNER, tags[1:]
-    return None, tags
+class ToldOwner(NamedTuple):
+    """The owner of a route as its broker tells it.
+
+    Attributes:
+        owner: As `owner_text` makes it; `None` if it is not told.
+        since: Since when it has had the route id; 0 for the timestamp of the route.
+        tags: The other tags.
+    """
+
+    owner: str | None
+    since: int
+    tags: TagList
+
+
+def split_owner(tags: TagList) -> ToldOwner:
+    """Return the owner in the tags of a ROUTE_ADD, and the other tags."""
+    if not tags or tags[0][0] != OWNER_KEY:
+        return ToldOwner(None, 0, tags)
+    owner, mark, since = (tags[0][1] or NO_OWNER).partition(_SINCE)
+    known = mark and since.isascii() and since.isdecimal() and len(since) <= _MAX_DIGITS
+    return ToldOwner(owner, int(since) if known else 0, tags[1:])

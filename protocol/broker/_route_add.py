@@ -71,21 +71,23 @@ class RouteText:
         service_name: The name.
         tags: The tags.
         owner: The owner that is told in them; see `split_owner`.
+        since: Since when it has had the route id, likewise.
         plain: The text without the owner; `None` if it has none.
         rest: The tags behind a broker's own one in front, `OWN_ID` the last: one object for equal
             ones. `None` if it was not read in these parts.
     """
 
-    __slots__ = ("owner", "plain", "rest", "service_name", "tags")
+    __slots__ = ("owner", "plain", "rest", "service_name", "since", "tags")
 
     def __init__(self, service_name: str, tags: TagList, rest: TagList | None = None) -> None:
         self.service_name: Final = service_name
         self.tags: Final = tags
         self.rest: Final = rest
         self.owner: str | None = None
+        self.since = 0
         self.plain: RouteText | None = None
         if tags and tags[0][0] == OWNER_KEY:
-            self.owner, others = split_owner(tags)
+            self.owner, self.since, others = split_owner(tags)
             self.plain = RouteText(service_name, others)
 
 

@@ -10,8 +10,10 @@ one of the two is closed, and never both. A timestamp that is too far ahead coun
 in a stream of routes: one bad clock must not own a route for ever.
 
 With rules a route id belongs to its principal. Of two routes that are known to be of different
-principals the *later* one is closed, and its id is remembered for a while, so that it is refused
-when that principal tries it again.
+principals the one of the principal that has had the id for the shorter time is closed, and its id
+is remembered for a while, so that it is refused when that principal tries it again. That time is
+not the timestamp: an owner that connects anew, moves within its zone or resumes a session has had
+the id before.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class Beaten:
     Attributes:
         route_id: Its id. Its connection has to be closed.
         place: The other registration. What registers the route here later has to be newer.
-        foreign: Whether the other one belongs to another principal, and is the earlier one.
+        foreign: Whether the other one belongs to another principal, which has had the id first.
     """
 
     route_id: bytes
@@ -88,7 +90,7 @@ class _Taken(NamedTuple):
     """A route id of a principal of another zone: until when, in seconds, and its salted owner."""
 
     until: float
-    salt: bytes
+    salts: bytes
     owner: bytes
 
 
@@ -159,21 +161,21 @@ class DuplicateSearch:
             ClusterFrameError: It is no answer to the request, which counts as failed.
         """
         ids, salt = self._under_way.pop(zone, _NO_REQUEST)
-        answers = _answers(data, len(ids), owned=bool(salt))
+        salts, answers = _read(data, len(ids), salt)
         found: list[Beaten] = []
         for route_id, answer in zip(ids, answers, strict=True):
             mine = own(route_id)
             if answer is None or mine is None:
                 continue
-            foreign = _is_foreign(mine, answer, salt)
-            if not _loses(mine, answer, salt, foreign=foreign):
+            foreign = _is_foreign(mine, answer, salts)
+            if not _loses(mine, answer, salts, foreign=foreign):
                 continue
             if answer.place.timestamp > clock + self._ahead:
                 self._refused += 1
                 continue
             found.append(Beaten(route_id, answer.place, foreign))
             if foreign and answer.owner is not None:
-                self._take(route_id, _Taken(now + self._taken_hold, salt, answer.owner), now)
+                self._take(route_id, _Taken(now + self._taken_hold, salts, answer.owner), now)
         self._beaten += len(found)
         self._foreign += sum(each.foreign for each in found)
         return found
@@ -201,7 +203,7 @@ class DuplicateSearch:
         """
         self._forget_taken(now)
         taken = self._taken.get(route_id)
-        return taken is not None and salted_owner(owner, taken.salt) != taken.owner
+        return taken is not None and salted_owner(owner, taken.salts) != taken.owner
 
     def failed(self, zone: str) -> None:
         """Receive the failure of a request: its ids are asked for again."""
@@ -228,23 +230,25 @@ class DuplicateSearch:
         )
 
 
-def _answers(data: bytes, count: int, *, owned: bool) -> list[OwnedPlace | None]:
-    """Read the answer to a request, with owners or without."""
-    if owned:
-        return parse_owned_places(data, count)
-    return [None if each is None else OwnedPlace(each, None) for each in parse_places(data, count)]
+def _read(data: bytes, count: int, salt: bytes) -> tuple[bytes, list[OwnedPlace | None]]:
+    """Read the answer to a request; return both salts, if it had one, and the places."""
+    if salt:
+        other, owned = parse_owned_places(data, count)
+        return salt + other, owned
+    places = parse_places(data, count)
+    return b"", [None if each is None else OwnedPlace(each, None) for each in places]
 
 
-def _is_foreign(mine: RoutePlace, other: OwnedPlace, salt: bytes) -> bool:
+def _is_foreign(mine: RoutePlace, other: OwnedPlace, salts: bytes) -> bool:
     """Whether two routes are known to belong to different principals."""
     if mine.owner is None or other.owner is None:
         return False
-    return other.owner != salted_owner(mine.owner, salt)
+    return other.owner != salted_owner(mine.owner, salts)
 
 
-def _loses(mine: RoutePlace, other: OwnedPlace, salt: bytes, *, foreign: bool) -> bool:
+def _loses(mine: RoutePlace, other: OwnedPlace, salts: bytes, *, foreign: bool) -> bool:
     """Whether the connection of an own route has to end, for the route of another zone."""
     if not foreign:
         return mine < other.place
     # A worker of a broker there has no connection that could be closed.
-    return other.place < mine or other.owner == salted_owner(NO_OWNER, salt)
+    return other.place.claim < mine.claim or other.owner == salted_owner(NO_OWNER, salts)

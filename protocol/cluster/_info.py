@@ -71,7 +71,7 @@ UP: Final = "up"
 DRAINING: Final = "draining"
 """The state of a broker that is about to stop: others are to be preferred."""
 
-OWNERS: Final = "1"
+OWNERS: Final = "2"
 """The value of `owners` of a broker that tells other zones the owners of routes."""
 
 _PROXY, _CLUSTER = int(WellKnownKey.BROKER_PROXY_URI), int(WellKnownKey.BROKER_CLUSTER_URI)

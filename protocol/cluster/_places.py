@@ -1,9 +1,11 @@
 """What zones ask each other about routes: the places of those with some ids, and their owners.
 
 The request is ids of 16 bytes, and the answer has for each the timestamp (8 bytes) and the home
-broker (16 bytes), or zeros. With rules a salt of 16 bytes precedes the ids, and the answer has for
-each route the hash (16 bytes) of its owner with that salt, zeros if it is not known. It serves to
-compare: to others that read it, a hash tells nothing of another request.
+broker (16 bytes), or zeros. With rules a salt of 16 bytes precedes the ids, and another one the
+answer. This has then for each route the hash (16 bytes) of its owner with both salts, zeros if it
+is not known, and since when the owner has had the id (8 bytes). A hash serves to compare: to others
+that read it, it tells nothing of another request, and since each end chooses a salt, neither can
+have a table of the hashes of principals before.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from .._words import counted
-from ..broker import ID_SIZE
+from ..broker import ID_SIZE, bounded_since
 from ._errors import ClusterFrameError
 
 __all__ = [
@@ -42,10 +44,10 @@ MAX_PLACES: Final = 1024
 """Most route ids of one request."""
 
 OWNER_SALT_SIZE: Final = 16
-"""Bytes of the salt of a request for owners."""
+"""Bytes of the salt of a request for owners, and of that of its answer."""
 
 _PLACE: Final = Struct(">Q16s")
-_OWNED: Final = Struct(">Q16s16s")
+_OWNED: Final = Struct(">Q16s16sQ")
 _NOT_TOLD: Final = bytes(16)
 
 
@@ -57,11 +59,19 @@ class RoutePlace:
         timestamp: When it was made, in milliseconds since the Unix epoch, by the home broker.
         broker_id: 16 bytes: the home broker.
         owner: The owner, as `owner_text` makes it; `None` if it is not known. It is not compared.
+        since: Since when the owner has had the route id, in milliseconds since the Unix epoch; 0
+            for the timestamp. It is not compared.
     """
 
     timestamp: int
     broker_id: bytes
     owner: str | None = field(default=None, compare=False)
+    since: int = field(default=0, compare=False)
+
+    @property
+    def claim(self) -> tuple[int, bytes]:
+        """Its place among the routes of other owners: the smallest one stays."""
+        return bounded_since(self.since, self.timestamp), self.broker_id
 
 
 class OwnedPlace(NamedTuple):
@@ -69,16 +79,21 @@ class OwnedPlace(NamedTuple):
 
     Attributes:
         place: The registration, without its owner.
-        owner: Its owner with the salt of the request; `None` if it is not told.
+        owner: Its owner with both salts; `None` if it is not told.
     """
 
     place: RoutePlace
     owner: bytes | None
 
 
-def salted_owner(owner: str, salt: bytes) -> bytes:
-    """Return the owner of a route as the answer to a request with a salt tells it: 16 bytes."""
-    return blake2b(owner.encode(), digest_size=16, key=salt).digest()
+def salted_owner(owner: str, salts: bytes) -> bytes:
+    """Return the owner of a route as an answer tells it: 16 bytes.
+
+    Args:
+        owner: As `owner_text` makes it.
+        salts: That of the request, and that of the answer behind it.
+    """
+    return blake2b(owner.encode(), digest_size=16, key=salts).digest()
 
 
 def _ids_of(data: bytes) -> list[bytes]:
@@ -109,19 +124,29 @@ def answer_places(data: bytes, place_of: Callable[[bytes], RoutePlace | None]) -
     )
 
 
-def answer_owned_places(data: bytes, place_of: Callable[[bytes], RoutePlace | None]) -> bytes:
-    """Answer a request for the places of routes and their owners; see `answer_places`."""
-    salt, places = data[:OWNER_SALT_SIZE], map(place_of, _ids_of(data[OWNER_SALT_SIZE:]))
-    return b"".join(
+def answer_owned_places(
+    data: bytes, place_of: Callable[[bytes], RoutePlace | None], salt: bytes
+) -> bytes:
+    """Answer a request for the places of routes and their owners; see `answer_places`.
+
+    Args:
+        data: The request.
+        place_of: Gives the place of a route by its id, if this zone has it.
+        salt: A random one of 16 bytes.
+    """
+    salts, places = data[:OWNER_SALT_SIZE] + salt, map(place_of, _ids_of(data[OWNER_SALT_SIZE:]))
+    answers = (
         bytes(_OWNED.size)
         if each is None
         else _OWNED.pack(
             each.timestamp,
             each.broker_id,
-            _NOT_TOLD if each.owner is None else salted_owner(each.owner, salt),
+            _NOT_TOLD if each.owner is None else salted_owner(each.owner, salts),
+            each.claim[0],
         )
         for each in places
     )
+    return b"".join((salt, *answers))
 
 
 def parse_places(data: bytes, count: int) -> list[RoutePlace | None]:
@@ -134,16 +159,22 @@ def parse_places(data: bytes, count: int) -> list[RoutePlace | None]:
     return [RoutePlace(*found) if found[0] else None for found in _PLACE.iter_unpack(data)]
 
 
-def parse_owned_places(data: bytes, count: int) -> list[OwnedPlace | None]:
+def parse_owned_places(data: bytes, count: int) -> tuple[bytes, list[OwnedPlace | None]]:
     """Read the answer to a request for the places of so many routes and their owners.
+
+    Returns:
+        Its salt, and the places.
 
     Raises:
         ClusterFrameError: It is none.
     """
-    _check_size(data, count, _OWNED)
-    return [
-        OwnedPlace(RoutePlace(at, home), None if owner == _NOT_TOLD else owner) if at else None
-        for at, home, owner in _OWNED.iter_unpack(data)
+    salt, answers = data[:OWNER_SALT_SIZE], data[OWNER_SALT_SIZE:]
+    _check_size(answers, count, _OWNED)
+    return salt, [
+        OwnedPlace(RoutePlace(at, home, since=since), None if owner == _NOT_TOLD else owner)
+        if at
+        else None
+        for at, home, owner, since in _OWNED.iter_unpack(answers)
     ]
 
 

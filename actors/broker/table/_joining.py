@@ -18,8 +18,15 @@ from ._events import EventKind
 from ._index_waiting import WaitingIndex
 from ._leaving import SESSION_SUSPENDED, WITHDRAWN
 from ._peers import RESERVED_SERVICES, ZoneFollower
-from ._remote import AnyRoute, own_route
-from ._route import BrokerRoute, Destination, LocalRouteWorker, RouteWorker, weight_of
+from ._remote import AnyRoute, own_route, owned_since
+from ._route import (
+    BrokerRoute,
+    Destination,
+    LocalRouteWorker,
+    RouteWorker,
+    told_owner,
+    weight_of,
+)
 
 __all__ = ["JoiningIndex", "route_add"]
 
@@ -73,6 +80,7 @@ class JoiningIndex(WaitingIndex):
         table, suspended = self.table, self.suspended.get(route_id)
         routes = self.own_routes + len(self.suspended)
         known = table.get(route_id)
+        before = known or suspended
         if known is not None and known.kind.broker_id != self._broker_id:
             known = None
         if routes >= self._options.max_routes and known is None and suspended is None:
@@ -101,6 +109,8 @@ class JoiningIndex(WaitingIndex):
         entry = update.entry
         if entry is None:
             raise AssertionError("the timestamp is newer than any in the table")
+        if before is not None and _is_same_owner(route, before.target):
+            route.owned_since = owned_since(before)
         self.services.joined(route.service)
         if expected:
             self.expectations.came()
@@ -224,6 +234,7 @@ class JoiningIndex(WaitingIndex):
         if self.suspended.get(route_id) is not entry:
             return None
         del self.suspended[route_id]
+        own_route(entry).owned_since = owned_since(entry)
         table, millis = self.table, int(time.time() * 1000)
         update = table.add(
             route_id,
@@ -279,6 +290,17 @@ class JoiningIndex(WaitingIndex):
     def _follow_left(self, entry: Entry[AnyRoute]) -> None:
         if self._follower is not None and not entry.service_name.startswith(RESERVED_SERVICES):
             self._follower.left(entry.kind, entry.route_id)
+
+
+def _is_same_owner(route: BrokerRoute, before: AnyRoute) -> bool:
+    """Whether a connection belongs to the principal of the route that has its id already."""
+    principal = route.destination.principal
+    if principal is None:
+        return False
+    if isinstance(before, BrokerRoute):
+        owner = before.destination.principal
+        return owner is not None and owner.is_same(principal)
+    return before.owner is not None and before.owner == told_owner(principal)
 
 
 def route_add(entry: Entry[AnyRoute]) -> RouteAdd:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from ....protocol import Address
-from ....protocol.broker import Entry, RouteAdd, RouteKind, RouteRemove, split_owner
+from ....protocol.broker import Entry, RouteAdd, RouteKind, RouteRemove
 from .._exchange import Exchange
 from .._instrument import part_of
 from .._options import BrokerOptions
@@ -24,9 +24,9 @@ from ._remote import (
 from ._route import told_owner, weight_of
 from ._selector import Ask
 
-__all__ = ["PeerIndex"]
+__all__ = ["BEATEN", "PeerIndex"]
 
-_BEATEN: Final = "replaced by a newer connection"
+BEATEN: Final = "replaced by a newer connection"
 
 
 class PeerIndex(JoiningIndex):
@@ -195,11 +195,11 @@ class PeerIndex(JoiningIndex):
             self.expectations.came()
         if refused or suspended is None or suspended.timestamp >= route.timestamp:
             return refused
-        owner, _ = split_owner(route.tags)
+        owner = route.text.owner
         if owner is None or owner == told_owner(own_route(suspended).destination.principal):
             # Of another principal it is no move. The session can be resumed, and is the newer then.
             del self.suspended[route_id]
-            self._let_go(suspended, _BEATEN)
+            self._let_go(suspended, BEATEN)
         return refused
 
     def owner_elsewhere(self, route_id: bytes) -> str | None:
@@ -269,5 +269,5 @@ class PeerIndex(JoiningIndex):
         self._discard(entry, by)
         instrument = part_of(self.node)
         if instrument is not None:
-            instrument.left(entry, _BEATEN)
-        self._leave(entry, _BEATEN)
+            instrument.left(entry, BEATEN)
+        self._leave(entry, BEATEN)

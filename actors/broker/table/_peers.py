@@ -114,7 +114,7 @@ class Peers:
         made = (
             RemoteRoute(route_id, kind, route.timestamp)
             if text.owner is None
-            else OwnedRoute(route_id, kind, route.timestamp, text.owner)
+            else OwnedRoute(route_id, kind, route.timestamp, text.owner, text.since)
         )
         if not table.put_new(made):
             self._replace(peer, made, shared)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from ....protocol import TAGS, Address, DeliveryError, Message, NotDelivered, Route
 from ....protocol._closed import close_class
-from ....protocol.broker import Entry, Key, RouteKind, TagList, format_id
+from ....protocol.broker import Entry, Key, RouteKind, TagList, bounded_since, format_id
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from .._exchange import Exchange, exchange_of
@@ -33,6 +33,7 @@ __all__ = [
     "RemoteKind",
     "RemoteRoute",
     "own_route",
+    "owned_since",
 ]
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -276,12 +277,14 @@ class RemoteRoute(Entry[Any]):
     Attributes:
         owner: The principal of its connection, as its broker has told it; see `owner_text`. `None`
             if that has no rules.
+        owned_since: Since when it has had the route id, likewise; 0 for the timestamp.
     """
 
     __slots__ = ("outstanding", "requests")
 
     remote: ClassVar[Literal[True]] = True
     owner: str | None = None
+    owned_since: int = 0
 
     def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int) -> None:
         # As `Entry` does, without the call: there are many.
@@ -449,16 +452,21 @@ class OwnedRoute(RemoteRoute):
         kind: As for any other.
         timestamp: As for any other.
         owner: See `RemoteRoute`.
+        since: See `RemoteRoute.owned_since`.
     """
 
-    __slots__ = ("owner",)
+    __slots__ = ("owned_since", "owner")
 
-    # The member descriptor of the slot takes the place of the attribute of the class.
+    # The member descriptors of the slots take the places of the attributes of the class.
     owner: str | None
+    owned_since: int
 
-    def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int, owner: str | None) -> None:
+    def __init__(
+        self, route_id: bytes, kind: RouteKind, timestamp: int, owner: str, since: int = 0
+    ) -> None:
         super().__init__(route_id, kind, timestamp)
         self.owner = owner
+        self.owned_since = since
 
 
 close_class(PeerRoutes)
@@ -467,6 +475,14 @@ close_class(RemoteRoute)
 
 AnyRoute: TypeAlias = BrokerRoute | RemoteRoute
 """A destination in the table: of this broker, or of a peer broker."""
+
+
+def owned_since(entry: Entry[AnyRoute]) -> int:
+    """Return since when the owner of a route has had its id, in milliseconds.
+
+    That is the time of the first of its registrations that have followed each other without a gap.
+    """
+    return bounded_since(entry.target.owned_since, entry.timestamp)
 
 
 def own_route(entry: Entry[AnyRoute]) -> BrokerRoute:

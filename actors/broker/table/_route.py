@@ -134,6 +134,8 @@ class BrokerRoute:
         cell: The cell of that worker; `None` once the destination has left.
         connection: The cell of a destination that is a connection, for the express path.
         since: The time at which it joined, in seconds since the Unix epoch.
+        owned_since: The time since which its principal has had the route id, in milliseconds since
+            the Unix epoch; 0 for the timestamp of its registration.
         outstanding: Requests sent there and not yet ended.
         requests: Requests sent there since it joined.
         service: The counts of its service.
@@ -154,6 +156,7 @@ class BrokerRoute:
         "connection",
         "destination",
         "outstanding",
+        "owned_since",
         "requests",
         "route_id",
         "seconds",
@@ -184,6 +187,7 @@ class BrokerRoute:
         self.cell: Cell | None = None
         self.connection: Cell | None = None
         self.since = since
+        self.owned_since = 0
         self.outstanding = 0
         self.requests = 0
         self.weight = weight

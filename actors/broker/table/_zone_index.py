@@ -11,7 +11,7 @@ from .._instrument import part_of
 from .._options import BrokerOptions
 from ._choice import Candidates
 from ._leaving import NOT_ALLOWED, OTHER_OWNER
-from ._peer_index import PeerIndex
+from ._peer_index import BEATEN, PeerIndex
 from ._peers import RESERVED_SERVICES, ZoneFollower
 from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, own_route
 from ._selector import Ask
@@ -85,15 +85,19 @@ class ZoneIndex(PeerIndex):
         return entry if entry is not None and own_route(entry).destination.link else None
 
     def beaten_elsewhere(self, route_id: bytes, timestamp: int, *, foreign: bool = False) -> None:
-        """Close an own destination, as another zone has the one with its route id that stays.
+        """End an own destination, as another zone has the one with its route id that stays.
 
         Args:
             route_id: The id.
             timestamp: That of the other one; one that joins here later is newer again.
-            foreign: Whether the other one belongs to another principal, and is the earlier one.
+            foreign: Whether the other one belongs to another principal, which has had the id first.
         """
-        entry = self.own_route(route_id)
+        entry, suspended = self.own_route(route_id), self.suspended.get(route_id)
         if entry is None:
+            if suspended is not None:
+                del self.suspended[route_id]
+                self.table.forget(route_id)
+                self._let_go(suspended, NOT_ALLOWED if foreign else BEATEN)
             return
         if not foreign:
             self._beaten(entry, timestamp)

@@ -334,6 +334,126 @@ async def test_two_owners_that_meet_keep_the_route_of_the_earlier_one() -> None:
         assert (made["a1"].evicted, made["b1"].evicted) == (["the rules no longer allow it"], [])
 
 
+REFUSED, REPLACED = "the rules no longer allow it", "replaced by a newer connection"
+TAKEN_OVER = "another connection has taken over its route id"
+
+
+def part(c: Clusters, made: dict[str, Site]) -> None:
+    """Cut all links between the zones a and b."""
+    for one in made:
+        for other in made:
+            if one[0] == "a" and other[0] == "b":
+                c.network.cut(f"test://{one}", f"test://{other}")
+
+
+@pytest.mark.parametrize(
+    ("how", "told"), [("a1", [TAKEN_OVER]), ("a2", [REPLACED]), ("resumes", [])]
+)
+async def test_an_owner_that_connects_anew_is_the_earlier_one_still(
+    how: str, told: list[str]
+) -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 a2 b1 b2")
+        take_rules(made, "a1 a2 b1 b2")
+        registered = await made["a1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(60)
+        # Another principal has the id elsewhere before one of their brokers knows of the other.
+        part(c, made)
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        if how == "resumes":
+            registered.suspend()
+            await asyncio.sleep(5)
+            assert registered.resume()
+        else:
+            await made[how].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        c.network.heal()
+        await asyncio.sleep(20)
+        assert (made["a1"].evicted, made["b1"].evicted) == (told, [REFUSED])
+        home = made["a1" if how == "resumes" else how]
+        assert made["a1"].found("orders") == made["a2"].found("orders") == [home.id]
+        with pytest.raises(NotAllowed, match="register"):
+            await made["b1"].connect("orders", UUID(int=1), BOB)
+
+
+async def test_an_owner_that_moves_on_and_on_is_the_earlier_one_still() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 a2 a3 b1")
+        take_rules(made, "a1 a2 a3 b1")
+        await made["a1"].connect("orders", UUID(int=1), ANN)
+        part(c, made)
+        await asyncio.sleep(1)
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        await made["a2"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(1)
+        # The broker that it was connected to is gone, and its routes are still held.
+        await c.kill(made["a2"])
+        await asyncio.sleep(1)
+        await made["a3"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(60)
+        await made["a1"].connect("orders", UUID(int=1), ANN)
+        c.network.heal()
+        await asyncio.sleep(100)
+        assert made["b1"].evicted == [REFUSED]
+        assert made["a1"].evicted == made["a3"].evicted == [REPLACED]
+        assert made["a3"].found("orders") == [made["a1"].id]
+        # It is told to peer brokers, and to no client.
+        assert all("onward" not in key for row in made["a3"].broker.routes() for key in row.tags)
+
+
+async def test_an_owner_that_has_left_begins_anew() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 a2 b1")
+        take_rules(made, "a1 a2 b1")
+        registered = await made["a1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(60)
+        registered.withdraw()
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(10)
+        await made["a2"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(10)
+        assert (made["a2"].evicted, made["b1"].evicted) == ([REFUSED], [])
+
+
+async def test_the_id_of_a_suspended_session_belongs_to_its_owner() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        take_rules(made, "a1 b1")
+        registered = await made["a1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(60)
+        registered.suspend()
+        await asyncio.sleep(10)
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(10)
+        assert (made["a1"].evicted, made["b1"].evicted) == ([], [REFUSED])
+        assert registered.resume()
+        registered.suspend()
+        # The owner itself moves to the other zone.
+        await made["b1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(10)
+        assert made["a1"].evicted == [REPLACED]
+        assert not registered.resume()
+        assert made["a1"].broker.index.suspended == {}
+        assert made["b1"].found("orders") == [made["b1"].id]
+
+
+async def test_a_suspended_session_ends_for_an_earlier_owner() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        take_rules(made, "a1 b1")
+        c.network.cut("test://a1", "test://b1")
+        await made["b1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(1)
+        registered = await made["a1"].connect("orders", UUID(int=1), BOB)
+        registered.suspend()
+        await asyncio.sleep(70)
+        c.network.heal()
+        await asyncio.sleep(60)
+        assert (made["a1"].evicted, made["b1"].evicted) == ([REFUSED], [])
+        assert not registered.resume()
+        assert made["a1"].broker.index.table.expecting == 0
+
+
 async def test_a_broker_that_tells_no_owners_is_asked_for_places_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 
 from onward.protocol.broker import (
+    MAX_OWNED,
     NO_OWNER,
     OWNER_KEY,
     Dialect,
     RouteAdd,
+    ToldOwner,
     TooManyTags,
+    bounded_since,
     owner_text,
     split_owner,
     with_owner,
@@ -42,14 +45,51 @@ def test_it_is_the_first_tag(dialect: Dialect, owner: str) -> None:
     told = with_owner(ROUTE, owner)
     again = RouteAdd.parse(told.serialize(dialect), dialect)
     assert again.tags[0] == (OWNER_KEY, owner)
-    assert split_owner(again.tags) == (owner, ROUTE.tags)
+    assert split_owner(again.tags) == ToldOwner(owner, 0, ROUTE.tags)
+    assert (again.text.owner, again.text.since) == (owner, 0)
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_the_time_since_when_it_has_the_id_stands_behind_it(dialect: Dialect) -> None:
+    owner = owner_text("ann", "token", "")
+    told = with_owner(ROUTE, owner, 1_760_000_000_000)
+    assert told.tags[0] == (OWNER_KEY, "61ULBsWV3a1t-frt@1760000000000")
+    text = RouteAdd.parse(told.serialize(dialect), dialect).text
+    assert (text.owner, text.since) == (owner, 1_760_000_000_000)
+    assert text.plain is not None
+    assert text.plain.tags == ROUTE.tags
+
+
+@pytest.mark.parametrize(
+    "since", ["", "x", "-1", "+1", " 1", "1 ", "1_0", "1.5", "0x1", "\u0661", "1" * 16, "1@2", "@"]
+)
+def test_what_is_no_time_counts_for_nothing(since: str) -> None:
+    told = (OWNER_KEY, f"ann@{since}")
+    assert split_owner((told,)) == ToldOwner("ann", 0, ())
+
+
+def test_the_time_is_neither_after_the_registration_nor_long_before() -> None:
+    now, most = 1_760_000_000_000, MAX_OWNED * 1000
+    for since, bounded in (
+        (0, now),
+        (-1, now),
+        (now, now),
+        (now + 1, now),
+        (10**15 - 1, now),
+        (now - 1, now - 1),
+        (now - most, now - most),
+        (now - most - 1, now - most),
+        (1, now - most),
+    ):
+        assert bounded_since(since, now) == bounded
+    assert bounded_since(1, 5) == 1
 
 
 def test_a_route_without_it() -> None:
-    assert split_owner(ROUTE.tags) == (None, ROUTE.tags)
-    assert split_owner(()) == (None, ())
-    assert split_owner((*ROUTE.tags, (OWNER_KEY, "x"))) == (None, (*ROUTE.tags, (OWNER_KEY, "x")))
-    assert split_owner(((OWNER_KEY, None),)) == (NO_OWNER, ())
+    others = (*ROUTE.tags, (OWNER_KEY, "x"))
+    for tags in (ROUTE.tags, (), others):
+        assert split_owner(tags) == ToldOwner(None, 0, tags)
+    assert split_owner(((OWNER_KEY, None),)) == ToldOwner(NO_OWNER, 0, ())
 
 
 @pytest.mark.parametrize("dialect", Dialect)

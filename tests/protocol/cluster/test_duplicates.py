@@ -20,7 +20,7 @@ from onward.protocol.cluster import (
 from tests.protocol.cluster.streams import CLOCK, HOME, OTHER, route_id
 
 NOWHERE: dict[bytes, RoutePlace] = {}
-SALT = bytes(range(16))
+SALT, OTHER_SALT = bytes(range(16)), bytes(range(16, 32))
 ANN, BOB = owner_text("ann", "token", ""), owner_text("bob", "token", "")
 HERE, THERE = RoutePlace(CLOCK, HOME), RoutePlace(CLOCK + 1, OTHER)
 
@@ -122,16 +122,27 @@ def asked(
     """Ask another zone for the owner of one route; return what is beaten."""
     search.suspect("b", [route_id(number)])
     request = search.next("b", SALT) or b""
-    answer = answer_owned_places(request, {route_id(number): there}.get)
+    answer = answer_owned_places(request, {route_id(number): there}.get, OTHER_SALT)
     return search.answered("b", answer, {route_id(number): own}.get, CLOCK, now)
 
 
 OWNERS = st.sampled_from([None, NO_OWNER, ANN, BOB])
-PLACES = st.builds(RoutePlace, st.integers(1, 3), st.binary(min_size=16, max_size=16), OWNERS)
+PLACES = st.builds(
+    RoutePlace,
+    st.integers(1, 3),
+    st.binary(min_size=16, max_size=16),
+    OWNERS,
+    since=st.integers(0, 4),
+)
+
+
+def first(place: RoutePlace) -> tuple[int, bytes]:
+    """Return when the owner of a route has had it first."""
+    return min(place.since or place.timestamp, place.timestamp), place.broker_id
 
 
 @given(PLACES, PLACES)
-def test_of_two_owners_the_earlier_one_keeps_the_route(one: RoutePlace, two: RoutePlace) -> None:
+def test_of_two_owners_the_first_one_keeps_the_route(one: RoutePlace, two: RoutePlace) -> None:
     """Both zones decide alike, though each has asked with a salt of its own."""
     for own, other in ((one, two), (two, one)):
         beaten = asked(DuplicateSearch(), own, other)
@@ -141,7 +152,7 @@ def test_of_two_owners_the_earlier_one_keeps_the_route(one: RoutePlace, two: Rou
         if unknown or own.owner == other.owner:
             assert bool(beaten) == (own < other)
         else:
-            assert bool(beaten) == (other < own or other.owner == NO_OWNER)
+            assert bool(beaten) == (first(other) < first(own) or other.owner == NO_OWNER)
             assert all(each.foreign for each in beaten)
 
 
@@ -166,6 +177,17 @@ def test_an_id_of_another_principal_is_refused_for_a_while() -> None:
     asked(search, mine, first, now=90.0, number=4)
     found = search.statistics()
     assert (found.taken, found.forgotten) == (1, 1)
+
+
+def test_an_owner_that_connects_anew_is_the_first_one_still() -> None:
+    mine = RoutePlace(CLOCK, HOME, ANN, since=CLOCK - 90)
+    other = RoutePlace(CLOCK - 60, OTHER, BOB)
+    assert asked(DuplicateSearch(), mine, other) == []
+    (beaten,) = asked(DuplicateSearch(), other, mine)
+    assert (beaten.foreign, beaten.place.timestamp) == (True, CLOCK)
+    # For one owner the newer registration counts, whatever was before.
+    again = RoutePlace(CLOCK + 5, OTHER, ANN)
+    assert [each.foreign for each in asked(DuplicateSearch(), mine, again)] == [False]
 
 
 def test_the_owner_itself_moves() -> None:
