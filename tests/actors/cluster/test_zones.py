@@ -408,6 +408,7 @@ async def test_an_owner_that_has_left_begins_anew() -> None:
         registered = await made["a1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(60)
         registered.withdraw()
+        await asyncio.sleep(5)  # all brokers know that
         await made["b1"].connect("orders", UUID(int=1), BOB)
         await asyncio.sleep(10)
         await made["a2"].connect("orders", UUID(int=1), ANN)
@@ -426,8 +427,6 @@ async def test_the_id_of_a_suspended_session_belongs_to_its_owner() -> None:
         await made["b1"].connect("orders", UUID(int=1), BOB)
         await asyncio.sleep(10)
         assert (made["a1"].evicted, made["b1"].evicted) == ([], [REFUSED])
-        assert registered.resume()
-        registered.suspend()
         # The owner itself moves to the other zone.
         await made["b1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(10)
