@@ -12,6 +12,7 @@ from ._consumer import Consumer, Handler, Received
 from ._consumer_record import Accept
 from ._dispatch_worker import DISPATCH
 from ._dispatcher import Dispatcher, DispatcherStatistics, WatchFunction
+from ._ends import ConsumerEnd, ConsumerLink, ProducerEnd, ProducerLink, Told
 from ._errors import ConsumerRefused, ProducerClosed
 from ._options import DispatchOptions
 from ._producer import AnonymousProducer, Producer
@@ -21,6 +22,8 @@ __all__ = [
     "Accept",
     "AnonymousProducer",
     "Consumer",
+    "ConsumerEnd",
+    "ConsumerLink",
     "ConsumerRefused",
     "DispatchOptions",
     "Dispatcher",
@@ -29,6 +32,9 @@ __all__ = [
     "PrincipalOf",
     "Producer",
     "ProducerClosed",
+    "ProducerEnd",
+    "ProducerLink",
     "Received",
+    "Told",
     "WatchFunction",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from ...protocol import Route
+from ...protocol import Message, Route
 from ...protocol.dispatch import ConsumerQueue, ConsumerTarget, Name
 from ._arrival import Arrival
 
@@ -48,6 +48,8 @@ class ConsumerRecord:
         local: The name of this node that gets the copies, in place of a worker.
         active: Whether messages are sent to it; a standby is not.
         pumping: Whether it will be handed what its credit allows.
+        by_credit: Whether its credit comes by calls, and not back with what it has settled.
+        hand: Takes a message and its token, in place of the route.
         target: It as the target of a copy.
     """
 
@@ -63,6 +65,8 @@ class ConsumerRecord:
     local: Name | None = None
     active: bool = False
     pumping: bool = False
+    by_credit: bool = False
+    hand: Callable[[Message, bytes | None], None] | None = None
     target: ConsumerTarget = field(init=False)
 
     def __post_init__(self) -> None:

@@ -55,6 +55,7 @@ from ._outcome_ways import OutcomeWays
 
 if TYPE_CHECKING:
     from .._node import Node
+    from ._credited import CreditedProducer
     from ._sender import Sender
 
 __all__ = ["DispatchCore", "without"]
@@ -76,6 +77,7 @@ class DispatchCore:
         states: The states of names, by the text of the name.
         tokens: The name and the target of each copy that has no outcome yet.
         producers: The producers, by number.
+        anonymous: The numbers of the anonymous ones.
         counts: What was dropped or refused, by its reason.
         links: The links to neighbours, by their text.
         upstream: The unsettled deliveries of neighbours, by the way back.
@@ -92,7 +94,8 @@ class DispatchCore:
         self.paths = paths
         self.states: Final[dict[str, NameState]] = {}
         self.tokens: Final[dict[bytes, tuple[NameState, Target]]] = {}
-        self.producers: Final[dict[int, Sender]] = {}
+        self.producers: Final[dict[int, Sender | CreditedProducer]] = {}
+        self.anonymous: Final[set[int]] = set()
         self.counts: Final = Counter[str]()
         self.links: Final[dict[str, Address]] = {}
         self.upstream: Final[dict[Route, tuple[NameState, Delivery[Arrival, Arrival]]]] = {}
@@ -197,6 +200,9 @@ class DispatchCore:
         """
         if record.local is not None:
             self._copy_to(record.local, arrival, token)
+            return
+        if record.hand is not None:
+            record.hand(arrival.message, token)
             return
         onward, _, payload, source, context = arrival.message
         back: Route = ()

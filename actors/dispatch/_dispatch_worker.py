@@ -115,7 +115,7 @@ class DispatchWorker(Worker):
         self.node.parts.undeliverable.ends.pop(DELIVERY, None)
         self.topology.close()
         for producer in list(self.core.producers.values()):
-            producer.close()
+            producer.stop()
         for state in list(self.core.states.values()):
             for number in list(state.consumers):
                 state.remove_consumer(number, "the dispatcher has stopped")

@@ -30,7 +30,9 @@ from ..runtime._policy import MailboxOptions
 from ._access import PrincipalOf, may_consume, may_produce
 from ._consumer import Consumer, ConsumerWorker, Handler
 from ._consumer_record import Accept, ConsumerRecord
+from ._credited import CreditedConsumer, CreditedProducer
 from ._dispatch_worker import DISPATCH, DispatchWorker
+from ._ends import ConsumerEnd, ConsumerLink, ProducerEnd, ProducerLink
 from ._errors import ConsumerRefused
 from ._name_state import NameState
 from ._options import DispatchOptions
@@ -235,7 +237,7 @@ class Dispatcher:
         if (reason := _ELSEWHERE.get(read.kind)) is not None:
             raise ConsumerRefused(read.text, reason)
         if not may_consume(self._worker.provisions.semantics_of(read), principal):
-            raise ConsumerRefused(read.text, "it is for other roles")
+            raise ConsumerRefused(read.text, _ROLES)
         return await self._consume(read, consumer, window, accept, owner)
 
     async def temporary(
@@ -350,7 +352,7 @@ class Dispatcher:
         core = self._core
         read = core.parse(name)
         if not may_produce(self._worker.provisions.semantics_of(read), principal):
-            raise ConsumerRefused(read.text, "it is for other roles")
+            raise ConsumerRefused(read.text, _ROLES)
         state = self._state(read)
         producer = Producer(core, state, core.number())
         core.producers[producer.number] = producer
@@ -379,15 +381,90 @@ class Dispatcher:
             UnknownAddress: There is no such owner.
         """
         core, most = self._core, self._core.options.max_producers
-        anonymous = sum(isinstance(each, AnonymousProducer) for each in core.producers.values())
-        if anonymous >= most:
+        if len(core.anonymous) >= most:
             raise LimitReached("anonymous producers", most)
         window = core.options.anonymous_window
         producer = AnonymousProducer(core, core.number(), window, principal)
         if owner is not None:
             producer.end_with(owner)
         core.producers[producer.number] = producer
+        core.anonymous.add(producer.number)
         return producer
+
+    # --- ends with credit of their own ------------------------------------------------------
+
+    def open_producer(
+        self, name: str | None, end: ProducerEnd, principal: Principal | None = None
+    ) -> ProducerLink:
+        """Attach a producer that is given credit by calls, for a transport with credit of its own.
+
+        Args:
+            name: The name; `None` for an anonymous producer, which names each message.
+            end: Its end. It may get its credit before this returns.
+            principal: The principal that sends; `None` for this program itself.
+
+        Raises:
+            BadName: The name cannot be read.
+            ConsumerRefused: The name is unavailable, is for other roles, or has too many producers.
+        """
+        core, state = self._core, None
+        if name is not None:
+            read = core.parse(name)
+            if not may_produce(self._worker.provisions.semantics_of(read), principal):
+                raise ConsumerRefused(read.text, _ROLES)
+            state = self._state(read)
+        made = CreditedProducer(core, end, state, principal)
+        core.producers[made.number] = made
+        try:
+            if state is not None:
+                state.add_producer(made.number)
+            elif len(core.anonymous) >= core.options.max_producers:
+                raise ConsumerRefused("", "max_producers is reached")
+            else:
+                core.anonymous.add(made.number)
+                made.woken()
+        except ConsumerRefused:
+            del core.producers[made.number]
+            if state is not None:
+                core.tidy(state)
+            raise
+        return made
+
+    def open_consumer(
+        self, name: str, end: ConsumerEnd, principal: Principal | None = None
+    ) -> ConsumerLink:
+        """Attach a consumer that gives credit by calls, for a transport with credit of its own.
+
+        It has no credit at first.
+
+        Args:
+            name: The name, which is of this node if it is temporary or topological.
+            end: Its end.
+            principal: The principal that consumes; `None` for this program itself.
+
+        Raises:
+            BadName: The name cannot be read.
+            ConsumerRefused: The name takes no further consumer, is one of another node, or is for
+                other roles.
+        """
+        core = self._core
+        read = core.parse(name)
+        if read.node not in ("", core.own):
+            raise ConsumerRefused(read.text, "it is one of another node")
+        if not may_consume(self._worker.provisions.semantics_of(read), principal):
+            raise ConsumerRefused(read.text, _ROLES)
+        state = self._state(read)
+        made = CreditedConsumer(core, end, state)
+        try:
+            made.attach()
+        except ConsumerRefused:
+            core.tidy(state)
+            raise
+        return made
+
+    def temporary_name(self) -> str:
+        """Return a new temporary name of this node, which cannot be guessed."""
+        return temporary_name(self._core.own, token_bytes(16)).text
 
     def _state(self, name: Name) -> NameState:
         state = self._core.states.get(name.text) or self._worker.make(name)
@@ -457,6 +534,8 @@ _MAILBOX: Final = 10_000
 """Messages of neighbours, and of other threads, that wait for the dispatcher. Beyond: senders
 wait, or the message is lost with `MailboxFull`, as with any worker."""
 
+
+_ROLES: Final = "it is for other roles"
 
 _ELSEWHERE: Final = {
     NameKind.TOPOLOGICAL: "it is one of other nodes: there, _local/… is consumed",

@@ -308,7 +308,7 @@ class NameState:
     def handled(self, record: ConsumerRecord) -> None:
         """Receive word that a consumer has handled a pre-settled message."""
         self.chooser.settled(record.target)
-        record.queue.credit += 1
+        record.queue.credit += not record.by_credit
         self._credit_changed()
         self._pump_soon(record)
 
@@ -377,7 +377,7 @@ class NameState:
             record.queue.settle(event.token)
             return
         if event.sent:
-            record.queue.credit += 1
+            record.queue.credit += not record.by_credit
             self._credit_changed()
             if event.end in (CopyEnd.ABANDONED, CopyEnd.SETTLED) and record.worker is not None:
                 record.worker.abandoned(event.token, MODIFIED)
@@ -414,6 +414,7 @@ class NameState:
             return
         # "targeted, consumer just gone: released + drain". A producer of this node drains at once.
         self._credit(self.windows.drained(producer))
+        self._core.credit(producer)
 
     def _dropped(self, arrival: Arrival, reason: str) -> None:
         self._core.counts[reason] += 1
@@ -496,6 +497,25 @@ class NameState:
         if not self._admit(record):
             raise ConsumerRefused(text, "it is direct and has a consumer")
         self._core.arm(self)
+
+    def credit(self, number: int, messages: int) -> None:
+        """Give a consumer, which has it by calls, credit."""
+        record = self.consumers.get(number)
+        if record is not None:
+            record.queue.credit += messages
+            self._credit_changed()
+            self._pump(record)
+            self._core.arm(self)
+
+    def drain(self, number: int) -> int:
+        """Hand a consumer what waits for it, and take back its other credit; return how much."""
+        record = self.consumers.get(number)
+        if record is None:
+            return 0
+        self._pump(record)
+        left = record.queue.drain()
+        self._credit_changed()
+        return left
 
     def new_queue(self, window: int) -> ConsumerQueue[Arrival]:
         """Make the queue of a consumer."""
@@ -589,9 +609,9 @@ class NameState:
 
     def remove_producer(self, number: int) -> None:
         """Detach a producer: what it has sent goes on."""
+        self.deliveries.producer_lost(number)
         if number in self.producers:
             del self.producers[number]
-            self.deliveries.producer_lost(number)
             self._credit(self.windows.remove(number))
 
     def settled(self, number: int) -> None:

@@ -168,3 +168,4 @@ class AnonymousProducer(Sender):
 
     def _detach(self) -> None:
         self._core.producers.pop(self.number, None)
+        self._core.anonymous.discard(self.number)

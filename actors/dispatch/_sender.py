@@ -103,6 +103,10 @@ class Sender(ABC):
 
     # --- for the dispatcher -----------------------------------------------------------------
 
+    def stop(self) -> None:
+        """Close it, since the dispatcher stops."""
+        self.close()
+
     def end_with(self, owner: AddressLike) -> None:
         """Close it once a worker has stopped.
 

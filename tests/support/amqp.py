@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from onward.protocol.dispatch import RELEASED, DeliveryState, Received
+from onward.actors.dispatch import ConsumerEnd, ProducerEnd, Told
+from onward.protocol import OnwardError
+from onward.protocol.dispatch import MODIFIED, RELEASED, DeliveryState, Received
 from onward.protocol.security import Principal
-from onward.transports.amqp._port import ConsumerEnd, ProducerEnd, Refused, Told
 
 __all__ = ["AmqpClient", "MemoryPort", "Sent", "needs_proton"]
 
@@ -51,9 +52,9 @@ class MemoryProducer:
         self.credit -= 1
         self.port.take(self, name or self.name or "", message, ttl, told)
 
-    def drained(self) -> None:
+    def drained(self, messages: int) -> None:
         self.drains += 1
-        self.credit = 0
+        self.credit -= messages
 
     def close(self) -> None:
         self.closed = True
@@ -70,6 +71,7 @@ class MemoryConsumer:
         self.left = 0
         self.drains = 0
         self.closed = False
+        self.open: dict[int, Told] = {}
 
     def credit(self, messages: int) -> None:
         self.left += messages
@@ -81,8 +83,12 @@ class MemoryConsumer:
         self.end.drained()
 
     def close(self) -> None:
+        if self.closed:
+            return
         self.closed = True
         self.port.consumers.remove(self)
+        while self.open:
+            self.open.popitem()[1](MODIFIED)
         if not any(each.name == self.name for each in self.port.consumers):
             self.port.orphan(self.name)
 
@@ -99,7 +105,7 @@ class MemoryPort:
 
     def __init__(self, window: int = 10) -> None:
         self.window = window
-        self.refusals: dict[str, Refused] = {}
+        self.refusals: dict[str, OnwardError] = {}
         self.producers: list[MemoryProducer] = []
         self.consumers: list[MemoryConsumer] = []
         self.sent: list[Sent] = []
@@ -108,8 +114,8 @@ class MemoryPort:
         self._waiting: dict[str, deque[tuple[MemoryProducer, Sent]]] = {}
         self._temporary = 0
 
-    def produce(
-        self, name: str | None, end: ProducerEnd, principal: Principal | None
+    def open_producer(
+        self, name: str | None, end: ProducerEnd, principal: Principal | None = None
     ) -> MemoryProducer:
         self._check(name, principal)
         made = MemoryProducer(self, name, end)
@@ -118,7 +124,9 @@ class MemoryPort:
             made.give(self.window)
         return made
 
-    def consume(self, name: str, end: ConsumerEnd, principal: Principal | None) -> MemoryConsumer:
+    def open_consumer(
+        self, name: str, end: ConsumerEnd, principal: Principal | None = None
+    ) -> MemoryConsumer:
         self._check(name, principal)
         made = MemoryConsumer(self, name, end)
         self.consumers.append(made)
@@ -166,7 +174,7 @@ class MemoryPort:
             self.consumers.append(consumer)
             consumer.left -= 1
             producer, sent = waiting.popleft()
-            consumer.end.deliver(sent.message, self._teller(producer, sent))
+            consumer.end.deliver(sent.message, self._teller(producer, sent, consumer))
 
     def orphan(self, name: str) -> None:
         for producer, sent in self._waiting.pop(name, deque()):
@@ -175,11 +183,20 @@ class MemoryPort:
             if each.name == name:
                 each.end.drain()
 
-    def _teller(self, producer: MemoryProducer, sent: Sent) -> Told | None:
+    def _teller(
+        self, producer: MemoryProducer, sent: Sent, consumer: MemoryConsumer
+    ) -> Told | None:
         if sent.told is None:
             producer.give(1)
             return None
-        return lambda state: self._tell(producer, sent, state)
+
+        def tell(state: DeliveryState) -> None:
+            if not isinstance(state, Received):
+                consumer.open.pop(id(sent), None)
+            self._tell(producer, sent, state)
+
+        consumer.open[id(sent)] = tell
+        return tell
 
     def _tell(self, producer: MemoryProducer, sent: Sent, state: DeliveryState) -> None:
         sent.states.append(state)

@@ -14,6 +14,7 @@ from typing import Final, Protocol, cast
 
 from ...actors.security import Authentication
 from ...protocol.security import (
+    ANONYMOUS,
     MAX_PASSWORD,
     MAX_USERNAME,
     Credentials,
@@ -94,7 +95,7 @@ class AmqpConnection(asyncio.Protocol):
     Attributes:
         identity: As given.
         closed: The reason of its end; empty while it is open.
-        principal: The client; `None` before it is known, and without authentication.
+        principal: The client; `None` before it is known.
     """
 
     def __init__(self, host: AmqpHost, identity: PeerIdentity, *, private: bool) -> None:
@@ -179,32 +180,31 @@ class AmqpConnection(asyncio.Protocol):
 
     async def _authenticate(self, shown: SaslCredentials) -> None:
         try:
-            self.principal = await self._principal_of(shown)
+            principal = await self._principal_of(shown)
         except NotAuthenticated:
             # The client is not told why.
-            accepted = False
-        else:
-            accepted = True
+            principal = None
         if self.closed:
             return
         self.transport.resume_reading()
-        self._sasl.decide(accepted)
-        if not accepted:
+        self._sasl.decide(principal is not None)
+        if principal is None:
             self._refuse("not authenticated")
             return
+        self.principal = principal
         self._write(self._sasl.data_to_send())
         host = self._host
         self._links = Links(
-            self._engine, host.port, host.options, self.principal, self._wake, host.dropped
+            self._engine, host.port, host.options, principal, self._wake, host.dropped
         )
         self._expire()
         self._engine.receive(self._sasl.behind())
         self._turn()
 
-    async def _principal_of(self, shown: SaslCredentials) -> Principal | None:
+    async def _principal_of(self, shown: SaslCredentials) -> Principal:
         authentication = self._host.authentication
         if authentication is None:
-            return None
+            return ANONYMOUS
         if shown.acts_as not in ("", shown.name):
             raise NotAuthenticated("another identity")
         credentials: Credentials | None = None

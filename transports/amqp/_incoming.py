@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from ...actors.dispatch import ProducerLink
+from ...protocol import OnwardError
 from ...protocol.dispatch import (
     Accepted,
     DeliveryState,
@@ -16,7 +18,7 @@ from ...protocol.dispatch import (
 from ._engine import AmqpEngine
 from ._messages import BadMessage, read_head, without_annotations
 from ._options import AmqpOptions
-from ._port import ProducerHandle, Refused
+from ._port import Refused, refused
 from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink, Delivery
 
 __all__ = ["GatheredBytes", "IncomingLink"]
@@ -56,7 +58,7 @@ class IncomingLink:
         self._options = options
         self._gathered = gathered
         self._drop = drop
-        self._handle: ProducerHandle | None = None
+        self._handle: ProducerLink | None = None
         self._anonymous = False
         self._credit = 0
         self._draining = False
@@ -66,7 +68,7 @@ class IncomingLink:
         self._unsettled: dict[int, Delivery] = {}
         self._numbers: dict[Delivery, int] = {}
 
-    def attach(self, handle: ProducerHandle, *, anonymous: bool) -> None:
+    def attach(self, handle: ProducerLink, *, anonymous: bool) -> None:
         """Begin as a producer, which has a name for each message if it is anonymous."""
         self._handle = handle
         self._anonymous = anonymous
@@ -88,7 +90,11 @@ class IncomingLink:
             self._link.drain(0)
             self.wake()
 
-    def end(self, reason: Refused) -> None:
+    def end(self, reason: OnwardError) -> None:
+        """Close the link with the reason of the dispatcher."""
+        self._end(refused(reason))
+
+    def _end(self, reason: Refused) -> None:
         """Close the link with a reason. What comes until the client has done so is ignored."""
         if self._over:
             return
@@ -114,13 +120,14 @@ class IncomingLink:
         self._over = True
 
     def flowed(self) -> None:
-        """See whether the client has given its credit back."""
-        if self._draining and self._link.credit <= 0:
-            self._link.drained()
+        """See how much credit the client has given back."""
+        gone = self._link.drained()
+        if self._link.credit <= 0:
             self._draining = False
-            self._credit = 0
+        if gone > 0:
+            self._credit = max(0, self._credit - gone)
             if self._handle is not None:
-                self._handle.drained()
+                self._handle.drained(gone)
 
     def changed(self, delivery: Delivery) -> None:
         """Read what has come of deliveries, or see that the client has settled one."""
@@ -151,7 +158,7 @@ class IncomingLink:
             # AMQP 1.0, part 2, section 2.8.17: "The peer sent more message transfers than
             # currently allowed on the link."
             delivery.settle()
-            self.end(Refused("amqp:link:transfer-limit-exceeded"))
+            self._end(Refused("amqp:link:transfer-limit-exceeded"))
         elif aborted:
             # AMQP 1.0, part 2, section 2.7.5: "Aborted messages SHOULD be discarded by the
             # recipient", and they are settled.
@@ -169,7 +176,7 @@ class IncomingLink:
         self._gathered.size += len(part)
         if len(self._parts) > self._options.max_message:
             self._drop("too large")
-            self.end(Refused("amqp:link:message-size-exceeded"))
+            self._end(Refused("amqp:link:message-size-exceeded"))
         elif self._gathered.size > self._options.max_gathered:
             self._engine.close("amqp:resource-limit-exceeded", "too much of unfinished messages")
 
@@ -215,6 +222,8 @@ class IncomingLink:
         if not self._draining:
             self._credit += 1
             self._link.flow(1)
+        elif self._handle is not None:
+            self._handle.drained(1)
 
     def _told(self, number: int, state: DeliveryState) -> None:
         """Send the client the state of a delivery."""

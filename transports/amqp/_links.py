@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from ...protocol import OnwardError
 from ...protocol.security import Principal
 from ._engine import AmqpEngine, DeliveryChanged, EngineEvent, Flowed, LinkAttached, LinkDetached
 from ._incoming import IncomingLink
 from ._options import AmqpOptions
 from ._outgoing import OutgoingLink
-from ._port import DispatchPort, Refused
+from ._port import DispatchPort, Refused, refused
 from ._proton import COORDINATOR, AmqpLink
 
 __all__ = ["Links"]
@@ -43,7 +44,7 @@ class Links:
         engine: Its engine.
         port: The dispatcher.
         options: The limits.
-        principal: The client; `None` without authentication.
+        principal: The client.
         wake: Called when there is something to send.
         dropped: Called with the reason when a message is dropped.
     """
@@ -53,7 +54,7 @@ class Links:
         engine: AmqpEngine,
         port: DispatchPort,
         options: AmqpOptions,
-        principal: Principal | None,
+        principal: Principal,
         wake: Callable[[], object],
         dropped: Callable[[str], object],
     ) -> None:
@@ -96,7 +97,10 @@ class Links:
 
     def _attach(self, link: AmqpLink) -> None:
         try:
-            self._links[link] = self._receive(link) if link.is_receiver else self._send(link)
+            try:
+                self._links[link] = self._receive(link) if link.is_receiver else self._send(link)
+            except OnwardError as error:
+                raise refused(error) from error
         except Refused as error:
             # AMQP 1.0, part 2, section 2.6.3: a link that is refused is answered with an attach
             # "with null for the source or target", and then closed.
@@ -112,7 +116,7 @@ class Links:
         name = self._port.temporary_name() if asked.dynamic else asked.address or None
         made = IncomingLink(link, self._engine, self._options, self._gathered, self._drop)
         made.wake = self._wake
-        made.attach(self._port.produce(name, made, self._principal), anonymous=name is None)
+        made.attach(self._port.open_producer(name, made, self._principal), anonymous=name is None)
         link.target.address = name
         link.target.dynamic = asked.dynamic
         link.source.address = link.remote_source.address
@@ -136,7 +140,7 @@ class Links:
         link.target.address = link.remote_target.address
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.max_message_size = self._options.max_message
-        made.attach(self._port.consume(name, made, self._principal))
+        made.attach(self._port.open_consumer(name, made, self._principal))
         link.open()
         return made
 

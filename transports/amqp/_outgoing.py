@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ...actors.dispatch import ConsumerLink, Told
+from ...protocol import OnwardError
 from ...protocol.dispatch import (
     ACCEPTED as ACCEPTED_STATE,
     MODIFIED as MODIFIED_STATE,
@@ -17,7 +19,7 @@ from ...protocol.dispatch import (
 from ._engine import MAX_TEXT, AmqpEngine
 from ._messages import message_of, without_annotations
 from ._options import AmqpOptions
-from ._port import ConsumerHandle, Refused, Told
+from ._port import refused
 from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink, Delivery
 
 __all__ = ["OutgoingLink"]
@@ -55,7 +57,7 @@ class OutgoingLink:
         self._engine = engine
         self._options = options
         self._drop = drop
-        self._handle: ConsumerHandle | None = None
+        self._handle: ConsumerLink | None = None
         self._given = 0  # credit that the dispatcher has and has not used
         self._draining = False
         self.held = False
@@ -63,7 +65,7 @@ class OutgoingLink:
         self._tag = 0
         self._unsettled: dict[Delivery, Told | None] = {}
 
-    def attach(self, handle: ConsumerHandle) -> None:
+    def attach(self, handle: ConsumerLink) -> None:
         """Begin as a consumer."""
         self._handle = handle
 
@@ -116,11 +118,12 @@ class OutgoingLink:
             self._link.drained()
             self.wake()
 
-    def end(self, reason: Refused) -> None:
-        """Close the link with a reason."""
+    def end(self, reason: OnwardError) -> None:
+        """Close the link with the reason of the dispatcher."""
         if self._over:
             return
-        self._link.condition = self._engine.condition(reason.condition, reason.description)
+        said = refused(reason)
+        self._link.condition = self._engine.condition(said.condition, said.description)
         self._link.close()
         self.gone()
         self.wake()
@@ -128,16 +131,13 @@ class OutgoingLink:
     # --- the client -----------------------------------------------------------------------------
 
     def gone(self) -> None:
-        """End the consumer after its link: what it has not settled is in doubt."""
+        """End the consumer after its link: the dispatcher knows that the rest is in doubt."""
         if self._over:
             return
         self._over = True
+        self._unsettled.clear()
         if self._handle is not None:
             self._handle.close()
-        unsettled, self._unsettled = self._unsettled, {}
-        for told in unsettled.values():
-            if told is not None:
-                told(MODIFIED_STATE)
 
     def flowed(self) -> None:
         """Pass on the credit of the client, within the limits, and its wish to drain."""

@@ -1,32 +1,26 @@
-"""What the edge asks of a dispatcher: producers, consumers, and names for those that have none.
-
-All calls are made in turns of one loop. A call of the edge may be answered before it returns.
-"""
+"""What the edge asks of a dispatcher, and how it says in the words of AMQP that it was refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol
 
-from ...protocol.dispatch import DeliveryState
+from ...actors.dispatch import (
+    ConsumerEnd,
+    ConsumerLink,
+    ConsumerRefused,
+    ProducerClosed,
+    ProducerEnd,
+    ProducerLink,
+)
+from ...protocol import OnwardError
+from ...protocol.dispatch import BadName
 from ...protocol.security import Principal
 
-__all__ = [
-    "ConsumerEnd",
-    "ConsumerHandle",
-    "DispatchPort",
-    "ProducerEnd",
-    "ProducerHandle",
-    "Refused",
-    "Told",
-]
-
-Told: TypeAlias = Callable[[DeliveryState], None]
-"""A function that is told the states of a delivery; its outcome is the last of them."""
+__all__ = ["DispatchPort", "Refused", "refused"]
 
 
 class Refused(Exception):
-    """A dispatcher refuses a link, or ends one.
+    """A link is refused, or ends.
 
     It does not leave the edge, so it is none of the package's errors.
 
@@ -41,103 +35,58 @@ class Refused(Exception):
         self.description = description
 
 
-class ProducerEnd(Protocol):
-    """The end of a producer, as the dispatcher knows it."""
-
-    def credit(self, messages: int) -> None:
-        """Give the producer the credit of as many messages more."""
-        ...
-
-    def drain(self) -> None:
-        """Ask for the credit that the producer does not use now; see `ProducerHandle.drained`."""
-        ...
-
-    def end(self, reason: Refused) -> None:
-        """End the producer."""
-        ...
-
-
-class ProducerHandle(Protocol):
-    """A producer at the dispatcher."""
-
-    def send(self, name: str | None, message: bytes, ttl: float | None, told: Told | None) -> None:
-        """Dispatch a message, for which the producer had credit.
-
-        Args:
-            name: The name of a message of an anonymous producer; `None` for that of the producer.
-            message: The payload.
-            ttl: Its time to live in seconds; `None` without one.
-            told: It is told the outcome; `None` if the message is pre-settled.
-        """
-        ...
-
-    def drained(self) -> None:
-        """Record that the producer has no credit any more."""
-        ...
-
-    def close(self) -> None:
-        """End the producer. What it has sent goes on without it."""
-        ...
-
-
-class ConsumerEnd(Protocol):
-    """The end of a consumer, as the dispatcher knows it."""
-
-    def deliver(self, message: bytes, told: Told | None) -> None:
-        """Hand a message over, for which the consumer has given credit.
-
-        Args:
-            message: The payload.
-            told: It is told the states; `None` if the message is pre-settled.
-        """
-        ...
-
-    def drained(self) -> None:
-        """Record that there is no message for the rest of the credit, which is gone."""
-        ...
-
-    def end(self, reason: Refused) -> None:
-        """End the consumer."""
-        ...
-
-
-class ConsumerHandle(Protocol):
-    """A consumer at the dispatcher."""
-
-    def credit(self, messages: int) -> None:
-        """Ask for as many messages more."""
-        ...
-
-    def drain(self) -> None:
-        """Ask for what there is now, and give up the other credit; see `ConsumerEnd.drained`."""
-        ...
-
-    def close(self) -> None:
-        """End the consumer. The edge tells the outcomes of what was delivered."""
-        ...
-
-
 class DispatchPort(Protocol):
-    """A dispatcher, as far as the edge needs it."""
+    """A dispatcher, as far as the edge needs it: see `Dispatcher`."""
 
-    def produce(
-        self, name: str | None, end: ProducerEnd, principal: Principal | None
-    ) -> ProducerHandle:
-        """Add a producer of a name, or an anonymous one.
+    def open_producer(
+        self, name: str | None, end: ProducerEnd, principal: Principal | None = None
+    ) -> ProducerLink:
+        """Attach a producer of a name, or an anonymous one.
 
         Raises:
-            Refused: The name is none, or not for it.
+            OnwardError: The name is none, or not for it.
         """
         ...
 
-    def consume(self, name: str, end: ConsumerEnd, principal: Principal | None) -> ConsumerHandle:
-        """Add a consumer of a name.
+    def open_consumer(
+        self, name: str, end: ConsumerEnd, principal: Principal | None = None
+    ) -> ConsumerLink:
+        """Attach a consumer of a name.
 
         Raises:
-            Refused: The name is none, or not for it.
+            OnwardError: The name is none, or not for it.
         """
         ...
 
     def temporary_name(self) -> str:
         """Return a new name for one client."""
         ...
+
+
+_REASONS: Final = {
+    "unavailable": Refused("amqp:not-found", "there is no such name"),
+    "it is one of another node": Refused("amqp:not-found", "the name is one of another node"),
+    "it is for other roles": Refused("amqp:unauthorized-access", "the name is for other roles"),
+    "it is direct and has a consumer": Refused("amqp:resource-locked", "it has a consumer"),
+    "another consumer has taken its place": Refused(
+        "amqp:link:stolen", "another consumer has taken its place"
+    ),
+}
+_LIMIT: Final = Refused("amqp:resource-limit-exceeded", "there are too many")
+_ENDED: Final = Refused("amqp:resource-deleted", "the dispatcher has ended")
+
+
+def refused(error: OnwardError) -> Refused:
+    """Return the condition and the words for an error of the dispatcher.
+
+    What is said is fixed: an error may have more in it than a client is to see.
+    """
+    match error:
+        case BadName():
+            return Refused("amqp:invalid-field", "the address is no name")
+        case ProducerClosed():
+            return _ENDED
+        case ConsumerRefused(reason=reason):
+            return _REASONS.get(reason, _ENDED if "stopped" in reason else _LIMIT)
+        case _:
+            return Refused("amqp:internal-error")

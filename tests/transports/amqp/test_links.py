@@ -8,19 +8,22 @@ from typing import Any
 
 import pytest
 
+from onward.actors.dispatch import ConsumerRefused, ProducerClosed
+from onward.protocol import OnwardError
 from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
     RECEIVED,
     RELEASED,
+    BadName,
     Modified,
     Outcome,
     Rejected,
 )
+from onward.protocol.security import ANONYMOUS
 from onward.transports.amqp._engine import AmqpEngine, Opened
 from onward.transports.amqp._links import Links
 from onward.transports.amqp._options import AmqpOptions
-from onward.transports.amqp._port import Refused
 from onward.transports.amqp._proton import load_proton
 from tests.support.amqp import AmqpClient, MemoryPort, needs_proton
 
@@ -41,7 +44,7 @@ class Edge:
         self.woken = 0
         self.dropped: Counter[str] = Counter()
         self.engine = AmqpEngine(load_proton(), "server", options)
-        self.links = Links(self.engine, port, options, None, self._wake, self._drop)
+        self.links = Links(self.engine, port, options, ANONYMOUS, self._wake, self._drop)
         self.over = False
 
     def _wake(self) -> None:
@@ -156,7 +159,7 @@ def test_the_producer_is_told_each_outcome(
     edges: Edges, outcome: Outcome, state: str, condition: object
 ) -> None:
     edge = edges()
-    edges.port.consume("orders", _Nothing(), None)
+    edges.port.open_consumer("orders", _Nothing(), None)
     link = edge.client.sender("orders")
     edge.pump()
     delivery = edge.client.send(link, edge.client.message())
@@ -190,7 +193,7 @@ class _Nothing:
     def drained(self) -> None:
         raise AssertionError
 
-    def end(self, reason: Refused) -> None:
+    def end(self, reason: OnwardError) -> None:
         raise AssertionError(reason)
 
 
@@ -209,7 +212,7 @@ def test_a_pre_settled_message_has_no_outcome(edges: Edges) -> None:
 
 def test_a_producer_may_settle_first(edges: Edges) -> None:
     edge = edges()
-    edges.port.consume("orders", _Nothing(), None)
+    edges.port.open_consumer("orders", _Nothing(), None)
     link = edge.client.sender("orders")
     edge.pump()
     delivery = edge.client.send(link, edge.client.message("a"))
@@ -369,12 +372,12 @@ def test_the_dispatcher_may_end_a_producer(edges: Edges) -> None:
     link = edge.client.sender("orders")
     edge.pump()
     (producer,) = edges.port.producers
-    producer.end.end(Refused("amqp:resource-deleted", "withdrawn"))
-    producer.end.end(Refused("amqp:not-found"))
+    producer.end.end(ProducerClosed("orders"))
+    producer.end.end(ConsumerRefused("orders", "unavailable"))
     producer.end.credit(1)
     producer.end.drain()
     edge.pump()
-    assert refusal(link) == ("amqp:resource-deleted", "withdrawn")
+    assert refusal(link) == ("amqp:resource-deleted", "the dispatcher has ended")
     assert edges.port.producers == []
 
 
@@ -594,10 +597,10 @@ def test_the_dispatcher_may_end_a_consumer(edges: Edges) -> None:
     edge.pump()
     (consumer,) = edges.port.consumers
     for _ in range(2):
-        consumer.end.end(Refused("amqp:resource-deleted"))
+        consumer.end.end(ConsumerRefused("orders", "another consumer has taken its place"))
     consumer.end.drained()
     edge.pump()
-    assert refusal(link) == ("amqp:resource-deleted", None)
+    assert refusal(link) == ("amqp:link:stolen", "another consumer has taken its place")
     assert delivery.remote_state == proton.Delivery.MODIFIED
     # A message for it comes too late.
     states: list[object] = []
@@ -637,7 +640,7 @@ def test_a_client_may_ask_for_a_name(edges: Edges) -> None:
 
 def test_a_link_that_is_refused_says_why(edges: Edges) -> None:
     edge = edges()
-    edges.port.refusals["secret"] = Refused("amqp:unauthorized-access", "not for you")
+    edges.port.refusals["secret"] = ConsumerRefused("secret", "it is for other roles")
     links = [edge.client.sender("secret"), edge.client.receiver("secret")]
     unnamed = edge.client.receiver(None)
     coordinator = edge.client.session.sender("tx")
@@ -645,7 +648,9 @@ def test_a_link_that_is_refused_says_why(edges: Edges) -> None:
     coordinator.open()
     good = edge.client.receiver("orders")
     edge.pump()
-    assert {refusal(each) for each in links} == {("amqp:unauthorized-access", "not for you")}
+    assert {refusal(each) for each in links} == {
+        ("amqp:unauthorized-access", "the name is for other roles")
+    }
     assert links[0].remote_target.type == links[1].remote_source.type == 0
     assert refusal(unnamed) == ("amqp:invalid-field", "a source needs a name")
     assert refusal(coordinator) == ("amqp:not-implemented", "there are no transactions")
@@ -655,6 +660,31 @@ def test_a_link_that_is_refused_says_why(edges: Edges) -> None:
     edge.pump()
     assert good.state & good.REMOTE_ACTIVE
     assert edge.engine.closed == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "condition"),
+    [
+        (BadName("secret", "no"), "amqp:invalid-field"),
+        (ConsumerRefused("a", "unavailable"), "amqp:not-found"),
+        (ConsumerRefused("a", "it is one of another node"), "amqp:not-found"),
+        (ConsumerRefused("a", "it is direct and has a consumer"), "amqp:resource-locked"),
+        (ConsumerRefused("a", "max_consumers is reached"), "amqp:resource-limit-exceeded"),
+        (ConsumerRefused("a", "the dispatcher has stopped"), "amqp:resource-deleted"),
+        (OnwardError("secret"), "amqp:internal-error"),
+    ],
+)
+def test_errors_of_the_dispatcher_have_conditions(
+    edges: Edges, error: OnwardError, condition: str
+) -> None:
+    edge = edges()
+    edges.port.refusals["a"] = error
+    link = edge.client.sender("a")
+    edge.pump()
+    name, description = refusal(link)
+    assert name == condition
+    assert "secret" not in str(description)
+    assert "max_" not in str(description)
 
 
 def test_filters_are_not_said_to_be_in_place(edges: Edges) -> None:

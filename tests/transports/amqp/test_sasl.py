@@ -257,7 +257,7 @@ def test_the_client_of_proton_is_let_in_or_not(
     server = SaslServer(ALL)
     found: SaslCredentials | None = None
     for _ in range(4):
-        if (size := transport.pending()) > 0:
+        if (size := transport.pending()) > 0 and server.state is not SaslState.ACCEPTED:
             found = server.receive(bytes(transport.peek(size))) or found
             transport.pop(size)
         if server.state is SaslState.DECISION:
@@ -266,5 +266,6 @@ def test_the_client_of_proton_is_let_in_or_not(
             transport.push(answer)
     assert found == expected
     assert sasl.outcome == (proton.SASL.OK if accepted else proton.SASL.AUTH)
-    assert server.behind().startswith(AMQP_HEADER if accepted else b"")
+    behind = server.behind() + bytes(transport.peek(max(transport.pending(), 0)) or b"")
+    assert behind.startswith(AMQP_HEADER if accepted else b"")
     transport.unbind()

@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 
 from onward.actors import Node
+from onward.actors.dispatch import ConsumerRefused
 from onward.actors.security import AnonymousAuthenticator, Authentication
 from onward.protocol.dispatch import ACCEPTED, RELEASED
-from onward.protocol.security import Principal, UserPassword
+from onward.protocol.security import ANONYMOUS, Principal, UserPassword
 from onward.transports.amqp._options import AmqpOptions
-from onward.transports.amqp._port import Refused
 from onward.transports.amqp._sasl import AMQP_HEADER, SASL_HEADER
 from onward.transports.amqp._server import AmqpServer
 from tests.support.amqp import AmqpClient, MemoryPort, needs_proton
@@ -187,7 +187,7 @@ async def test_messages_go_from_one_client_to_another() -> None:
         statistics = served.server.statistics()
         assert (statistics.accepted, statistics.connections) == (2, 1)
         assert statistics.dropped == {}
-        assert served.port.principals == [None, None]
+        assert served.port.principals == [ANONYMOUS, ANONYMOUS]
 
 
 async def test_the_listener_tells_its_clients_that_it_stops() -> None:
@@ -461,7 +461,7 @@ async def test_a_name_that_is_no_text_ends_the_connection() -> None:
 
 async def test_a_link_is_refused_and_the_connection_goes_on() -> None:
     async with serving() as served:
-        served.port.refusals["secret"] = Refused("amqp:not-found", "no such name")
+        served.port.refusals["secret"] = ConsumerRefused("secret", "unavailable")
         made = await served.opened()
         link = made.client.receiver("secret")
         await made.until(lambda: link.remote_condition)

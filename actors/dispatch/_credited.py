@@ -1,0 +1,264 @@
+"""Producers and consumers with credit that is given and taken by calls: see `ProducerEnd`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import Message
+from ...protocol.dispatch import (
+    MODIFIED,
+    RELEASED,
+    BadName,
+    Outcome,
+    ProducerWindows,
+    Rejected,
+)
+from ...protocol.security import Principal
+from ._access import UNAUTHORIZED, may_produce
+from ._arrival import Arrival, ProducerWay
+from ._consumer_record import Accept, ConsumerRecord
+from ._ends import ConsumerEnd, ProducerEnd, Told
+from ._errors import ConsumerRefused, ProducerClosed
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+    from ._name_state import NameState
+
+__all__ = ["CreditedConsumer", "CreditedProducer"]
+
+_TOO_BIG: Final = Rejected("amqp:link:message-size-exceeded", "the message is too large")
+_NO_ROOM: Final = Rejected("amqp:resource-limit-exceeded", "there are too many names")
+_NO_NAME: Final = Rejected("amqp:invalid-field", "the address is no name")
+
+
+class CreditedProducer:
+    """A producer of one name, or an anonymous one. It is a `ProducerLink`.
+
+    An anonymous producer has a window at any time: its credit comes back with each outcome. One of
+    a name has that of its name, and is asked to drain when the name takes credit back.
+
+    Args:
+        core: The dispatcher.
+        end: Its end.
+        state: The state of its name; `None` for an anonymous one.
+        principal: The principal that it sends for, which is checked for each name of an anonymous
+            one; `None` for this program itself.
+    """
+
+    def __init__(
+        self,
+        core: DispatchCore,
+        end: ProducerEnd,
+        state: NameState | None,
+        principal: Principal | None,
+    ) -> None:
+        self.number: Final = core.number()
+        self.state: Final = state
+        self.closed = False
+        self._core: Final = core
+        self._end: Final = end
+        self._principal: Final = principal
+        self._given = 0  # credit that the end has and has not used
+        self._draining = False
+        self._sends = 0
+        self._open: Final[dict[int, tuple[Told, NameState, ProducerWindows]]] = {}
+        self._window = core.options.anonymous_window
+
+    # --- for its end ------------------------------------------------------------------------
+
+    def send(self, name: str | None, message: bytes, ttl: float | None, told: Told | None) -> None:
+        """Dispatch a message; see `ProducerLink.send`."""
+        if self.closed:
+            return
+        self._given = max(0, self._given - 1)
+        found = self._destination(name, message)
+        if isinstance(found, Rejected):
+            self._refuse(found, told)
+            return
+        state = found
+        if self.state is not None and not self._spend(state, settled=told is None):
+            self._refuse(RELEASED, told)
+            return
+        core, way = self._core, None
+        if told is not None:
+            self._sends += 1
+            self._open[self._sends] = told, state, state.windows
+            way = ProducerWay(self.number, self._sends)
+        until = None if ttl is None else core.now() + ttl
+        state.bind(
+            Arrival(
+                Message((), (), message, None, None),
+                told is None,
+                core.own,
+                core.next_id(),
+                self.number,
+                way,
+                until=until,
+                deadline=until,
+            )
+        )
+        core.tidy(state)
+        if self.state is None:
+            self.woken()
+
+    def drained(self, messages: int) -> None:
+        """Receive credit back; see `ProducerLink.drained`."""
+        self._given = max(0, self._given - messages)
+        self._draining = False
+        self.woken()
+
+    def close(self) -> None:
+        """Detach it; see `ProducerLink.close`."""
+        if self.closed:
+            return
+        self.closed = True
+        core = self._core
+        core.producers.pop(self.number, None)
+        core.anonymous.discard(self.number)
+        states = {id(state): state for _, state, _ in self._open.values()}
+        if self.state is not None:
+            states[id(self.state)] = self.state
+        self._open.clear()
+        for state in states.values():
+            state.remove_producer(self.number)
+            core.tidy(state)
+
+    # --- for the dispatcher -----------------------------------------------------------------
+
+    def ended(self, way: ProducerWay, outcome: Outcome | None, answer: Message | None) -> None:
+        """Receive the outcome of a message."""
+        del answer  # AMQP has its replies as messages of their own
+        found = self._open.pop(way.send, None)
+        if found is None:
+            return
+        told, state, windows = found
+        told(outcome or MODIFIED)
+        # Windows that other semantics have replaced have no credit to give.
+        if state is self.state and windows is state.windows:
+            self._core.credit_changes(windows.settled(self.number))
+        self.woken()
+
+    def woken(self) -> None:
+        """Receive word that the credit may have changed."""
+        if self.closed:
+            return
+        state = self.state
+        if state is None:
+            credit = max(0, self._window - len(self._open))
+        else:
+            credit = state.windows.credit(self.number)
+        if credit > self._given:
+            more, self._given = credit - self._given, credit
+            self._draining = False
+            self._end.credit(more)
+        elif credit < self._given and not self._draining:
+            self._draining = True
+            self._end.drain()
+
+    def stop(self) -> None:
+        """End it, since the dispatcher stops."""
+        self.close()
+        self._end.end(ProducerClosed("" if self.state is None else self.state.name.text))
+
+    # --- sending ----------------------------------------------------------------------------
+
+    def _destination(self, name: str | None, message: bytes) -> NameState | Rejected:
+        """Return the state of the name of a message, or why it is refused."""
+        core = self._core
+        if len(message) > core.node.limits.payload:
+            return _TOO_BIG
+        if self.state is not None:
+            return self.state
+        try:
+            read = core.parse(name or "")
+        except BadName:
+            return _NO_NAME
+        if not may_produce(core.semantics_of(read), self._principal):
+            return UNAUTHORIZED
+        return core.states.get(read.text) or core.make(read) or _NO_ROOM
+
+    def _spend(self, state: NameState, *, settled: bool) -> bool:
+        """Use the credit of a message; return whether there was some."""
+        changes = state.windows.sent(self.number, settled=settled)
+        if changes is None:
+            return False
+        self._core.credit_changes(changes)
+        return True
+
+    def _refuse(self, outcome: Outcome, told: Told | None) -> None:
+        self._core.counts["messages of producers that were refused at once"] += 1
+        if told is not None:
+            told(outcome)
+        self.woken()
+
+
+class CreditedConsumer:
+    """A consumer that asks for each message by credit. It is a `ConsumerLink`.
+
+    Args:
+        core: The dispatcher.
+        end: Its end.
+        state: The state of its name.
+    """
+
+    def __init__(self, core: DispatchCore, end: ConsumerEnd, state: NameState) -> None:
+        self._core: Final = core
+        self._end: Final = end
+        self._state: Final = state
+        self._closed = False
+        self.record: Final = ConsumerRecord(
+            core.number(),
+            (),
+            state.semantics.window,
+            Accept.SELF,
+            remote=False,
+            queue=state.new_queue(0),
+            ended=_ignore,
+            state=state,
+            by_credit=True,
+            hand=self._hand,
+        )
+
+    def attach(self) -> None:
+        """Attach it to its name.
+
+        Raises:
+            ConsumerRefused: The name takes no further consumer.
+        """
+        self._state.add_consumer(self.record)
+        self.record.ended = self._ended
+
+    def credit(self, messages: int) -> None:
+        """Ask for messages; see `ConsumerLink.credit`."""
+        if not self._closed:
+            self._state.credit(self.record.number, messages)
+            self._core.tidy(self._state)
+
+    def drain(self) -> None:
+        """Give up credit; see `ConsumerLink.drain`."""
+        if not self._closed:
+            self._state.drain(self.record.number)
+            self._end.drained()
+
+    def close(self) -> None:
+        """Detach it; see `ConsumerLink.close`."""
+        if not self._closed:
+            self._closed = True
+            self._core.detach(self._state, self.record, "")
+
+    def _hand(self, message: Message, token: bytes | None) -> None:
+        if token is None:
+            self._end.deliver(message.payload, None)
+            return
+        told = partial(self._core.disposition, token, target=self.record.target)
+        self._end.deliver(message.payload, told)
+
+    def _ended(self, reason: str) -> None:
+        if not self._closed:
+            self._closed = True
+            self._end.end(ConsumerRefused(self._state.name.text, reason))
+
+
+def _ignore(_reason: str) -> None:
+    """Receive the end of a consumer that is not attached yet."""

@@ -1,0 +1,440 @@
+"""Producers and consumers with credit by calls: what an edge with credit of its own sees."""
+
+from __future__ import annotations
+
+from asyncio import sleep
+from collections.abc import Callable
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.dispatch import (
+    ConsumerLink,
+    ConsumerRefused,
+    Dispatcher,
+    DispatchOptions,
+    ProducerClosed,
+    ProducerLink,
+    Told,
+)
+from onward.actors.dispatch._access import UNAUTHORIZED
+from onward.protocol import OnwardError
+from onward.protocol.dispatch import (
+    ACCEPTED,
+    MODIFIED,
+    RECEIVED,
+    RELEASED,
+    Access,
+    BadName,
+    DeliveryState,
+    Gate,
+    Rejected,
+    RoutingPattern,
+    Second,
+    Semantics,
+)
+from onward.protocol.security import Principal
+
+WINDOW = DispatchOptions().anonymous_window
+
+
+class Sending:
+    """The end of a producer, and the producer."""
+
+    link: ProducerLink
+
+    def __init__(
+        self, dispatcher: Dispatcher, name: str | None, principal: Principal | None = None
+    ) -> None:
+        self.left = 0
+        self.drains = 0
+        self.ended: OnwardError | None = None
+        self.states: list[DeliveryState] = []
+        self.link = dispatcher.open_producer(name, self, principal)
+
+    def credit(self, messages: int) -> None:
+        self.left += messages
+
+    def drain(self) -> None:
+        self.drains += 1
+
+    def end(self, reason: OnwardError) -> None:
+        self.ended = reason
+
+    def send(
+        self,
+        message: bytes,
+        name: str | None = None,
+        *,
+        settled: bool = False,
+        ttl: float | None = None,
+    ) -> None:
+        self.left -= 1
+        self.link.send(name, message, ttl, None if settled else self.states.append)
+
+    def give_back(self) -> None:
+        left, self.left = self.left, 0
+        self.link.drained(left)
+
+
+class Taking:
+    """The end of a consumer, and the consumer."""
+
+    link: ConsumerLink
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        name: str,
+        credit: int = 0,
+        outcome: DeliveryState | None = None,
+        principal: Principal | None = None,
+    ) -> None:
+        self.got: list[bytes] = []
+        self.told: list[Told | None] = []
+        self.drains = 0
+        self.ended: OnwardError | None = None
+        self._outcome = outcome
+        self.link = dispatcher.open_consumer(name, self, principal)
+        if credit:
+            self.link.credit(credit)
+
+    def deliver(self, message: bytes, told: Told | None) -> None:
+        self.got.append(message)
+        self.told.append(told)
+        if told is not None and self._outcome is not None:
+            told(self._outcome)
+
+    def drained(self) -> None:
+        self.drains += 1
+
+    def end(self, reason: OnwardError) -> None:
+        self.ended = reason
+
+    def tell(self, state: DeliveryState, number: int = 0) -> None:
+        told = self.told[number]
+        assert told is not None
+        told(state)
+
+
+@pytest.fixture
+async def dispatcher(node: Node) -> Dispatcher:
+    return await Dispatcher.attach(node)
+
+
+async def test_a_producer_has_credit_once_there_is_a_consumer(dispatcher: Dispatcher) -> None:
+    sending = Sending(dispatcher, "orders")
+    assert sending.left == 0
+    # The existence of a consumer opens the gate, not its credit.
+    Taking(dispatcher, "orders")
+    assert sending.left == WINDOW
+
+
+async def test_messages_wait_for_the_credit_of_the_consumer(dispatcher: Dispatcher) -> None:
+    taking, sending = Taking(dispatcher, "orders"), Sending(dispatcher, "orders")
+    for number in range(4):
+        sending.send(b"%d" % number)
+    assert taking.got == []
+    taking.link.credit(1)
+    assert taking.got == [b"0"]
+    taking.tell(ACCEPTED)
+    # What is settled gives no credit: the consumer has asked for one message.
+    assert taking.got == [b"0"]
+    assert sending.states == [ACCEPTED]
+    assert sending.left == WINDOW - 3
+    taking.link.credit(2)
+    assert taking.got == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("outcome", [ACCEPTED, MODIFIED, Rejected("shop:closed", "tomorrow")])
+async def test_outcomes_come_back_with_the_credit(
+    dispatcher: Dispatcher, outcome: DeliveryState
+) -> None:
+    taking, sending = Taking(dispatcher, "orders", 1), Sending(dispatcher, "orders")
+    sending.send(b"a")
+    taking.tell(RECEIVED)
+    assert sending.states == []
+    taking.tell(outcome)
+    assert (sending.states, sending.left) == ([outcome], WINDOW)
+
+
+async def test_a_message_that_one_consumer_releases_goes_to_the_other(
+    dispatcher: Dispatcher,
+) -> None:
+    releasing = Taking(dispatcher, "orders", 10, RELEASED)
+    accepting = Taking(dispatcher, "orders", 10, ACCEPTED)
+    sending = Sending(dispatcher, "orders")
+    for _ in range(4):
+        sending.send(b"a")
+    assert sending.states == [ACCEPTED] * 4
+    assert len(accepting.got) == 4
+    assert releasing.ended is None
+
+
+async def test_a_pre_settled_message_gives_its_credit_back_at_once(dispatcher: Dispatcher) -> None:
+    taking, sending = Taking(dispatcher, "orders", 1), Sending(dispatcher, "orders")
+    sending.send(b"a", settled=True)
+    sending.send(b"b", settled=True)
+    assert (taking.got, taking.told, sending.left) == ([b"a"], [None], WINDOW)
+    taking.link.credit(1)
+    assert taking.got == [b"a", b"b"]
+
+
+async def test_a_consumer_that_leaves_has_what_it_took_in_doubt(dispatcher: Dispatcher) -> None:
+    # What it took may have had an effect; what waited for it certainly had none.
+    taking, sending = Taking(dispatcher, "orders", 6), Sending(dispatcher, "orders")
+    for _ in range(10):
+        sending.send(b"a")
+    assert len(taking.got) == 6
+    taking.link.close()
+    taking.link.close()
+    assert sending.states.count(MODIFIED) == 6
+    assert sending.states.count(RELEASED) == 4
+    assert taking.ended is None
+    taking.link.credit(1)
+    taking.link.drain()
+    assert taking.drains == 0
+
+
+async def test_credit_is_drained_after_the_last_consumer_and_comes_back(
+    dispatcher: Dispatcher,
+) -> None:
+    taking, sending = Taking(dispatcher, "orders", 5, ACCEPTED), Sending(dispatcher, "orders")
+    taking.link.close()
+    # Credit that was given stays, until a message has found no consumer.
+    assert (sending.left, sending.drains) == (WINDOW, 0)
+    sending.send(b"a")
+    assert (sending.states, sending.drains) == ([RELEASED], 1)
+    sending.send(b"b")
+    assert (sending.states, sending.drains) == ([RELEASED] * 2, 1)
+    sending.give_back()
+    assert sending.left == 0
+    Taking(dispatcher, "orders", 5, ACCEPTED)
+    assert sending.left == WINDOW
+    sending.send(b"c")
+    assert sending.states[2] == ACCEPTED
+
+
+async def test_a_consumer_that_comes_before_the_credit_is_back(dispatcher: Dispatcher) -> None:
+    taking, sending = Taking(dispatcher, "orders", 5, ACCEPTED), Sending(dispatcher, "orders")
+    taking.link.close()
+    sending.send(b"a")
+    Taking(dispatcher, "orders", 5, ACCEPTED)
+    assert sending.left == WINDOW
+    # The client had answered the drain in the meantime.
+    sending.give_back()
+    assert sending.left == WINDOW
+
+
+async def test_a_consumer_drains(dispatcher: Dispatcher) -> None:
+    taking, sending = Taking(dispatcher, "orders"), Sending(dispatcher, "orders")
+    for _ in range(6):
+        sending.send(b"a")
+    taking.link.credit(20)
+    taking.link.drain()
+    assert (len(taking.got), taking.drains) == (6, 1)
+    sending.send(b"b")
+    assert len(taking.got) == 6
+    taking.link.credit(1)
+    assert taking.got[-1] == b"b"
+
+
+async def test_the_credit_of_consumers_is_the_gate_where_it_is_provisioned(
+    dispatcher: Dispatcher,
+) -> None:
+    dispatcher.provision("orders", Semantics(gate=Gate.CREDIT))
+    taking, sending = Taking(dispatcher, "orders"), Sending(dispatcher, "orders")
+    assert sending.left == 0
+    taking.link.credit(3)
+    assert sending.left == 3
+    taking.link.drain()
+    # Credit that was passed on stays; its messages wait for the consumer.
+    assert (sending.left, sending.drains) == (3, 0)
+    sending.send(b"a")
+    assert taking.got == []
+    taking.link.credit(1)
+    assert taking.got == [b"a"]
+
+
+async def test_an_anonymous_producer_names_each_message(dispatcher: Dispatcher) -> None:
+    sending = Sending(dispatcher, None)
+    assert sending.left == WINDOW
+    taking = Taking(dispatcher, "orders", 2)
+    sending.send(b"a", "orders")
+    sending.send(b"b", "nowhere")
+    assert (taking.got, sending.states, sending.left) == ([b"a"], [RELEASED], WINDOW - 1)
+    taking.tell(ACCEPTED)
+    assert (sending.states, sending.left) == ([RELEASED, ACCEPTED], WINDOW)
+    sending.send(b"c", "orders", settled=True)
+    assert (taking.got, sending.left, sending.drains) == ([b"a", b"c"], WINDOW, 0)
+
+
+@pytest.mark.parametrize("name", ["", "\n", "x" * 600, None])
+async def test_a_message_for_what_is_no_name_is_rejected(
+    dispatcher: Dispatcher, name: str | None
+) -> None:
+    sending = Sending(dispatcher, None)
+    sending.send(b"a", name)
+    sending.send(b"a", name, settled=True)
+    assert sending.states == [Rejected("amqp:invalid-field", "the address is no name")]
+    assert sending.left == WINDOW
+    assert dispatcher.statistics().counts["messages of producers that were refused at once"] == 2
+
+
+async def test_an_unavailable_name_takes_nothing(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("closed", Semantics(pattern=RoutingPattern.UNAVAILABLE))
+    for open_one in (Sending, Taking):
+        with pytest.raises(ConsumerRefused, match="unavailable"):
+            open_one(dispatcher, "closed")
+    sending = Sending(dispatcher, None)
+    sending.send(b"a", "closed")
+    assert sending.states == [Rejected("amqp:not-found", "no such name")]
+    assert dispatcher.statistics().names == 0
+
+
+async def test_a_message_over_the_limit_of_the_node_is_rejected(
+    dispatcher: Dispatcher, node: Node
+) -> None:
+    Taking(dispatcher, "orders", 1)
+    sending = Sending(dispatcher, "orders")
+    sending.send(bytes(node.limits.payload + 1))
+    (outcome,) = sending.states
+    assert isinstance(outcome, Rejected)
+    assert (outcome.condition, sending.left) == ("amqp:link:message-size-exceeded", WINDOW)
+
+
+async def test_a_message_is_not_worth_handling_after_its_time(
+    dispatcher: Dispatcher, node: Node
+) -> None:
+    taking, sending = Taking(dispatcher, "orders"), Sending(dispatcher, "orders")
+    sending.send(b"a", ttl=5.0)
+    await sleep(6)
+    assert sending.states == [RELEASED]
+    taking.link.credit(1)
+    assert taking.got == []
+
+
+async def test_a_producer_that_closes_leaves_what_it_has_sent(dispatcher: Dispatcher) -> None:
+    taking, named, sending = (
+        Taking(dispatcher, "orders", 5),
+        Sending(dispatcher, "orders"),
+        Sending(dispatcher, None),
+    )
+    named.send(b"a")
+    sending.send(b"b", "orders")
+    for each in (named, sending):
+        each.link.close()
+        each.link.close()
+        each.send(b"late", "orders")
+    assert taking.got == [b"a", b"b"]
+    taking.tell(ACCEPTED, 0)
+    taking.tell(ACCEPTED, 1)
+    assert named.states == sending.states == []
+    assert dispatcher.statistics().producers == 0
+    taking.link.close()
+    assert dispatcher.statistics().names == 0
+
+
+async def test_a_temporary_name_is_of_one_node(dispatcher: Dispatcher) -> None:
+    name = dispatcher.temporary_name()
+    assert name != dispatcher.temporary_name()
+    assert name.startswith(f"_temp/{dispatcher.node_name}/")
+    taking = Taking(dispatcher, name, 1)
+    sending = Sending(dispatcher, None)
+    sending.send(b"yes", name)
+    assert taking.got == [b"yes"]
+    for elsewhere in ("_temp/elsewhere/a", "_topo/elsewhere/a"):
+        with pytest.raises(ConsumerRefused, match="one of another node"):
+            Taking(dispatcher, elsewhere)
+
+
+async def test_a_direct_name_has_one_consumer(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("one", Semantics(pattern=RoutingPattern.DIRECT, second=Second.REFUSE))
+    dispatcher.provision("new", Semantics(pattern=RoutingPattern.DIRECT, second=Second.NEWEST))
+    first = Taking(dispatcher, "one")
+    with pytest.raises(ConsumerRefused, match="has a consumer"):
+        Taking(dispatcher, "one")
+    assert first.ended is None
+    old, new = Taking(dispatcher, "new", 1), Taking(dispatcher, "new", 1)
+    assert isinstance(old.ended, ConsumerRefused)
+    Sending(dispatcher, "new").send(b"a")
+    assert (old.got, new.got) == ([], [b"a"])
+    old.link.close()
+
+
+async def test_all_are_ended_with_the_dispatcher(dispatcher: Dispatcher, node: Node) -> None:
+    taking, named, sending = (
+        Taking(dispatcher, "orders", 5),
+        Sending(dispatcher, "orders"),
+        Sending(dispatcher, None),
+    )
+    await node.stop_worker(dispatcher.address)
+    assert isinstance(named.ended, ProducerClosed)
+    assert isinstance(sending.ended, ProducerClosed)
+    assert isinstance(taking.ended, ConsumerRefused)
+    taking.link.close()
+
+
+async def test_there_are_places_for_so_many(node: Node) -> None:
+    dispatcher = await Dispatcher.attach(node, DispatchOptions(max_producers=1, max_consumers=1))
+    opened: list[Callable[[], object]] = [
+        lambda: Sending(dispatcher, "orders"),
+        lambda: Sending(dispatcher, None),
+        lambda: Taking(dispatcher, "orders"),
+    ]
+    for open_one in opened:
+        open_one()
+    for open_one in opened:
+        with pytest.raises(ConsumerRefused, match="max_"):
+            open_one()
+    assert dispatcher.statistics().producers == 2
+    with pytest.raises(BadName):
+        Sending(dispatcher, "\n")
+    with pytest.raises(BadName):
+        Taking(dispatcher, "\n")
+
+
+async def test_there_are_so_many_names(node: Node) -> None:
+    dispatcher = await Dispatcher.attach(node, DispatchOptions(max_names=1))
+    Taking(dispatcher, "orders")
+    sending = Sending(dispatcher, None)
+    sending.send(b"a", "other")
+    (outcome,) = sending.states
+    assert isinstance(outcome, Rejected)
+    assert outcome.condition == "amqp:resource-limit-exceeded"
+    with pytest.raises(ConsumerRefused, match="max_names"):
+        Taking(dispatcher, "other")
+
+
+async def test_other_semantics_while_messages_are_under_way(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("orders", Semantics())
+    taking, sending = Taking(dispatcher, "orders", 5), Sending(dispatcher, "orders")
+    sending.send(b"a")
+    dispatcher.update("orders", Semantics(window=10))
+    assert sending.drains == 1
+    sending.give_back()
+    assert sending.left == 10
+    taking.tell(ACCEPTED)
+    assert (sending.states, sending.left) == ([ACCEPTED], 10)
+    sending.send(b"b")
+    taking.tell(ACCEPTED, 1)
+    assert (sending.states, sending.left) == ([ACCEPTED] * 2, 10)
+
+
+async def test_roles_decide(dispatcher: Dispatcher) -> None:
+    access = Access(producers=frozenset({"shop"}), consumers=frozenset({"till"}))
+    dispatcher.provision("orders", Semantics(access=access))
+    shop = Principal("ann", "password", frozenset({"shop"}))
+    till = Principal("bob", "password", frozenset({"till"}))
+    with pytest.raises(ConsumerRefused, match="other roles"):
+        Taking(dispatcher, "orders", principal=shop)
+    with pytest.raises(ConsumerRefused, match="other roles"):
+        Sending(dispatcher, "orders", till)
+    taking = Taking(dispatcher, "orders", 10, ACCEPTED, till)
+    for producer in (Sending(dispatcher, "orders", shop), Sending(dispatcher, None, shop)):
+        producer.send(b"a", "orders")
+        assert producer.states == [ACCEPTED]
+    refused = Sending(dispatcher, None, till)
+    refused.send(b"b", "orders")
+    assert refused.states == [UNAUTHORIZED]
+    assert taking.got == [b"a", b"a"]
