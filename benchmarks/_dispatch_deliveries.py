@@ -25,7 +25,7 @@ from onward.protocol.dispatch import (
 
 __all__ = ["add_deliveries"]
 
-_IDENTITY = ("a", b"12345678")
+_IDENTITY = ("a", b"instance", b"12345678")
 
 
 def add_deliveries(report: Report, rounds: int, messages: int) -> None:
@@ -94,7 +94,9 @@ def _choose(messages: int) -> None:
 
 
 def _transits(messages: int) -> None:
-    transit = Transit("_eu/prices", "node-a", b"12345678", path=(node_digest("node-a"),))
+    transit = Transit(
+        "_eu/prices", "node-a", b"instance", b"12345678", path=(node_digest("node-a"),)
+    )
     for _ in range(messages):
         decode_transit(encode_transit(transit))
 

@@ -22,7 +22,6 @@ from uuid import UUID
 from ..actors import Listener, ReloadFailed
 from ..actors.broker import BrokerEvent
 from ..protocol import OnwardError, counted
-from ..protocol.security import Principal
 from ..transports.rsocket import UnixOptions, number_connections
 from ._process_channel import Channel, Said
 from ._run import Pace, StopRequest
@@ -30,7 +29,7 @@ from ._service import Service
 from ._status import CommandError, Status, status_of
 
 if TYPE_CHECKING:
-    from ..transports.admin import AdminPaths, HttpResponse
+    from ..transports.admin import AdminPaths, HttpRequest, HttpResponse
     from ._broker_plan import Listening
     from ._cluster import Clustering
 
@@ -319,26 +318,16 @@ class Process:
 
     # --- what it asks all -----------------------------------------------------------------------
 
-    async def ask_whole(
-        self, target: str, body: bytes, principal: Principal | None, reads: bool
-    ) -> HttpResponse:
+    async def ask_whole(self, request: HttpRequest) -> HttpResponse:
         """Ask all processes together on behalf of a client; see `AskWhole`.
 
         Raises:
             HttpError: They refuse the question, or have not answered.
         """
         from ..transports.admin import HttpError
-        from ..transports.admin._parts import principal_row
 
         try:
-            said = await self.channel.ask(
-                "whole",
-                ASKED + SLACK,
-                target=target,
-                body=body.decode(errors=BYTES),
-                principal=principal_row(principal),
-                reads=reads,
-            )
+            said = await self.channel.ask("whole", ASKED + SLACK, **await said_of(request))
         except CommandError:
             text = "the processes cannot be asked"
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, text) from None
@@ -347,12 +336,14 @@ class Process:
     async def events_of_all(self) -> AsyncGenerator[BrokerEvent]:
         """Yield the events of all processes as they happen."""
         from ..transports.admin._part_paths import PART
+        from ..transports.admin._parts import part_request
 
-        path, after = f"{PART}events", ""
+        fields = {"wait": str(int(ASKED))}
         while True:
-            found = await self.ask_whole(f"{path}?wait={int(ASKED)}{after}", b"", None, True)
+            request = part_request(f"{PART}events", list(fields.items()))
+            found = await self.ask_whole(request)
             said = json.loads(cast("bytes", found.body))
-            after = f"&after={said['last']}"
+            fields["after"] = str(said["last"])
             for row in said["rows"]:
                 yield event_of_row(row)
 
@@ -366,6 +357,19 @@ def event_of_row(row: Mapping[str, Any]) -> BrokerEvent:
     return BrokerEvent(**given)
 
 
+async def said_of(request: HttpRequest) -> Said:
+    """Return the question for a path as values for the channel."""
+    from ..transports.admin._parts import principal_row
+
+    return {
+        "target": f"{request.path}?{request.query}" if request.query else request.path,
+        "body": request.body.decode(errors=BYTES),
+        "principal": principal_row(request.principal),
+        "reads": await request.reads(),
+        "source": request.source,
+    }
+
+
 async def answer_of(paths: AdminPaths, said: Said) -> Said:
     """Return the answer of a path that was asked for by the channel, or its refusal."""
     from ..transports.admin import HttpError, asked
@@ -374,11 +378,9 @@ async def answer_of(paths: AdminPaths, said: Said) -> Said:
     async def reads() -> bool:
         return bool(said["reads"])
 
-    principal = principal_of_row(said["principal"])
+    principal, body = principal_of_row(said["principal"]), said["body"].encode(errors=BYTES)
     try:
-        found = await asked(
-            paths, said["target"], said["body"].encode(errors=BYTES), principal, reads
-        )
+        found = await asked(paths, said["target"], body, principal, reads, said["source"])
         text = (await body_of(found)).decode()
     except HttpError as error:
         return {"status": int(error.status), "refused": error.text, "headers": error.headers}

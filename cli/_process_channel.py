@@ -9,12 +9,12 @@ may be `failed`, with a text. The end of the channel tells either side that the 
 | | failed | text, status: why it could not start | |
 | | totals | totals: its figures at the end | |
 | | operate | name: drain, undo-drain, reload | that of the operation, for all processes |
-| | whole | target, body: of a path of all processes; principal, reads | status, type, body |
+| | whole | target, body: of a path of all processes; principal, reads, source | as of `path` |
 | `onward broker` | stop | pace: the name of a `Pace` | |
 | | undo-drain | | that of the operation |
 | | prepare | | errors: of each part that cannot be read anew |
 | | apply, abort | | parts: those that were prepared |
-| | path | target, body: of a path of this process; principal, reads | status, type, body |
+| | path | target, body: of a path of this process; principal, reads, source | status, type, body |
 | | pulse | | nothing: it is alive |
 """
 

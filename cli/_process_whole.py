@@ -26,11 +26,10 @@ from ..transports.admin._parts import (
     DEADLINE,
     PartMissing,
     part_request,
-    principal_row,
 )
 from ._admin import options_of, serve_admin
 from ._broker_plan import Plan
-from ._process import BYTES, answer_of, response_of
+from ._process import answer_of, response_of, said_of
 from ._process_channel import ChannelClosed, Said
 from ._process_slot import Slot
 from ._service import Service
@@ -88,15 +87,11 @@ class ProcessParts:
         if child is None or child.over.done():
             raise PartMissing
         quick = timeout <= DEADLINE
-        target = f"{request.path}?{request.query}" if request.query else request.path
         try:
             said = await child.ask(
                 "path",
                 min(timeout, SOON) if child.silent and quick else timeout,
-                target=target,
-                body=request.body.decode(errors=BYTES),
-                principal=principal_row(request.principal),
-                reads=await request.reads(),
+                **await said_of(request),
             )
         except ChannelClosed:
             raise PartMissing from None

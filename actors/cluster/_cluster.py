@@ -37,7 +37,7 @@ from ._feeds import Feeds, RouteStream
 from ._gateways import GatewayWorker, ZoneCaller
 from ._greetings import Requested, greetings
 from ._java_peer import java_greetings
-from ._link_workers import LinkEnd, ReplacedLinks
+from ._link_workers import LinkEnd
 from ._options import ClusterOptions
 from ._own_zone import FilterStream, OwnZone
 from ._peer_connection import ConnectPeer, PeerConnection, PeerRefused, ResolveSeed
@@ -95,7 +95,6 @@ class Cluster(ClusterTasks):
     ) -> None:
         super().__init__(broker, options, connect, partial(DialledPeer, self), resolve)
         self._random = random
-        self._replaced = ReplacedLinks(self.after)
         self._withdraw: list[Callable[[], object]] = []
 
     @classmethod

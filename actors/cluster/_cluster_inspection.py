@@ -24,7 +24,7 @@ from ...protocol.cluster import (
 from .._worker import Worker
 from ..broker import Broker, LimitUse
 from ._duplicate_routes import DuplicateRoutes, place_of
-from ._link_workers import LinkEnd, LinkWorkers
+from ._link_workers import LinkEnd, LinkWorkers, ReplacedLinks
 from ._options import ClusterOptions
 from ._own_zone import OwnZone
 from ._statistics import KNOWN, ClusterStatistics, PeerStatistics, ZoneStatistics, stranger
@@ -69,6 +69,7 @@ class ClusterInspection(Worker):
         )
         self.log = RouteLog(broker.broker_id.bytes, now, options.limits)
         self.links = LinkWorkers()
+        self._replaced = ReplacedLinks(self.after)
         self._zone: OwnZone | None = None
         self._duplicates: DuplicateRoutes | None = None
         self._lost: Counter[str] = Counter()
@@ -100,8 +101,12 @@ class ClusterInspection(Worker):
         return zone != self._own.zone and self.membership.gateway(zone) is not None
 
     def _row(self, broker_id: bytes, end: LinkEnd) -> PeerStatistics:
-        """Return the row of a broker, of both links if it is of another zone."""
+        """Return the row of a broker, of all links with it.
+
+        There are two if it is of another zone, and one more until a replaced one has ended.
+        """
         row, caller = end.statistics(), self.links.callers.get(broker_id)
+        row = replace(row, in_flight=row.in_flight + self._replaced.in_flight_of(broker_id))
         if caller is None or caller is end:
             return row
         other = caller.statistics()

@@ -101,6 +101,10 @@ class ReplacedLinks:
         else:
             self._after(REPLACED_FOR, lambda: self._close_idle(link))
 
+    def in_flight_of(self, broker_id: bytes) -> int:
+        """Return the requests that such links with a broker carry."""
+        return sum(link.in_flight for link in self if link.info.broker_id == broker_id)
+
     def _close_idle(self, link: PeerConnection) -> None:
         if link not in self._links:
             return

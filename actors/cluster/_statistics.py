@@ -35,7 +35,8 @@ class PeerStatistics:
         behind: The time by which its routes may be behind, in seconds.
         unsent: The changes of this broker's routes that it has not been sent; of a Java broker
             also those that it has not answered.
-        in_flight: The forwarded requests that have not ended, either way.
+        in_flight: The forwarded requests that have not ended, either way, over all links with it:
+            one that another has replaced stays until its requests have ended.
         since: The time since which it is in its state, in seconds since the Unix epoch.
         reason: Why the link was lost last, or why it cannot be had; empty if neither.
         reported_by: A broker that has told of it, if this one cannot reach it; else empty.

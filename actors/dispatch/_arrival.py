@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from ...protocol import Message, Route
-from ...protocol.dispatch import Held, Outcome, Redirect, Retry
+from ...protocol.dispatch import Held, Identity, Outcome, Redirect, Retry
 
 __all__ = ["PLAIN", "Arrival", "CopyWay", "PlainWay", "ProducerWay", "TransitWay", "Way"]
 
@@ -31,9 +31,13 @@ class TransitWay:
 
     Attributes:
         route: The return route, which ends with the token of that dispatcher.
+        link: The link.
+        token: That token.
     """
 
     route: Route
+    link: str
+    token: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,7 @@ class Arrival:
     Attributes:
         message: The message; its onward route is what follows the name.
         settled: Whether it is pre-settled.
-        ingress: The node where it entered.
-        identity: Its id, unique at the ingress.
+        identity: Its identity.
         path: The digests of the nodes that it has passed.
         source: The link that it came by, its producer, or `PLAIN`.
         way: The way back for its outcome; `None` if there is none, or it has been told.
@@ -87,8 +90,7 @@ class Arrival:
 
     message: Message
     settled: bool
-    ingress: str
-    identity: bytes
+    identity: Identity
     source: Hashable
     way: Way | None
     path: tuple[bytes, ...] = ()
@@ -99,3 +101,8 @@ class Arrival:
     held: Held[Arrival] | None = None
     answer: Message | None = None
     outcome: Outcome | None = None
+
+    @property
+    def ingress(self) -> str:
+        """The node where it entered."""
+        return self.identity[0]

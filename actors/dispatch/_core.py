@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -22,14 +22,14 @@ from ...protocol import (
 from ...protocol.dispatch import (
     ACCEPTED,
     ALL_NODES,
-    MAX_PATH,
+    ID_SIZE,
     MODIFIED,
     RELEASED,
     BadName,
     BadTransit,
     CreditChange,
-    Delivery,
     DeliveryState,
+    Identity,
     Name,
     NameKind,
     Outcome,
@@ -42,6 +42,8 @@ from ...protocol.dispatch import (
     Transit,
     encode_transit,
     ended_address,
+    milliseconds,
+    next_wait,
     node_digest,
     parse_name,
     return_address,
@@ -59,8 +61,6 @@ if TYPE_CHECKING:
     from ._sender import Sender
 
 __all__ = ["DispatchCore", "without"]
-
-_MAX_TTL: Final = 0xFFFFFFFF
 
 
 class DispatchCore:
@@ -80,7 +80,7 @@ class DispatchCore:
         anonymous: The numbers of the anonymous ones.
         counts: What was dropped or refused, by its reason.
         links: The links to neighbours, by their text.
-        upstream: The unsettled deliveries of neighbours, by the way back.
+        upstream: The names of the unsettled deliveries of neighbours, by link and token.
         ways: The sender of outcomes.
     """
 
@@ -98,11 +98,12 @@ class DispatchCore:
         self.anonymous: Final[set[int]] = set()
         self.counts: Final = Counter[str]()
         self.links: Final[dict[str, Address]] = {}
-        self.upstream: Final[dict[Route, tuple[NameState, Delivery[Arrival, Arrival]]]] = {}
+        self.upstream: Final[dict[tuple[Hashable, bytes], NameState]] = {}
         self.ways: Final = OutcomeWays(node, self.counts, self._told, self.upstream)
         self.ways.copied = self._copied
         self._numbers: Final = count(1)
-        self._ids: Final = count(secrets.randbits(62))
+        self._instance: Final = secrets.token_bytes(ID_SIZE)
+        self._ids: Final = count()
         self._digest: Final = node_digest(own)
         self._times: list[tuple[float, int, NameState]] = []
         self.alarm: Callable[[float], None] = lambda _: None
@@ -125,9 +126,9 @@ class DispatchCore:
         """Return the number of a new consumer or producer."""
         return next(self._numbers)
 
-    def next_id(self) -> bytes:
-        """Return an id that no other message of this ingress has."""
-        return (next(self._ids) & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")
+    def identity(self) -> Identity:
+        """Return an identity that no other message of the network has."""
+        return self.own, self._instance, next(self._ids).to_bytes(ID_SIZE)
 
     @staticmethod
     def token() -> bytes:
@@ -159,8 +160,7 @@ class DispatchCore:
         arrival = Arrival(
             without(message, onward[1:]),
             settled,
-            self.own,
-            self.next_id(),
+            self.identity(),
             PLAIN,
             None if settled else PlainWay(message._replace(payload=b"")),
             until=deadline,
@@ -219,8 +219,7 @@ class DispatchCore:
         copy = Arrival(
             arrival.message,
             token is None,
-            self.own,
-            self.next_id(),
+            self.identity(),
             PLAIN,
             None if token is None else CopyWay(token),
             until=arrival.until,
@@ -234,25 +233,32 @@ class DispatchCore:
             self.answer_of(token, answer)
         self.disposition(token, outcome, None)
 
-    def send_on(self, name: Name, arrival: Arrival, link: str, token: bytes | None) -> bool:
+    def send_on(
+        self,
+        name: Name,
+        arrival: Arrival,
+        link: str,
+        token: bytes | None,
+        deadline: float | None,
+    ) -> bool:
         """Send a copy to the next node; return whether it went."""
         address = self.links.get(link)
         if address is None:
             return False
         onward, _, payload, _, context = arrival.message
-        ttl = 0
-        until = arrival.until
-        if until is not None:
-            ttl = min(max(1, round((until - self.now()) * 1000)), _MAX_TTL)
-        path = (*arrival.path, self._digest)[-MAX_PATH:]
+        now = self.now()
+        ttl = 0 if arrival.until is None else milliseconds(arrival.until - now)
+        wait = 0 if deadline is None or token is None else next_wait(deadline - now)
+        path = (*arrival.path, self._digest)
         try:
             transit = encode_transit(
                 Transit(
                     name.text,
-                    arrival.ingress,
-                    arrival.identity,
+                    *arrival.identity,
                     settled=token is None,
+                    redirected=arrival.redirected,
                     ttl=ttl,
+                    wait=wait,
                     path=path,
                 )
             )
@@ -328,30 +334,29 @@ class DispatchCore:
         name.disposition(token, state, at if target is None else target, tally)
         self.tidy(name)
 
-    def tell_end(self, link: str, token: bytes) -> None:
+    def tell_end(self, link: str, token: bytes, *, settled: bool) -> None:
         """Report to a next node that the outcome of a copy is not waited for any more."""
         address = self.links.get(link)
         if address is None:
             return
-        end = Address(DELIVERY, ended_address(token))
+        end = Address(DELIVERY, ended_address(token, settled=settled))
         try:
             message = Message((address, self.address, end), (), b"", None, None)
             self.node.parts.router.dispatch(message)
         except OnwardError:
             self.counts["ends that could not be told"] += 1
 
-    def sender_ended(self, route: Route) -> None:
-        """Receive word of a node before this one, by the way back to it."""
-        found = self.upstream.pop(route, None)
-        if found is not None:
-            state, delivery = found
-            state.sender_ended(delivery)
+    def source_ended(self, link: str, token: bytes, *, settled: bool) -> None:
+        """Receive word of the node before this one that it waits for an outcome no more."""
+        state = self.upstream.pop((link, token), None)
+        if state is not None:
+            state.source_ended(link, token, settled=settled)
             self.tidy(state)
 
     def forget_upstream(self, link: str) -> None:
         """Forget the ways back over a link that is lost."""
-        for route in [each for each in self.upstream if str(each[0]) == link]:
-            del self.upstream[route]
+        for each in [each for each in self.upstream if each[0] == link]:
+            del self.upstream[each]
 
     def answer_of(self, token: bytes, message: Message) -> None:
         """Keep the reply of a consumer for the producer that waits for it."""

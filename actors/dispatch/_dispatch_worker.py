@@ -26,6 +26,7 @@ from ...protocol.dispatch import (
     BadName,
     BadTransit,
     ConsumerTarget,
+    LaterVersion,
     LinkTarget,
     Name,
     NameKind,
@@ -36,8 +37,8 @@ from ...protocol.dispatch import (
     check_node_name,
     decode_disposition,
     decode_transit,
+    read_end,
     read_token,
-    return_address,
 )
 from ...protocol.security import ANONYMOUS
 from .._worker import Worker
@@ -141,6 +142,9 @@ class DispatchWorker(Worker):
                 self._transit(message, first)
             else:
                 self._outcome(message, first)
+        except LaterVersion as error:
+            self.core.counts["of a later version"] += 1
+            raise AddressError(first, str(error)) from error
         except (BadName, BadTransit) as error:
             raise AddressError(first, error.reason) from error
 
@@ -173,36 +177,39 @@ class DispatchWorker(Worker):
             core.counts["messages of no neighbour"] += 1
             self.node.lose(message, NotExposed(DISPATCH))
             return
+        way: TransitWay | None = None
         if not transit.settled:
             if not back or back[0] != link or back[-1].type != DELIVERY:
                 raise BadTransit("an unsettled message without a way back")
-            read_token(back[-1].value, b"r")
-        self._bind_transit(message, transit, str(link))
+            way = TransitWay(back, str(link), read_token(back[-1].value, b"r"))
+        self._bind_transit(message, transit, str(link), way)
 
-    def _bind_transit(self, message: Message, transit: Transit, link: str) -> None:
+    def _bind_transit(
+        self, message: Message, transit: Transit, link: str, way: TransitWay | None
+    ) -> None:
         core = self.core
-        until = core.now() + transit.ttl / 1000 if transit.ttl else None
+        now = core.now()
+        until = now + transit.ttl / 1000 if transit.ttl else None
         arrival = Arrival(
             without(message, message.onward_route[1:]),
             transit.settled,
-            transit.ingress,
-            transit.id,
+            transit.identity,
             link,
-            None if transit.settled else TransitWay(message.return_route),
+            way,
             transit.path,
             until,
-            until,
+            now + transit.wait / 1000 if transit.wait else until,
+            transit.redirected,
         )
         core.bind(core.parse(transit.name), arrival)
 
     def _outcome(self, message: Message, first: Address) -> None:
         """Receive a reply, an error reply or a disposition for a copy."""
         core = self.core
-        if first.value[:1] == b"e":
-            token = read_token(first.value, b"e")
+        ended = read_end(first.value)
+        if ended is not None:
             if message.source is not None and self.topology.is_link(message):
-                end = Address(DELIVERY, return_address(token))
-                core.sender_ended((message.source, DISPATCH, end))
+                core.source_ended(str(message.source), ended[0], settled=ended[1])
             return
         if first.value[:1] == b"d":
             token = read_token(first.value, b"d")

@@ -189,8 +189,7 @@ class NameState:
             self._finish(arrival, RELEASED)
             return
         if self.duplicates is not None:
-            identity = arrival.ingress, arrival.identity
-            known = self.duplicates.arrived(identity, now)
+            known = self.duplicates.arrived(arrival.identity, now)
             if known is not None:
                 core.counts["duplicates"] += 1
                 core.ways.tell(arrival, known)
@@ -236,11 +235,13 @@ class NameState:
         delivery = self.deliveries.bind(
             arrival.source,
             arrival,
-            (arrival.ingress, arrival.identity),
+            arrival.identity,
             targets,
             now,
+            token=arrival.way.token if isinstance(arrival.way, TransitWay) else None,
             kept=None if multicast else arrival,
-            accepts=self.semantics.reliability.accepts if multicast else 1,
+            accepts=self._accepts(arrival) if multicast else None,
+            early=arrival.ingress == self._core.own,
             deadline=deadline,
         )
         if delivery is None:
@@ -248,12 +249,22 @@ class NameState:
             self._finish(arrival, RELEASED)
             return
         if isinstance(arrival.way, TransitWay):
-            self._core.upstream[arrival.way.route] = self, delivery
+            self._core.upstream[arrival.source, arrival.way.token] = self
         for token, target in tuple(delivery.copies.items()):
             self._core.tokens[token] = self, target
-            self._send(arrival, target, token)
+            self._send(arrival, target, token, deadline)
 
-    def _send(self, arrival: Arrival, target: Target, token: bytes | None) -> None:
+    def _accepts(self, arrival: Arrival) -> int:
+        """Return the acceptances that a multicast needs here: they are for its ingress to count."""
+        return self.semantics.reliability.accepts if arrival.ingress == self._core.own else 1
+
+    def _send(
+        self,
+        arrival: Arrival,
+        target: Target,
+        token: bytes | None,
+        deadline: float | None = None,
+    ) -> None:
         if isinstance(target, ConsumerTarget):
             record = self.consumers[target.consumer]
             self.chooser.bound(target)
@@ -267,7 +278,7 @@ class NameState:
         if token is not None:
             self.chooser.bound(target)
             self.deliveries.sent(token, self._core.now())
-        if self._core.send_on(self.name, arrival, target.link, token):
+        if self._core.send_on(self.name, arrival, target.link, token, deadline):
             return
         if token is None:
             self._dropped(arrival, "link down")
@@ -321,10 +332,9 @@ class NameState:
         self._act(self.deliveries.disposition(token, state, target, self._core.now(), tally))
         self._core.arm(self)
 
-    def sender_ended(self, delivery: Delivery[Arrival, Arrival]) -> None:
+    def source_ended(self, link: str, token: bytes, *, settled: bool) -> None:
         """Receive word of the node before this one that it waits for an outcome no more."""
-        self._act(self.deliveries.sender_settled(delivery))
-        delivery.way.way = None
+        self._act(self.deliveries.source_ended(link, token, settled=settled))
 
     def due(self, now: float) -> None:
         """Perform what is due."""
@@ -361,14 +371,15 @@ class NameState:
                 self._core.tokens[token] = self, targets[0]
                 if delivery.way.held is not None:
                     delivery.way.held.tried.add(targets[0])
-                self._send(delivery.way, targets[0], token)
+                self._send(delivery.way, targets[0], token, delivery.deadline)
 
     def _copy_ended(self, event: CopyEnded) -> None:
         self._core.ended(event.token)
         self.chooser.settled(event.target, event.seconds)
         if isinstance(event.target, LinkTarget):
             if event.end in (CopyEnd.ABANDONED, CopyEnd.SETTLED):
-                self._core.tell_end(event.target.link, event.token)
+                settled = event.end is CopyEnd.SETTLED
+                self._core.tell_end(event.target.link, event.token, settled=settled)
             return
         record = self.consumers.get(event.target.consumer)
         if record is None:
@@ -398,7 +409,7 @@ class NameState:
         """End a message with an outcome; a pre-settled one is dropped."""
         core = self._core
         if self.duplicates is not None:
-            self.duplicates.decided((arrival.ingress, arrival.identity), outcome)
+            self.duplicates.decided(arrival.identity, outcome)
         if arrival.settled:
             if not isinstance(outcome, Accepted):
                 self._dropped(arrival, "no consumer took it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Hashable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol import DELIVERY, Address, Message, OnwardError, Route
@@ -37,7 +37,7 @@ class OutcomeWays:
         counts: What is counted, by its reason.
         told: Gives an outcome to a producer of this node: its number, that of the send, the outcome
             and the reply.
-        upstream: The unsettled deliveries of neighbours, by the way back.
+        upstream: What is known of the unsettled deliveries of neighbours, by link and token.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class OutcomeWays:
         node: Node,
         counts: Counter[str],
         told: Callable[[ProducerWay, Outcome | None, Message | None], None],
-        upstream: MutableMapping[Route, Any],
+        upstream: MutableMapping[tuple[Hashable, bytes], Any],
     ) -> None:
         self._node: Final = node
         self._counts: Final = counts
@@ -58,7 +58,7 @@ class OutcomeWays:
         """Send the outcome of a message, once, if there is a way back."""
         way, arrival.way = arrival.way, None
         if isinstance(way, TransitWay):
-            self._upstream.pop(way.route, None)
+            self._upstream.pop((way.link, way.token), None)
         if arrival.outcome is None:
             arrival.outcome = outcome
         match way:
@@ -76,7 +76,8 @@ class OutcomeWays:
     def _tell_node(
         self, way: TransitWay, arrival: Arrival, outcome: Outcome, tally: Tally | None
     ) -> None:
-        if isinstance(outcome, Accepted) and arrival.answer is not None:
+        # The tally of a multicast counts at its ingress; an answer of one consumer does not.
+        if isinstance(outcome, Accepted) and arrival.answer is not None and tally is None:
             answer = arrival.answer
             back = answer.return_route
             self._dispatch(Message(way.route, back, answer.payload, None, None))

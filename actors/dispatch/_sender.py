@@ -204,8 +204,7 @@ class Sender(ABC):
         return Arrival(
             Message((), (), payload, None, None),
             way is None,
-            self._core.own,
-            self._core.next_id(),
+            self._core.identity(),
             self.number,
             way,
             until=deadline,

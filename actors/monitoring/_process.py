@@ -115,7 +115,7 @@ _REFUSED = MetricFamily(
     "onward_process_questions_refused_total",
     "counter",
     "Requests of the admin interface for which the processes were not asked, as too many were in "
-    "hand: of the client, or of all.",
+    "hand: of the client, of all that are anonymous, or of all.",
     ("reason",),
 )
 

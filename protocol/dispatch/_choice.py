@@ -27,6 +27,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from ._transit import MAX_PATH
+
 __all__ = [
     "Chooser",
     "ConsumerTarget",
@@ -339,8 +341,9 @@ def is_too_far(passed: int, radius: int) -> bool:
         passed: Nodes that it has passed.
         radius: Hops to the node that is furthest from here.
     """
-    # One more than the radius, as nodes may not agree about their links yet.
-    return passed > radius + 1
+    # One more than the radius, as nodes may not agree about their links yet. Beyond `MAX_PATH` the
+    # path cannot be told to a next node.
+    return passed > radius + 1 or passed >= MAX_PATH
 
 
 def _alike(_load: _Load) -> float:

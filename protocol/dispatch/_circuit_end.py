@@ -30,7 +30,6 @@ from ._circuit_frames import (
     CircuitFrameError,
     CircuitRefused,
     CircuitTransfer,
-    CircuitVersionError,
     DetachKind,
     UnsettledMap,
     parse_circuit_frame,
@@ -39,6 +38,7 @@ from ._circuit_frames import (
 from ._circuit_limits import CircuitLimits
 from ._circuit_states import CIRCUIT_END, EndInput, EndState
 from ._circuits import CircuitCondition
+from ._errors import LaterVersion
 
 __all__ = [
     "CircuitDown",
@@ -333,7 +333,7 @@ class CircuitEnd:
         self._heard = now
         try:
             return self._take(parse_circuit_frame(data), now)
-        except CircuitVersionError:
+        except LaterVersion:
             self.ignored += 1
             return ()
         except CircuitFrameError as error:

@@ -28,12 +28,13 @@ from typing import Any, Final, TypeAlias, cast
 
 from .._words import counted
 from ..payloads import CborCodec, PayloadError, PayloadLimits
-from ._errors import DispatchError
+from ._errors import DispatchError, LaterVersion
+from ._limits import MAX_NAME
+from ._transit import DIGEST_SIZE, MAX_CONDITION, MAX_DESCRIPTION, MAX_PATH
 
 __all__ = [
     "CIRCUIT_VERSION",
     "MAX_CIRCUIT_FRAME",
-    "MAX_CIRCUIT_PATH",
     "MAX_CREDIT",
     "MAX_STATE",
     "MAX_TAG",
@@ -50,7 +51,6 @@ __all__ = [
     "CircuitFrameKind",
     "CircuitRefused",
     "CircuitTransfer",
-    "CircuitVersionError",
     "DetachKind",
     "UnsettledMap",
     "parse_circuit_frame",
@@ -72,17 +72,10 @@ MAX_STATE: Final = 512
 MAX_UNSETTLED: Final = 1024
 """Most deliveries in an unsettled map: with tags and states of full length they fit in a frame."""
 
-MAX_CIRCUIT_PATH: Final = 64
-"""Most nodes that a circuit passes."""
-
 MAX_CREDIT: Final = (1 << 32) - 1
 """Most credit that a producer may have, as AMQP has it."""
 
-DIGEST_SIZE: Final = 4
 KEY_SIZE: Final = 16
-_MAX_NAME: Final = 512
-_MAX_CONDITION: Final = 128
-_MAX_DESCRIPTION: Final = 512
 _MAX_PROPERTIES: Final = 16 * 1024
 
 _MORE, _ABORTED, _SETTLED = 1, 2, 4
@@ -109,19 +102,6 @@ class CircuitFrameError(DispatchError):
 
     def __str__(self) -> str:
         return f"no frame of a circuit: {self.reason}"
-
-
-class CircuitVersionError(CircuitFrameError):
-    """A frame of a later version of the protocol. It is ignored.
-
-    Attributes:
-        version: That version.
-    """
-
-    def __init__(self, version: int) -> None:
-        super().__init__(f"version {version}, not {CIRCUIT_VERSION}")
-        self.args = (version,)
-        self.version = version
 
 
 class CircuitFrameKind(IntEnum):
@@ -297,7 +277,7 @@ def parse_circuit_frame(data: bytes) -> CircuitFrame:
     """Read a frame.
 
     Raises:
-        CircuitVersionError: It is of a later version.
+        LaterVersion: It is of a later version.
         CircuitFrameError: It is none.
     """
     try:
@@ -427,8 +407,8 @@ def _data(value: object, what: str, most: int, least: int = 0) -> bytes:
 def _read(items: list[object]) -> CircuitFrame:
     fields = _Fields(items)
     version = fields.number("the version", 1, MAX_CREDIT)
-    if version != CIRCUIT_VERSION:
-        raise CircuitVersionError(version)
+    if version > CIRCUIT_VERSION:
+        raise LaterVersion(version)
     read = _READERS.get(fields.number("the kind", 0, MAX_CREDIT))
     if read is None:
         raise CircuitFrameError(f"there is no kind {items[1]}")
@@ -439,10 +419,10 @@ def _read(items: list[object]) -> CircuitFrame:
 
 def _read_attach(fields: _Fields) -> CircuitFrame:
     frame = CircuitAttach(
-        name=fields.text("the name", _MAX_NAME, 1),
+        name=fields.text("the name", MAX_NAME, 1),
         producer=fields.flag("producer"),
         key=fields.data("the key", KEY_SIZE, KEY_SIZE),
-        path=fields.data("the path", DIGEST_SIZE * MAX_CIRCUIT_PATH),
+        path=fields.data("the path", DIGEST_SIZE * MAX_PATH),
         limit=fields.number("the limit", 1, MAX_UNSETTLED),
         properties=fields.data("the properties", _MAX_PROPERTIES),
         unsettled=fields.unsettled(),
@@ -462,8 +442,8 @@ def _read_attached(fields: _Fields) -> CircuitFrame:
 
 def _read_refused(fields: _Fields) -> CircuitFrame:
     return CircuitRefused(
-        condition=fields.text("the condition", _MAX_CONDITION, 1),
-        description=fields.text("the description", _MAX_DESCRIPTION),
+        condition=fields.text("the condition", MAX_CONDITION, 1),
+        description=fields.text("the description", MAX_DESCRIPTION),
     )
 
 
@@ -498,8 +478,8 @@ def _read_disposition(fields: _Fields) -> CircuitFrame:
 def _read_detach(fields: _Fields) -> CircuitFrame:
     return CircuitDetach(
         how=DetachKind(fields.number("how it ends", 0, DetachKind.LOST)),
-        condition=fields.text("the condition", _MAX_CONDITION),
-        description=fields.text("the description", _MAX_DESCRIPTION),
+        condition=fields.text("the condition", MAX_CONDITION),
+        description=fields.text("the description", MAX_DESCRIPTION),
     )
 
 

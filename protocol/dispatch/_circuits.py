@@ -22,8 +22,6 @@ from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 from ._circuit_frames import (
-    DIGEST_SIZE,
-    MAX_CIRCUIT_PATH,
     MAX_CREDIT,
     CircuitAlive,
     CircuitAttach,
@@ -36,13 +34,14 @@ from ._circuit_frames import (
     CircuitFrameError,
     CircuitRefused,
     CircuitTransfer,
-    CircuitVersionError,
     DetachKind,
     parse_circuit_frame,
     serialize_circuit_frame,
 )
 from ._circuit_limits import CircuitLimits
 from ._circuit_states import CIRCUIT_PAIR, PairInput, PairState
+from ._errors import LaterVersion
+from ._transit import DIGEST_SIZE, MAX_PATH
 
 __all__ = [
     "CircuitCondition",
@@ -198,7 +197,7 @@ class Circuits:
         self, path: bytes, upstream: str, downstream: str | None
     ) -> CircuitCondition | None:
         passed = {path[at : at + DIGEST_SIZE] for at in range(0, len(path), DIGEST_SIZE)}
-        if self._own in passed or len(path) >= DIGEST_SIZE * MAX_CIRCUIT_PATH:
+        if self._own in passed or len(path) >= DIGEST_SIZE * MAX_PATH:
             return CircuitCondition.ROUTE_LOOP
         if len(self._pairs) >= self._limits.max_circuits:
             return CircuitCondition.CIRCUITS_FULL
@@ -217,7 +216,7 @@ class Circuits:
             return ()
         try:
             sends = pair.receive(side, data, now)
-        except CircuitVersionError:
+        except LaterVersion:
             self._later += 1
             return ()
         except CircuitFrameError as error:

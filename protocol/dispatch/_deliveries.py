@@ -9,6 +9,7 @@ outcomes of the copies make that of the delivery, which is told the way that it 
 | its consumer or link is lost | modified | released |
 | its time is over | modified, and its target is told | released, and it is withdrawn |
 | the link that the delivery came by is lost | its target is told: modified | it is withdrawn |
+| the node before abandons it | its target is told: modified | it is withdrawn |
 | the producer is lost | goes on; its outcome is told no further | goes on |
 | the producer settles first | its target is told: settled | goes on as a pre-settled message |
 
@@ -41,6 +42,7 @@ from ._outcomes import (
     Released,
     Tally,
 )
+from ._transit import Identity
 
 __all__ = [
     "CopyEnd",
@@ -81,19 +83,21 @@ class Delivery(Generic[Way, Kept]):
     Attributes:
         source: The link or producer that it came from; `None` once the producer is lost.
         way: The way back to the producer.
-        identity: The ingress and the id of the delivery.
+        identity: The identity of the delivery.
+        token: The token of the node before, if it came from one.
         kept: The message, if it may be sent to another target.
         since: When it was bound first, in seconds.
         deadline: When it ends in any case, in seconds; `None` never does.
         tried: Targets that have released it.
         copies: The targets of its open copies, by token.
         outcome: Its outcome.
-        fan_out: The outcomes of its copies, if it has several.
+        fan_out: The outcomes of its copies, if it is a multicast.
     """
 
     source: Hashable
     way: Way
-    identity: tuple[str, bytes]
+    identity: Identity
+    token: bytes | None
     kept: Kept | None
     since: float
     deadline: float | None
@@ -104,7 +108,7 @@ class Delivery(Generic[Way, Kept]):
 
     @property
     def tally(self) -> Tally | None:
-        """The outcomes of its copies, if it has several."""
+        """The outcomes of its copies, if it is a multicast."""
         return None if self.fan_out is None else self.fan_out.tally
 
 
@@ -171,8 +175,9 @@ class DeliveriesStatistics:
         overdue: Number of copies that were ended because their time was over.
         forged: Number of dispositions from another sender than the target of the copy.
         repeated: Number of dispositions for copies that had ended.
-        unknown: Number of dispositions for tokens that are not known.
-        refused: Number of deliveries that were refused, because of `max_unsettled`.
+        unknown: Number of dispositions and ends for tokens that are not known.
+        refused: Number of deliveries that were refused, because of `max_unsettled` or because
+            the node before has another one with this token.
     """
 
     unsettled: int
@@ -227,6 +232,7 @@ class Deliveries(Generic[Way, Kept]):
         self._of_target: dict[Target, dict[bytes, _Copy[Way, Kept]]] = {}
         self._of_source: dict[Hashable, dict[Delivery[Way, Kept], None]] = {}
         self._deadlines: list[tuple[float, bytes]] = []
+        self._of_token: dict[tuple[Hashable, bytes], Delivery[Way, Kept]] = {}
         self._finished: dict[bytes, None] = {}
         self._unsettled = 0
         self._counts = Counter[str]()
@@ -237,12 +243,14 @@ class Deliveries(Generic[Way, Kept]):
         self,
         source: Hashable,
         way: Way,
-        identity: tuple[str, bytes],
+        identity: Identity,
         targets: Sequence[Target],
         now: float,
         *,
+        token: bytes | None = None,
         kept: Kept | None = None,
-        accepts: int = 1,
+        accepts: int | None = None,
+        early: bool = True,
         deadline: float | None = None,
     ) -> Delivery[Way, Kept] | None:
         """Begin a delivery with a copy for each target; `None` if the table is full.
@@ -250,20 +258,25 @@ class Deliveries(Generic[Way, Kept]):
         Args:
             source: The link or producer that it came from, not `None`.
             way: The way back to the producer.
-            identity: Its ingress and id.
-            targets: At least one target.
+            identity: Its identity.
+            targets: At least one target; only one if it is no multicast.
             now: The time, in seconds.
+            token: The token of the node before, if it came from one.
             kept: The message, if it may be sent to another target.
-            accepts: Acceptances that make it accepted, or `ALL`.
+            accepts: Acceptances that make a multicast accepted, or `ALL`; `None` if it is none.
+            early: Whether a multicast is decided before all copies have ended: at its ingress.
             deadline: When it ends in any case, in seconds.
         """
-        if self._unsettled >= self._limits.max_unsettled:
+        of_token = None if token is None else (source, token)
+        if self._unsettled >= self._limits.max_unsettled or of_token in self._of_token:
             self._counts["refused"] += 1
             return None
-        delivery = Delivery(source, way, identity, kept, now, deadline)
-        if len(targets) > 1 or accepts > 1:
+        delivery = Delivery(source, way, identity, token, kept, now, deadline)
+        if accepts is not None:
             here = sum(isinstance(target, ConsumerTarget) for target in targets)
-            delivery.fan_out = FanOut(here, len(targets) - here, accepts)
+            delivery.fan_out = FanOut(here, len(targets) - here, accepts, early=early)
+        if of_token is not None:
+            self._of_token[of_token] = delivery
         self._unsettled += 1
         self._of_source.setdefault(source, {})[delivery] = None
         for target in targets:
@@ -338,12 +351,33 @@ class Deliveries(Generic[Way, Kept]):
         """Receive the loss of the link that deliveries came by: targets are told."""
         events: list[DeliveryEvent[Way, Kept]] = []
         for delivery in list(self._of_source.get(source, ())):
-            for token in list(delivery.copies):
-                copy = self._drop(token)
-                end = CopyEnd.WITHDRAWN if copy.sent is None else CopyEnd.ABANDONED
-                events.append(_ended(copy, end))
-            self._unreturned(delivery)
+            events += self._abandoned(delivery)
         return events
+
+    def _abandoned(self, delivery: Delivery[Way, Kept]) -> list[DeliveryEvent[Way, Kept]]:
+        events: list[DeliveryEvent[Way, Kept]] = []
+        for token in list(delivery.copies):
+            copy = self._drop(token)
+            end = CopyEnd.WITHDRAWN if copy.sent is None else CopyEnd.ABANDONED
+            events.append(_ended(copy, end))
+        self._unreturned(delivery)
+        return events
+
+    def source_ended(
+        self, source: Hashable, token: bytes, *, settled: bool
+    ) -> list[DeliveryEvent[Way, Kept]]:
+        """Receive word of the node before that it does not wait for an outcome any more.
+
+        Args:
+            source: The link to that node.
+            token: Its token.
+            settled: Whether the producer has settled; otherwise the delivery is abandoned.
+        """
+        delivery = self._of_token.get((source, token))
+        if delivery is None:
+            self._counts["unknown"] += 1
+            return []
+        return self.sender_settled(delivery) if settled else self._abandoned(delivery)
 
     def producer_lost(self, source: Hashable) -> None:
         """Receive the loss of a producer: its deliveries go on, and nothing is told back."""
@@ -494,6 +528,8 @@ class Deliveries(Generic[Way, Kept]):
         del deliveries[delivery]
         if not deliveries:
             del self._of_source[delivery.source]
+        if delivery.token is not None:
+            self._of_token.pop((delivery.source, delivery.token), None)
         self._unsettled -= 1
 
 

@@ -23,7 +23,7 @@ class DeliveryLimits:
             released.
         try_time: Time from the first bind on in which a released delivery is sent to another
             target, in seconds. Later: it is released.
-        duplicate_ids: Deliveries of a name that are remembered by ingress and id, to know
+        duplicate_ids: Deliveries of a name that are remembered by their identity, to know
             duplicates. Beyond: the oldest are forgotten and counted.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Deliveries that were seen, by ingress and id, so that a duplicate is known as one.
+"""Deliveries that were seen, by their identity, so that a duplicate is known as one.
 
 While the nodes of a network do not agree about its links yet, a message can come twice. The second
 one is not bound. It has the outcome of the first, and is in doubt while that has none: so released
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ._outcomes import MODIFIED, Outcome, Released
+from ._transit import Identity
 
 __all__ = ["DuplicateWindow"]
 
@@ -31,7 +32,7 @@ class DuplicateWindow:
     def __init__(self, seconds: float, ids: int) -> None:
         self._seconds = seconds
         self._most = ids
-        self._seen: dict[tuple[str, bytes], _Seen] = {}
+        self._seen: dict[Identity, _Seen] = {}
         self.duplicates = 0
         """Number of duplicates since the start."""
         self.forgotten = 0
@@ -41,11 +42,11 @@ class DuplicateWindow:
         """Return the number of deliveries that are remembered."""
         return len(self._seen)
 
-    def arrived(self, identity: tuple[str, bytes], now: float) -> Outcome | None:
+    def arrived(self, identity: Identity, now: float) -> Outcome | None:
         """Remember a delivery; return the outcome of a duplicate, `None` for the first one.
 
         Args:
-            identity: Its ingress and id.
+            identity: Its identity.
             now: The time, in seconds.
         """
         while self._seen and next(iter(self._seen.values())).until <= now:
@@ -60,7 +61,7 @@ class DuplicateWindow:
         self._seen[identity] = _Seen(now + self._seconds, MODIFIED)
         return None
 
-    def decided(self, identity: tuple[str, bytes], outcome: Outcome) -> None:
+    def decided(self, identity: Identity, outcome: Outcome) -> None:
         """Receive the outcome of a delivery; one that was released is forgotten."""
         known = self._seen.get(identity)
         if known is None:

@@ -8,8 +8,8 @@ OnwardError
         ├── BadPattern           a text that is no pattern of names
         │   └── PatternInUse     another provision has an equal pattern
         ├── BadSemantics         semantics that contradict themselves
+        ├── LaterVersion         a frame or an address of a later version
         ├── NetworkFrameError    bytes that are no frame between neighbours
-        │   └── LaterVersion     a frame of a later version
         ├── TooManyProvisions    there is no room for another provision
         └── UnknownProvision     there is no provision of this pattern
 ```
@@ -158,13 +158,16 @@ class NetworkFrameError(DispatchError):
         return f"no frame between neighbours: {self.reason}"
 
 
-class LaterVersion(NetworkFrameError):
-    """A frame between neighbours is of a later version.
+class LaterVersion(DispatchError):
+    """A frame or an address of dispatchers is of a later version of the protocol.
 
     Attributes:
         version: The version.
     """
 
     def __init__(self, version: int) -> None:
-        super().__init__(f"version {version} is later than 1")
+        super().__init__(version)
         self.version = version
+
+    def __str__(self) -> str:
+        return f"version {self.version} is later than 1"

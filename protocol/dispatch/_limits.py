@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from ..options import Count, Range, check_options
 
-__all__ = ["DispatchLimits", "NameSize"]
+__all__ = ["MAX_NAME", "DispatchLimits", "NameSize"]
 
-NameSize: TypeAlias = Annotated[int, Range(least=1, most=512, unit="bytes")]
-"""Bytes of a name: with what a transit address has beside it, it has to fit into an address."""
+MAX_NAME: Final = 512
+"""Most bytes of a name: with the rest of a transit address, it has to fit into an address."""
+
+NameSize: TypeAlias = Annotated[int, Range(least=1, most=MAX_NAME, unit="bytes")]
+"""Bytes of a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class DispatchLimits:
         ValueError: A value is out of its range.
     """
 
-    max_name: NameSize = 512
+    max_name: NameSize = MAX_NAME
     max_tokens: Count = 64
     max_provisions: Count = 100_000
     max_hints: Count = 100_000

@@ -16,6 +16,9 @@ number of acceptances that the name asks for:
 A delivery that fails although a copy was accepted is modified, and never released. The outcome is
 decided as soon as the copies that are open cannot change it; what they tell later is information.
 A copy over a link stands for all consumers behind it, and its outcome comes with their `Tally`.
+
+A node that is not the ingress does not decide: it tells its tally when all of its copies have
+ended, and what makes the delivery accepted is for the ingress to say.
 """
 
 from __future__ import annotations
@@ -153,19 +156,33 @@ class FanOut:
         consumers: Copies for consumers of this node.
         links: Copies for next nodes; each stands for at least one consumer.
         accepts: Acceptances that make the delivery accepted, or `ALL`.
+        early: Whether the outcome is decided before all copies have ended. Not at a node that has
+            to tell all of its tally.
 
     Raises:
         ValueError: There is no copy, or a number is negative.
     """
 
-    __slots__ = ("_accepts", "_condition", "_consumers", "_decided", "_links", "_modified", "tally")
+    __slots__ = (
+        "_accepts",
+        "_condition",
+        "_consumers",
+        "_decided",
+        "_early",
+        "_links",
+        "_modified",
+        "tally",
+    )
 
-    def __init__(self, consumers: int, links: int = 0, accepts: int = 1) -> None:
+    def __init__(
+        self, consumers: int, links: int = 0, accepts: int = 1, *, early: bool = True
+    ) -> None:
         if min(consumers, links, accepts) < 0 or consumers + links == 0:
             raise ValueError(f"a fan-out of {consumers} and {links} copies for {accepts} accepts")
         self._consumers = consumers
         self._links = links
         self._accepts = accepts
+        self._early = early
         self._condition: Rejected | None = None
         self._modified: Modified | None = None
         self._decided: Outcome | None = None
@@ -207,7 +224,7 @@ class FanOut:
         elif isinstance(outcome, Modified):
             self._modified = self._modified or outcome
         self.tally += tally
-        if self._decided is not None:
+        if self._decided is not None or (self.open and not self._early):
             return None
         ends = {type(self._result(self.tally + each)) for each in self._extensions()}
         if len(ends) == 1:

@@ -2,16 +2,20 @@
 
 | first byte | the rest | where |
 | --- | --- | --- |
-| `t` | CBOR `[name, ingress, id, flags, ttl, path]` | onward route, to the next dispatcher |
+| `t` | CBOR `[version, name, ingress, instance, id, flags, ttl, wait, path]` | onward route, to \
+the next dispatcher |
 | `r` | a token of 8 bytes | return route, of a node that has bound a copy |
 | `d` | a token of 8 bytes | onward route of a disposition, as the return address turned |
-| `e` | a token of 8 bytes | onward route of the word that its outcome is not waited for any more |
+| `s` | a token of 8 bytes | onward route of the word that its producer has settled |
+| `e` | a token of 8 bytes | onward route of the word that it is abandoned |
 
-The id is of 8 bytes, the ttl is in milliseconds (0: none), and the path is a byte string: the
-digests of the nodes passed, 4 bytes each. The payload of a disposition is the CBOR array
-`[version, state, settled, details, tally]`: details are `[condition, description]` of rejected,
-`[failed, undeliverable here]` of modified, and empty otherwise; the tally is empty or the numbers
-of copies accepted, rejected, modified and released.
+Instance and id are of 8 bytes; ttl and wait are in milliseconds (0: none); and the path is a byte
+string: the digests of the nodes passed, 4 bytes each. The payload of a disposition is the CBOR
+array `[version, state, settled, details, tally]`: details are `[condition, description]` of
+rejected, `[failed, undeliverable here]` of modified, and empty otherwise; the tally is empty or the
+numbers of copies accepted, rejected, modified and released, and the state is the outcome of one.
+
+The head of each array and its version are one byte each, in all versions.
 
 Each value has one spelling, the shortest: an input that would be written in another way is refused.
 So nothing can come behind it, and no string or array has an indefinite length.
@@ -21,13 +25,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
 
 from cbor2 import dumps
 
 from .._errors import MalformedMessage
 from ..ockam._cbor import CborReader
-from ._errors import DispatchError
+from ._errors import DispatchError, LaterVersion
+from ._limits import MAX_NAME
 from ._outcomes import (
     ACCEPTED,
     RECEIVED,
@@ -52,6 +57,7 @@ __all__ = [
     "TOKEN_SIZE",
     "BadTransit",
     "Disposition",
+    "Identity",
     "Transit",
     "decode_disposition",
     "decode_transit",
@@ -59,15 +65,19 @@ __all__ = [
     "encode_disposition",
     "encode_transit",
     "ended_address",
+    "milliseconds",
+    "next_wait",
     "node_digest",
+    "read_end",
     "read_token",
     "return_address",
 ]
 
 MAX_TRANSIT: Final = 1024
 """Most bytes of a transit address."""
-MAX_PATH: Final = 64
-"""Most nodes that a message passes."""
+MAX_PATH: Final = 48
+"""Most nodes that a message or the attach of a circuit passes. With the longest names a transit
+address of so many still fits into an address."""
 MAX_DISPOSITION: Final = 1024
 """Most bytes of the frame of a disposition."""
 MAX_CONDITION: Final = 128
@@ -75,21 +85,25 @@ MAX_CONDITION: Final = 128
 MAX_DESCRIPTION: Final = 512
 """Most bytes of a description, in UTF-8. A longer one is cut when it is written."""
 ID_SIZE: Final = 8
-"""Bytes of the id of a delivery."""
+"""Bytes of the id of a delivery, and of the instance of its ingress."""
 TOKEN_SIZE: Final = 8
 """Bytes of the token of a copy."""
 DIGEST_SIZE: Final = 4
 """Bytes of the digest of a node."""
 
-_MAX_NAME: Final = 512
 _MAX_NODE: Final = 256
-_MAX_TTL: Final = 0xFFFFFFFF
+_MAX_TIME: Final = 0xFFFFFFFF
 _MAX_COUNT: Final = 0xFFFFFFFF
-_PRE_SETTLED, _CIRCUIT = 1, 2
+_PRE_SETTLED, _REDIRECTED = 1, 2
 _VERSION: Final = 1
-_BYTES, _TEXT = 2, 3
+_MAX_VERSION: Final = 23
+_BYTES, _TEXT, _ARRAY = 2, 3, 4
 _RECEIVED, _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = range(3, 8)
 """As the last digits of the outcomes of AMQP."""
+
+
+Identity: TypeAlias = tuple[str, bytes, bytes]
+"""The identity of a delivery: its ingress, the instance of that node, and its id."""
 
 
 class BadTransit(DispatchError):
@@ -114,20 +128,29 @@ class Transit:
     Attributes:
         name: The name that it was sent to, 1 to 512 bytes in UTF-8.
         ingress: The node where it entered, 1 to 256 bytes in UTF-8.
-        id: Its id, unique at that node, of `ID_SIZE` bytes.
+        instance: The instance of that node: `ID_SIZE` random bytes of each start.
+        id: Its id, unique in that instance, of `ID_SIZE` bytes.
         settled: Whether it is pre-settled.
-        circuit: Whether it belongs to a circuit.
+        redirected: Whether it was redirected: it is not redirected a second time at any node.
         ttl: Time that is left for it, in milliseconds; 0 is no limit.
+        wait: Time for which its outcome is awaited, in milliseconds; 0 is no limit.
         path: The digests of the nodes that it has passed, at most `MAX_PATH`.
     """
 
     name: str
     ingress: str
+    instance: bytes
     id: bytes
     settled: bool = False
-    circuit: bool = False
+    redirected: bool = False
     ttl: int = 0
+    wait: int = 0
     path: tuple[bytes, ...] = ()
+
+    @property
+    def identity(self) -> Identity:
+        """The identity of the delivery, in all of the network."""
+        return self.ingress, self.instance, self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,25 +186,25 @@ def encode_transit(transit: Transit) -> bytes:
     Raises:
         BadTransit: A field is out of its range.
     """
-    _check_text("name", transit.name, _MAX_NAME)
+    _check_text("name", transit.name, MAX_NAME)
     _check_text("ingress", transit.ingress, _MAX_NODE)
-    if len(transit.id) != ID_SIZE or any(len(each) != DIGEST_SIZE for each in transit.path):
-        raise BadTransit("an id or a digest of another size")
+    if {len(transit.instance), len(transit.id)} != {ID_SIZE}:
+        raise BadTransit("an instance or an id of another size")
+    if any(len(each) != DIGEST_SIZE for each in transit.path):
+        raise BadTransit("a digest of another size")
     if len(transit.path) > MAX_PATH:
         raise BadTransit(f"a path of more than {MAX_PATH} nodes")
-    if not 0 <= transit.ttl <= _MAX_TTL:
+    if not 0 <= min(transit.ttl, transit.wait) <= max(transit.ttl, transit.wait) <= _MAX_TIME:
         raise BadTransit("a time out of range")
-    return _transit_bytes(transit)
+    return b"t" + _transit_bytes(transit)
 
 
 def _transit_bytes(transit: Transit) -> bytes:
-    flags = _PRE_SETTLED * transit.settled | _CIRCUIT * transit.circuit
-    made: bytes = dumps(
-        (transit.name, transit.ingress, transit.id, flags, transit.ttl, b"".join(transit.path))
-    )
-    if len(made) >= MAX_TRANSIT:
-        raise BadTransit(f"more than {MAX_TRANSIT} bytes")
-    return b"t" + made
+    flags = _PRE_SETTLED * transit.settled | _REDIRECTED * transit.redirected
+    origin = transit.ingress, transit.instance, transit.id
+    path = b"".join(transit.path)
+    made: bytes = dumps((_VERSION, transit.name, *origin, flags, transit.ttl, transit.wait, path))
+    return made
 
 
 def decode_transit(value: bytes) -> Transit:
@@ -189,9 +212,11 @@ def decode_transit(value: bytes) -> Transit:
 
     Raises:
         BadTransit: It is none.
+        LaterVersion: It is of a later version.
     """
     if len(value) > MAX_TRANSIT or value[:1] != b"t":
         raise BadTransit("no transit address, or one of too many bytes")
+    _check_version(value[1:3])
     try:
         transit = _read_transit(CborReader(value, 1))
     except (MalformedMessage, UnicodeDecodeError):
@@ -202,27 +227,38 @@ def decode_transit(value: bytes) -> Transit:
 
 
 def _read_transit(reader: CborReader) -> Transit:
-    name = ingress = ""
-    identity = path = b""
-    flags = ttl = 0
-    for index in reader.elements("a transit address", 6):
+    texts: list[str] = []
+    ids: list[bytes] = []
+    numbers: list[int] = []
+    path = b""
+    for index in reader.elements("a transit address", 9):
         match index:
             case 0:
-                name = reader.string(_TEXT, "the name", _MAX_NAME).decode()
+                reader.unsigned("the version", _VERSION)
             case 1:
-                ingress = reader.string(_TEXT, "the ingress", _MAX_NODE).decode()
+                texts.append(reader.string(_TEXT, "the name", MAX_NAME).decode())
             case 2:
-                identity = reader.string(_BYTES, "the id", ID_SIZE)
-            case 3:
-                flags = reader.unsigned("the flags", _PRE_SETTLED | _CIRCUIT)
-            case 4:
-                ttl = reader.unsigned("the time", _MAX_TTL)
+                texts.append(reader.string(_TEXT, "the ingress", _MAX_NODE).decode())
+            case 3 | 4:
+                ids.append(reader.string(_BYTES, "an instance or an id", ID_SIZE))
+            case 5:
+                numbers.append(reader.unsigned("the flags", _PRE_SETTLED | _REDIRECTED))
+            case 6 | 7:
+                numbers.append(reader.unsigned("a time", _MAX_TIME))
             case _:
                 path = reader.string(_BYTES, "the path", MAX_PATH * DIGEST_SIZE)
+    if len(numbers) < 3:
+        raise BadTransit("a transit address with too few parts")
+    (name, ingress), (instance, identity), (flags, ttl, wait) = texts, ids, numbers
     digests = tuple(path[at : at + DIGEST_SIZE] for at in range(0, len(path), DIGEST_SIZE))
-    return Transit(
-        name, ingress, identity, bool(flags & _PRE_SETTLED), bool(flags & _CIRCUIT), ttl, digests
-    )
+    settled, redirected = bool(flags & _PRE_SETTLED), bool(flags & _REDIRECTED)
+    return Transit(name, ingress, instance, identity, settled, redirected, ttl, wait, digests)
+
+
+def _check_version(head: bytes) -> None:
+    """Refuse what is of a later version, by the head of its array and the byte behind."""
+    if len(head) == 2 and head[0] >> 5 == _ARRAY and _VERSION < head[1] <= _MAX_VERSION:
+        raise LaterVersion(head[1])
 
 
 def _check_text(what: str, text: str, most: int) -> None:
@@ -232,6 +268,19 @@ def _check_text(what: str, text: str, most: int) -> None:
         raise BadTransit(f"the {what} cannot be written as UTF-8") from None
     if not 0 < size <= most:
         raise BadTransit(f"the {what} has not 1 to {most} bytes")
+
+
+def milliseconds(seconds: float) -> int:
+    """Return a time that is left, as a transit address has it: at least 1, since 0 is no limit."""
+    return min(max(1, round(seconds * 1000)), _MAX_TIME)
+
+
+def next_wait(seconds: float) -> int:
+    """Return the time for which a next node awaits an outcome, of that which this node has.
+
+    It is shorter, so that what the next node decides at its end comes back before it is over here.
+    """
+    return milliseconds(seconds * 0.9)
 
 
 # --- tokens -----------------------------------------------------------------------------------
@@ -251,9 +300,28 @@ def disposition_address(value: bytes) -> bytes:
     return b"d" + read_token(value, b"r")
 
 
-def ended_address(token: bytes) -> bytes:
-    """Write the value of the address by which a next node is told that a copy has ended."""
-    return b"e" + token
+def ended_address(token: bytes, *, settled: bool) -> bytes:
+    """Write the value of the address by which a next node is told that a copy has ended.
+
+    Args:
+        token: The token of the copy.
+        settled: Whether its producer has settled, so that it goes on as a pre-settled message.
+            Otherwise it is abandoned: its outcome is not waited for any more.
+    """
+    return (b"s" if settled else b"e") + token
+
+
+def read_end(value: bytes) -> tuple[bytes, bool] | None:
+    """Read the token of a copy that has ended, and whether its producer has settled.
+
+    Returns:
+        `None` if the address is of another kind.
+
+    Raises:
+        BadTransit: It is of the kind, and of another size.
+    """
+    kind = value[:1]
+    return (read_token(value, kind), kind == b"s") if kind in {b"s", b"e"} else None
 
 
 def read_token(value: bytes, kind: bytes) -> bytes:
@@ -261,8 +329,7 @@ def read_token(value: bytes, kind: bytes) -> bytes:
 
     Args:
         value: The value of the address.
-        kind: Its first byte: `r`, the reply of a worker; `d`, a disposition; or `e`, the
-            end of a copy.
+        kind: Its first byte: `r`, the reply of a worker; or `d`, a disposition.
 
     Raises:
         BadTransit: It is another address.
@@ -281,8 +348,7 @@ def encode_disposition(disposition: Disposition) -> bytes:
     tally = disposition.tally
     counts: tuple[int, ...] = ()
     if tally is not None:
-        counts = (tally.accepted, tally.rejected, tally.modified, tally.released)
-        counts = tuple(min(each, _MAX_COUNT) for each in counts)
+        counts = tuple(min(each, _MAX_COUNT) for each in _counts(tally))
     made: bytes = dumps((_VERSION, code, disposition.settled, details, counts))
     return made
 
@@ -310,16 +376,18 @@ def decode_disposition(frame: bytes) -> Disposition:
     """Read the frame of a disposition.
 
     Raises:
-        BadTransit: It is none, or one of another version.
+        BadTransit: It is none.
+        LaterVersion: It is of a later version.
     """
     if len(frame) > MAX_DISPOSITION:
         raise BadTransit(f"a disposition of more than {MAX_DISPOSITION} bytes")
+    _check_version(frame[:2])
     try:
         disposition = _read_disposition(CborReader(frame))
     except (MalformedMessage, UnicodeDecodeError):
         raise BadTransit("a disposition that is malformed") from None
     if disposition is None or encode_disposition(disposition) != frame:
-        raise BadTransit("a disposition in another spelling, or of another version")
+        raise BadTransit("a disposition in another spelling")
     return disposition
 
 
@@ -346,7 +414,23 @@ def _read_disposition(reader: CborReader) -> Disposition | None:
     state = _state(code, details)
     if state is None or len(counts) not in {0, 4}:
         return None
-    return Disposition(state, settled, Tally(*counts) if counts else None)
+    tally = Tally(*counts) if counts else None
+    if tally is not None and not _has(tally, state):
+        return None
+    return Disposition(state, settled, tally)
+
+
+def _has(tally: Tally, state: DeliveryState) -> bool:
+    """Whether the state is the outcome of a copy that the tally counts."""
+    if isinstance(state, Received):
+        return False
+    one = Tally.of(state)
+    pairs = zip(_counts(tally), _counts(one), strict=True)
+    return all(count or not needed for count, needed in pairs)
+
+
+def _counts(tally: Tally) -> tuple[int, ...]:
+    return tally.accepted, tally.rejected, tally.modified, tally.released
 
 
 def _read_details(reader: CborReader, code: int) -> tuple[str | bool, ...]:

@@ -20,13 +20,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from onward.cli import _process_whole
 from onward.cli._client import ask_broker, watch_broker
+from onward.cli._process import said_of
 from onward.cli._process_channel import Said
 from onward.cli._process_slot import MAX_ENDS, Slot
 from onward.cli._process_whole import WholeBroker
 from onward.cli._service import Service
 from onward.cli._status import Status
 from onward.protocol.metrics import PROCESS
-from onward.protocol.security import TOKEN_BYTES, make_token, token_digest
+from onward.protocol.security import (
+    ANONYMOUS,
+    TOKEN_BYTES,
+    Principal,
+    make_token,
+    token_digest,
+)
+from onward.transports.admin import HttpRequest, QuestionLimits
 from onward.transports.client import connect
 from tests.support.commands import TIMEOUT
 from tests.support.fixtures import Patch
@@ -38,6 +46,7 @@ from tests.support.process_brokers import (
     served_by,
     until,
 )
+from tests.support.transports import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
 
@@ -422,7 +431,8 @@ async def test_events_that_cannot_be_read_are_told_counted_and_asked_for_again(
     plan: Any = SimpleNamespace(admin=None)
 
     async def answer(target: str) -> str:
-        said = await whole.asked({"target": target, "body": "", "principal": None, "reads": True})
+        path, _, query = target.partition("?")
+        said = await whole.asked(await said_of(HttpRequest("GET", path, query)))
         return str(said["body"])
 
     async with whole.administered(plan, Service()):
@@ -441,6 +451,57 @@ async def test_events_that_cannot_be_read_are_told_counted_and_asked_for_again(
     told = [each for each in caplog.records if "could not be read" in each.message]
     assert [each.levelname for each in told] == ["ERROR"]  # the second is one of those like it
     assert told[0].exc_info is not None
+
+
+# --- clients of the management service ------------------------------------------------------------
+
+
+class _Held:
+    """A process that answers once it is let."""
+
+    def __init__(self) -> None:
+        self.over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.silent = False
+        self.asked: list[Said] = []
+        self.open = asyncio.Event()
+
+    async def ask(self, what: str, timeout: float, **said: Any) -> Said:
+        self.asked.append(said)
+        await self.open.wait()
+        return {"status": 200, "type": "application/json", "headers": {}, "body": "[]"}
+
+
+async def test_each_anonymous_client_has_a_share_of_its_own() -> None:
+    slot, process, limits = Slot(0, "id"), _Held(), QuestionLimits()
+    fake: Any = process
+    slot.child = fake
+    whole = WholeBroker("all", [slot], {})
+
+    async def status(source: str, principal: Principal | None, path: str = "status") -> int:
+        method, body = ("POST", b"{}") if path == "kick" else ("GET", b"")
+        request = HttpRequest(
+            method, f"/api/v1/{path}", body=body, principal=principal, source=source
+        )
+        # As by the channel from a process.
+        said = await whole.asked(json.loads(json.dumps(await said_of(request))))
+        return int(said["status"])
+
+    count = limits.max_questions_per_client
+    asks = [asyncio.create_task(status("10.0.0.1", ANONYMOUS)) for _ in range(count + 1)]
+    await eventually(asks[-1].done)
+    assert asks[-1].result() == 429
+    others = limits.max_anonymous_questions - count
+    asks += [asyncio.create_task(status(f"10.0.1.{each}", None)) for each in range(others)]
+    asks.append(asyncio.create_task(status("10.0.0.2", ANONYMOUS)))
+    await eventually(asks[-1].done)
+    assert asks[-1].result() == 503
+    # Neither a client with a name nor an operator finds all places taken.
+    asks.append(asyncio.create_task(status("10.0.0.1", Principal("ann", "token"))))
+    asks.append(asyncio.create_task(status("10.0.0.1", ANONYMOUS, "kick")))
+    await eventually(lambda: any(each["target"].endswith("kick") for each in process.asked))
+    assert not asks[-1].done()
+    process.open.set()
+    assert Counter(await asyncio.gather(*asks)) == {200: count + others + 2, 429: 1, 503: 1}
 
 
 # --- sockets, and other machines ----------------------------------------------------------------

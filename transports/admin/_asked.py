@@ -23,9 +23,8 @@ __all__ = ["AskWhole", "answer_paths", "asked"]
 _LIVE: Final = "/livez"
 _EVENTS: Final = "text/event-stream"
 
-AskWhole: TypeAlias = Callable[[str, bytes, Principal | None, bool], Awaitable[HttpResponse]]
-"""A function that asks all processes of this program together: a path with its query, the arguments
-of a `POST`, the principal that asks, and whether it may read."""
+AskWhole: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
+"""A function that asks all processes of this program together on behalf of a client."""
 
 _WORDS: Final = {
     "statistics": "/api/v1/status",
@@ -55,17 +54,17 @@ def answer_paths(broker: Broker, paths: AdminPaths, whole: AskWhole | None = Non
         word = None if asks is None else _WORDS.get(target)
         if word is None and not target.startswith("/"):
             return None
-        principal, body = request.principal, b"" if word else arguments.encode()
+        body = b"" if word else arguments.encode()
+        principal = request.principal
+        reads = partial(_may_read, broker, principal)
+        question = _request(word or target, body, principal, reads, request.source)
         try:
-            path = target.partition("?")[0]
-            needs = "read" if word else paths.find("POST" if body else "GET", path).needs
-            _check(broker, needs, principal)
-            reads = partial(_may_read, broker, principal)
-            if asks is not None:
-                found = await asks(word or target, body, principal, await reads())
+            if word is not None:
+                _check(broker, "read", principal)
             else:
-                found = await asked(paths, target, body, principal, reads)
-            return await _written(found)
+                _check(broker, paths.find(question.method, question.path).needs, principal)
+            ask = asks or paths.find(question.method, question.path).handle
+            return await _written(await ask(question))
         except HttpError as error:
             return json_text({"error": error.text}).encode()
 
@@ -78,6 +77,7 @@ async def asked(
     body: bytes = b"",
     principal: Principal | None = None,
     reads: Callable[[], Awaitable[bool]] = accepted,
+    source: str = "",
 ) -> HttpResponse:
     """Return the answer of a path, whatever the principal may do.
 
@@ -87,14 +87,32 @@ async def asked(
         body: The arguments of a `POST`; empty for a `GET`.
         principal: The principal that asks.
         reads: Whether it may read; by default it may.
+        source: The source of its connection; empty if it is not known.
 
     Raises:
         HttpError: There is no such path, or it refuses the question.
     """
+    request = _request(target, body, principal, reads, source)
+    return await paths.find(request.method, request.path).handle(request)
+
+
+def _request(
+    target: str,
+    body: bytes,
+    principal: Principal | None,
+    reads: Callable[[], Awaitable[bool]],
+    source: str,
+) -> HttpRequest:
     path, _, query = target.partition("?")
-    method = "POST" if body else "GET"
-    request = HttpRequest(method, path, query, body=body, principal=principal, reads=reads)
-    return await paths.find(method, path).handle(request)
+    return HttpRequest(
+        "POST" if body else "GET",
+        path,
+        query,
+        body=body,
+        principal=principal,
+        source=source,
+        reads=reads,
+    )
 
 
 def _check(broker: Broker, needs: Needs, principal: Principal | None) -> None:

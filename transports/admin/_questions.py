@@ -1,28 +1,36 @@
 """The bounds of what several processes that are one program are asked on behalf of its clients.
 
 A process that has too many questions answers late, and one that answers late counts as missing. So
-a flood of questions may not reach the processes, and one client takes half of the places at most.
+a flood of questions may not reach the processes, and no two clients take all places. What operates
+the program has places of its own: an operator can end what floods it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Hashable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...protocol.options import Count, SecondsOrZero, check_options
 from ...protocol.security import ANONYMOUS
 from ._messages import HttpError, HttpRequest
 from ._parts import Answers
+from ._paths import Needs
 
 __all__ = ["QuestionLimits", "Questions"]
 
+Client: TypeAlias = str | tuple[str, str, str]
+"""What tells a client from others: its source, or the method, issuer and name of its principal."""
+
 OF_CLIENT: Final = "client"
 """The reason for a refusal: the client has too many requests in hand."""
+
+OF_ANONYMOUS: Final = "anonymous"
+"""The reason for a refusal: all clients without a principal together have too many."""
 
 OF_ALL: Final = "all"
 """The reason for a refusal: all clients together have too many."""
@@ -34,18 +42,31 @@ AGAIN: Final = {"retry-after": "1"}
 class QuestionLimits:
     """The limits of requests to several processes that are one program. Times are in seconds.
 
+    They are fixed: no option sets them. Each request is one to every process, due within 2 s, so
+    more places would have them answer later and count as missing, and all that asks in turn, such
+    as a console or a scraper, needs a few places only.
+
     Attributes:
-        max_questions: Requests in hand for which the processes are asked; one more is answered with
-            status 503.
+        max_questions: Requests in hand for which the processes are asked, those that operate the
+            program apart; one more is answered with status 503.
         max_questions_per_client: Of those, requests of one principal, or of one source if none is
             known; one more is answered with status 429.
+        max_anonymous_questions: Of those, requests of all clients that are not authenticated; one
+            more is answered with status 503.
+        max_operations: Requests in hand that need the right to operate, which have these places to
+            themselves; one more is answered with status 503.
+        max_operations_per_client: Of those, requests of one client; one more is answered with
+            status 429.
         shared_for: Time for which the answers of the processes to a question are kept for equal
             ones; 0 shares them among those that wait at the same time. Health checks, which need no
             authentication, are all answered from them: they need no place, and none is refused.
     """
 
-    max_questions: Count = 32
-    max_questions_per_client: Count = 16
+    max_questions: Count = 24
+    max_questions_per_client: Count = 8
+    max_anonymous_questions: Count = 16
+    max_operations: Count = 8
+    max_operations_per_client: Count = 4
     shared_for: SecondsOrZero = 0.2
 
     def __post_init__(self) -> None:
@@ -53,6 +74,41 @@ class QuestionLimits:
 
 
 _LIMITS: Final = QuestionLimits()
+
+
+class _Places:
+    """The places of the requests of one kind.
+
+    Args:
+        whole: Those of all clients.
+        of_client: Those of one client.
+        anonymous: Those of all clients that are not authenticated.
+    """
+
+    def __init__(self, whole: int, of_client: int, anonymous: int) -> None:
+        self._whole = whole
+        self._of_client = of_client
+        self._anonymous = anonymous
+        self._taken: Counter[Client] = Counter()
+
+    def refusal(self, client: Client) -> str:
+        """Return the reason for which a client gets no place; empty if it gets one."""
+        if self._taken[client] >= self._of_client:
+            return OF_CLIENT
+        if self._taken.total() >= self._whole:
+            return OF_ALL
+        anonymous = sum(count for each, count in self._taken.items() if isinstance(each, str))
+        return OF_ANONYMOUS if isinstance(client, str) and anonymous >= self._anonymous else ""
+
+    def take(self, client: Client) -> None:
+        """Take a place for a client."""
+        self._taken[client] += 1
+
+    def give_back(self, client: Client) -> None:
+        """Give back a place of a client."""
+        self._taken[client] -= 1
+        if not self._taken[client]:
+            del self._taken[client]
 
 
 class Questions:
@@ -67,32 +123,36 @@ class Questions:
 
     def __init__(self, limits: QuestionLimits = _LIMITS) -> None:
         self._limits = limits
-        self._taken: Counter[Hashable] = Counter()
+        self._reading = _Places(
+            limits.max_questions, limits.max_questions_per_client, limits.max_anonymous_questions
+        )
+        operations = limits.max_operations
+        self._operating = _Places(operations, limits.max_operations_per_client, operations)
         self._shared: dict[str, asyncio.Task[Answers]] = {}
-        self.refused: Counter[str] = Counter({OF_CLIENT: 0, OF_ALL: 0})
+        self.refused: Counter[str] = Counter(dict.fromkeys(_REFUSALS, 0))
 
     @contextmanager
-    def place(self, request: HttpRequest) -> Generator[None]:
+    def place(self, request: HttpRequest, needs: Needs = "read") -> Generator[None]:
         """Hold a place for a request.
+
+        Args:
+            request: The request.
+            needs: What it needs.
 
         Raises:
             HttpError: Its client has no place left, or none is left.
         """
+        places = self._operating if needs == "operate" else self._reading
         client = _client_of(request)
-        if self._taken[client] >= self._limits.max_questions_per_client:
-            self.refused[OF_CLIENT] += 1
-            text = f"{self._taken[client]} requests of this client are in hand already"
-            raise HttpError(HTTPStatus.TOO_MANY_REQUESTS, text, AGAIN)
-        if self._taken.total() >= self._limits.max_questions:
-            self.refused[OF_ALL] += 1
-            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are in hand", AGAIN)
-        self._taken[client] += 1
+        reason = places.refusal(client)
+        if reason:
+            self.refused[reason] += 1
+            raise HttpError(*_REFUSALS[reason], AGAIN)
+        places.take(client)
         try:
             yield
         finally:
-            self._taken[client] -= 1
-            if not self._taken[client]:
-                del self._taken[client]
+            places.give_back(client)
 
     async def shared(self, question: str, ask: Callable[[], Awaitable[Answers]]) -> Answers:
         """Return the answers to a question, which are those to an equal one of the same time.
@@ -120,7 +180,18 @@ async def _asked(ask: Callable[[], Awaitable[Answers]]) -> Answers:
     return await ask()
 
 
-def _client_of(request: HttpRequest) -> Hashable:
+_REFUSALS: Final = {
+    OF_CLIENT: (HTTPStatus.TOO_MANY_REQUESTS, "too many requests of this client are in hand"),
+    OF_ANONYMOUS: (
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "too many requests of clients that are not authenticated are in hand",
+    ),
+    OF_ALL: (HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are in hand"),
+}
+"""The status and the text of a refusal, by its reason."""
+
+
+def _client_of(request: HttpRequest) -> Client:
     """Return what tells a client from others: its principal, or its source."""
     principal = request.principal
     if principal is None or principal.method == ANONYMOUS.method:

@@ -156,13 +156,13 @@ class _WholePaths:
                 raise _missing(number)
             return answers.found[number]
 
-        self._paths.add(path, self.placed(either), method=method, needs=needs)
+        self._paths.add(path, self.placed(either, needs), method=method, needs=needs)
 
-    def placed(self, handle: Handler) -> Handler:
+    def placed(self, handle: Handler, needs: Needs) -> Handler:
         """Return a handler that holds a place for each request; see `Questions.place`."""
 
         async def placed(request: HttpRequest) -> HttpResponse:
-            with self._questions.place(request):
+            with self._questions.place(request, needs):
                 return await handle(request)
 
         return placed
@@ -174,10 +174,15 @@ class _WholePaths:
             raise HttpError(HTTPStatus.NOT_FOUND, f"there is no process {number}")
         return number, other
 
-    async def _ask(self, path: str, fields: Sequence[tuple[str, str]] = ()) -> Answers:
+    async def _ask(
+        self, path: str, fields: Sequence[tuple[str, str]] = (), number: int | None = None
+    ) -> Answers:
+        """Ask one process, or all; the answers are shared with equal questions."""
         request = part_request(path, fields)
+        numbers = self._parts.numbers if number is None else [number]
         return await self._questions.shared(
-            f"{path}?{request.query}", partial(ask_all, self._parts, request)
+            f"{path}?{request.query} of {number}",
+            partial(ask_all, self._parts, request, numbers=numbers),
         )
 
     # --- health and metrics -------------------------------------------------------------------
@@ -188,13 +193,13 @@ class _WholePaths:
         A process that hangs or ends is started anew by this one: nothing would be won if all were
         started anew. So it is live while it answers, and ready when all processes are.
 
-        These paths need no authentication: a probe of one process is answered from what all have
-        answered, so that no flood of them asks the processes more often.
+        These paths need no authentication: all probes of one time are answered from one question,
+        or from one for each process that is named, so that no flood of them asks more often.
         """
 
         async def handle(request: HttpRequest) -> HttpResponse:
             number, _ = self._process_of(request)
-            answers = await self._ask(path, [("verbose", "")])
+            answers = await self._ask(path, [("verbose", "")], number)
             if number is None:
                 checks = _checks_of_all(answers)
                 passed = stage == "live" or all(each["passed"] for each in checks)

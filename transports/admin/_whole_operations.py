@@ -36,7 +36,7 @@ def add_whole_operations(
     parts: Parts,
     operations: Mapping[str, Callable[[], Awaitable[object]]],
     add: Add,
-    placed: Callable[[Handler], Handler],
+    placed: Callable[[Handler, Needs], Handler],
 ) -> None:
     """Add the paths.
 
@@ -52,7 +52,7 @@ def add_whole_operations(
         paths.add(f"/api/v1/{name}", handle, method="POST", needs="operate")
     add("/api/v1/log-level", partial(_set_level, parts), method="POST", needs="operate")
     add("/api/v1/trace", partial(_trace, parts), method="POST", needs="operate")
-    kick = placed(partial(_kick, parts))
+    kick = placed(partial(_kick, parts), "operate")
     paths.add("/api/v1/kick", kick, method="POST", needs="operate")
     for name in ("stacks", "tasks"):
         add(f"/debug/{name}", partial(_texts, parts), needs="operate")

@@ -476,8 +476,14 @@ class StreamExchange(FrameExchange):
         """Return the request as it is given to handlers."""
         link = self.link
         principal = getattr(self, "checked", link.session.principal)
-        shared = link.shared.by_several
-        return request_of(self.frames, self.form, self.kind, principal, shared=shared)
+        return request_of(
+            self.frames,
+            self.form,
+            self.kind,
+            principal,
+            shared=link.shared.by_several,
+            source=link.identity.source,
+        )
 
     def start(self, start: StartEnd) -> DestinationEnd:
         """Start the destination's end of the request, and join the two."""

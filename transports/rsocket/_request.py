@@ -142,6 +142,7 @@ def request_of(
     principal: Principal | None,
     *,
     shared: bool = False,
+    source: str = "",
 ) -> Request:
     """Return a whole request as it is given to handlers.
 
@@ -151,6 +152,7 @@ def request_of(
         kind: The frame type of the request.
         principal: The principal of its requester, if it is authenticated.
         shared: Whether several processes listen where it came in.
+        source: The source of its connection.
 
     Raises:
         ProtocolError: Its metadata cannot be read.
@@ -161,7 +163,15 @@ def request_of(
     asked, _, wrapped, entries = unwrap_metadata(metadata, mime)
     if asked is None:
         route = route_of(entries)
-        return Request(data, None, entries, route=route, principal=principal, shared=shared)
+        return Request(
+            data,
+            None,
+            entries,
+            route=route,
+            principal=principal,
+            shared=shared,
+            source=source,
+        )
     if not wrapped and kind == FrameType.METADATA_PUSH:
         wrapped = metadata
     origin = UUID(bytes=asked.origin_route_id) if any(asked.origin_route_id) else None
@@ -175,4 +185,5 @@ def request_of(
         route_of(entries),
         principal,
         shared,
+        source,
     )

@@ -175,6 +175,7 @@ class SimulatedStream(asyncio.Transport):
         self._protocol: asyncio.Protocol | None = None
         # Parts on the way, each with the time of its arrival; `None` is the end of the stream.
         self._way: deque[tuple[float, bytes | None]] = deque()
+        self._arriving = False  # parts are handed over; the next arrival is set after that
         self._not_before = 0.0
         self._unread = 0
         self._marks = HIGH_WATER // 4, HIGH_WATER
@@ -220,7 +221,7 @@ class SimulatedStream(asyncio.Transport):
         when = now + path.latency() + resends * self._network.options.resend
         self._not_before = when = max(when, self._not_before)
         self._way.append((when, part))
-        if len(self._way) == 1:
+        if len(self._way) == 1 and not self._arriving:
             self._network.clockwork.at(when, self._arrive)
 
     def _arrive(self) -> None:
@@ -233,10 +234,14 @@ class SimulatedStream(asyncio.Transport):
             self._path.resent += 1
             clockwork.at(now + self._network.options.resend, self._arrive)
             return
-        while way and way[0][0] <= now:
-            self._other().receive(way.popleft()[1])
-        if way:
-            clockwork.at(way[0][0], self._arrive)
+        self._arriving = True  # the other end makes room, in which this one may write
+        try:
+            while way and way[0][0] <= now:
+                self._other().receive(way.popleft()[1])
+        finally:
+            self._arriving = False
+            if way:
+                clockwork.at(way[0][0], self._arrive)
 
     def read_by_far(self, size: int) -> None:
         """Subtract bytes that the other end has read."""

@@ -84,6 +84,8 @@ class Request:
         principal: The principal of the requester at this broker; `None` if it is not authenticated,
             or not known here: a worker, a link of the node, or a peer of another broker.
         shared: Whether it came by a listener at which several processes of one broker listen.
+        source: The source of its connection at this broker, as limits are shared by:
+            `PeerIdentity.source`. Empty where there is no connection.
     """
 
     data: bytes
@@ -95,6 +97,7 @@ class Request:
     route: str = ""
     principal: Principal | None = None
     shared: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

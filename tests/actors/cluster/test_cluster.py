@@ -239,6 +239,12 @@ async def test_a_link_that_another_one_replaces_stays_while_it_carries_requests(
     await asyncio.sleep(10)
     assert cluster.network.links[0] is before
     assert len(cluster.network.links) == 2
+    # Both links are one row, with the requests of both.
+    assert (one.peer(two).in_flight, two.peer(one).in_flight) == (1, 1)
+    link = cluster.network.links[1]
+    link.in_flight = link.far.in_flight = 2
+    assert (one.peer(two).in_flight, two.peer(one).in_flight) == (3, 3)
+    link.in_flight = link.far.in_flight = 0
     before.in_flight = before.far.in_flight = 0
     await asyncio.sleep(2)
     (link,) = cluster.network.links

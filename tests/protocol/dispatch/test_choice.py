@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from onward.protocol.dispatch import (
+    MAX_PATH,
     Chooser,
     ConsumerTarget,
     LinkTarget,
@@ -285,6 +286,7 @@ def test_each_node_of_a_triangle_gets_a_multicast_once() -> None:
 
 def test_a_message_may_pass_one_node_more_than_the_radius() -> None:
     assert [is_too_far(passed, 2) for passed in (0, 2, 3, 4)] == [False, False, False, True]
+    assert [is_too_far(passed, 1000) for passed in (MAX_PATH - 1, MAX_PATH)] == [False, True]
 
 
 # --- loads ----------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 from onward.protocol.dispatch import (
     CIRCUIT_VERSION,
     MAX_CIRCUIT_FRAME,
-    MAX_CIRCUIT_PATH,
     MAX_CREDIT,
+    MAX_PATH,
     MAX_STATE,
     MAX_TAG,
     MAX_UNSETTLED,
@@ -30,8 +30,8 @@ from onward.protocol.dispatch import (
     CircuitFrameKind,
     CircuitRefused,
     CircuitTransfer,
-    CircuitVersionError,
     DetachKind,
+    LaterVersion,
     parse_circuit_frame,
     serialize_circuit_frame,
 )
@@ -117,7 +117,7 @@ WRONG: list[tuple[Any, str]] = [
     (attach(4, KEY[1:]), "the key of 15 bytes, not 16 to 16"),
     (attach(5, "x"), "the path is not of bytes"),
     (attach(5, b"abcde"), "the path is not of whole digests"),
-    (attach(5, bytes(4 * MAX_CIRCUIT_PATH + 4)), "the path of 260 bytes"),
+    (attach(5, bytes(4 * MAX_PATH + 4)), "the path of 196 bytes"),
     (attach(6, 0), "the limit is no number from 1 to 1024"),
     (attach(6, MAX_UNSETTLED + 1), "the limit is no number from 1 to 1024"),
     (attach(7, bytes(16385)), "the properties of 16385 bytes"),
@@ -149,7 +149,7 @@ def test_what_is_wrong_is_said(items: object, reason: str) -> None:
 
 
 def test_a_later_version_is_told_from_a_bad_frame() -> None:
-    with pytest.raises(CircuitVersionError, match="version 2, not 1") as caught:
+    with pytest.raises(LaterVersion, match="version 2 is later than 1") as caught:
         parse_circuit_frame(dumps([2, "another", 0]))
     assert caught.value.version == 2
     assert caught.value.args == (2,)
@@ -167,7 +167,7 @@ def test_what_is_too_long_is_not_written() -> None:
 
 def test_the_longest_unsettled_map_fits_in_a_frame() -> None:
     full = tuple((n.to_bytes(MAX_TAG), bytes(MAX_STATE)) for n in range(MAX_UNSETTLED))
-    frame = CircuitAttach("n" * 512, True, KEY, bytes(256), 1024, bytes(16384), full)
+    frame = CircuitAttach("n" * 512, True, KEY, bytes(4 * MAX_PATH), 1024, bytes(16384), full)
     data = serialize_circuit_frame(frame)
     assert parse_circuit_frame(data) == frame
     assert len(data) < MAX_CIRCUIT_FRAME

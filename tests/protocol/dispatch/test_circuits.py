@@ -9,8 +9,8 @@ from cbor2 import dumps
 
 from onward.protocol.dispatch import (
     CIRCUIT_PAIR,
-    MAX_CIRCUIT_PATH,
     MAX_CREDIT,
+    MAX_PATH,
     CircuitAlive,
     CircuitAttach,
     CircuitAttached,
@@ -132,7 +132,7 @@ def test_other_encodings_pass_as_they_came() -> None:
         (b"", None, "no-route"),
         (b"elsenode", "down", "route-loop"),
         (b"elsenode", None, "route-loop"),
-        (b"else" * MAX_CIRCUIT_PATH, "down", "route-loop"),
+        (b"else" * MAX_PATH, "down", "route-loop"),
     ],
 )
 def test_an_attach_is_refused(path: bytes, down: str | None, condition: str) -> None:

@@ -26,6 +26,7 @@ from onward.protocol.dispatch import (
     DeliveryEvent,
     DeliveryLimits,
     DeliveryState,
+    Disposition,
     LinkTarget,
     Modified,
     Outcome,
@@ -35,9 +36,12 @@ from onward.protocol.dispatch import (
     RemoteNode,
     Tally,
     Target,
+    decode_disposition,
+    encode_disposition,
 )
 from tests.support.counts import times
 
+IDENTITY = ("a", b"instance", b"12345678")
 ONE, TWO = ConsumerTarget(1), ConsumerTarget(2)
 LINK = LinkTarget("x")
 REJECTED = Rejected("amqp:not-allowed", "no")
@@ -58,11 +62,24 @@ def bound(
     made: Table,
     *targets: Target,
     kept: str | None = None,
-    accepts: int = 1,
+    accepts: int | None = None,
+    early: bool = True,
+    token: bytes | None = None,
     deadline: float | None = None,
 ) -> tuple[Delivery[int, str], list[bytes]]:
+    if accepts is None and len(targets) > 1:
+        accepts = 1
     delivery = made.bind(
-        "in", 7, ("a", b"12345678"), targets, 1.0, kept=kept, accepts=accepts, deadline=deadline
+        "in",
+        7,
+        IDENTITY,
+        targets,
+        1.0,
+        token=token,
+        kept=kept,
+        accepts=accepts,
+        early=early,
+        deadline=deadline,
     )
     assert delivery is not None
     return delivery, list(delivery.copies)
@@ -234,6 +251,62 @@ def test_acceptances_that_one_copy_cannot_give_make_doubt() -> None:
     assert outcomes(made.disposition(token, ACCEPTED, ONE, 3.0)) == [MODIFIED]
 
 
+@pytest.mark.parametrize(("accepts", "outcome"), [(1, ACCEPTED), (3, MODIFIED), (ALL, MODIFIED)])
+def test_the_copies_behind_the_only_link_are_counted(accepts: int, outcome: Outcome) -> None:
+    made = table()
+    delivery, (token,) = bound(made, LINK, accepts=accepts)
+    made.sent(token, 2.0)
+    tally = Tally(accepted=2, released=1)
+    assert outcomes(made.disposition(token, ACCEPTED, LINK, 3.0, tally)) == [outcome]
+    assert delivery.tally == tally
+
+
+def test_a_node_between_waits_for_all_copies_and_has_the_outcome_in_its_tally() -> None:
+    made = table()
+    delivery, (first, second) = bound(made, ONE, LINK, accepts=1, early=False)
+    made.sent(first, 2.0)
+    made.sent(second, 2.0)
+    assert outcomes(made.disposition(first, REJECTED, ONE, 3.0)) == []
+    assert outcomes(made.disposition(second, ACCEPTED, LINK, 3.0, Tally(2))) == [REJECTED]
+    assert delivery.tally == Tally(2, 1)
+    frame = encode_disposition(Disposition(REJECTED, tally=delivery.tally))
+    assert decode_disposition(frame).tally == Tally(2, 1)
+
+
+def test_the_node_before_says_that_its_producer_has_settled() -> None:
+    made = table()
+    _, (token,) = bound(made, ONE, token=b"upstream")
+    assert made.source_ended("in", b"other", settled=True) == []
+    assert made.source_ended("on", b"upstream", settled=True) == []
+    assert made.statistics().unknown == 2
+    events = made.source_ended("in", b"upstream", settled=True)
+    assert ends(events) == [(ONE, CopyEnd.SETTLED, False)]
+    assert made.source_ended("in", b"upstream", settled=True) == []
+    assert made.disposition(token, ACCEPTED, ONE, 3.0) == []
+
+
+def test_the_node_before_abandons_a_delivery() -> None:
+    made = table()
+    _, (first, _) = bound(made, ONE, LINK, token=b"upstream")
+    _, (kept,) = bound(made, TWO, token=b"different")
+    made.sent(first, 2.0)
+    events = made.source_ended("in", b"upstream", settled=False)
+    assert ends(events) == [(ONE, CopyEnd.ABANDONED, True), (LINK, CopyEnd.WITHDRAWN, False)]
+    assert outcomes(events) == []
+    made.sent(kept, 2.0)
+    assert outcomes(made.disposition(kept, ACCEPTED, TWO, 3.0)) == [ACCEPTED]
+    assert made.source_ended("in", b"different", settled=False) == []
+
+
+def test_a_node_that_uses_a_token_twice_is_refused() -> None:
+    made = table()
+    bound(made, ONE, token=b"upstream")
+    assert made.bind("in", 7, IDENTITY, [ONE], 1.0, token=b"upstream") is None
+    assert made.statistics().refused == 1
+    made.source_ended("in", b"upstream", settled=False)
+    bound(made, ONE, token=b"upstream")
+
+
 # --- another target -------------------------------------------------------------------------
 
 
@@ -304,7 +377,7 @@ def test_bad_dispositions_are_counted_and_change_nothing() -> None:
 def test_a_full_table_refuses_a_delivery() -> None:
     made = table(DeliveryLimits(max_unsettled=1))
     bound(made, ONE)
-    assert made.bind("in", 7, ("a", b"12345678"), [ONE], 1.0) is None
+    assert made.bind("in", 7, IDENTITY, [ONE], 1.0) is None
     assert made.statistics().refused == 1
 
 
@@ -403,11 +476,12 @@ class World:
         delivery = self.deliveries.bind(
             self.random.choice(["in", "on"]),
             number,
-            ("a", number.to_bytes(8)),
+            ("a", b"instance", number.to_bytes(8)),
             targets,
             self.now,
             kept=None if several else "kept",
-            accepts=self.random.choice([1, 2, ALL]) if several else 1,
+            accepts=self.random.choice([1, 2, ALL]) if several else None,
+            early=self.random.random() < 0.5,
             deadline=self.now + 10.0 if self.random.random() < 0.5 else None,
         )
         if delivery is None:

@@ -149,7 +149,7 @@ def test_whatever_comes_is_a_frame_or_a_documented_error(data: bytes) -> None:
     for start in (b"", b"\x83\1\2", b"\x86\1\4"):
         try:
             frame = decode_network_frame(start + data)
-        except NetworkFrameError:
+        except (NetworkFrameError, LaterVersion):
             continue
         assert decode_network_frame(encode_network_frame(frame)) == frame
 

@@ -9,6 +9,7 @@ import cbor2
 import pytest
 from hypothesis import given, strategies as st
 
+from onward.protocol import MAX_ADDRESS_VALUE
 from onward.protocol.dispatch import (
     ACCEPTED,
     MAX_CONDITION,
@@ -21,6 +22,7 @@ from onward.protocol.dispatch import (
     RELEASED,
     BadTransit,
     Disposition,
+    LaterVersion,
     Modified,
     Rejected,
     Tally,
@@ -31,20 +33,31 @@ from onward.protocol.dispatch import (
     encode_disposition,
     encode_transit,
     ended_address,
+    milliseconds,
+    next_wait,
     node_digest,
+    read_end,
     read_token,
     return_address,
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "protocol-dispatch.md"
-ID = bytes(range(8))
+ID, INSTANCE = bytes(range(8)), bytes(range(16, 24))
 
 TRANSITS = {
-    "transit": Transit("orders", "a", ID),
+    "transit": Transit("orders", "a", INSTANCE, ID),
     "transit of a pre-settled message": Transit(
-        "_eu/prices", "a", ID, settled=True, ttl=1500, path=(node_digest("a"), node_digest("b"))
+        "_eu/prices",
+        "a",
+        INSTANCE,
+        ID,
+        settled=True,
+        ttl=1500,
+        path=(node_digest("a"), node_digest("b")),
     ),
-    "transit of a circuit": Transit("orders", "a", ID, circuit=True),
+    "transit of a redirected message": Transit(
+        "orders", "a", INSTANCE, ID, redirected=True, wait=27000
+    ),
 }
 DISPOSITIONS = {
     "accepted": Disposition(ACCEPTED),
@@ -69,6 +82,7 @@ def test_a_transit_is_as_the_page_shows(name: str) -> None:
     value = vectors()[name]
     assert encode_transit(TRANSITS[name]) == value
     assert decode_transit(value) == TRANSITS[name]
+    assert TRANSITS[name].identity == ("a", INSTANCE, ID)
 
 
 @pytest.mark.parametrize("name", DISPOSITIONS)
@@ -98,25 +112,30 @@ def test_a_disposition_that_is_cut_short_or_goes_on_is_refused(disposition: Disp
             decode_disposition(broken)
 
 
-GOOD: list[object] = ["orders", "a", ID, 0, 0, b""]
+GOOD: list[object] = [1, "orders", "a", INSTANCE, ID, 0, 0, 0, b""]
 
 
 @pytest.mark.parametrize(
     ("index", "value"),
     [
-        (0, ""),
-        (0, "x" * 513),
-        (0, b"orders"),
-        (0, 7),
+        (0, 0),
+        (0, 24),
+        (0, "1"),
         (1, ""),
-        (1, "x" * 257),
-        (2, b"short"),
-        (2, b"123456789"),
-        (3, 4),
-        (3, -1),
-        (4, 1 << 32),
-        (5, b"12345"),
-        (5, b"1234" * (MAX_PATH + 1)),
+        (1, "x" * 513),
+        (1, b"orders"),
+        (1, 7),
+        (2, ""),
+        (2, "x" * 257),
+        (3, b"short"),
+        (4, b"short"),
+        (4, b"123456789"),
+        (5, 4),
+        (5, -1),
+        (6, 1 << 32),
+        (7, 1 << 32),
+        (8, b"12345"),
+        (8, b"1234" * (MAX_PATH + 1)),
     ],
 )
 def test_a_transit_with_a_bad_field_is_refused(index: int, value: object) -> None:
@@ -132,10 +151,11 @@ def test_a_transit_with_a_bad_field_is_refused(index: int, value: object) -> Non
         b"t",
         b"r12345678",
         b"t" + cbor2.dumps([*GOOD, 1]),
-        b"t" + cbor2.dumps(GOOD[:5]),
+        b"t" + cbor2.dumps(GOOD[:8]),
         b"t\x9f" + cbor2.dumps(GOOD)[1:] + b"\xff",
-        b"t\x86\x78\x06" + cbor2.dumps(GOOD)[2:],
-        b"t\x86\x61\xff" + cbor2.dumps(GOOD)[8:],
+        b"t" + cbor2.dumps(GOOD[:3]),
+        b"t\x89\x01\x78\x06" + cbor2.dumps(GOOD)[3:],
+        b"t\x89\x01\x61\xff" + cbor2.dumps(GOOD)[9:],
         b"t" + b"\0" * MAX_TRANSIT,
     ],
 )
@@ -149,14 +169,15 @@ def test_no_transit_is_refused(value: bytes) -> None:
 @pytest.mark.parametrize(
     "transit",
     [
-        Transit("", "a", ID),
-        Transit("\ud800", "a", ID),
-        Transit("x", "a" * 257, ID),
-        Transit("x", "a", b"1"),
-        Transit("x", "a", ID, path=(b"1",)),
-        Transit("x", "a", ID, path=(b"1234",) * (MAX_PATH + 1)),
-        Transit("x", "a", ID, ttl=-1),
-        Transit("x" * 512, "a" * 256, ID, path=(b"1234",) * MAX_PATH),
+        Transit("", "a", INSTANCE, ID),
+        Transit("\ud800", "a", INSTANCE, ID),
+        Transit("x", "a" * 257, INSTANCE, ID),
+        Transit("x", "a", INSTANCE, b"1"),
+        Transit("x", "a", b"1", ID),
+        Transit("x", "a", INSTANCE, ID, path=(b"1",)),
+        Transit("x", "a", INSTANCE, ID, path=(b"1234",) * (MAX_PATH + 1)),
+        Transit("x", "a", INSTANCE, ID, ttl=-1),
+        Transit("x", "a", INSTANCE, ID, wait=1 << 32),
     ],
 )
 def test_a_transit_out_of_range_is_not_written(transit: Transit) -> None:
@@ -168,7 +189,7 @@ def test_a_transit_out_of_range_is_not_written(transit: Transit) -> None:
     "fields",
     [
         [0, 4, True, [], []],
-        [2, 4, True, [], []],
+        [24, 4, True, [], []],
         [1, 2, True, [], []],
         [1, 8, True, [], []],
         [1, 4, 1, [], []],
@@ -180,6 +201,10 @@ def test_a_transit_out_of_range_is_not_written(transit: Transit) -> None:
         [1, 7, True, [True], []],
         [1, 7, True, ["a", "b"], []],
         [1, 4, True, [], [1, 2, 3]],
+        [1, 4, True, [], [0, 2, 3, 1]],
+        [1, 6, True, [], [1, 2, 3, 0]],
+        [1, 3, True, [], [1, 1, 1, 1]],
+        [1, 4, True, [], [0, 0, 0, 0]],
         [1, 4, True, [], [1, 2, 3, 4, 5]],
         [1, 4, True, [], [1, 2, 3, 1 << 32]],
         [1, 4, True, []],
@@ -200,22 +225,52 @@ def test_a_disposition_of_other_text_or_size_is_refused() -> None:
 
 def test_long_texts_and_numbers_of_a_disposition_are_cut() -> None:
     state = Rejected("é" * MAX_CONDITION, "\ud800" + "x" * 2 * MAX_DESCRIPTION)
-    frame = encode_disposition(Disposition(state, tally=Tally(1 << 40)))
+    frame = encode_disposition(Disposition(state, tally=Tally(1 << 40, 1)))
     assert len(frame) <= MAX_DISPOSITION
     read = decode_disposition(frame)
     assert read.state == Rejected("é" * (MAX_CONDITION // 2), "x" * MAX_DESCRIPTION)
-    assert read.tally == Tally((1 << 32) - 1)
+    assert read.tally == Tally((1 << 32) - 1, 1)
 
 
 def test_a_return_address_turns_into_that_of_a_disposition() -> None:
     value = return_address(ID)
     assert value == b"r" + ID
-    assert read_token(ended_address(ID), b"e") == ID
+    assert ended_address(ID, settled=True) == b"s" + ID
+    for settled in (True, False):
+        assert read_end(ended_address(ID, settled=settled)) == (ID, settled)
+    assert read_end(value) is None
+    for broken in (b"s", b"e" + ID + b"\0"):
+        with pytest.raises(BadTransit):
+            read_end(broken)
     assert disposition_address(value) == b"d" + ID
     assert read_token(b"d" + ID, b"d") == ID
     for broken in (b"", b"r", b"d" + ID, value + b"\0", value[:-1]):
         with pytest.raises(BadTransit):
             disposition_address(broken)
+
+
+def test_all_of_a_transit_fits_into_an_address_together() -> None:
+    most = (1 << 32) - 1
+    path = (b"1234",) * MAX_PATH
+    transit = Transit("x" * 512, "a" * 256, INSTANCE, ID, True, True, most, most, path)
+    value = encode_transit(transit)
+    assert len(value) <= MAX_TRANSIT <= MAX_ADDRESS_VALUE
+    assert decode_transit(value) == transit
+
+
+def test_a_later_version_is_told_from_what_is_malformed() -> None:
+    for version in (2, 23):
+        with pytest.raises(LaterVersion, match=f"version {version} is later than 1") as caught:
+            decode_transit(b"t" + cbor2.dumps([version, "another", {"shape": 1}]))
+        assert caught.value.version == version
+        with pytest.raises(LaterVersion):
+            decode_disposition(cbor2.dumps([version, 9]))
+
+
+def test_a_next_node_waits_for_a_shorter_time() -> None:
+    assert next_wait(30.0) == 27_000
+    assert next_wait(0.0) == next_wait(-1.0) == milliseconds(0.0001) == 1
+    assert milliseconds(1e12) == (1 << 32) - 1
 
 
 @given(data=st.binary(max_size=80))
@@ -224,7 +279,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         for value in (data, b"t" + data, b"\x85\x01" + data):
             try:
                 read(value)
-            except BadTransit:
+            except (BadTransit, LaterVersion):
                 continue
 
 
@@ -237,5 +292,5 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 def test_a_transit_is_read_as_it_was_written(
     name: str, ingress: str, path: list[bytes], ttl: int
 ) -> None:
-    transit = Transit(name, ingress, ID, ttl=ttl, path=tuple(path))
+    transit = Transit(name, ingress, INSTANCE, ID, ttl=ttl, path=tuple(path))
     assert decode_transit(encode_transit(transit)) == transit

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onward.actors import Node
-from onward.actors.broker import MANAGEMENT_SERVICE, Broker
+from onward.actors.broker import MANAGEMENT_SERVICE, Broker, Request
 from onward.actors.monitoring import Monitor
 from onward.actors.security import Authentication, Authorization
 from onward.protocol.rsocket import ErrorCode
@@ -145,6 +145,34 @@ async def test_a_path_needs_the_rule_that_it_needs_by_http() -> None:
         assert "thread MainThread" in await told("operator", "/debug/stacks")
         kicked = await told("operator", '/api/v1/kick {"connection": 999}')
         assert kicked == {"error": "there is no connection 999"}
+
+
+async def test_all_processes_are_told_which_client_asks() -> None:
+    async with Node("asked") as node:
+        broker = await Broker.attach(node)
+        seen: list[HttpRequest] = []
+
+        async def whole(request: HttpRequest) -> HttpResponse:
+            seen.append(request)
+            return HttpResponse(b"1")
+
+        answer_paths(broker, admin_paths(Monitor(node, broker)), whole)
+        assert broker.admin is not None
+        ann = Principal("ann", "test")
+        for what in ("statistics", "/api/v1/status?process=1"):
+            asks = Request(b"", principal=ann, shared=True, source="10.0.0.1")
+            assert await broker.admin(what, "", asks) == b'"1"'
+        assert [(each.path, each.query) for each in seen] == [
+            ("/api/v1/status", ""),
+            ("/api/v1/status", "process=1"),
+        ]
+        assert {(each.method, each.principal, each.source) for each in seen} == {
+            ("GET", ann, "10.0.0.1")
+        }
+        assert await seen[0].reads()
+        # Nor does it ask all who connect to it alone.
+        assert await broker.admin("/livez", "", Request(b"")) == b'"ok\\n"'
+        assert len(seen) == 2
 
 
 @pytest.mark.parametrize("path", ["/long", "/long-parts"])

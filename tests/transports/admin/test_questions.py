@@ -11,9 +11,10 @@ import pytest
 from onward.protocol.security import ANONYMOUS, Principal
 from onward.transports.admin import HttpError, HttpRequest, QuestionLimits, Questions
 from onward.transports.admin._parts import Answers
+from onward.transports.admin._paths import Needs
 from tests.support.transports import eventually
 
-LIMITS = QuestionLimits(max_questions=3, max_questions_per_client=2, shared_for=0.02)
+LIMITS = QuestionLimits(3, 2, max_anonymous_questions=3, shared_for=0.02)
 
 
 def request(source: str = "", principal: Principal | None = None) -> HttpRequest:
@@ -24,8 +25,8 @@ def named(name: str) -> Principal:
     return Principal(name, "token")
 
 
-def refusal(questions: Questions, asked: HttpRequest) -> HttpError:
-    with pytest.raises(HttpError) as refused, questions.place(asked):
+def refusal(questions: Questions, asked: HttpRequest, needs: Needs = "read") -> HttpError:
+    with pytest.raises(HttpError) as refused, questions.place(asked, needs):
         pass
     return refused.value
 
@@ -40,14 +41,58 @@ def test_a_client_has_its_share_and_all_together_have_theirs() -> None:
         held.enter_context(questions.place(request("10.0.0.2")))
         error = refusal(questions, request("10.0.0.3"))
         assert (error.status, error.headers) == (503, {"retry-after": "1"})
-        assert questions.refused == {"client": 1, "all": 1}
+        assert questions.refused == {"client": 1, "anonymous": 0, "all": 1}
     with questions.place(request("10.0.0.1")):
         pass
-    assert questions.refused == {"client": 1, "all": 1}
+    assert questions.refused == {"client": 1, "anonymous": 0, "all": 1}
+
+
+@pytest.mark.parametrize("principal", [None, ANONYMOUS])
+def test_anonymous_clients_leave_places_to_the_others(principal: Principal | None) -> None:
+    limits = QuestionLimits(4, 2, max_anonymous_questions=3)
+    questions = Questions(limits)
+    with ExitStack() as held:
+        for number in range(3):
+            held.enter_context(questions.place(request(f"10.0.0.{number}", principal)))
+        error = refusal(questions, request("10.0.0.9", principal))
+        assert (error.status, error.headers) == (503, {"retry-after": "1"})
+        assert questions.refused == {"client": 0, "anonymous": 1, "all": 0}
+        held.enter_context(questions.place(request("10.0.0.1", named("a"))))
+        assert refusal(questions, request("10.0.0.1", named("b"))).status == 503
+    with questions.place(request("10.0.0.9", principal)):
+        pass
+
+
+@pytest.mark.parametrize("principal", [None, named("a")])
+def test_an_operator_is_answered_whatever_is_read(principal: Principal | None) -> None:
+    questions = Questions(QuestionLimits(2, 2, 2, max_operations=2, max_operations_per_client=1))
+    with ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(questions.place(request("10.0.0.1", principal)))
+        # Nor does what the same client reads count against it.
+        held.enter_context(questions.place(request("10.0.0.1", principal), "operate"))
+        assert refusal(questions, request("10.0.0.1", principal), "operate").status == 429
+        held.enter_context(questions.place(request("10.0.0.2"), "operate"))
+        assert refusal(questions, request("10.0.0.3"), "operate").status == 503
+        assert questions.refused == {"client": 1, "anonymous": 0, "all": 1}
+
+
+def test_operations_leave_places_to_those_that_read() -> None:
+    limits = QuestionLimits(1, 1, 1, max_operations=1, max_operations_per_client=1)
+    questions = Questions(limits)
+    with questions.place(request(), "operate"), questions.place(request()):
+        assert refusal(questions, request("10.0.0.1"), "operate").status == 503
+
+
+def test_no_two_clients_take_all_places() -> None:
+    limits = QuestionLimits()
+    assert 2 * limits.max_questions_per_client < limits.max_questions
+    assert limits.max_anonymous_questions < limits.max_questions
+    assert limits.max_operations_per_client < limits.max_operations
 
 
 def test_a_place_is_given_back_after_a_failure() -> None:
-    questions = Questions(QuestionLimits(max_questions=1))
+    questions = Questions(QuestionLimits(1, 1, 1))
     for _ in range(3):
         with pytest.raises(ValueError, match="no answer"), questions.place(request()):
             raise ValueError("no answer")

@@ -10,11 +10,13 @@ import pytest
 
 from onward.actors.broker import Answer, ApplicationError, Handlers, Incoming, Request
 from onward.protocol import WorkerFailed
+from onward.protocol.security import PeerIdentity
 from onward.transports.rsocket import FlowOptions, GatheringOptions, LinkOptions
 from tests.support.rsocket_peer import *
 
 ASKED = asked_for("a")
 MANY = asked_for("a", MULTICAST)
+ROUTE = b"message/x.onward.route.v0"
 REJECTED, CANCELED, INVALID, APPLICATION_ERROR = 0x202, 0x203, 0x204, 0x201
 
 
@@ -124,6 +126,19 @@ async def test_metadata_that_are_broken_after_the_address(w: World) -> None:
     requester = await w.requester()
     got = errors(await requester.ask(request(RR, 1, ASKED + b"\x05te", b"x")))
     assert [code for _, code, _ in got] == [INVALID]
+
+
+@in_world()
+async def test_a_handler_sees_the_source_of_the_connection(w: World) -> None:
+    service, peers = serve(w), [await w.requester() for _ in range(2)]
+    named = composite((ROUTE, b"32#service=a"))
+    for number, peer in enumerate(peers):
+        peer.link.identity = PeerIdentity(source=f"10.0.0.{number}")
+        for stream, metadata in ((1, ASKED), (3, named)):
+            assert elements(await peer.ask(request(RR, stream, metadata, b"x"))) == [b"X"]
+    assert [each.source for each in service.requests] == ["10.0.0.0"] * 2 + ["10.0.0.1"] * 2
+    await w.node.request("32#service=a", b"x")
+    assert service.requests[-1].source == ""
 
 
 @pytest.mark.parametrize(

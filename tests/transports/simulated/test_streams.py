@@ -27,6 +27,7 @@ class End(asyncio.Protocol):
         self.lost: list[type[Exception] | None] = []
         self.at = 0.0
         self.stays_open = False
+        self.answer = b""
 
     @property
     def stream(self) -> SimulatedStream:
@@ -49,6 +50,8 @@ class End(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.told.append("resume")
+        if self.answer:
+            self._stream.write(self.answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost.append(None if exc is None else type(exc))
@@ -331,6 +334,25 @@ async def test_a_reader_that_pauses_holds_the_writer_up(network: SimulatedNetwor
         assert len(pair.far.data) == 200
         assert pair.near.told == ["made", "pause", "resume"]
         assert pair.near.lost == [None]
+
+
+@simulated(faults=SLOW, options=SimulationOptions(stream_window=10))
+async def test_what_is_written_as_the_far_end_reads_is_sent_again_once_a_time(
+    network: SimulatedNetwork,
+) -> None:
+    async with joined(network) as pair:
+        near = pair.near.stream
+        near.set_write_buffer_limits(0)
+        near.write(bytes(20))
+        pair.near.answer = b"next"
+        await asyncio.sleep(0.15)
+        assert pair.near.told == ["made", "pause", "resume"]
+        network.partition({"a"}, {"b"})
+        await asyncio.sleep(1.1)  # from 0.05 s on, each 0.2 s
+        assert network.traffic("a", "b").resent == 6
+        network.heal({"a"}, {"b"})
+        await asyncio.sleep(0.2)
+        assert pair.far.data == bytes(20) + b"next"
 
 
 @simulated(options=SimulationOptions(stream_window=10))
