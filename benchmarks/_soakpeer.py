@@ -14,6 +14,7 @@ from _wire import (
     KEEPALIVE,
     KEEPALIVE_RESPOND,
     METADATA_PUSH,
+    SELDOM,
     TYPE,
     frame,
     frames_of,
@@ -64,10 +65,17 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not subclasses of asyncio's.
         self.transport = cast(asyncio.Transport, transport)
-        self.send(setup_frame(self.name, lease=self._lease) + frame(0, KEEPALIVE_RESPOND, bytes(8)))
+        self.send(setup_frame(self.name, lease=self._lease))
+        self._keep_alive()
+
+    def _keep_alive(self) -> None:
+        self.send(frame(0, KEEPALIVE_RESPOND, bytes(8)))
+        loop = asyncio.get_running_loop()
+        self._next_keepalive = loop.call_later(SELDOM / 1000, self._keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        self._next_keepalive.cancel()
         if not self.ready.done():
             self.ready.set_exception(ConnectionError("the broker closed the connection"))
 

@@ -76,8 +76,8 @@ NEXT: Final = 0x0020
 STREAM_ID: Final = range(3, 7)
 """The positions of the stream id in a frame with its length before it."""
 
-SELDOM: Final = 86_400_000
-"""Milliseconds for which the broker waits for KEEPALIVE, which the load does not send."""
+SELDOM: Final = 600_000
+"""Milliseconds between two KEEPALIVE, and for which the broker waits: the most that it takes."""
 
 _HEAD: Final = struct.Struct(">BHIH")
 
