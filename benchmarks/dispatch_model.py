@@ -26,12 +26,13 @@ from typing import Final, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from onward.protocol.dispatch import (
-    LinksUpdate,
     Network,
     NetworkFrameKind,
     NetworkLimits,
+    NodeLinks,
     NodeNumbers,
     Paths,
+    ToldName,
     join_links,
 )
 from tests.simulated.cluster_network import Clockwork
@@ -72,11 +73,12 @@ class Model:
             if len(self.nodes) > STARTED:
                 for other, peers in states.items():
                     # It is the state in which a network is that has been running for a while.
-                    node._book.advertised(NodeNumbers(other, 1, 1, 1, 0), 0.0)  # pyright: ignore[reportPrivateUsage]
-                    node._book.update(LinksUpdate(other, 1, 1, peers))  # pyright: ignore[reportPrivateUsage]
+                    book, numbers = node._knowledge.book, NodeNumbers(other, 1, 1, 1, 0, 0)  # pyright: ignore[reportPrivateUsage]
+                    if other != node.own:
+                        book.update(NodeLinks(other, 1, 1, peers), numbers, None, 1, 0.0)
             else:
                 own = range(number, NAMES, len(self.nodes))
-                node.names_changed({f"shop/{each}": "" for each in own}, (), 0.0)
+                node.names_changed({f"shop/{each}": ToldName(2) for each in own}, (), 0.0)
             for peer, cost in self.links[number].items():
                 node.neighbour_up(peer, cost, 0.0)
             self.pump(number)
@@ -140,7 +142,7 @@ class Model:
         states = {name(n): {name(p): c for p, c in of.items()} for n, of in self.links.items()}
         for _ in range(5):
             began = time.perf_counter()
-            Paths(join_links(states, len(states)), name(0))
+            Paths(join_links(states), name(0))
             took.append(time.perf_counter() - began)
         return statistics.median(took)
 

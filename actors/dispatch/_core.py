@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -451,13 +451,13 @@ class DispatchCore:
     # --- the network ------------------------------------------------------------------------
 
     def remotes(
-        self, name: Name, nodes: Mapping[str, str], link_to: Callable[[str], object]
+        self, name: Name, nodes: Iterable[str], link_to: Callable[[str], object]
     ) -> tuple[RemoteNode, ...]:
         """Return the other nodes with consumers of a name that there is a path to."""
         paths = self.paths
         if name.kind is NameKind.LOCAL:
             return ()
-        wanted: Iterable[str] = nodes
+        wanted = nodes
         if name.kind is not NameKind.MOBILE:
             wanted = paths.nodes if name.node == ALL_NODES else (name.node,)
         made: list[RemoteNode] = []

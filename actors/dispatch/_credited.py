@@ -90,8 +90,7 @@ class CreditedProducer:
             Arrival(
                 Message((), (), message, None, None),
                 told is None,
-                core.own,
-                core.next_id(),
+                core.identity(),
                 self.number,
                 way,
                 until=until,

@@ -33,6 +33,7 @@ from ...protocol.dispatch import (
     Network,
     Provisions,
     Target,
+    ToldName,
     Transit,
     check_node_name,
     decode_disposition,
@@ -299,13 +300,12 @@ class DispatchWorker(Worker):
         found = None if self._principal_of is None else self._principal_of(source)
         return may_produce(self.provisions.semantics_of(name), found or ANONYMOUS)
 
-    def hints(self, text: str, nodes: Mapping[str, str]) -> None:
+    def hints(self, text: str, nodes: Mapping[str, ToldName]) -> None:
         """Keep what other nodes tell of a name."""
         for node in self.provisions.hinting(text) - set(nodes):
             self.provisions.unhint(node, text)
-        for node, hint in nodes.items():
-            if hint.isascii() and hint.isdigit() and len(hint) <= _DIGITS:
-                self.provisions.hint(node, text, int(hint))
+        for node, told in nodes.items():
+            self.provisions.hint(node, text, told.hint)
         state = self.core.states.get(text)
         if state is not None:
             state.update(self.provisions.semantics_of(state.name))
@@ -361,7 +361,3 @@ class DispatchWorker(Worker):
     def _drive(self) -> None:
         self._network_timer = None
         self.topology.drive()
-
-
-_DIGITS: Final = 2
-"""Digits of a hint; a longer one is of a later version and decides nothing."""

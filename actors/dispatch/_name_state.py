@@ -93,7 +93,7 @@ class NameState:
         self.consumers: dict[int, ConsumerRecord] = {}
         self.deliveries = Deliveries[Arrival, Arrival](core.token, core.options.deliveries)
         self.scheduled: float | None = None
-        self.announced: str | None = None
+        self.announced: int | None = None
         self.producers: dict[int, None] = {}
         self._remotes: tuple[RemoteNode, ...] = ()
         self._active_since = 0.0

@@ -19,6 +19,7 @@ from ...protocol.dispatch import (
     NodesChanged,
     PathsChanged,
     RemoteNode,
+    ToldName,
 )
 from ._core import DispatchCore
 from ._name_state import NameState
@@ -222,7 +223,7 @@ class Topology:
         """Announce that there are consumers of a name here, or none any more."""
         if state.name.kind is not NameKind.MOBILE:
             return
-        hint = str(state.semantics.hint) if here else None
+        hint = state.semantics.hint if here else None
         if hint == state.announced:
             return
         state.announced = hint
@@ -230,7 +231,7 @@ class Topology:
         if hint is None:
             self.network.names_changed({}, [text], now)
         else:
-            self.network.names_changed({text: hint}, [], now)
+            self.network.names_changed({text: ToldName(hint)}, [], now)
         self._worker.alarm_network(self.network.get_timer())
 
 

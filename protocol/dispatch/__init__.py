@@ -8,6 +8,10 @@ table.find(parse_name("amqp://host/orders/eu/audit", "node-a").text)  # "multica
 ```
 """
 
+from ._asks import (
+    Ask,
+    Asks,
+)
 from ._choice import (
     Chooser,
     ConsumerTarget,
@@ -71,6 +75,9 @@ from ._circuits import (
     CircuitSide,
     CircuitStatistics,
 )
+from ._claims import (
+    direct_node,
+)
 from ._consumer_queue import (
     ConsumerQueue,
     Waiting,
@@ -107,23 +114,34 @@ from ._errors import (
     UnknownProvision,
 )
 from ._frames import (
+    MAX_ASKED,
     MAX_COST,
     MAX_FRAME,
     MAX_HINT,
     MAX_NUMBER,
+    MAX_PEERS,
+    MAX_SEEN,
+    MAX_SEMANTICS,
     Advertisement,
     LinksRequest,
     LinksUpdate,
-    NamesChange,
-    NamesPart,
-    NamesRequest,
+    ListChange,
+    ListKind,
+    ListPart,
+    ListRequest,
     NetworkFrame,
     NetworkFrameKind,
     NodeHello,
+    NodeLinks,
     NodeNumbers,
+    ToldName,
+    check_told_name,
+    check_told_pattern,
     decode_network_frame,
     encode_network_frame,
     in_frames,
+    links_item,
+    list_item,
 )
 from ._graph import (
     Graph,
@@ -142,7 +160,11 @@ from ._hold_queue import (
     HoldQueue,
     HoldStatistics,
 )
+from ._knowledge import (
+    Knowledge,
+)
 from ._limits import (
+    MAX_NAME,
     DispatchLimits,
     NameSize,
 )
@@ -151,9 +173,10 @@ from ._link_states import (
     News,
     NodeRecord,
 )
-from ._name_sync import (
-    NamesOfNode,
-    NameSync,
+from ._list_sync import (
+    Assembly,
+    ListOfNode,
+    ListSync,
 )
 from ._names import (
     ALL_NODES,
@@ -166,6 +189,9 @@ from ._names import (
 )
 from ._neighbour import (
     Neighbour,
+)
+from ._neighbours import (
+    Neighbours,
 )
 from ._network import (
     Network,
@@ -180,6 +206,7 @@ from ._network_events import (
     NetworkEvent,
     NodesChanged,
     PathsChanged,
+    ProvisionsTold,
 )
 from ._network_limits import (
     NeighbourCount,
@@ -228,6 +255,10 @@ from ._semantics import (
     Undeliverable,
     read_hint,
 )
+from ._semantics_codec import (
+    decode_semantics,
+    encode_semantics,
+)
 from ._semantics_parts import (
     Access,
     Gate,
@@ -246,6 +277,9 @@ from ._semantics_parts import (
 )
 from ._semantics_text import (
     semantics_text,
+)
+from ._throttle import (
+    Throttle,
 )
 from ._tokens import (
     canonical,
@@ -293,6 +327,7 @@ __all__ = [
     "DIGEST_SIZE",
     "HELLO",
     "ID_SIZE",
+    "MAX_ASKED",
     "MAX_CIRCUIT_FRAME",
     "MAX_CONDITION",
     "MAX_COST",
@@ -301,10 +336,14 @@ __all__ = [
     "MAX_DISPOSITION",
     "MAX_FRAME",
     "MAX_HINT",
+    "MAX_NAME",
     "MAX_NODE_NAME",
     "MAX_NUMBER",
     "MAX_PATH",
+    "MAX_PEERS",
     "MAX_PROVISIONS_FILE",
+    "MAX_SEEN",
+    "MAX_SEMANTICS",
     "MAX_STATE",
     "MAX_TAG",
     "MAX_TRANSIT",
@@ -319,6 +358,9 @@ __all__ = [
     "Accepted",
     "Access",
     "Advertisement",
+    "Ask",
+    "Asks",
+    "Assembly",
     "BadName",
     "BadPattern",
     "BadSemantics",
@@ -382,6 +424,7 @@ __all__ = [
     "HoldQueue",
     "HoldStatistics",
     "Identity",
+    "Knowledge",
     "Last",
     "LaterFrames",
     "LaterVersion",
@@ -391,6 +434,12 @@ __all__ = [
     "LinkTarget",
     "LinksRequest",
     "LinksUpdate",
+    "ListChange",
+    "ListKind",
+    "ListOfNode",
+    "ListPart",
+    "ListRequest",
+    "ListSync",
     "Mechanism",
     "Modified",
     "Name",
@@ -398,16 +447,12 @@ __all__ = [
     "NameKind",
     "NamePattern",
     "NameSize",
-    "NameSync",
-    "NamesChange",
-    "NamesOfNode",
-    "NamesPart",
-    "NamesRequest",
     "Neighbour",
     "NeighbourClosed",
     "NeighbourCount",
     "NeighbourJoined",
     "NeighbourLeft",
+    "Neighbours",
     "Network",
     "NetworkEvent",
     "NetworkFrame",
@@ -416,6 +461,7 @@ __all__ = [
     "NetworkLimits",
     "News",
     "NodeHello",
+    "NodeLinks",
     "NodeNumbers",
     "NodeRecord",
     "NodesChanged",
@@ -432,6 +478,7 @@ __all__ = [
     "Provisions",
     "ProvisionsChange",
     "ProvisionsFile",
+    "ProvisionsTold",
     "Reattach",
     "Received",
     "Redirect",
@@ -447,6 +494,8 @@ __all__ = [
     "Settlement",
     "Tally",
     "Target",
+    "Throttle",
+    "ToldName",
     "TooManyProvisions",
     "Transit",
     "Undeliverable",
@@ -457,18 +506,25 @@ __all__ = [
     "Weigh",
     "canonical",
     "check_node_name",
+    "check_told_name",
+    "check_told_pattern",
     "decode_disposition",
     "decode_network_frame",
+    "decode_semantics",
     "decode_transit",
+    "direct_node",
     "disposition_address",
     "encode_disposition",
     "encode_network_frame",
+    "encode_semantics",
     "encode_transit",
     "ended_address",
     "in_frames",
     "is_too_far",
     "join_links",
     "last_outcome",
+    "links_item",
+    "list_item",
     "milliseconds",
     "next_part",
     "next_wait",

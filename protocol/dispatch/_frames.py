@@ -8,19 +8,20 @@ whatever else is in it.
 | kind | frame | has |
 | --- | --- | --- |
 | 1 | `NodeHello` | node, instance, sum, [seen …] |
-| 2 | `Advertisement` | [[node, instance, number, links, names] …] |
+| 2 | `Advertisement` | [[node, instance, number, links, names, provisions] …] |
 | 3 | `LinksRequest` | [node …] |
-| 4 | `LinksUpdate` | node, instance, links, [[peer, cost] …] |
-| 5 | `NamesChange` | node, instance, names, [[name, hint] …], [removed …] |
-| 6 | `NamesRequest` | node, instance |
-| 7 | `NamesPart` | node, instance, names, part, last, [[name, hint] …] |
+| 4 | `LinksUpdate` | [[node, instance, links, [[peer, cost] …]] …] |
+| 5 | `ListChange` | list, node, instance, number, [item …], [removed …] |
+| 6 | `ListRequest` | list, node, instance |
+| 7 | `ListPart` | list, node, instance, number, part, last, [item …] |
 
-Numbers are not negative and below 2^53.
+Each node has two lists. The items of list 0 are `[name, hint, since]`, a name with consumers; those
+of list 1 are `[pattern, semantics]`, a provision. Numbers are not negative and below 2^53.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
@@ -28,27 +29,40 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 from cbor2 import dumps
 
 from ..payloads import CborCodec, PayloadError, PayloadLimits
-from ._errors import BadName, LaterVersion, NetworkFrameError
-from ._names import check_node_name
+from ._errors import BadName, BadPattern, LaterVersion, NetworkFrameError
+from ._limits import DispatchLimits
+from ._names import NameKind, check_node_name, parse_name
+from ._patterns import NamePattern
 
 __all__ = [
+    "MAX_ASKED",
     "MAX_COST",
     "MAX_FRAME",
     "MAX_HINT",
     "MAX_NUMBER",
+    "MAX_PEERS",
+    "MAX_SEEN",
+    "MAX_SEMANTICS",
     "Advertisement",
     "LinksRequest",
     "LinksUpdate",
-    "NamesChange",
-    "NamesPart",
-    "NamesRequest",
+    "ListChange",
+    "ListKind",
+    "ListPart",
+    "ListRequest",
     "NetworkFrame",
     "NetworkFrameKind",
     "NodeHello",
+    "NodeLinks",
     "NodeNumbers",
+    "ToldName",
+    "check_told_name",
+    "check_told_pattern",
     "decode_network_frame",
     "encode_network_frame",
     "in_frames",
+    "links_item",
+    "list_item",
 ]
 
 VERSION: Final = 1
@@ -62,14 +76,26 @@ MAX_NUMBER: Final = 2**53 - 1
 MAX_COST: Final = 2**31 - 1
 """Largest cost of a link."""
 
-MAX_HINT: Final = 1024
-"""Most bytes of a hint."""
+MAX_PEERS: Final = 240
+"""Most neighbours of a node: link states with so many fit into one frame."""
 
-_MAX_NAME: Final = 512
+MAX_ASKED: Final = 128
+"""Most nodes in one request for link states."""
+
+MAX_SEEN: Final = 16
+"""Most nodes that a hello has seen: on a link between two nodes it is one."""
+
+MAX_HINT: Final = 255
+"""Largest hint. A later version may have more of them than this one knows."""
+
+MAX_SEMANTICS: Final = 2048
+"""Most bytes of the semantics of a provision."""
+
 _LISTED: Final = MAX_FRAME // 2
 """Bytes of the items that are gathered for one frame: none of them is longer than the rest."""
 
-_CODEC: Final = CborCodec(PayloadLimits(size=MAX_FRAME, depth=4, items=MAX_FRAME))
+_NAMES: Final = DispatchLimits()
+_CODEC: Final = CborCodec(PayloadLimits(size=MAX_FRAME, depth=5, items=MAX_FRAME))
 
 
 class NetworkFrameKind(IntEnum):
@@ -79,9 +105,9 @@ class NetworkFrameKind(IntEnum):
     ADVERTISEMENT = 2
     LINKS_REQUEST = 3
     LINKS_UPDATE = 4
-    NAMES_CHANGE = 5
-    NAMES_REQUEST = 6
-    NAMES_PART = 7
+    LIST_CHANGE = 5
+    LIST_REQUEST = 6
+    LIST_PART = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +127,28 @@ class NodeHello:
     seen: tuple[str, ...] = ()
 
 
+class ListKind(IntEnum):
+    """The lists that each node has."""
+
+    NAMES = 0
+    """The names with consumers at it, each with a `ToldName`."""
+    PROVISIONS = 1
+    """The patterns that it has provisioned, each with its semantics as bytes."""
+
+
+class ToldName(NamedTuple):
+    """The semantics and the claim that a node tells of a name with consumers at it.
+
+    Attributes:
+        hint: The pattern and the mechanism that the name has there, as of `Semantics.hint`.
+        since: When its consumer was attached, in milliseconds since the Unix epoch, of several the
+            first. It is the claim to a name with the pattern direct; 0 for others.
+    """
+
+    hint: int
+    since: int = 0
+
+
 class NodeNumbers(NamedTuple):
     """The numbers that tell how new what is known of a node is.
 
@@ -110,6 +158,7 @@ class NodeNumbers(NamedTuple):
         number: The number of its advertisement.
         links: The number of its link states; 0 for none.
         names: The number of its last change of names.
+        provisions: The number of its last change of provisions.
     """
 
     node: str
@@ -117,6 +166,17 @@ class NodeNumbers(NamedTuple):
     number: int
     links: int
     names: int
+    provisions: int
+
+    def of(self, kind: ListKind) -> int:
+        """Return the number of the last change of a list."""
+        return self.provisions if kind is ListKind.PROVISIONS else self.names
+
+    def with_list(self, kind: ListKind, number: int) -> NodeNumbers:
+        """Return the numbers with another one for a list."""
+        if kind is ListKind.PROVISIONS:
+            return self._replace(provisions=number)
+        return self._replace(names=number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,49 +193,67 @@ class LinksRequest:
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LinksUpdate:
+class NodeLinks(NamedTuple):
     """The link states of a node: its neighbours with the costs."""
 
     node: str
     instance: int
     links: int
-    peers: dict[str, int]
+    peers: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class NamesChange:
-    """A change of the names with consumers at a node, and its number."""
+class LinksUpdate:
+    """The link states of nodes."""
 
+    states: tuple[NodeLinks, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListChange:
+    """A change of a list of a node, and its number.
+
+    Attributes:
+        kind: The list.
+        node: The node.
+        instance: Its start.
+        number: The number of the change.
+        added: Names or patterns that are new, or have another value, with their values.
+        removed: Names or patterns that are gone.
+    """
+
+    kind: ListKind
     node: str
     instance: int
-    names: int
-    added: dict[str, str]
+    number: int
+    added: Mapping[str, ToldName] | Mapping[str, bytes]
     removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class NamesRequest:
-    """A node asks for all names of a node."""
+class ListRequest:
+    """A node asks for a whole list of a node."""
 
+    kind: ListKind
     node: str
     instance: int
 
 
 @dataclass(frozen=True, slots=True)
-class NamesPart:
-    """A part of all names of a node, as of a number. Parts are counted from 0."""
+class ListPart:
+    """A part of a whole list of a node, as of the number of a change. Parts count from 0."""
 
+    kind: ListKind
     node: str
     instance: int
-    names: int
+    number: int
     part: int
     last: bool
-    held: dict[str, str]
+    held: Mapping[str, ToldName] | Mapping[str, bytes]
 
 
 NetworkFrame: TypeAlias = (
-    NodeHello | Advertisement | LinksRequest | LinksUpdate | NamesChange | NamesRequest | NamesPart
+    NodeHello | Advertisement | LinksRequest | LinksUpdate | ListChange | ListRequest | ListPart
 )
 """Any frame."""
 
@@ -191,17 +269,17 @@ def encode_network_frame(frame: NetworkFrame) -> bytes:
             fields = kinds.ADVERTISEMENT, nodes
         case LinksRequest(wanted):
             fields = kinds.LINKS_REQUEST, wanted
-        case LinksUpdate(node, instance, number, peers):
-            fields = kinds.LINKS_UPDATE, node, instance, number, tuple(peers.items())
-        case NamesChange(node, instance, number, added, removed):
-            pairs = tuple(added.items())
-            fields = kinds.NAMES_CHANGE, node, instance, number, pairs, removed
-        case NamesRequest(node, instance):
-            fields = kinds.NAMES_REQUEST, node, instance
+        case LinksUpdate(states):
+            fields = kinds.LINKS_UPDATE, tuple(map(links_item, states))
+        case ListChange(kind, node, instance, number, added, removed):
+            items = tuple(map(list_item, added.items()))
+            fields = kinds.LIST_CHANGE, int(kind), node, instance, number, items, removed
+        case ListRequest(kind, node, instance):
+            fields = kinds.LIST_REQUEST, int(kind), node, instance
         case _:
-            pairs = tuple(frame.held.items())
-            fields = kinds.NAMES_PART, frame.node, frame.instance, frame.names
-            fields += frame.part, frame.last, pairs
+            items = tuple(map(list_item, frame.held.items()))
+            fields = kinds.LIST_PART, int(frame.kind), frame.node, frame.instance
+            fields += frame.number, frame.part, frame.last, items
     return dumps((VERSION, int(cast("int", fields[0])), *fields[1:]))
 
 
@@ -234,12 +312,58 @@ def decode_network_frame(data: bytes) -> NetworkFrame:
 _T = TypeVar("_T")
 
 
-def in_frames(items: Iterable[_T]) -> Iterator[list[_T]]:
-    """Divide what is listed among frames, such that each is below its limit. None is one frame."""
+def links_item(links: NodeLinks) -> tuple[object, ...]:
+    """Return the link states of a node as they are written."""
+    return *links[:3], tuple(links.peers.items())
+
+
+def list_item(item: tuple[str, ToldName | bytes]) -> tuple[object, ...]:
+    """Return an item of a list as it is written."""
+    key, value = item
+    return (key, value) if isinstance(value, bytes) else (key, *value)
+
+
+def check_told_name(text: str) -> str:
+    """Return a name that nodes tell each other, as it is written in tables.
+
+    Raises:
+        BadName: It is none, or is not written so, or counts at one node only.
+    """
+    found = parse_name(text, "", _NAMES)
+    if found.kind is not NameKind.MOBILE:
+        raise BadName(text, "a name that other nodes are not told of")
+    if found.text != text:
+        raise BadName(text, "a name with a scheme, a host or a separator before it")
+    return text
+
+
+def check_told_pattern(text: str) -> str:
+    """Return a pattern that nodes tell each other: in normal form, with `.` between its tokens.
+
+    Raises:
+        BadPattern: It is none, or is not written so, or is of names that count at one node only.
+    """
+    found = NamePattern.parse(text, _NAMES)
+    if found.tokens[0] in ("_local", "_temp", "_topo"):
+        raise BadPattern(text, "a pattern that other nodes are not told of")
+    if ".".join(found.tokens) != text:
+        raise BadPattern(text, "a pattern that is not in normal form")
+    return text
+
+
+def in_frames(
+    items: Iterable[_T], written: Callable[[_T], object] | None = None
+) -> Iterator[list[_T]]:
+    """Divide what is listed among frames, such that each is below its limit. None is one frame.
+
+    Args:
+        items: The items.
+        written: A function that returns an item as it is written; `None`: that is the item.
+    """
     some: list[_T] = []
     size = 0
     for item in items:
-        more = len(dumps(item))
+        more = len(dumps(item if written is None else written(item)))
         if some and size + more > _LISTED:
             yield some
             some, size = [], 0
@@ -266,12 +390,6 @@ def _number(value: object, least: int = 0, most: int = MAX_NUMBER) -> int:
     return value
 
 
-def _text(value: object, least: int, most: int) -> str:
-    if not isinstance(value, str) or not least <= len(value.encode()) <= most:
-        raise NetworkFrameError(f"a text that has not {least} to {most} bytes")
-    return value
-
-
 def _list(value: Any) -> list[Any]:
     if type(value) is not list:
         raise NetworkFrameError("something else where a list has to be")
@@ -286,74 +404,115 @@ def _row(value: object, size: int) -> list[Any]:
     return row
 
 
-def _nodes(value: object) -> tuple[str, ...]:
-    return tuple(_node(each) for each in _list(value))
-
-
-def _once(found: dict[str, _T], count: int) -> dict[str, _T]:
-    if len(found) != count:
-        raise NetworkFrameError("a name twice in one list")
+def _at_most(value: object, most: int) -> list[Any]:
+    found = _list(value)
+    if len(found) > most:
+        raise NetworkFrameError(f"a list of more than {most}")
     return found
 
 
-def _peers(value: object) -> dict[str, int]:
-    rows = [_row(each, 2) for each in _list(value)]
+def _once(found: Sized, count: int) -> None:
+    if len(found) != count:
+        raise NetworkFrameError("a name twice in one list")
+
+
+def _nodes(value: object, most: int) -> tuple[str, ...]:
+    found = tuple(_node(each) for each in _at_most(value, most))
+    _once(set(found), len(found))
+    return found
+
+
+def _links(value: object) -> NodeLinks:
+    node, instance, links, peers = _row(value, 4)
+    rows = [_row(each, 2) for each in _at_most(peers, MAX_PEERS)]
     found = {_node(peer): _number(cost, 1, MAX_COST) for peer, cost in rows}
-    return _once(found, len(rows))
+    _once(found, len(rows))
+    return NodeLinks(_node(node), _number(instance), _number(links, 1), found)
 
 
-def _names(value: object) -> dict[str, str]:
-    rows = [_row(each, 2) for each in _list(value)]
-    found = {_text(name, 1, _MAX_NAME): _text(hint, 0, MAX_HINT) for name, hint in rows}
-    return _once(found, len(rows))
+def _links_update(items: list[Any]) -> LinksUpdate:
+    states = tuple(map(_links, _list(items[0])))
+    _once({links.node for links in states}, len(states))
+    return LinksUpdate(states)
+
+
+def _key(kind: ListKind, value: object) -> str:
+    if not isinstance(value, str):
+        raise NetworkFrameError("a name that is no text")
+    try:
+        return check_told_name(value) if kind is ListKind.NAMES else check_told_pattern(value)
+    except (BadName, BadPattern) as error:
+        raise NetworkFrameError(error.reason) from None
+
+
+def _item(kind: ListKind, value: object) -> tuple[str, ToldName | bytes]:
+    if kind is ListKind.NAMES:
+        name, hint, since = _row(value, 3)
+        return _key(kind, name), ToldName(_number(hint, 0, MAX_HINT), _number(since))
+    pattern, semantics = _row(value, 2)
+    if not isinstance(semantics, bytes) or not 0 < len(semantics) <= MAX_SEMANTICS:
+        raise NetworkFrameError(f"semantics that have not 1 to {MAX_SEMANTICS} bytes")
+    return _key(kind, pattern), semantics
+
+
+def _items(kind: ListKind, value: object) -> Any:
+    rows = _list(value)
+    found = dict(_item(kind, row) for row in rows)
+    _once(found, len(rows))
+    return found
+
+
+def _list_kind(value: object) -> ListKind:
+    return ListKind(_number(value, 0, max(ListKind)))
 
 
 def _numbers(value: object) -> NodeNumbers:
-    node, instance, number, links, names = _row(value, 5)
-    return NodeNumbers(
-        _node(node), _number(instance), _number(number), _number(links), _number(names)
-    )
+    node, *numbers = _row(value, 6)
+    return NodeNumbers(_node(node), *map(_number, numbers))
+
+
+def _advertisement(items: list[Any]) -> Advertisement:
+    nodes = tuple(map(_numbers, _list(items[0])))
+    _once({numbers.node for numbers in nodes}, len(nodes))
+    return Advertisement(nodes)
 
 
 def _hello(items: list[Any]) -> NodeHello:
     node, instance, checksum, seen = items
-    return NodeHello(_node(node), _number(instance), _number(checksum), _nodes(seen))
+    return NodeHello(_node(node), _number(instance), _number(checksum), _nodes(seen, MAX_SEEN))
 
 
-def _links_update(items: list[Any]) -> LinksUpdate:
-    node, instance, links, peers = items
-    return LinksUpdate(_node(node), _number(instance), _number(links, 1), _peers(peers))
+def _list_change(items: list[Any]) -> ListChange:
+    kind = _list_kind(items[0])
+    node, instance, number, added, removed = items[1:]
+    gone = tuple(_key(kind, each) for each in _list(removed))
+    found = _items(kind, added)
+    _once(found.keys() | gone, len(found) + len(gone))
+    return ListChange(kind, _node(node), _number(instance), _number(number, 1), found, gone)
 
 
-def _names_change(items: list[Any]) -> NamesChange:
-    node, instance, number, added, removed = items
-    gone = tuple(_text(each, 1, _MAX_NAME) for each in _list(removed))
-    found = _names(added)
-    _once(found | dict.fromkeys(gone, ""), len(found) + len(gone))
-    return NamesChange(_node(node), _number(instance), _number(number, 1), found, gone)
-
-
-def _names_part(items: list[Any]) -> NamesPart:
-    node, instance, number, part, last, held = items
+def _list_part(items: list[Any]) -> ListPart:
+    kind = _list_kind(items[0])
+    node, instance, number, part, last, held = items[1:]
     if not isinstance(last, bool):
         raise NetworkFrameError("a part that is neither the last one nor not")
-    return NamesPart(
-        _node(node), _number(instance), _number(number), _number(part), last, _names(held)
+    found = _items(kind, held)
+    return ListPart(
+        kind, _node(node), _number(instance), _number(number), _number(part), last, found
     )
+
+
+def _list_request(items: list[Any]) -> ListRequest:
+    kind, node, instance = items
+    return ListRequest(_list_kind(kind), _node(node), _number(instance))
 
 
 _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], NetworkFrame]]]] = {
     NetworkFrameKind.HELLO: (6, _hello),
-    NetworkFrameKind.ADVERTISEMENT: (
-        3,
-        lambda items: Advertisement(tuple(map(_numbers, _list(items[0])))),
-    ),
-    NetworkFrameKind.LINKS_REQUEST: (3, lambda items: LinksRequest(_nodes(items[0]))),
-    NetworkFrameKind.LINKS_UPDATE: (6, _links_update),
-    NetworkFrameKind.NAMES_CHANGE: (7, _names_change),
-    NetworkFrameKind.NAMES_REQUEST: (
-        4,
-        lambda items: NamesRequest(_node(items[0]), _number(items[1])),
-    ),
-    NetworkFrameKind.NAMES_PART: (8, _names_part),
+    NetworkFrameKind.ADVERTISEMENT: (3, _advertisement),
+    NetworkFrameKind.LINKS_REQUEST: (3, lambda items: LinksRequest(_nodes(items[0], MAX_ASKED))),
+    NetworkFrameKind.LINKS_UPDATE: (3, _links_update),
+    NetworkFrameKind.LIST_CHANGE: (8, _list_change),
+    NetworkFrameKind.LIST_REQUEST: (5, _list_request),
+    NetworkFrameKind.LIST_PART: (9, _list_part),
 }

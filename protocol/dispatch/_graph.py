@@ -11,8 +11,10 @@ node names. Every part of such a path is the path between its ends:
   other. This is why a multicast reaches each node once, and why no message goes in a circle.
 
 A link counts if both of its ends have told of it, at the higher of the two costs: a node that tells
-a cost that is too low does not attract the messages of others. A node with link states that are not
-known yet, but that another node has a link to, gets a made-up link back, so that it can be reached.
+a cost that is too low does not attract the messages of others, and one that tells of neighbours
+that do not tell of it makes none of them reachable. Routers of this kind make up a link back from a
+node with link states that are not known yet, as they ask that node itself for them. Here the
+neighbour is asked that has advertised them, so no message needs a path that may not be there.
 
 The tree from the own node is computed at once. The tree from another node is computed when the
 first message that entered there is forwarded, and kept. It takes a search over all links by
@@ -40,43 +42,35 @@ class Graph:
         names: The names of the nodes, in order. The place of a name is the number of the node.
         numbers: The number of each node.
         links: Of each node the numbers of its neighbours, in order, with the costs.
-        left_out: Number of nodes that are left out as there were too many.
     """
 
-    __slots__ = ("left_out", "links", "names", "numbers")
+    __slots__ = ("links", "names", "numbers")
 
-    def __init__(self, costs: Mapping[str, Mapping[str, int]], left_out: int = 0) -> None:
+    def __init__(self, costs: LinkStates) -> None:
         self.names = sorted(costs)
         self.numbers = {name: number for number, name in enumerate(self.names)}
         self.links = [
             sorted((self.numbers[peer], cost) for peer, cost in costs[name].items())
             for name in self.names
         ]
-        self.left_out = left_out
 
 
-def join_links(states: LinkStates, max_nodes: int) -> Graph:
+def join_links(states: LinkStates) -> Graph:
     """Return the graph of the links that count.
 
     Args:
-        states: The link states.
-        max_nodes: Most nodes of the graph. Beyond: nodes without link states of their own are left
-            out, the last ones in the order of their names.
+        states: The link states of all nodes.
     """
-    strangers = sorted({peer for peers in states.values() for peer in peers} - states.keys())
-    room = max(max_nodes - len(states), 0)
-    costs: dict[str, dict[str, int]] = {name: {} for name in (*states, *strangers[:room])}
-    for name, peers in states.items():
-        own = costs[name]
-        for peer, cost in peers.items():
-            if peer == name or peer not in costs:
-                continue
-            back = states.get(peer)
-            if back is None:
-                own[peer] = costs[peer][name] = cost
-            elif name in back:
-                own[peer] = max(cost, back[name])
-    return Graph(costs, len(strangers) - len(strangers[:room]))
+    return Graph(
+        {
+            name: {
+                peer: max(cost, states[peer][name])
+                for peer, cost in peers.items()
+                if peer != name and name in states.get(peer, ())
+            }
+            for name, peers in states.items()
+        }
+    )
 
 
 class Paths:

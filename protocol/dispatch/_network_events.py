@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ __all__ = [
     "NetworkEvent",
     "NodesChanged",
     "PathsChanged",
+    "ProvisionsTold",
 ]
 
 
@@ -30,9 +31,32 @@ class PathsChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodesChanged:
-    """Other nodes have consumers of these names."""
+    """Other nodes have consumers of some names, or tell something else of them.
+
+    Attributes:
+        names: All of these names.
+        joined: The names that a node has consumers of now, with the node.
+        left: The names that a node has none of any more, with the node.
+    """
 
     names: frozenset[str]
+    joined: frozenset[tuple[str, str]]
+    left: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionsTold:
+    """Another node has other provisions than before.
+
+    Attributes:
+        node: The node.
+        added: The patterns that are new, or have other semantics, with these as bytes.
+        removed: The patterns that are gone.
+    """
+
+    node: str
+    added: Mapping[str, bytes]
+    removed: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +123,7 @@ class CostsDiffer:
 NetworkEvent: TypeAlias = (
     PathsChanged
     | NodesChanged
+    | ProvisionsTold
     | NeighbourJoined
     | NeighbourLeft
     | NeighbourClosed

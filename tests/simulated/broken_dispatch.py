@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from onward.protocol.dispatch import Network, Paths
+from onward.protocol.dispatch import (
+    Asks,
+    Knowledge,
+    ListChange,
+    ListKind,
+    ListPart,
+    Neighbour,
+    Network,
+    Paths,
+    ToldName,
+)
 from tests.simulated.dispatch_network import checked_run
 
 
@@ -60,7 +71,7 @@ class NoticesNoSilence(Network):
     """Waits for a hello as long as there is the link."""
 
     def due(self, now: float) -> list[tuple[Hashable, bytes]]:
-        for each in self._neighbours.values():
+        for each in self._neighbours.links.values():
             each.hello.missed_at = None if each.hello.missed_at is None else now + 9
         return super().due(now)
 
@@ -69,52 +80,98 @@ class NoticesNoLoss(Network):
     """Keeps a neighbour with a link that is lost."""
 
     def neighbour_lost(self, link: Hashable, now: float) -> None:
-        if link in self._neighbours:
-            self._neighbours[link].hello.missed_at = None
+        if link in self._neighbours.links:
+            self._neighbours.links[link].hello.missed_at = None
 
 
 class TellsNoRemovals(Network):
     """Does not tell that the last consumer of a name has gone."""
 
-    def names_changed(self, added: Mapping[str, str], removed: Iterable[str], now: float) -> None:
+    def names_changed(
+        self, added: Mapping[str, ToldName], removed: Iterable[str], now: float
+    ) -> None:
         super().names_changed(added, (), now)
 
 
-class AppliesWhateverComes(Network):
+class _KnowsOtherwise(Network):
+    """A node with another knowledge."""
+
+    kind: type[Knowledge] = Knowledge
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._knowledge.__class__ = self.kind
+
+
+class _Gaps(Knowledge):
+    def on_list_change(self, neighbour: Neighbour, found: ListChange, now: float) -> None:
+        known = self.names.others.get(found.node)
+        if found.kind is ListKind.NAMES and known and known.instance == found.instance:
+            known.number = max(known.number, found.number - 1)
+        super().on_list_change(neighbour, found, now)
+
+
+class AppliesWhateverComes(_KnowsOtherwise):
     """Applies a change of names also if one before it is missing."""
 
-    def _on_names_change(self, neighbour: Any, found: Any, now: float) -> None:
-        known = self._names.others.get(found.node)
-        if known is not None and known.instance == found.instance and found.names > known.number:
-            known.number = found.names - 1
-        super()._on_names_change(neighbour, found, now)
+    kind = _Gaps
 
 
-class PassesNothingOn(Network):
+class _NoRelay(Knowledge):
+    def untell(self, node: str, but: Neighbour | None = None) -> None:
+        if node == self._own:
+            super().untell(node, but)
+
+    def untell_all(self, neighbour: Neighbour) -> None:
+        neighbour.untold[self._own] = None
+
+
+class PassesNothingOn(_KnowsOtherwise):
     """Advertises itself and no other node."""
 
-    def _untell(self, node: str, but: Any = None) -> None:
-        if node == self.own:
-            super()._untell(node, but)
-
-    def _untold_all(self, neighbour: Any) -> None:
-        neighbour.untold[self.own] = None
+    kind = _NoRelay
 
 
-class KeepsNamesForEver(Network):
+class _ForEver(Knowledge):
+    def let_go(self, now: float) -> None:
+        self.unreachable.clear()
+
+
+class KeepsNamesForEver(_KnowsOtherwise):
     """Does not let go of the names of a node that cannot be reached."""
 
-    def _let_go(self, now: float) -> None:
-        self._unreachable.clear()
+    kind = _ForEver
 
 
-class AsksOnce(Network):
+class _Patient(Asks):
+    def expire(self, now: float) -> int:
+        return 0
+
+
+class _NoEnd(Knowledge):
+    def sweep(self, now: float) -> None:
+        for asks in (self._link_asks, *self._list_asks.values()):
+            asks.__class__ = _Patient
+        super().sweep(now)
+
+
+class AsksOnce(_KnowsOtherwise):
     """Waits for ever for an answer that was lost."""
 
-    def _sweep(self, now: float) -> None:
-        asked = dict(self._links_asked), dict(self._names_asked)
-        super()._sweep(now)
-        self._links_asked, self._names_asked = asked
+    kind = _NoEnd
+
+
+class _Provided(Knowledge):
+    def on_list_part(self, neighbour: Neighbour, found: ListPart, now: float) -> None:
+        if found.kind is ListKind.PROVISIONS:
+            found = replace(found, held={})
+        super().on_list_part(neighbour, found, now)
+
+
+class ForgetsProvisions(_KnowsOtherwise):
+    """Takes no provision of a node that it has come to know later."""
+
+    kind = _Provided
 
 
 BROKEN: Final[tuple[type[Network], ...]] = (
@@ -127,6 +184,7 @@ BROKEN: Final[tuple[type[Network], ...]] = (
     PassesNothingOn,
     KeepsNamesForEver,
     AsksOnce,
+    ForgetsProvisions,
 )
 """Each is one mistake in a node."""
 

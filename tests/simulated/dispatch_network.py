@@ -7,8 +7,8 @@ a while, with whatever is cut and down, and at the end, when all is healed, it h
 part of the network:
 
 1. All nodes have the same graph, which is that of the links that there are.
-2. Each node knows the names with consumers at each other node, with their hints, and of no node
-   that it cannot reach.
+2. Each node knows the names with consumers at each other node, with what it tells of them, and its
+   provisions; and of no node that it cannot reach.
 3. The next hops from each node to each other lead there, at the cost that is told.
 4. A multicast that is flooded over the snapshots reaches each consumer exactly once.
 5. There is nothing but hellos and advertisements on the links.
@@ -31,11 +31,14 @@ from onward.protocol.dispatch import (
     Network,
     NetworkFrameKind,
     NetworkLimits,
+    ToldName,
     join_links,
 )
 from tests.simulated.cluster_network import Clockwork
 
 NAMES: Final = tuple(f"name/{number}" for number in range(6))
+PATTERNS: Final = tuple(f"name.{number}.#" for number in range(4))
+TOLD: Final = ToldName(2), ToldName(3), ToldName(0, 5)
 TROUBLE: Final = 12.0
 """Time for which something happens, in seconds."""
 CALM: Final = 45.0
@@ -54,6 +57,7 @@ WEIGHTS: Final = {
     "start": 4,
     "consumer": 14,
     "move": 5,
+    "provision": 4,
 }
 """How often each thing happens, relative to the others."""
 
@@ -81,7 +85,8 @@ class Node:
         self.number = number
         self.name = f"n{(number * 7) % 10}{number}"
         self.alive = False
-        self.consumers: dict[str, str] = {}
+        self.consumers: dict[str, ToldName] = {}
+        self.provisions: dict[str, bytes] = {}
         self.network = self._make(0)
         self._wakes_at = float("inf")
         self._starts = 0
@@ -95,6 +100,7 @@ class Node:
         self.alive = True
         self.network = self._make(self._starts)
         self.network.names_changed(self.consumers, (), self.world.clock.now)
+        self.network.provisions_changed(self.provisions, (), self.world.clock.now)
         self._wakes_at = float("inf")
         self.pump()
 
@@ -240,6 +246,8 @@ class World:
                 self._start(node)
             case "consumer":
                 self._turn(node, self.draw.choice(NAMES))
+            case "provision":
+                self._provision(node, self.draw.choice(PATTERNS))
             case _:
                 if node.consumers:
                     name = next(iter(node.consumers))
@@ -265,14 +273,24 @@ class World:
 
     def _turn(self, node: Node, name: str) -> None:
         """Add a consumer of a name to a node, or remove it."""
-        added: dict[str, str] = {}
+        added: dict[str, ToldName] = {}
         if name in node.consumers:
             del node.consumers[name]
         else:
-            added[name] = node.consumers[name] = self.draw.choice(("", "multicast"))
+            added[name] = node.consumers[name] = self.draw.choice(TOLD)
         if node.alive:
             removed = () if added else (name,)
             node.network.names_changed(added, removed, self.clock.now)
+            node.pump()
+
+    def _provision(self, node: Node, pattern: str) -> None:
+        """Provision a pattern at a node, update it, or withdraw it."""
+        added: dict[str, bytes] = {}
+        if node.provisions.pop(pattern, None) is None or self.draw.random() < 0.5:
+            added[pattern] = node.provisions[pattern] = self.draw.randbytes(4)
+        if node.alive:
+            removed = () if added else (pattern,)
+            node.network.provisions_changed(added, removed, self.clock.now)
             node.pump()
 
     def trouble(self) -> None:
@@ -334,7 +352,7 @@ class World:
             if link.up and not link.silent and left.alive and right.alive:
                 states[left.name][right.name] = link.costs[0]
                 states[right.name][left.name] = link.costs[1]
-        return join_links(states, len(self.nodes))
+        return join_links(states)
 
     def check(self) -> None:
         truth = self.truth()
@@ -351,6 +369,8 @@ class World:
                 self._follow(living, node.name, end)
                 if dict(node.network.names_of(end)) != living[end].consumers:
                     self.violation(f"{node.name} knows other names of {end}")
+                if dict(node.network.provisions_of(end)) != living[end].provisions:
+                    self.violation(f"{node.name} knows other provisions of {end}")
             for name in NAMES:
                 having = {each for each in paths.nodes if name in living[each].consumers}
                 if set(node.network.nodes_of(name)) != having:

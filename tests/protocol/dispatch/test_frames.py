@@ -12,21 +12,30 @@ from hypothesis import given, strategies as st
 from onward.protocol.dispatch import (
     MAX_COST,
     MAX_FRAME,
+    MAX_HINT,
     MAX_NUMBER,
     Advertisement,
     LaterVersion,
     LinksRequest,
     LinksUpdate,
-    NamesChange,
-    NamesPart,
-    NamesRequest,
+    ListChange,
+    ListKind,
+    ListPart,
+    ListRequest,
     NetworkFrame,
     NetworkFrameError,
     NodeHello,
+    NodeLinks,
     NodeNumbers,
+    RoutingPattern,
+    Second,
+    Semantics,
+    ToldName,
     decode_network_frame,
     encode_network_frame,
+    encode_semantics,
     in_frames,
+    list_item,
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "protocol-dispatch.md"
@@ -38,17 +47,32 @@ VECTORS = {
         re.DOTALL,
     )
 }
+NAMES, PROVISIONS = ListKind
+DIRECT = Semantics(pattern=RoutingPattern.DIRECT, second=Second.STANDBY, window=50)
 INSTANCE = 1_764_355_200_000
 FRAMES: dict[str, NetworkFrame] = {
     "hello": NodeHello("b", INSTANCE, 0x1234ABCD, ("a",)),
     "advertisement": Advertisement(
-        (NodeNumbers("a", INSTANCE, 7, 2, 3), NodeNumbers("b", INSTANCE, 1, 1, 0))
+        (NodeNumbers("a", INSTANCE, 7, 2, 3, 1), NodeNumbers("b", INSTANCE, 1, 1, 0, 0))
     ),
     "links-request": LinksRequest(("a", "c")),
-    "links-update": LinksUpdate("a", INSTANCE, 2, {"b": 1, "c": 10}),
-    "names-change": NamesChange("a", INSTANCE, 3, {"orders": "balanced"}, ("_eu/prices",)),
-    "names-request": NamesRequest("a", INSTANCE),
-    "names-part": NamesPart("a", INSTANCE, 3, 0, True, {"orders": "balanced", "x": ""}),
+    "links-update": LinksUpdate(
+        (NodeLinks("a", INSTANCE, 2, {"b": 1, "c": 10}), NodeLinks("c", INSTANCE, 1, {"a": 10}))
+    ),
+    "names-change": ListChange(
+        NAMES, "a", INSTANCE, 3, {"orders": ToldName(0, INSTANCE + 5000)}, ("_eu/prices",)
+    ),
+    "names-request": ListRequest(NAMES, "a", INSTANCE),
+    "names-part": ListPart(
+        NAMES, "a", INSTANCE, 3, 0, True, {"orders": ToldName(0, INSTANCE + 5000), "x": ToldName(2)}
+    ),
+    "provisions-change": ListChange(
+        PROVISIONS, "a", INSTANCE, 1, {"orders": encode_semantics(DIRECT)}, ("prices.#",)
+    ),
+    "provisions-request": ListRequest(PROVISIONS, "a", INSTANCE),
+    "provisions-part": ListPart(
+        PROVISIONS, "a", INSTANCE, 1, 0, True, {"orders": encode_semantics(DIRECT)}
+    ),
 }
 each_frame = pytest.mark.parametrize("name", FRAMES)
 
@@ -99,18 +123,45 @@ BAD: list[tuple[tuple[object, ...], str]] = [
     ((1, 1, "a", True, 1, []), "none from 0"),
     ((1, 1, "a", MAX_NUMBER + 1, 1, []), "none from 0"),
     ((1, 1, "a", 1, 1, "b"), "where a list has to be"),
-    ((1, 2, [["a", 1, 1, 1]]), "a list of 4, not of 5"),
+    ((1, 1, "a", 1, 1, [f"n{number}" for number in range(17)]), "more than 16"),
+    ((1, 2, [["a", 1, 1, 1, 1]]), "a list of 5, not of 6"),
     ((1, 2, ["a"]), "where a list has to be"),
-    ((1, 4, "a", 1, 0, []), "none from 1"),
-    ((1, 4, "a", 1, 1, [["b", 0]]), "none from 1"),
-    ((1, 4, "a", 1, 1, [["b", -5]]), "none from 1"),
-    ((1, 4, "a", 1, 1, [["b", MAX_COST + 1]]), "none from 1"),
-    ((1, 4, "a", 1, 1, [["b", 1], ["b", 2]]), "twice"),
-    ((1, 5, "a", 1, 1, [["x", ""]], ["x"]), "twice"),
-    ((1, 5, "a", 1, 1, [["x" * 513, ""]], []), "1 to 512 bytes"),
-    ((1, 5, "a", 1, 1, [["x", "h" * 1025]], []), "0 to 1024 bytes"),
-    ((1, 5, "a", 1, 1, [["x", 1]], []), "a text"),
-    ((1, 7, "a", 1, 1, 0, 1, []), "neither the last"),
+    ((1, 2, [["a", 1, 1, 1, 1, 1]] * 2), "twice"),
+    ((1, 3, ["a", "a"]), "twice"),
+    ((1, 3, [f"n{number}" for number in range(129)]), "more than 128"),
+    ((1, 4, [["a", 1, 0, []]]), "none from 1"),
+    ((1, 4, [["a", 1, 1, []]] * 2), "twice"),
+    ((1, 4, [["a", 1, 1, [["b", 0]]]]), "none from 1"),
+    ((1, 4, [["a", 1, 1, [["b", -5]]]]), "none from 1"),
+    ((1, 4, [["a", 1, 1, [["b", MAX_COST + 1]]]]), "none from 1"),
+    ((1, 4, [["a", 1, 1, [["b", 1], ["b", 2]]]]), "twice"),
+    ((1, 4, [["a", 1, 1, [[f"n{number}", 1] for number in range(241)]]]), "more than 240"),
+    ((1, 5, 0, "a", 1, 1, [["x", 0, 0]], ["x"]), "twice"),
+    ((1, 5, 0, "a", 1, 1, [], ["x", "x"]), "twice"),
+    ((1, 5, 0, "a", 1, 1, [["x", 0, 0], ["x", 1, 0]], []), "twice"),
+    ((1, 5, 0, "a", 1, 0, [], []), "none from 1"),
+    ((1, 5, 2, "a", 1, 1, [], []), "none from 0 to 1"),
+    ((1, 5, True, "a", 1, 1, [], []), "none from 0 to 1"),
+    ((1, 5, 0, "a", 1, 1, [["x" * 513, 0, 0]], []), "over the limit of 512"),
+    ((1, 5, 0, "a", 1, 1, [["x", MAX_HINT + 1, 0]], []), "none from 0 to 255"),
+    ((1, 5, 0, "a", 1, 1, [["x", "2", 0]], []), "none from 0 to 255"),
+    ((1, 5, 0, "a", 1, 1, [["x", 0, -1]], []), "none from 0"),
+    ((1, 5, 0, "a", 1, 1, [["x", b"s"]], []), "a list of 2, not of 3"),
+    ((1, 5, 0, "a", 1, 1, [[5, 0, 0]], []), "no text"),
+    ((1, 5, 0, "a", 1, 1, [["_local/x", 0, 0]], []), "not told of"),
+    ((1, 5, 0, "a", 1, 1, [["_temp/b/x", 0, 0]], []), "not told of"),
+    ((1, 5, 0, "a", 1, 1, [["_topo/b/x", 0, 0]], []), "not told of"),
+    ((1, 5, 0, "a", 1, 1, [], ["_topo/all/x"]), "not told of"),
+    ((1, 5, 0, "a", 1, 1, [["amqp://h/x", 0, 0]], []), "with a scheme"),
+    ((1, 5, 0, "a", 1, 1, [["", 0, 0]], []), "no name"),
+    ((1, 5, 1, "a", 1, 1, [["x", 0, 0]], []), "a list of 3, not of 2"),
+    ((1, 5, 1, "a", 1, 1, [["x", b""]], []), "1 to 2048 bytes"),
+    ((1, 5, 1, "a", 1, 1, [["x", bytes(2049)]], []), "1 to 2048 bytes"),
+    ((1, 5, 1, "a", 1, 1, [["x", "s"]], []), "1 to 2048 bytes"),
+    ((1, 5, 1, "a", 1, 1, [["a/b", b"s"]], []), "normal form"),
+    ((1, 5, 1, "a", 1, 1, [["_local.#", b"s"]], []), "not told of"),
+    ((1, 5, 1, "a", 1, 1, [], [".."]), "no token"),
+    ((1, 7, 0, "a", 1, 1, 0, 1, []), "neither the last"),
 ]
 
 
@@ -146,7 +197,7 @@ def test_a_frame_has_a_limit() -> None:
 
 @given(st.binary(max_size=60))
 def test_whatever_comes_is_a_frame_or_a_documented_error(data: bytes) -> None:
-    for start in (b"", b"\x83\1\2", b"\x86\1\4"):
+    for start in (b"", b"\x83\1\2", b"\x83\1\4", b"\x88\1\5\1"):
         try:
             frame = decode_network_frame(start + data)
         except (NetworkFrameError, LaterVersion):
@@ -155,12 +206,12 @@ def test_whatever_comes_is_a_frame_or_a_documented_error(data: bytes) -> None:
 
 
 def test_long_lists_are_divided_among_frames() -> None:
-    names = {f"{number:0500}": "h" * 1000 for number in range(100)}
-    parts = list(in_frames(names.items()))
+    names = {f"{number:0500}": ToldName(255, MAX_NUMBER) for number in range(300)}
+    parts = list(in_frames(names.items(), list_item))
     assert len(parts) > 4
     assert [pair for part in parts for pair in part] == list(names.items())
     for number, part in enumerate(parts):
-        frame = NamesPart("n" * 64, MAX_NUMBER, MAX_NUMBER, number, False, dict(part))
+        frame = ListPart(NAMES, "n" * 64, MAX_NUMBER, MAX_NUMBER, number, False, dict(part))
         assert len(encode_network_frame(frame)) <= MAX_FRAME
     assert list(in_frames(())) == [[]]
     assert list(in_frames([1, 2])) == [[1, 2]]
@@ -168,6 +219,6 @@ def test_long_lists_are_divided_among_frames() -> None:
 
 def test_the_most_neighbours_fit_into_one_frame() -> None:
     peers = {f"{number:03}" + "\U0001f600" * 61: MAX_COST for number in range(240)}
-    frame = LinksUpdate("\U0001f600" * 64, MAX_NUMBER, MAX_NUMBER, peers)
+    frame = LinksUpdate((NodeLinks("\U0001f600" * 64, MAX_NUMBER, MAX_NUMBER, peers),))
     assert len(encode_network_frame(frame)) <= MAX_FRAME
     assert decode_network_frame(encode_network_frame(frame)) == frame

@@ -12,12 +12,12 @@ from onward.protocol.dispatch import Graph, Paths, join_links
 Links = dict[tuple[str, str], int]
 
 
-def paths(own: str, links: Links, *, max_nodes: int = 100) -> Paths:
+def paths(own: str, links: Links) -> Paths:
     states: dict[str, dict[str, int]] = {own: {}}
     for (left, right), cost in links.items():
         states.setdefault(left, {})[right] = cost
         states.setdefault(right, {})[left] = cost
-    return Paths(join_links(states, max_nodes), own)
+    return Paths(join_links(states), own)
 
 
 TRIANGLE: Links = {("E", "F"): 1, ("E", "G"): 1, ("F", "G"): 1}
@@ -88,17 +88,16 @@ def test_a_node_without_links_reaches_none() -> None:
     assert found.valid_origins("X") == found.valid_origins("C") == frozenset()
 
 
-def test_a_node_that_is_only_known_as_a_peer_can_be_reached() -> None:
-    # A knows B's link states, and B has a link to C, which has told nothing yet.
-    found = Paths(join_links({"A": {"B": 3}, "B": {"A": 3, "C": 4}}, 10), "A")
-    assert (found.next_hop("C"), found.cost("C")) == ("B", 7)
-    # And what two nodes tell of it makes it a way between them.
-    states = {"A": {"C": 1}, "B": {"C": 1}}
-    assert Paths(join_links(states, 10), "A").cost("B") == 2
+def test_a_node_that_is_only_known_as_a_peer_cannot_be_reached() -> None:
+    graph = join_links({"A": {"B": 3}, "B": {"A": 3, "C": 4}})
+    assert graph.names == ["A", "B"]
+    assert Paths(graph, "A").nodes == {"B"}
+    # Nor is what two nodes tell of it a way between them.
+    assert Paths(join_links({"A": {"C": 1}, "B": {"C": 1}}), "A").nodes == frozenset()
 
 
 def test_a_link_that_one_end_does_not_have_does_not_count() -> None:
-    found = Paths(join_links({"A": {"B": 1}, "B": {"A": 1, "C": 1}, "C": {}}, 10), "A")
+    found = Paths(join_links({"A": {"B": 1}, "B": {"A": 1, "C": 1}, "C": {}}), "A")
     assert found.nodes == {"B"}
     assert found.cost("C") is None
 
@@ -106,17 +105,10 @@ def test_a_link_that_one_end_does_not_have_does_not_count() -> None:
 def test_the_higher_of_two_costs_counts() -> None:
     states = {"A": {"B": 2, "C": 1}, "B": {"A": 9, "C": 1}, "C": {"A": 1, "B": 1}}
     for own in "AB":
-        found = Paths(join_links(states, 10), own)
+        found = Paths(join_links(states), own)
         assert found.next_hop("B" if own == "A" else "A") == "C"
     # A node that claims a link to itself does not change anything.
-    assert Paths(join_links({"A": {"A": 1}}, 10), "A").nodes == frozenset()
-
-
-def test_there_are_at_most_so_many_made_up_nodes() -> None:
-    graph = join_links({"A": {"Z": 1, "Y": 1, "B": 1}, "B": {"A": 1}}, 3)
-    assert (graph.names, graph.left_out) == (["A", "B", "Y"], 1)
-    # Nodes with link states are those that the caller has taken already.
-    assert join_links({"A": {"B": 1}, "B": {"A": 1}}, 1).names == ["A", "B"]
+    assert Paths(join_links({"A": {"A": 1}}), "A").nodes == frozenset()
 
 
 # --- against a slow computation ---------------------------------------------------------------
@@ -204,4 +196,4 @@ def test_a_large_ring_has_its_whole_length(own: str) -> None:
 
 def test_a_graph_has_its_nodes_in_order() -> None:
     graph = Graph({"b": {"a": 2}, "a": {"b": 2}})
-    assert (graph.names, graph.links, graph.left_out) == (["a", "b"], [[(1, 2)], [(0, 2)]], 0)
+    assert (graph.names, graph.links) == (["a", "b"], [[(1, 2)], [(0, 2)]])

@@ -6,18 +6,24 @@ from collections import Counter
 from collections.abc import Hashable
 
 import pytest
+from cbor2 import dumps
 
 from onward.protocol.dispatch import (
+    MAX_COST,
     MAX_NUMBER,
+    MAX_SEMANTICS,
     Advertisement,
+    BadName,
+    BadPattern,
     CostsDiffer,
     LaterFrames,
     LinksRequest,
     LinksUpdate,
+    ListChange,
+    ListKind,
+    ListPart,
+    ListRequest,
     NameClaimed,
-    NamesChange,
-    NamesPart,
-    NamesRequest,
     NeighbourClosed,
     NeighbourJoined,
     NeighbourLeft,
@@ -27,14 +33,36 @@ from onward.protocol.dispatch import (
     NetworkFrameKind,
     NetworkLimits,
     NodeHello,
+    NodeLinks,
     NodeNumbers,
     NodesChanged,
     PathsChanged,
+    ProvisionsTold,
+    ToldName,
     decode_network_frame,
     encode_network_frame,
 )
 
 LIMITS = NetworkLimits()
+NAMES, PROVISIONS = ListKind
+BALANCED, DIRECT = ToldName(2), ToldName(0, 1234)
+
+
+def numbers(node: str, instance: int, number: int, links: int, names: int = 0) -> NodeNumbers:
+    return NodeNumbers(node, instance, number, links, names, 0)
+
+
+def states(node: str, instance: int, links: int, peers: dict[str, int]) -> LinksUpdate:
+    return LinksUpdate((NodeLinks(node, instance, links, peers),))
+
+
+def changes(*names: str, joined: str = "", left: str = "") -> NodesChanged:
+    """Return the event of names that node `joined` has now, or `left` not any more."""
+    return NodesChanged(
+        frozenset(names),
+        frozenset((name, joined) for name in names if joined),
+        frozenset((name, left) for name in names if left),
+    )
 
 
 class Wires:
@@ -105,31 +133,31 @@ def test_nodes_in_a_line_learn_of_each_other() -> None:
 def test_names_are_told_to_all_and_changes_follow() -> None:
     wires = joined("abc", "ab", "bc")
     a, c = wires.nodes["a"], wires.nodes["c"]
-    a.names_changed({"orders": "direct", "gone": ""}, (), wires.now)
+    a.names_changed({"orders": DIRECT, "gone": BALANCED}, (), wires.now)
     a.names_changed({}, ("gone",), wires.now)
     wires.run(1.0)
-    assert dict(c.nodes_of("orders")) == {"a": "direct"}
-    assert c.names_of("a") == {"orders": "direct"}
+    assert dict(c.nodes_of("orders")) == {"a": DIRECT}
+    assert c.names_of("a") == {"orders": DIRECT}
     assert c.names_of("x") == {}
-    assert wires.of("c", NodesChanged) == [NodesChanged(frozenset({"orders"}))]
+    assert wires.of("c", NodesChanged) == [changes("orders", joined="a")]
     before = wires.sent.copy()
-    a.names_changed({"prices": ""}, ("orders",), wires.now)
+    a.names_changed({"prices": BALANCED}, ("orders",), wires.now)
     wires.run(1.0)
-    assert (dict(c.nodes_of("orders")), dict(c.nodes_of("prices"))) == ({}, {"a": ""})
+    assert (dict(c.nodes_of("orders")), dict(c.nodes_of("prices"))) == ({}, {"a": BALANCED})
     more = wires.sent - before
-    assert more["NAMES_CHANGE"] == 2  # once over each link
-    assert not more["NAMES_REQUEST"]
+    assert more["LIST_CHANGE"] == 2  # once over each link
+    assert not more["LIST_REQUEST"]
 
 
 def test_a_node_that_joins_later_learns_all_names() -> None:
     wires = joined("abcd", "ab", "bc")
-    names = {f"{number:0300}": "" for number in range(300)}
+    names = {f"{number:0300}": BALANCED for number in range(300)}
     wires.nodes["a"].names_changed(names, (), 0.0)
     wires.run(1.0)
     wires.link("cd")
     wires.run(1.0)
     assert wires.nodes["d"].names_of("a") == names
-    assert wires.sent["NAMES_PART"] > 2
+    assert wires.sent["LIST_PART"] > 2
 
 
 def test_a_neighbour_is_lost_after_three_hellos_or_with_its_link() -> None:
@@ -149,75 +177,79 @@ def test_a_neighbour_is_lost_after_three_hellos_or_with_its_link() -> None:
 
 def test_names_of_a_node_without_a_path_are_let_go_after_a_moment() -> None:
     wires = joined("abc", "ab", "bc")
-    wires.nodes["a"].names_changed({"orders": ""}, (), wires.now)
+    wires.nodes["a"].names_changed({"orders": BALANCED}, (), wires.now)
     wires.run(1.0)
     wires.cut("ab")
     wires.run(0.9)
-    assert dict(wires.nodes["c"].nodes_of("orders")) == {"a": ""}
+    assert dict(wires.nodes["c"].nodes_of("orders")) == {"a": BALANCED}
     wires.run(0.2)
     assert dict(wires.nodes["c"].nodes_of("orders")) == {}
     wires.link("ab")
     wires.run(1.0)
-    assert dict(wires.nodes["c"].nodes_of("orders")) == {"a": ""}
+    assert dict(wires.nodes["c"].nodes_of("orders")) == {"a": BALANCED}
     # One that is back in time is not let go.
-    before = wires.sent["NAMES_REQUEST"]
+    before = wires.sent["LIST_REQUEST"]
     wires.cut("ab")
     wires.run(0.5)
     wires.link("ab")
     wires.run(2.0)
-    assert dict(wires.nodes["c"].nodes_of("orders")) == {"a": ""}
-    assert wires.sent["NAMES_REQUEST"] == before
+    assert dict(wires.nodes["c"].nodes_of("orders")) == {"a": BALANCED}
+    assert wires.sent["LIST_REQUEST"] == before
 
 
 def test_a_node_that_is_started_again_is_known_anew() -> None:
     wires = joined("abc", "ab", "bc")
-    wires.nodes["a"].names_changed({"orders": "", "old": ""}, (), wires.now)
+    wires.nodes["a"].names_changed({"orders": BALANCED, "old": BALANCED}, (), wires.now)
     wires.run(1.0)
     # The link to b has not noticed.
     wires.nodes["a"] = Network("a", 200, LIMITS, wires.now)
     wires.nodes["a"].neighbour_up("b", 1, wires.now)
-    wires.nodes["a"].names_changed({"orders": "new"}, (), wires.now)
+    wires.nodes["a"].names_changed({"orders": DIRECT}, (), wires.now)
     wires.run(2.5)
-    assert wires.nodes["c"].names_of("a") == {"orders": "new"}
+    assert wires.nodes["c"].names_of("a") == {"orders": DIRECT}
     assert wires.nodes["c"].snapshot.nodes == {"a", "b"}
     assert wires.of("b", NeighbourLeft) == [NeighbourLeft("a", "a")]
 
 
 def test_a_node_that_is_started_again_while_its_names_are_asked_for() -> None:
     wires = joined("abc", "ab", "bc")
-    wires.lossy = {"LINKS_UPDATE", "NAMES_PART"}
-    tell(wires, "b", "a", Advertisement((NodeNumbers("x", 1, 1, 1, 1),)))
-    tell(wires, "b", "a", Advertisement((NodeNumbers("x", 2, 1, 1, 1),)))
-    assert wires.nodes["b"].counts["requests without an answer"] == 0
+    wires.lossy = {"LIST_PART"}
+    tell(wires, "b", "a", Advertisement((numbers("x", 1, 1, 1, 1),)))
+    tell(wires, "b", "a", states("x", 1, 1, {"a": 1}))
+    tell(wires, "b", "a", Advertisement((numbers("x", 2, 1, 1, 1),)))
+    tell(wires, "b", "a", states("x", 2, 1, {"a": 1}))
+    tell(wires, "b", "a", ListPart(NAMES, "x", 1, 1, 0, True, {"old": BALANCED}))
+    assert wires.nodes["b"].counts["an answer that was not asked for"] == 1
+    assert wires.nodes["b"].names_of("x") == {}
     wires.run(4.0)
-    # Two of the second start: those of the first are forgotten with it.
-    assert wires.nodes["b"].counts["requests without an answer"] == 2
+    # The names are asked for once, and a's link states have no x: it is not reached.
+    assert wires.nodes["b"].counts["requests without an answer"] == 1
 
 
 def test_what_is_lost_is_found_again_by_the_sums_in_hellos() -> None:
     wires = joined("abc", "ab", "bc")
-    wires.lossy = {"NAMES_CHANGE"}
-    wires.nodes["a"].names_changed({"orders": ""}, (), wires.now)
+    wires.lossy = {"LIST_CHANGE"}
+    wires.nodes["a"].names_changed({"orders": BALANCED}, (), wires.now)
     wires.run(0.5)
     wires.lossy = set()
     wires.run(3.0)
-    assert dict(wires.nodes["c"].nodes_of("orders")) == {"a": ""}
+    assert dict(wires.nodes["c"].nodes_of("orders")) == {"a": BALANCED}
     assert sum(node.counts["sums that differ"] for node in wires.nodes.values()) >= 1
     # And a change that does not follow shows that one is missing.
-    wires.lossy = {"NAMES_CHANGE"}
-    wires.nodes["a"].names_changed({"one": ""}, (), wires.now)
+    wires.lossy = {"LIST_CHANGE"}
+    wires.nodes["a"].names_changed({"one": BALANCED}, (), wires.now)
     wires.run(0.2)
     wires.lossy = set()
-    wires.nodes["a"].names_changed({"two": ""}, (), wires.now)
+    wires.nodes["a"].names_changed({"two": BALANCED}, (), wires.now)
     wires.run(0.2)
-    assert wires.nodes["b"].counts["a gap in the changes of names"] == 1
+    assert wires.nodes["b"].counts["a gap in the changes of a list"] == 1
     assert wires.nodes["b"].names_of("a").keys() == {"orders", "one", "two"}
 
 
 def test_sums_that_stay_different_make_fewer_and_fewer_advertisements() -> None:
     wires = joined("ab", "ab")
-    wires.lossy = {"NAMES_PART", "NAMES_CHANGE"}
-    wires.nodes["a"].names_changed({"orders": ""}, (), wires.now)
+    wires.lossy = {"LIST_PART", "LIST_CHANGE"}
+    wires.nodes["a"].names_changed({"orders": BALANCED}, (), wires.now)
     wires.run(200.0)
     assert 5 <= wires.nodes["b"].counts["sums that differ"] <= 12
 
@@ -238,21 +270,21 @@ def test_advertisements_come_each_30_seconds_and_in_flux_each_4() -> None:
 
 def test_what_is_not_advertised_becomes_stale() -> None:
     wires = joined("abc", "ab", "bc")
-    wires.nodes["a"].names_changed({"orders": ""}, (), wires.now)
+    wires.nodes["a"].names_changed({"orders": BALANCED}, (), wires.now)
     wires.run(1.0)
     # b is said to be there by hellos alone.
     wires.lossy = {"ADVERTISEMENT"}
-    wires.run(58.0)
+    wires.run(57.5)
     assert "a" in wires.nodes["c"].snapshot.nodes
     wires.run(4.0)
     assert wires.nodes["c"].names_of("a") == {}
     assert wires.nodes["c"].counts["nodes that have become stale"] == 2
     # Late changes of names are not taken.
-    tell(wires, "c", "b", NamesChange("a", 100, 2, {"x": ""}))
+    tell(wires, "c", "b", ListChange(NAMES, "a", 100, 2, {"x": BALANCED}))
     assert wires.nodes["c"].names_of("a") == {}
     wires.lossy = set()
     wires.run(31.0)
-    assert wires.nodes["c"].names_of("a") == {"orders": ""}
+    assert wires.nodes["c"].names_of("a") == {"orders": BALANCED}
 
 
 def test_two_links_to_one_neighbour_have_the_lower_cost() -> None:
@@ -284,22 +316,22 @@ def test_a_neighbour_that_does_not_hear_this_node_any_more_is_none() -> None:
 
 def test_what_was_asked_of_a_lost_neighbour_is_asked_of_another() -> None:
     wires = joined("abc", "ab", "bc", "ac")
-    wires.lossy = {"NAMES_CHANGE", "NAMES_PART"}
-    wires.nodes["c"].names_changed({"x": ""}, (), wires.now)
-    tell(wires, "a", "b", Advertisement((NodeNumbers("c", 100, 50, 2, 1),)))
+    wires.lossy = {"LIST_CHANGE", "LIST_PART"}
+    wires.nodes["c"].names_changed({"x": BALANCED}, (), wires.now)
+    tell(wires, "a", "b", Advertisement((numbers("c", 100, 50, 2, 1),)))
     wires.lossy = set()
     wires.cut("ab")
     wires.run(4.0)
-    assert wires.nodes["a"].names_of("c") == {"x": ""}
+    assert wires.nodes["a"].names_of("c") == {"x": BALANCED}
     assert wires.nodes["a"].counts["requests without an answer"] == 0
 
 
 def test_a_change_that_comes_twice_is_applied_once() -> None:
     wires = joined("abc", "ab", "bc", "ac")
-    wires.nodes["a"].names_changed({"x": ""}, (), wires.now)
+    wires.nodes["a"].names_changed({"x": BALANCED}, (), wires.now)
     wires.run(1.0)
-    assert wires.sent["NAMES_CHANGE"] == 4
-    assert wires.of("c", NodesChanged) == [NodesChanged(frozenset("x"))]
+    assert wires.sent["LIST_CHANGE"] == 4
+    assert wires.of("c", NodesChanged) == [changes("x", joined="a")]
 
 
 # --- neighbours that lie ----------------------------------------------------------------------
@@ -366,7 +398,7 @@ def test_a_later_version_is_ignored_and_reported_once() -> None:
 def test_a_flood_closes_the_neighbour() -> None:
     wires = joined("ab", "ab", limits=NetworkLimits(frame_rate=10, frame_burst=40))
     for number in range(100):
-        tell(wires, "a", "b", Advertisement((NodeNumbers("x", number, 1, 0, 0),)))
+        tell(wires, "a", "b", Advertisement((numbers("x", number, 1, 0, 0),)))
     assert reason(wires, "a") == "a flood of frames"
     assert wires.nodes["a"].counts["a frame on a link that is closed"] > 50
     # What is slow enough is none.
@@ -377,22 +409,66 @@ def test_a_flood_closes_the_neighbour() -> None:
     assert wires.of("a", NeighbourClosed) == []
 
 
-def test_requests_for_much_are_a_flood_too() -> None:
-    wires = joined("ab", "ab", limits=NetworkLimits(frame_rate=10, frame_burst=40))
-    names = {f"{number:0500}": "" for number in range(1000)}
+def answered(wires: Wires, name: str) -> int:
+    """Return the bytes of the answers that a node sends now."""
+    sent = wires.nodes[name].due(wires.now)
+    kinds = (NetworkFrameKind.LINKS_UPDATE, NetworkFrameKind.LIST_PART)
+    return sum(len(data) for _, data in sent if data[2] in kinds)
+
+
+def test_an_answer_is_given_once_in_a_while() -> None:
+    wires = joined("ab", "ab")
+    wires.nodes["a"].names_changed({"x" * 500: BALANCED}, (), wires.now)
+    wires.run(1.0)
+    answered(wires, "a")
+    for request in (LinksRequest(("a", "b")), ListRequest(NAMES, "a", 100)):
+        tell(wires, "a", "b", request)
+        assert answered(wires, "a") > 0
+        for _ in range(5):
+            tell(wires, "a", "b", request)
+        assert answered(wires, "a") == 0
+    assert wires.nodes["a"].counts["a request that is repeated or beyond answer_rate"] == 15
+    # What is new is answered at once, and the rest after a while.
+    wires.nodes["a"].names_changed({"y": BALANCED}, (), wires.now)
+    wires.run(0.2)
+    tell(wires, "a", "b", ListRequest(NAMES, "a", 100))
+    assert answered(wires, "a") > 500
+    wires.run(2.0)
+    tell(wires, "a", "b", LinksRequest(("a", "b")))
+    assert answered(wires, "a") > 0
+
+
+def test_answers_have_so_many_bytes_each_second() -> None:
+    wires = joined("ab", "ab", limits=NetworkLimits(answer_rate=50_000))
+    names = {f"{number:0500}": BALANCED for number in range(200)}
     wires.nodes["a"].names_changed(names, (), wires.now)
-    wires.nodes["a"].due(wires.now + 1.0)
-    for _ in range(4):
-        tell(wires, "a", "b", NamesRequest("a", 100))
-    assert reason(wires, "a") == "a flood of frames"
+    wires.run(5.0)
+    total = 0
+    for number in range(30):
+        wires.nodes["a"].names_changed({f"more/{number}": BALANCED}, (), wires.now)
+        wires.now += 0.3
+        tell(wires, "a", "b", NodeHello("b", 100, 0, ("a",)))
+        answered(wires, "a")
+        tell(wires, "a", "b", ListRequest(NAMES, "a", 100))
+        total += answered(wires, "a")
+    # In 9 seconds: what was saved, and the last answer, may be on top.
+    assert 300_000 < total < 9 * 50_000 + 50_000 + 110_000
+    assert wires.of("a", NeighbourClosed) == []
+
+
+@pytest.mark.parametrize("nodes", [["b"] * 2, [f"n{number}" for number in range(129)]])
+def test_a_request_for_much_is_a_bad_frame(nodes: list[str]) -> None:
+    wires = joined("ab", "ab")
+    tell(wires, "a", "b", dumps((1, 3, nodes)))
+    assert reason(wires, "a").startswith("a bad frame: ")
 
 
 def test_frames_before_the_hellos_are_ignored() -> None:
     wires = Wires("a")
     wires.nodes["a"].neighbour_up("b", 1, 0.0)
-    tell(wires, "a", "b", Advertisement((NodeNumbers("b", 1, 1, 1, 0),)))
+    tell(wires, "a", "b", Advertisement((numbers("b", 1, 1, 1, 0),)))
     tell(wires, "a", "b", NodeHello("b", 1, 0))
-    tell(wires, "a", "b", Advertisement((NodeNumbers("b", 1, 1, 1, 0),)))
+    tell(wires, "a", "b", Advertisement((numbers("b", 1, 1, 1, 0),)))
     assert wires.nodes["a"].counts["a frame before the hellos"] == 2
     # Silent again, without ever having been a neighbour.
     wires.run(4.0)
@@ -416,16 +492,16 @@ def test_a_lie_about_the_cost_of_a_link_does_not_attract_messages() -> None:
 
 def test_a_lie_about_another_node_lasts_until_that_node_hears_of_it() -> None:
     wires = joined("abc", "ab", "bc")
-    wires.nodes["a"].names_changed({"orders": ""}, (), wires.now)
+    wires.nodes["a"].names_changed({"orders": BALANCED}, (), wires.now)
     wires.run(1.0)
-    told = NodeNumbers("a", 100, 50, 40, 30)
+    told = numbers("a", 100, 50, 40, 30)
     tell(wires, "c", "b", Advertisement((told,)))
-    tell(wires, "c", "b", LinksUpdate("a", 100, 40, {"z": 1}))
-    tell(wires, "c", "b", NamesPart("a", 100, 30, 0, True, {"stolen": ""}))
-    assert dict(wires.nodes["c"].nodes_of("stolen")) == {"a": ""}
+    tell(wires, "c", "b", states("a", 100, 40, {"z": 1}))
+    tell(wires, "c", "b", ListPart(NAMES, "a", 100, 30, 0, True, {"stolen": BALANCED}))
+    assert dict(wires.nodes["c"].nodes_of("stolen")) == {"a": BALANCED}
     wires.run(10.0)
     assert dict(wires.nodes["c"].nodes_of("stolen")) == {}
-    assert wires.nodes["c"].names_of("a") == {"orders": ""}
+    assert wires.nodes["c"].names_of("a") == {"orders": BALANCED}
     assert wires.nodes["c"].snapshot.nodes == {"a", "b"}
     assert wires.of("a", NameClaimed) == [NameClaimed("b", 100)]
 
@@ -433,7 +509,7 @@ def test_a_lie_about_another_node_lasts_until_that_node_hears_of_it() -> None:
 def test_a_claim_of_this_nodes_name_is_outdone_but_not_too_often() -> None:
     wires = joined("abc", "ab", "bc")
     for instance in (500, 600, 700):
-        tell(wires, "a", "b", Advertisement((NodeNumbers("a", instance, 1, 1, 0),)))
+        tell(wires, "a", "b", Advertisement((numbers("a", instance, 1, 1, 0),)))
     assert wires.nodes["a"].instance == 501
     assert wires.nodes["a"].counts["something told as of this node"] == 3
     wires.run(2.0)
@@ -441,15 +517,55 @@ def test_a_claim_of_this_nodes_name_is_outdone_but_not_too_often() -> None:
     assert wires.nodes["b"].neighbours() == {"a": "a", "c": "c"}
 
 
+def invent(wires: Wires, name: str, link: str, *nodes: str) -> None:
+    """Tell a node of nodes that are not there, each with a link to the one that tells it."""
+    for node in nodes:
+        tell(wires, name, link, Advertisement((numbers(node, 1, 1, 1),)))
+        tell(wires, name, link, states(node, 1, 1, {link: 1}))
+
+
 def test_nodes_beyond_the_limit_are_ignored_and_counted() -> None:
     wires = joined("ab", "ab", limits=NetworkLimits(max_nodes=4))
-    many = tuple(NodeNumbers(f"x{number}", 1, 1, 1, 0) for number in range(10))
-    tell(wires, "a", "b", Advertisement(many))
+    invent(wires, "a", "b", *(f"x{number}" for number in range(10)))
     assert wires.nodes["a"].counts["a node beyond max_nodes"] == 8
-    tell(wires, "a", "b", LinksUpdate("x0", 1, 1, {f"y{number}": 1 for number in range(9)}))
+    assert wires.nodes["a"].link_states().keys() == {"a", "b", "x0", "x1"}
+    # b has no link to them, so they cannot be reached; nor can the nodes that they tell of.
     wires.run(0.1)
-    assert len(wires.nodes["a"].snapshot.graph.names) == 4
-    assert wires.nodes["a"].counts["made-up nodes that are left out"] > 0
+    assert wires.nodes["a"].snapshot.nodes == {"b"}
+
+
+def test_nodes_that_are_only_advertised_take_no_room() -> None:
+    wires = joined("ab", "ab", limits=NetworkLimits(max_nodes=4))
+    many = tuple(numbers(f"x{number}", 1, 1, 1) for number in range(10))
+    tell(wires, "a", "b", Advertisement(many))
+    assert wires.nodes["a"].link_states().keys() == {"a", "b"}
+    invent(wires, "a", "b", "y")
+    # Four requests are under way already.
+    assert "y" not in wires.nodes["a"].link_states()
+    wires.run(3.0)
+    assert wires.nodes["a"].counts["requests without an answer"] == 4
+    invent(wires, "a", "b", "y")
+    assert "y" in wires.nodes["a"].link_states()
+
+
+def test_invented_nodes_do_not_take_the_room_of_other_neighbours() -> None:
+    wires = joined("abc", "ab", "ac", limits=NetworkLimits(max_nodes=10))
+    invent(wires, "a", "b", *(f"x{number}" for number in range(9)))
+    assert len(wires.nodes["a"].link_states()) == 10
+    wires.nodes["a"].due(wires.now)
+    invent(wires, "a", "c", "d", "e", "f", "g", "h")
+    known = wires.nodes["a"].link_states().keys()
+    assert known == {"a", "b", "c", "d", "e", "f", "x0", "x1", "x2", "x3"}
+    assert wires.nodes["a"].counts["a node beyond the share of a neighbour"] == 3
+    assert wires.nodes["a"].counts["a node beyond max_nodes"] == 4
+
+
+def test_a_stale_node_makes_room() -> None:
+    wires = joined("ab", "ab", limits=NetworkLimits(max_nodes=3))
+    invent(wires, "a", "b", "x")
+    wires.run(65.0)
+    invent(wires, "a", "b", "y")
+    assert wires.nodes["a"].link_states().keys() == {"a", "b", "y"}
 
 
 def test_links_beyond_the_limit_are_closed() -> None:
@@ -461,54 +577,260 @@ def test_links_beyond_the_limit_are_closed() -> None:
 
 def test_names_beyond_the_limit_are_counted() -> None:
     wires = joined("ab", "ab", limits=NetworkLimits(max_names=2))
-    wires.nodes["b"].names_changed(dict.fromkeys("xyz", ""), (), wires.now)
+    wires.nodes["b"].names_changed(dict.fromkeys("xyz", BALANCED), (), wires.now)
     wires.run(2.0)
     assert len(wires.nodes["a"].names_of("b")) == 2
-    assert wires.nodes["a"].counts["names beyond max_names"] == 1
+    assert wires.nodes["a"].counts["names beyond the limits"] == 1
 
 
 def test_answers_without_a_question_are_ignored_and_counted() -> None:
     wires = joined("abc", "ab", "bc")
     for frame in (
-        LinksUpdate("c", 100, 99, {"a": 1}),
-        NamesPart("c", 100, 9, 0, True, {"x": ""}),
-        NamesPart("x", 100, 9, 0, True, {"x": ""}),
+        states("c", 100, 99, {"a": 1}),
+        ListPart(NAMES, "c", 100, 9, 0, True, {"x": BALANCED}),
+        ListPart(NAMES, "x", 100, 9, 0, True, {"x": BALANCED}),
     ):
         tell(wires, "a", "b", frame)
     assert wires.nodes["a"].counts["an answer that was not asked for"] == 3
     assert wires.nodes["a"].names_of("c") == {}
     # Nor is what was asked for, but is older, or comes in the wrong order.
-    tell(wires, "a", "b", Advertisement((NodeNumbers("c", 100, 50, 9, 9),)))
-    tell(wires, "a", "b", LinksUpdate("c", 100, 1, {"a": 1}))
+    tell(wires, "a", "b", Advertisement((numbers("c", 100, 50, 9, 9),)))
+    tell(wires, "a", "b", states("c", 100, 1, {"a": 1}))
     assert wires.nodes["a"].counts["link states that are not newer"] == 1
-    tell(wires, "a", "b", NamesPart("c", 100, 9, 4, True, {"x": ""}))
-    assert wires.nodes["a"].counts["parts of names out of order"] == 1
-    tell(wires, "a", "b", NamesChange("nobody", 1, 1, {"x": ""}))
-    assert wires.nodes["a"].counts["names of a node that is not known"] == 1
+    tell(wires, "a", "b", ListPart(NAMES, "c", 100, 9, 4, True, {"x": BALANCED}))
+    assert wires.nodes["a"].counts["parts of a list out of order"] == 1
+    tell(wires, "a", "b", ListChange(NAMES, "nobody", 1, 1, {"x": BALANCED}))
+    assert wires.nodes["a"].counts["a list of a node that is not known"] == 1
 
 
 def test_requests_for_what_is_not_known_have_no_answer() -> None:
     wires = joined("ab", "ab")
     wires.nodes["a"].due(wires.now)
     tell(wires, "a", "b", LinksRequest(("x", "y")))
-    tell(wires, "a", "b", NamesRequest("x", 5))
+    tell(wires, "a", "b", ListRequest(NAMES, "x", 5))
     assert wires.nodes["a"].due(wires.now) == []
+    wires.run(2.0)
+    wires.nodes["a"].due(wires.now)
     tell(wires, "a", "b", LinksRequest(("b",)))
     ((_, data),) = wires.nodes["a"].due(wires.now)
-    assert decode_network_frame(data) == LinksUpdate("b", 100, 1, {"a": 1})
+    assert decode_network_frame(data) == states("b", 100, 1, {"a": 1})
 
 
 def test_names_of_a_node_without_a_path_are_not_kept() -> None:
     wires = joined("ab", "ab")
-    tell(wires, "a", "b", Advertisement((NodeNumbers("far", 1, 1, 0, 0),)))
-    tell(wires, "a", "b", NamesChange("far", 1, 1, {"x": ""}))
-    assert dict(wires.nodes["a"].nodes_of("x")) == {"far": ""}
+    invent(wires, "a", "b", "far")
+    tell(wires, "a", "b", ListChange(NAMES, "far", 1, 1, {"x": BALANCED}))
+    assert dict(wires.nodes["a"].nodes_of("x")) == {"far": BALANCED}
     wires.run(1.1)
     assert dict(wires.nodes["a"].nodes_of("x")) == {}
 
 
-@pytest.mark.parametrize("instance", [0, MAX_NUMBER])
+def test_an_advertisement_of_a_later_start_voids_nothing() -> None:
+    wires = joined("abc", "ab", "bc")
+    wires.nodes["a"].names_changed({"orders": BALANCED}, (), wires.now)
+    wires.run(1.0)
+    tell(wires, "b", "c", Advertisement((numbers("a", 100_000, 9, 9, 9),)))
+    for _ in range(1300):
+        wires.run(0.1)
+        for node in "bc":
+            assert wires.nodes[node].names_of("a") == {"orders": BALANCED}
+            assert "a" in wires.nodes[node].snapshot.nodes
+    # It was asked for, and c has told what it holds.
+    assert wires.nodes["b"].counts["link states that are not newer"] == 1
+
+
+def test_link_states_of_a_later_start_that_are_false_do_not_last() -> None:
+    wires = joined("abc", "ab", "bc")
+    wires.nodes["a"].names_changed({"orders": BALANCED}, (), wires.now)
+    wires.run(1.0)
+    tell(wires, "b", "c", Advertisement((numbers("a", 100_000, 9, 9, 9),)))
+    tell(wires, "b", "c", states("a", 100_000, 9, {"z": 1}))
+    assert wires.nodes["b"].names_of("a") == {}
+    wires.run(0.2)
+    for node in "bc":
+        assert wires.nodes[node].names_of("a") == {"orders": BALANCED}
+        assert "a" in wires.nodes[node].snapshot.nodes
+    assert wires.nodes["a"].instance == 100_001
+
+
+def test_false_numbers_of_a_node_do_not_keep_it_from_being_known() -> None:
+    # A neighbour tells of a node that is not known yet, and does not answer.
+    wires = joined("abc", "ab")
+    tell(wires, "b", "a", Advertisement((numbers("c", 50_000, 9, 9, 9),)))
+    wires.link("bc")
+    wires.run(0.2)
+    assert wires.nodes["b"].snapshot.nodes == {"a", "c"}
+
+
+def test_a_start_ahead_of_the_clock_is_refused_and_not_passed_on() -> None:
+    day = 86_400_000
+    wires = joined("abc", "ab", "bc")
+    before = wires.nodes["c"].link_states()
+    tell(wires, "b", "a", Advertisement((numbers("c", MAX_NUMBER, 1, 1),)))
+    tell(wires, "b", "a", Advertisement((numbers("x", 100 + day + 2_000, 1, 1),)))
+    assert wires.nodes["b"].counts["a start ahead of the clock"] == 2
+    assert wires.nodes["b"].due(wires.now) == []
+    # The clock of this node goes on.
+    wires.run(1.0)
+    tell(wires, "b", "a", Advertisement((numbers("x", 100 + day + 2_000, 1, 1),)))
+    assert wires.nodes["b"].counts["a start ahead of the clock"] == 2
+    # Nor are link states of a start that was not advertised, or a neighbour.
+    tell(wires, "b", "a", states("x", MAX_NUMBER, 1, {"a": 1}))
+    assert wires.nodes["b"].counts["a start ahead of the clock"] == 3
+    assert wires.nodes["c"].link_states() == before
+    tell(wires, "b", "a", NodeHello("a", MAX_NUMBER, 0, ("b",)))
+    assert reason(wires, "b") == "its start is ahead of the clock"
+
+
+def test_a_neighbour_has_to_be_the_expected_one() -> None:
+    wires = joined("ab", "ab")
+    wires.nodes["a"].neighbour_up("right", 1, wires.now, "c")
+    wires.nodes["a"].neighbour_up("wrong", 1, wires.now, "c")
+    tell(wires, "a", "right", NodeHello("c", 100, 0, ("a",)))
+    tell(wires, "a", "wrong", NodeHello("d", 100, 0, ("a",)))
+    assert reason(wires, "a") == "it has another name than expected"
+    assert wires.nodes["a"].neighbours() == {"b": "b", "right": "c"}
+
+
+def test_own_input_is_checked_and_changes_nothing() -> None:
+    for bad in ("", "all", "a/b"):
+        with pytest.raises(BadName):
+            Network(bad, 1, LIMITS, 0.0)
+    for instance in (-1, MAX_NUMBER + 1):
+        with pytest.raises(ValueError, match="the instance"):
+            Network("a", instance, LIMITS, 0.0)
+    node = Network("a", 1, LIMITS, 0.0)
+    for cost in (0, -1, MAX_COST + 1):
+        with pytest.raises(ValueError, match=f"the cost {cost} is none from 1"):
+            node.neighbour_up("x", cost, 0.0)
+    with pytest.raises(BadName):
+        node.neighbour_up("x", 1, 0.0, "a/b")
+    node.neighbour_up("x", 1, 0.0)
+    with pytest.raises(ValueError, match="there already"):
+        node.neighbour_up("x", 1, 0.0)
+    for name in ("_local/x", "_temp/a/1", "_topo/b/x", "/x", "amqp:/x", "", "n" * 513):
+        with pytest.raises(BadName):
+            node.names_changed({"good": BALANCED, name: BALANCED}, (), 0.0)
+    for told in (ToldName(-1), ToldName(256), ToldName(2, -1), ToldName(2, MAX_NUMBER + 1)):
+        with pytest.raises(ValueError, match="is none from 0"):
+            node.names_changed({"x": told}, (), 0.0)
+    for pattern in ("_local/x", "_topo/#", "_temp", "a/b", "#.*", ".a", ""):
+        with pytest.raises(BadPattern):
+            node.provisions_changed({"good": b"x", pattern: b"x"}, (), 0.0)
+    for semantics in (b"", bytes(MAX_SEMANTICS + 1)):
+        with pytest.raises(ValueError, match="the size of semantics"):
+            node.provisions_changed({"x": semantics}, (), 0.0)
+    assert all(data[2] == NetworkFrameKind.HELLO for _, data in node.due(0.5))
+
+
+def test_provisions_are_told_to_all_like_names() -> None:
+    wires = joined("abc", "ab", "bc")
+    a, c = wires.nodes["a"], wires.nodes["c"]
+    a.provisions_changed({"orders.#": b"one", "prices": b"two"}, (), wires.now)
+    wires.run(1.0)
+    assert c.provisions_of("a") == {"orders.#": b"one", "prices": b"two"}
+    assert c.provisions_of("b") == {}
+    assert wires.of("c", ProvisionsTold) == [
+        ProvisionsTold("a", {"orders.#": b"one", "prices": b"two"}, frozenset())
+    ]
+    a.provisions_changed({"orders.#": b"three"}, ("prices",), wires.now)
+    wires.run(1.0)
+    assert wires.of("c", ProvisionsTold)[1:] == [
+        ProvisionsTold("a", {"orders.#": b"three"}, frozenset({"prices"}))
+    ]
+    # A node that joins later asks for them, and those of a node without a path are let go.
+    wires.nodes["d"] = Network("d", 100, LIMITS, wires.now)
+    wires.events["d"] = []
+    wires.link("cd")
+    wires.run(1.0)
+    assert wires.nodes["d"].provisions_of("a") == {"orders.#": b"three"}
+    wires.cut("ab")
+    wires.run(2.0)
+    assert wires.nodes["d"].provisions_of("a") == {}
+    assert wires.of("d", ProvisionsTold)[-1] == ProvisionsTold("a", {}, frozenset({"orders.#"}))
+
+
+def test_lists_beyond_the_limits_are_counted() -> None:
+    limits = NetworkLimits(max_names_of_node=2, max_provisions_of_node=1)
+    wires = joined("ab", "ab", limits=limits)
+    wires.nodes["b"].names_changed(dict.fromkeys("xyz", BALANCED), (), wires.now)
+    wires.nodes["b"].provisions_changed(dict.fromkeys("xyz", b"x"), (), wires.now)
+    wires.run(2.0)
+    assert wires.nodes["a"].names_of("b").keys() == {"x", "y"}
+    assert wires.nodes["a"].counts["names beyond the limits"] == 1
+    assert wires.nodes["a"].counts["provisions beyond the limits"] == 2
+
+
+def test_what_a_node_tells_of_a_name_may_change() -> None:
+    wires = joined("ab", "ab")
+    wires.nodes["a"].names_changed({"x": DIRECT}, (), wires.now)
+    wires.run(1.0)
+    wires.nodes["a"].names_changed({"x": ToldName(0, 99)}, (), wires.now)
+    wires.run(1.0)
+    wires.nodes["a"].names_changed({}, ("x",), wires.now)
+    wires.run(1.0)
+    told = [changes("x", joined="a"), changes("x"), changes("x", left="a")]
+    assert wires.of("b", NodesChanged) == told
+    assert list(wires.nodes["b"].names()) == []
+
+
+def test_repeated_parts_do_not_renew_a_wait() -> None:
+    wires = joined("ab", "ab")
+    node = wires.nodes["a"]
+    first = ListPart(NAMES, "b", 100, 9, 0, False, {"x": BALANCED})
+    tell(wires, "a", "b", Advertisement((numbers("b", 100, 50, 1, 9),)))
+    tell(wires, "a", "b", first)
+    tell(wires, "a", "b", first)
+    assert node.counts["parts of a list out of order"] == 1
+    tell(wires, "a", "b", first)
+    assert node.counts["an answer that was not asked for"] == 1
+    # Parts that go on for ever are awaited for as long as a node may be silent.
+    node.due(wires.now)
+    tell(wires, "a", "b", Advertisement((numbers("b", 100, 51, 1, 9),)))
+    for part in range(100):
+        tell(wires, "a", "b", ListPart(NAMES, "b", 100, 9, part, False, {f"{part}": BALANCED}))
+        wires.now += 1.0
+        node.due(wires.now)
+        tell(wires, "a", "b", NodeHello("b", 100, 0, ("a",)))
+        tell(wires, "a", "b", Advertisement((numbers("b", 100, 52 + part, 1, 8),)))
+    assert node.counts["requests without an answer"] == 1
+    assert node.names_of("b") == {}
+
+
+def test_parts_of_a_request_before_are_not_mixed_with_those_of_the_next() -> None:
+    wires = joined("ab", "ab")
+    wires.nodes["a"].due(wires.now)
+    tell(wires, "a", "b", Advertisement((numbers("b", 100, 50, 1, 9),)))
+    tell(wires, "a", "b", ListPart(NAMES, "b", 100, 9, 0, False, {"x": BALANCED}))
+    wires.lossy = {"LIST_PART"}
+    wires.run(3.0)
+    tell(wires, "a", "b", Advertisement((numbers("b", 100, 51, 1, 10),)))
+    tell(wires, "a", "b", ListPart(NAMES, "b", 100, 10, 0, True, {"y": BALANCED}))
+    assert wires.nodes["a"].names_of("b") == {"y": BALANCED}
+    assert wires.nodes["a"].counts["parts of a list out of order"] == 0
+
+
+def test_a_flood_of_news_is_gathered_for_longer_and_longer() -> None:
+    wires = joined("abc", "ab", "bc")
+    wires.run(30.0)
+    before, epoch = wires.sent["ADVERTISEMENT"], wires.nodes["b"].snapshot.epoch
+    for number in range(1000):
+        tell(wires, "b", "a", Advertisement((numbers("x", 1, number, number + 1),)))
+        tell(wires, "b", "a", states("x", 1, number + 1, {"a": number + 1}))
+        wires.run(0.01)
+    assert 20 <= wires.nodes["b"].snapshot.epoch - epoch <= 30
+    assert wires.sent["ADVERTISEMENT"] - before <= 120
+    # The first one after a rest is passed on at once.
+    wires.run(3.0)
+    epoch = wires.nodes["b"].snapshot.epoch
+    tell(wires, "b", "a", Advertisement((numbers("x", 1, 5000, 5000),)))
+    tell(wires, "b", "a", states("x", 1, 5000, {"a": 1}))
+    wires.run(0.001)
+    assert wires.nodes["b"].snapshot.epoch == epoch + 1
+
+
+@pytest.mark.parametrize("instance", [0, 86_000_000])
 def test_instances_at_the_ends_of_their_range_are_taken(instance: int) -> None:
     wires = joined("ab", "ab")
-    tell(wires, "a", "b", Advertisement((NodeNumbers("x", instance, 1, 0, 0),)))
+    tell(wires, "a", "b", Advertisement((numbers("x", instance, 1, 0, 0),)))
     assert wires.of("a", NeighbourClosed) == []
