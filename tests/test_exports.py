@@ -37,7 +37,7 @@ INTERNAL = {
     ),
     *("onward.actors.broker.local", "onward.actors.broker.table"),
     *("onward.actors.eventlog.recording", "onward.actors.eventlog.storage"),
-    *("onward.transports.amqp", "onward.transports.node", "onward.transports.streams"),
+    *("onward.transports.node", "onward.transports.streams"),
 }
 """Packages that export nothing; what is public in their modules, the package above exports."""
 

@@ -217,5 +217,9 @@ def load_proton() -> Proton:
     Raises:
         ModuleNotFoundError: The extra `amqp` is not installed.
     """
-    module: Any = import_module("proton")
+    try:
+        module: Any = import_module("proton")
+    except ModuleNotFoundError as error:
+        text = "clients of AMQP need python-qpid-proton: pip install 'onward[amqp]'"
+        raise ModuleNotFoundError(text, name=error.name) from error
     return cast("Proton", module)

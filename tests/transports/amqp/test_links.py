@@ -20,99 +20,26 @@ from onward.protocol.dispatch import (
     Outcome,
     Rejected,
 )
-from onward.protocol.security import ANONYMOUS
-from onward.transports.amqp._engine import AmqpEngine, Opened
-from onward.transports.amqp._links import Links
 from onward.transports.amqp._options import AmqpOptions
-from onward.transports.amqp._proton import load_proton
-from tests.support.amqp import AmqpClient, MemoryPort, needs_proton
+from tests.support.amqp import Edges, needs_proton, refusal
+from tests.support.memory_port import MemoryPort
 
 pytestmark = pytest.mark.peer
 proton = needs_proton()
 
-OPTIONS = AmqpOptions(
-    max_frame=4096, max_message=20_000, max_gathered=30_000, max_unsent=50_000, max_unsettled=8
-)
-
-
-class Edge:
-    """The edge of one connection, and its client."""
-
-    def __init__(self, port: MemoryPort, options: AmqpOptions = OPTIONS) -> None:
-        self.port = port
-        self.client = AmqpClient(max_frame=4096)
-        self.woken = 0
-        self.dropped: Counter[str] = Counter()
-        self.engine = AmqpEngine(load_proton(), "server", options)
-        self.links = Links(self.engine, port, options, ANONYMOUS, self._wake, self._drop)
-        self.over = False
-
-    def _wake(self) -> None:
-        self.woken += 1
-
-    def _drop(self, reason: str) -> None:
-        self.dropped[reason] += 1
-
-    def pump(self, most: int = 1 << 20) -> Edge:
-        """Carry bytes until there are none."""
-        while True:
-            data = self.client.take()
-            self.engine.receive(data)
-            for event in self.engine.events():
-                if isinstance(event, Opened):
-                    self.engine.open()
-                else:
-                    self.links.handle(event)
-            answer = self.engine.data_to_send(most)
-            self.client.receive(answer)
-            if not data and not answer:
-                return self
-
-    def cut(self) -> None:
-        """Lose the connection."""
-        if not self.over:
-            self.over = True
-            self.links.lost()
-            self.engine.release()
-            self.client.release()
-
-
-class Edges:
-    """Edges of one dispatcher."""
-
-    def __init__(self) -> None:
-        self.port = MemoryPort()
-        self.made: list[Edge] = []
-
-    def __call__(self, options: AmqpOptions = OPTIONS) -> Edge:
-        edge = Edge(self.port, options)
-        self.made.append(edge)
-        return edge
-
-    def pump(self) -> None:
-        for _ in range(3):
-            for each in self.made:
-                if not each.over:
-                    each.pump()
-
 
 @pytest.fixture
-def edges() -> Iterator[Edges]:
-    made = Edges()
+def edges() -> Iterator[Edges[MemoryPort]]:
+    made = Edges(MemoryPort())
     yield made
     for each in made.made:
         each.cut()
 
 
-def refusal(link: Any) -> tuple[str, str | None]:
-    found = link.remote_condition
-    return found.name, found.description
-
-
 # --- a client that sends ------------------------------------------------------------------------
 
 
-def test_there_is_credit_as_soon_as_there_is_a_consumer(edges: Edges) -> None:
+def test_there_is_credit_as_soon_as_there_is_a_consumer(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     link = edge.client.sender("orders")
     edge.pump()
@@ -126,7 +53,7 @@ def test_there_is_credit_as_soon_as_there_is_a_consumer(edges: Edges) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 10, 4096, 15_000])
-def test_a_message_goes_through_as_it_is(edges: Edges, size: int) -> None:
+def test_a_message_goes_through_as_it_is(edges: Edges[MemoryPort], size: int) -> None:
     sender, receiver = edges(), edges()
     receiver.client.receiver("orders")
     edges.pump()
@@ -156,7 +83,7 @@ def test_a_message_goes_through_as_it_is(edges: Edges, size: int) -> None:
     ],
 )
 def test_the_producer_is_told_each_outcome(
-    edges: Edges, outcome: Outcome, state: str, condition: object
+    edges: Edges[MemoryPort], outcome: Outcome, state: str, condition: object
 ) -> None:
     edge = edges()
     edges.port.open_consumer("orders", _Nothing(), None)
@@ -197,7 +124,7 @@ class _Nothing:
         raise AssertionError(reason)
 
 
-def test_a_pre_settled_message_has_no_outcome(edges: Edges) -> None:
+def test_a_pre_settled_message_has_no_outcome(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")
     link = edge.client.sender("orders")
@@ -210,7 +137,7 @@ def test_a_pre_settled_message_has_no_outcome(edges: Edges) -> None:
     assert link.credit == 10
 
 
-def test_a_producer_may_settle_first(edges: Edges) -> None:
+def test_a_producer_may_settle_first(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edges.port.open_consumer("orders", _Nothing(), None)
     link = edge.client.sender("orders")
@@ -229,7 +156,7 @@ def test_a_producer_may_settle_first(edges: Edges) -> None:
     assert not again.settled
 
 
-def test_an_anonymous_producer_has_a_name_in_each_message(edges: Edges) -> None:
+def test_an_anonymous_producer_has_a_name_in_each_message(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")
     link = edge.client.sender(None)
@@ -249,7 +176,7 @@ def test_an_anonymous_producer_has_a_name_in_each_message(edges: Edges) -> None:
     assert link.credit == 10
 
 
-def test_what_is_no_message_is_rejected(edges: Edges) -> None:
+def test_what_is_no_message_is_rejected(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")
     link = edge.client.sender("orders")
@@ -262,7 +189,7 @@ def test_what_is_no_message_is_rejected(edges: Edges) -> None:
     assert link.credit == 10
 
 
-def test_credit_is_taken_back_when_the_last_consumer_leaves(edges: Edges) -> None:
+def test_credit_is_taken_back_when_the_last_consumer_leaves(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     consumer = edge.client.receiver("orders")
     link = edge.client.sender("orders")
@@ -283,7 +210,7 @@ def test_credit_is_taken_back_when_the_last_consumer_leaves(edges: Edges) -> Non
     assert edge.client.bodies == ["a"]
 
 
-def test_an_aborted_message_is_no_message(edges: Edges) -> None:
+def test_an_aborted_message_is_no_message(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")
     link = edge.client.sender("orders")
@@ -300,7 +227,7 @@ def test_an_aborted_message_is_no_message(edges: Edges) -> None:
     assert link.credit == 10
 
 
-def test_a_message_may_come_in_parts_and_others_between_them(edges: Edges) -> None:
+def test_a_message_may_come_in_parts_and_others_between_them(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")
     one, two = edge.client.sender("orders"), edge.client.sender("orders")
@@ -316,7 +243,7 @@ def test_a_message_may_come_in_parts_and_others_between_them(edges: Edges) -> No
     assert edge.client.bodies == ["a", b"y" * 12_000]
 
 
-def test_a_client_that_goes_in_mid_message_has_sent_none(edges: Edges) -> None:
+def test_a_client_that_goes_in_mid_message_has_sent_none(edges: Edges[MemoryPort]) -> None:
     sender, receiver = edges(), edges()
     receiver.client.receiver("orders")
     edges.pump()
@@ -333,7 +260,7 @@ def test_a_client_that_goes_in_mid_message_has_sent_none(edges: Edges) -> None:
     assert edges.port.producers == []
 
 
-def test_a_message_that_is_too_large_closes_the_link_alone(edges: Edges) -> None:
+def test_a_message_that_is_too_large_closes_the_link_alone(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")
     bad, good = edge.client.sender("orders"), edge.client.sender("orders")
@@ -353,7 +280,7 @@ def test_a_message_that_is_too_large_closes_the_link_alone(edges: Edges) -> None
     assert edge.engine.closed == ""
 
 
-def test_unfinished_messages_of_a_connection_are_bounded(edges: Edges) -> None:
+def test_unfinished_messages_of_a_connection_are_bounded(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")
     one, two = edge.client.sender("orders"), edge.client.sender("orders")
@@ -366,7 +293,7 @@ def test_unfinished_messages_of_a_connection_are_bounded(edges: Edges) -> None:
     assert edge.engine.closed == "amqp:resource-limit-exceeded"
 
 
-def test_the_dispatcher_may_end_a_producer(edges: Edges) -> None:
+def test_the_dispatcher_may_end_a_producer(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")
     link = edge.client.sender("orders")
@@ -381,7 +308,7 @@ def test_the_dispatcher_may_end_a_producer(edges: Edges) -> None:
     assert edges.port.producers == []
 
 
-def test_more_transfers_than_there_is_credit_close_the_link(edges: Edges) -> None:
+def test_more_transfers_than_there_is_credit_close_the_link(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edges.port.window = 1
     edge.client.receiver("orders", credit=0)
@@ -413,7 +340,7 @@ def test_more_transfers_than_there_is_credit_close_the_link(edges: Edges) -> Non
 )
 @pytest.mark.parametrize("settles", [True, False])
 def test_the_dispatcher_is_told_each_outcome(
-    edges: Edges, state: str, expected: Outcome, settles: bool
+    edges: Edges[MemoryPort], state: str, expected: Outcome, settles: bool
 ) -> None:
     edge = edges()
     edge.client.accepts = False
@@ -440,7 +367,7 @@ def test_the_dispatcher_is_told_each_outcome(
     assert settles or not state or delivery.settled
 
 
-def test_a_rejection_without_a_condition_has_none(edges: Edges) -> None:
+def test_a_rejection_without_a_condition_has_none(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.accepts = False
     edge.client.receiver("orders")
@@ -456,7 +383,7 @@ def test_a_rejection_without_a_condition_has_none(edges: Edges) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "detach", "session", "connection"])
-def test_what_a_consumer_has_not_settled_is_in_doubt(edges: Edges, how: str) -> None:
+def test_what_a_consumer_has_not_settled_is_in_doubt(edges: Edges[MemoryPort], how: str) -> None:
     sender, receiver = edges(), edges()
     receiver.client.accepts = False
     consumer = receiver.client.receiver("orders", credit=6)
@@ -480,7 +407,7 @@ def test_what_a_consumer_has_not_settled_is_in_doubt(edges: Edges, how: str) -> 
         assert f"link_remote_{how}" in receiver.client.events
 
 
-def test_credit_is_passed_on_up_to_the_limit_of_what_is_unsettled(edges: Edges) -> None:
+def test_credit_is_passed_on_up_to_the_limit_of_what_is_unsettled(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.accepts = False
     edge.client.receiver("orders", credit=20)
@@ -501,7 +428,7 @@ def test_credit_is_passed_on_up_to_the_limit_of_what_is_unsettled(edges: Edges) 
     assert consumer.left == 0
 
 
-def test_a_consumer_may_drain(edges: Edges) -> None:
+def test_a_consumer_may_drain(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     consumer = edge.client.receiver("orders", credit=0)
     edge.pump()
@@ -528,7 +455,7 @@ def test_a_consumer_may_drain(edges: Edges) -> None:
     ("mode", "settled"), [("SND_SETTLED", True), ("SND_UNSETTLED", False), ("SND_MIXED", None)]
 )
 def test_a_consumer_says_how_its_deliveries_are_settled(
-    edges: Edges, mode: str, settled: bool | None, pre_settled: bool
+    edges: Edges[MemoryPort], mode: str, settled: bool | None, pre_settled: bool
 ) -> None:
     edge = edges()
     edge.client.accepts = False
@@ -550,7 +477,7 @@ def test_a_consumer_says_how_its_deliveries_are_settled(
     assert sent.states[-1:] == ([] if pre_settled else [ACCEPTED])
 
 
-def test_a_message_over_the_limit_of_a_consumer_is_released(edges: Edges) -> None:
+def test_a_message_over_the_limit_of_a_consumer_is_released(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders", max_message_size=1000)
     link = edge.client.sender("orders")
@@ -565,7 +492,7 @@ def test_a_message_over_the_limit_of_a_consumer_is_released(edges: Edges) -> Non
     assert edge.dropped == {"too large": 1}
 
 
-def test_what_a_client_does_not_read_is_bounded(edges: Edges) -> None:
+def test_what_a_client_does_not_read_is_bounded(edges: Edges[MemoryPort]) -> None:
     sender, receiver = edges(), edges()
     receiver.client.receiver("orders")
     edges.pump()
@@ -587,7 +514,7 @@ def test_what_a_client_does_not_read_is_bounded(edges: Edges) -> None:
     assert len(receiver.client.received) == 3
 
 
-def test_the_dispatcher_may_end_a_consumer(edges: Edges) -> None:
+def test_the_dispatcher_may_end_a_consumer(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.accepts = False
     link = edge.client.receiver("orders")
@@ -617,7 +544,7 @@ def test_the_dispatcher_may_end_a_consumer(edges: Edges) -> None:
 # --- names and refusals -------------------------------------------------------------------------
 
 
-def test_a_client_may_ask_for_a_name(edges: Edges) -> None:
+def test_a_client_may_ask_for_a_name(edges: Edges[MemoryPort]) -> None:
     asking, answering = edges(), edges()
     receiver = asking.client.session.receiver("answers")
     receiver.source.dynamic = True
@@ -638,7 +565,7 @@ def test_a_client_may_ask_for_a_name(edges: Edges) -> None:
     assert sender.remote_target.address == "_temp/here/2"
 
 
-def test_a_link_that_is_refused_says_why(edges: Edges) -> None:
+def test_a_link_that_is_refused_says_why(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edges.port.refusals["secret"] = ConsumerRefused("secret", "it is for other roles")
     links = [edge.client.sender("secret"), edge.client.receiver("secret")]
@@ -675,7 +602,7 @@ def test_a_link_that_is_refused_says_why(edges: Edges) -> None:
     ],
 )
 def test_errors_of_the_dispatcher_have_conditions(
-    edges: Edges, error: OnwardError, condition: str
+    edges: Edges[MemoryPort], error: OnwardError, condition: str
 ) -> None:
     edge = edges()
     edges.port.refusals["a"] = error
@@ -687,7 +614,7 @@ def test_errors_of_the_dispatcher_have_conditions(
     assert "max_" not in str(description)
 
 
-def test_filters_are_not_said_to_be_in_place(edges: Edges) -> None:
+def test_filters_are_not_said_to_be_in_place(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     link = edge.client.session.receiver("filtered")
     link.source.address = "orders"
@@ -707,7 +634,7 @@ def test_filters_are_not_said_to_be_in_place(edges: Edges) -> None:
     [("no", 1, 1), ("in", None, None), ("out", 1, None), ("both", None, None)],
 )
 def test_annotations_are_stripped_or_passed(
-    edges: Edges, strip: Any, at_port: int | None, at_consumer: int | None
+    edges: Edges[MemoryPort], strip: Any, at_port: int | None, at_consumer: int | None
 ) -> None:
     edge = edges(AmqpOptions(strip=strip))
     edge.client.receiver("orders")
@@ -726,7 +653,7 @@ def test_annotations_are_stripped_or_passed(
         assert found.body == "a"
 
 
-def test_a_payload_that_is_no_message_is_sent_as_the_data_of_one(edges: Edges) -> None:
+def test_a_payload_that_is_no_message_is_sent_as_the_data_of_one(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")
     edge.pump()

@@ -20,9 +20,10 @@ from onward.protocol.security import ANONYMOUS, Principal, UserPassword
 from onward.transports.amqp._options import AmqpOptions
 from onward.transports.amqp._sasl import AMQP_HEADER, SASL_HEADER
 from onward.transports.amqp._server import AmqpServer
-from tests.support.amqp import AmqpClient, MemoryPort, needs_proton
+from tests.support.amqp import AmqpClient, needs_proton
 from tests.support.certificates import Certificates
 from tests.support.loops import on_both_loops
+from tests.support.memory_port import MemoryPort
 from tests.support.security import gated
 from tests.support.transports import eventually
 

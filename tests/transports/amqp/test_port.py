@@ -1,0 +1,316 @@
+"""Clients of AMQP at the dispatcher of a node: what they are told of credit and of outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.dispatch import Dispatcher, Received
+from onward.protocol.dispatch import Access, RoutingPattern, Second, Semantics
+from onward.protocol.security import Principal
+from tests.support.amqp import Edge, Edges, needs_proton, refusal
+
+pytestmark = pytest.mark.peer
+proton = needs_proton()
+
+WINDOW = Semantics().window
+SHOP = frozenset({"shop"})
+ACCEPTED, REJECTED = proton.Delivery.ACCEPTED, proton.Delivery.REJECTED
+RELEASED, MODIFIED = proton.Delivery.RELEASED, proton.Delivery.MODIFIED
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    async with Node("edge") as made:
+        yield made
+
+
+@pytest.fixture
+async def edges(node: Node) -> AsyncIterator[Edges[Dispatcher]]:
+    made = Edges(await Dispatcher.attach(node))
+    yield made
+    for each in made.made:
+        each.cut()
+
+
+def send(edge: Edge, link: Any, *bodies: str, **more: Any) -> list[Any]:
+    return [edge.client.send(link, edge.client.message(each, **more)) for each in bodies]
+
+
+def states(deliveries: list[Any]) -> list[int]:
+    return [each.remote_state for each in deliveries]
+
+
+def settle(edge: Edge, state: int, number: int = 0) -> None:
+    """Settle a delivery of a client that does not accept by itself."""
+    delivery = edge.client.received[number][0]
+    delivery.update(state)
+    delivery.settle()
+
+
+async def test_credit_comes_with_a_consumer_and_messages_go_in_order(
+    edges: Edges[Dispatcher],
+) -> None:
+    producing, consuming = edges(), edges()
+    link = producing.client.sender("orders")
+    edges.pump()
+    assert link.credit == 0
+    consuming.client.receiver("orders", credit=3)
+    edges.pump()
+    assert link.credit == WINDOW
+    sent = send(producing, link, "a", "b", "c", "d")
+    edges.pump()
+    assert consuming.client.bodies == ["a", "b", "c"]
+    assert states(sent) == [ACCEPTED] * 3 + [0]
+    assert link.credit == WINDOW - 1
+
+
+@pytest.mark.parametrize("state", [ACCEPTED, REJECTED, MODIFIED])
+async def test_outcomes_go_from_client_to_client(edges: Edges[Dispatcher], state: int) -> None:
+    producing, consuming = edges(), edges()
+    consuming.client.accepts = False
+    consuming.client.receiver("orders")
+    link = producing.client.sender("orders")
+    edges.pump()
+    (sent,) = send(producing, link, "a")
+    edges.pump()
+    delivery = consuming.client.received[0][0]
+    if state == REJECTED:
+        delivery.local.condition = proton.Condition("shop:closed", "come back tomorrow")
+    settle(consuming, state)
+    edges.pump()
+    assert (sent.remote_state, sent.settled) == (state, True)
+    if state == REJECTED:
+        found = sent.remote.condition
+        assert (found.name, found.description) == ("shop:closed", "come back tomorrow")
+
+
+async def test_what_one_client_releases_another_one_gets(edges: Edges[Dispatcher]) -> None:
+    producing, releasing, accepting = edges(), edges(), edges()
+    releasing.client.accepts = False
+    releasing.client.receiver("orders")
+    link = producing.client.sender("orders")
+    edges.pump()
+    (sent,) = send(producing, link, "a")
+    edges.pump()
+    accepting.client.receiver("orders")
+    edges.pump()
+    settle(releasing, RELEASED)
+    edges.pump()
+    assert accepting.client.bodies == ["a"]
+    assert sent.remote_state == ACCEPTED
+
+
+async def test_what_a_lost_client_had_is_in_doubt_and_the_rest_is_released(
+    edges: Edges[Dispatcher],
+) -> None:
+    producing, consuming = edges(), edges()
+    consuming.client.accepts = False
+    consuming.client.receiver("orders", credit=6)
+    link = producing.client.sender("orders")
+    edges.pump()
+    sent = send(producing, link, *"abcdefghij")
+    edges.pump()
+    assert len(consuming.client.received) == 6
+    consuming.cut()
+    edges.pump()
+    assert states(sent) == [MODIFIED] * 6 + [RELEASED] * 4
+
+
+async def test_a_lost_producer_leaves_its_messages(edges: Edges[Dispatcher]) -> None:
+    producing, consuming = edges(), edges()
+    consuming.client.accepts = False
+    receiver = consuming.client.receiver("orders", credit=1)
+    link = producing.client.sender("orders")
+    edges.pump()
+    send(producing, link, "a", "b")
+    edges.pump()
+    producing.cut()
+    settle(consuming, ACCEPTED)
+    receiver.flow(1)
+    edges.pump()
+    assert consuming.client.bodies == ["a", "b"]
+
+
+async def test_credit_is_drained_after_the_last_consumer(edges: Edges[Dispatcher]) -> None:
+    producing, consuming = edges(), edges()
+    receiver = consuming.client.receiver("orders")
+    link = producing.client.sender("orders")
+    edges.pump()
+    receiver.close()
+    edges.pump()
+    assert (link.credit, link.drain_mode) == (WINDOW, False)
+    sent = send(producing, link, "a")
+    edges.pump()
+    assert states(sent) == [RELEASED]
+    assert (link.credit, link.drain_mode) == (WINDOW - 1, True)
+    # A message that was on its way all the same is released as well.
+    sent = send(producing, link, "b")
+    edges.pump()
+    assert states(sent) == [RELEASED]
+    link.drained()
+    edges.pump()
+    assert link.credit == 0
+    consuming.client.receiver("orders")
+    edges.pump()
+    assert (link.credit, link.drain_mode) == (WINDOW, False)
+    sent = send(producing, link, "c")
+    edges.pump()
+    assert states(sent) == [ACCEPTED]
+
+
+async def test_a_consumer_drains_what_waits_for_it(edges: Edges[Dispatcher]) -> None:
+    producing, consuming = edges(), edges()
+    receiver = consuming.client.receiver("orders", credit=0)
+    link = producing.client.sender("orders")
+    edges.pump()
+    send(producing, link, *"abcdef")
+    edges.pump()
+    receiver.drain(20)
+    edges.pump()
+    assert consuming.client.bodies == list("abcdef")
+    assert (receiver.credit, receiver.drained()) == (0, 14)
+    receiver.drain_mode = False
+    receiver.flow(1)
+    send(producing, link, "g")
+    edges.pump()
+    assert consuming.client.bodies[-1] == "g"
+
+
+async def test_anonymous_producers_and_requests_with_an_answer(edges: Edges[Dispatcher]) -> None:
+    asking, answering = edges(), edges()
+    answering.client.receiver("orders")
+    answers = asking.client.receiver(None)
+    assert answers is not None
+    replies = asking.client.session.receiver("answers")
+    replies.source.dynamic = True
+    replies.open()
+    replies.flow(5)
+    link = asking.client.sender(None)
+    edges.pump()
+    name = replies.remote_source.address
+    assert name.startswith("_temp/edge/")
+    assert link.credit == edges.port._core.options.anonymous_window
+    sent = send(asking, link, "how many?", address="orders", reply_to=name)
+    sent += send(asking, link, "lost", address="nowhere")
+    edges.pump()
+    assert answering.client.bodies == ["how many?"]
+    message = proton.Message()
+    message.decode(answering.client.received[0][1])
+    back = answering.client.sender(None)
+    edges.pump()
+    send(answering, back, "twelve", address=message.reply_to)
+    edges.pump()
+    assert asking.client.bodies == ["twelve"]
+    assert states(sent) == [ACCEPTED, RELEASED]
+    # The name ends with its link.
+    replies.close()
+    edges.pump()
+    late = send(answering, back, "late", address=name)
+    edges.pump()
+    assert states(late) == [RELEASED]
+
+
+async def test_one_may_send_to_a_name_that_another_one_consumes_later(
+    edges: Edges[Dispatcher],
+) -> None:
+    producing, consuming = edges(), edges()
+    link = producing.client.session.sender("given")
+    link.target.dynamic = True
+    link.open()
+    edges.pump()
+    name = link.remote_target.address
+    assert link.credit == 0
+    consuming.client.receiver(name)
+    edges.pump()
+    send(producing, link, "a")
+    edges.pump()
+    assert consuming.client.bodies == ["a"]
+
+
+async def test_multicast_goes_to_each_and_has_one_outcome(edges: Edges[Dispatcher]) -> None:
+    edges.port.provision("news", Semantics(pattern=RoutingPattern.MULTICAST))
+    producing, one, two = edges(), edges(), edges()
+    link = producing.client.sender("news")
+    edges.pump()
+    assert link.credit == 0
+    for each in (one, two):
+        each.client.accepts = False
+        each.client.receiver("news")
+    edges.pump()
+    (sent,) = send(producing, link, "a")
+    edges.pump()
+    settle(one, ACCEPTED)
+    settle(two, RELEASED)
+    edges.pump()
+    assert one.client.bodies == two.client.bodies == ["a"]
+    assert sent.remote_state == ACCEPTED
+
+
+async def test_names_that_are_refused(edges: Edges[Dispatcher]) -> None:
+    port = edges.port
+    port.provision("closed", Semantics(pattern=RoutingPattern.UNAVAILABLE))
+    port.provision("one", Semantics(pattern=RoutingPattern.DIRECT, second=Second.REFUSE))
+    port.provision("new", Semantics(pattern=RoutingPattern.DIRECT, second=Second.NEWEST))
+    port.provision("till", Semantics(access=Access(producers=SHOP, consumers=SHOP)))
+    edge, shop = edges(), edges(principal=Principal("ann", "test", SHOP))
+    edge.client.receiver("one")
+    old = edge.client.receiver("new")
+    edge.client.receiver("new")
+    links = {
+        "amqp:not-found": [edge.client.sender("closed"), edge.client.receiver("closed")],
+        "amqp:resource-locked": [edge.client.receiver("one")],
+        "amqp:link:stolen": [old],
+        "amqp:invalid-field": [edge.client.sender("a\nb"), edge.client.receiver("_temp/x")],
+        "amqp:unauthorized-access": [edge.client.sender("till"), edge.client.receiver("till")],
+    }
+    links["amqp:not-found"].append(edge.client.receiver("_temp/elsewhere/x"))
+    good = [shop.client.sender("till"), shop.client.receiver("till")]
+    edges.pump()
+    for condition, refused in links.items():
+        assert [refusal(each)[0] for each in refused] == [condition] * len(refused)
+    assert good[0].credit == WINDOW
+    assert good[1].state & good[1].REMOTE_ACTIVE
+    anonymous = edge.client.sender(None)
+    edges.pump()
+    rejected = [
+        *send(edge, anonymous, "a", address="closed"),
+        *send(edge, anonymous, "a", address="till"),
+        *send(edge, anonymous, "a", address="a\nb"),
+    ]
+    edges.pump()
+    assert [each.remote.condition.name for each in rejected] == [
+        "amqp:not-found",
+        "amqp:unauthorized-access",
+        "amqp:invalid-field",
+    ]
+
+
+async def test_a_message_of_a_program_is_data_and_one_of_a_client_is_whole(
+    edges: Edges[Dispatcher], node: Node
+) -> None:
+    edge, got = edges(), list[bytes]()
+    edge.client.receiver("to-client")
+
+    def take(delivery: Received) -> None:
+        got.append(delivery.payload)
+
+    await edges.port.consume("to-program", take)
+    link = edge.client.sender("to-program")
+    edges.pump()
+    outcome = asyncio.create_task(node.request("34#to-client", b"12 apples"))
+    while not outcome.done():
+        edges.pump()
+        await asyncio.sleep(0)
+    assert edge.client.bodies == [b"12 apples"]
+    assert (await outcome).payload == b""
+    message = edge.client.message("hello", subject="a")
+    sent = edge.client.send(link, message)
+    while not sent.settled:
+        edges.pump()
+        await asyncio.sleep(0)
+    assert (got, sent.remote_state) == ([message], ACCEPTED)
