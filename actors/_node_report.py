@@ -59,13 +59,17 @@ def node_report(node: Node, question: str) -> bytes | None:
     - `dead-letters`: the kept dead letters, the last one first, with their `age` in seconds; and
       the number of all by `reasons`.
     - `node`: the statistics of the node, as one row.
+    - what its workers report, such as `addresses` and `network` of a dispatcher.
 
     Call it on the node's loop.
     """
     asked = _REPORTS.get(question)
-    if asked is None:
+    if asked is not None:
+        total, rows, more = asked(node)
+    elif (own := node.parts.reports.get(question)) is not None:
+        total, rows, more = len(found := own()), found, {}
+    else:
         return None
-    total, rows, more = asked(node)
     fitting = ",".join(_fitting(rows))
     head = json.dumps({"node": _text(node.name), "total": total, **more}, separators=(",", ":"))
     return f'{head[:-1]},"rows":[{fitting}]}}'.encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ._shutdown import Shutdown
 from ._transports import Transports
@@ -42,10 +42,12 @@ class Parts:
         workers: The workers: their registration and removal.
         transports: The transports, by scheme and address type.
         shutdown: The stop of the node and of its workers.
+        reports: The rows that workers of this project have for an operator, by the question.
     """
 
     __slots__ = (
         "guards",
+        "reports",
         "requests",
         "router",
         "run_queue",
@@ -68,6 +70,7 @@ class Parts:
         self.workers: Final = Workers(node, self.guards, self.requests)
         self.transports: Final = Transports(node, self.guards)
         self.shutdown: Final = Shutdown(self.router, self.requests, self.transports)
+        self.reports: Final[dict[str, Callable[[], list[dict[str, Any]]]]] = {}
         # The three that look down: an error reply is a message, and so on.
         self.undeliverable.error_replies.send = self.router.dispatch_or_lose
         self.router.rules.load = self.transports.load_type

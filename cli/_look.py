@@ -29,7 +29,14 @@ from ._tables import (
     show,
 )
 
-__all__ = ["add_commands"]
+__all__ = [
+    "add_commands",
+    "add_node",
+    "add_timeout",
+    "ask_node",
+    "print_of_node",
+    "via_to_node",
+]
 
 _NODE: Final = """\
 The node has to run its management service: `onward node --management`, or ManagementService
@@ -194,30 +201,40 @@ def add_commands(commands: Commands) -> None:
             description=f"{look.description}\n{_NODE}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.add_argument(
-            "--node",
-            metavar="URI",
-            default=DEFAULT_URI,
-            help="the node, by a URI where its management is exposed (default %(default)s)",
-        )
-        add_tls(parser, listens=False)
+        add_node(parser)
         parser.add_argument(
             "--broker", metavar="URI", help="a broker instead, by any URI it listens at"
         )
         add_context(parser)
         add_credentials(parser)
-        parser.add_argument(
-            "--timeout",
-            metavar="SECONDS",
-            type=seconds,
-            default=5.0,
-            help="how long to wait (default %(default)g)",
-        )
+        add_timeout(parser)
         columns = look.columns
         if look is _PEERS:
             columns = tuple({each.heading: each for each in (*columns, *_BROKERS.columns)}.values())
         add_selection(parser, columns)
         parser.set_defaults(command=_command, look=look)
+
+
+def add_node(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the node to ask."""
+    parser.add_argument(
+        "--node",
+        metavar="URI",
+        default=DEFAULT_URI,
+        help="the node, by a URI where its management is exposed (default %(default)s)",
+    )
+    add_tls(parser, listens=False)
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add the option for how long to wait for an answer."""
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=5.0,
+        help="how long to wait (default %(default)g)",
+    )
 
 
 def _command(arguments: argparse.Namespace) -> None:
@@ -226,16 +243,33 @@ def _command(arguments: argparse.Namespace) -> None:
         of_broker = _BROKERS if look is _PEERS else look
         print_table(arguments, of_broker, _PATHS[look.name])
         return
-    selection, every = selection_of(arguments, look.columns), interval_of(arguments)
+    print_of_node(arguments, look, _LINKS.name if look is _PEERS else look.name)
+
+
+def via_to_node(arguments: argparse.Namespace) -> Via:
+    """Return how to reach the node to ask.
+
+    Raises:
+        CommandError: The options are wrong.
+    """
     credentials = credentials_for_node(arguments)
     via = Via(arguments.node, tls_of(arguments, listens=False), credentials)
     if not via.uri.startswith(known := schemes()):
         raise CommandError(f"{via.uri!r} does not start with {', '.join(known)}", Status.USAGE)
+    return via
 
-    question = _LINKS.name if look is _PEERS else look.name
+
+def print_of_node(arguments: argparse.Namespace, look: Look, question: str) -> None:
+    """Print a table of a node, as the options of the command say.
+
+    Raises:
+        CommandError: The options are wrong, or the node does not answer.
+    """
+    selection, every = selection_of(arguments, look.columns), interval_of(arguments)
+    via = via_to_node(arguments)
 
     async def of_node() -> Any:
-        return await select(await _ask_node(arguments, question, via), selection, look.has)
+        return await select(await ask_node(arguments, question, via), selection, look.has)
 
     def work() -> Coroutine[Any, Any, None]:
         return repeated(every, of_node, partial(show, look), as_json=arguments.json)
@@ -244,7 +278,12 @@ def _command(arguments: argparse.Namespace) -> None:
         run_table(work, every)
 
 
-async def _ask_node(arguments: argparse.Namespace, question: str, via: Via) -> Any:
+async def ask_node(arguments: argparse.Namespace, question: str, via: Via) -> Any:
+    """Return the answer of a node's management service.
+
+    Raises:
+        CommandError: It does not answer in time, or with no JSON.
+    """
     try:
         answer = await request((MANAGEMENT,), question.encode(), arguments.timeout, via)
         return json.loads(answer.payload)

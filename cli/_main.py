@@ -32,6 +32,7 @@ _MODULES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "broker": "_broker",
         "node": "_node",
+        "dispatch": "_dispatch",
         "send": "_message",
         "request": "_message",
         "trace": "_trace",
@@ -43,6 +44,8 @@ _MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "links": "_look",
         "peers": "_look",
         "dead-letters": "_look",
+        "addresses": "_dispatch_tables",
+        "network": "_dispatch_tables",
         "connections": "_broker_tables",
         "services": "_broker_tables",
         "waiting": "_broker_tables",

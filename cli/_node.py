@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from ..actors import DeadLetter, DiagnosticsOptions, Listener, Node, Worker
 from ..actors.routing._router import from_code
@@ -29,7 +29,15 @@ from ._service import Service
 from ._show import describe_message, printable
 from ._status import CommandError, Status
 
-__all__ = ["DEFAULT_URI", "KINDS", "MANAGEMENT", "add_commands", "serve"]
+__all__ = [
+    "DEFAULT_URI",
+    "KINDS",
+    "MANAGEMENT",
+    "NodePart",
+    "add_commands",
+    "add_options",
+    "serve",
+]
 
 DEFAULT_URI: Final = "tcp://127.0.0.1:4000"
 
@@ -54,6 +62,26 @@ example:
   onward node --worker relay=forward --worker echo=echo --expose relay --allow echo
   onward request '1#127.0.0.1:4000 => relay => echo' hello
 """
+
+
+class NodePart(Protocol):
+    """A part that a node runs beside its workers.
+
+    Attributes:
+        node_name: The name of the node.
+    """
+
+    node_name: str
+
+    async def start(self, node: Node, service: Service) -> list[Address]:
+        """Start it before anything listens; return what is exposed to peers."""
+        ...
+
+    def join(self) -> None:
+        """Connect to other nodes, now that the node listens."""
+
+    async def close(self) -> None:
+        """End what it still does."""
 
 
 class VerboseEcho(Worker):
@@ -118,6 +146,17 @@ def add_commands(commands: Commands) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_options(parser, "node")
+    add_config(parser, "node", _command)
+
+
+def add_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add the options of a node, for each command that runs one.
+
+    Args:
+        parser: The parser of the command.
+        name: The name of the node, by default.
+    """
     parser.add_argument(
         "--listen",
         metavar="URI",
@@ -171,9 +210,8 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_admin(parser, broker=False)
-    add_event_log(parser, "node")
+    add_event_log(parser, name)
     add_server_log(parser)
-    add_config(parser, "node", _command)
 
 
 def _worker(text: str) -> tuple[Address, str]:
@@ -204,6 +242,7 @@ async def serve(
     arguments: argparse.Namespace,
     service: Service | None = None,
     running: Reconfiguration | None = None,
+    part: NodePart | None = None,
 ) -> None:
     """Run a node until it is asked to stop.
 
@@ -212,6 +251,7 @@ async def serve(
         arguments: The options of the command.
         service: Its ties to the system; by default those of the process.
         running: Its configuration, which a reload reads anew; `None` for one that stays.
+        part: What the node runs beside its workers.
 
     Raises:
         CommandError: It cannot listen, or a worker to expose does not exist.
@@ -226,8 +266,10 @@ async def serve(
         tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
 
     service = service or Service()
-    name, newest = node_name(arguments, "node"), None if running is None else running.newest
-    node = Node(name, diagnostics=DiagnosticsOptions(hold=5.0, block=1.0))
+    name = node_name(arguments, "node" if part is None else part.node_name)
+    newest = None if running is None else running.newest
+    diagnostics = DiagnosticsOptions(hold=5.0, block=1.0)
+    node = Node(name, diagnostics=diagnostics, error_replies=part is not None)
     authentication = authentication_of_peers(arguments, lambda: node, newest)
     if authentication is not None:
         service.reloads.add("authentication", authentication.prepare_reload)
@@ -241,12 +283,16 @@ async def serve(
         node.dead_letters.subscribe(tell_dead)
         try:
             await stop.unless(_start(node, arguments, tell))
+            more = [] if part is None else await stop.unless(part.start(node, service))
             async with administered(node, None, admin, service) as started:
-                listeners = await stop.unless(_listen(node, arguments, authentication))
+                listeners = await stop.unless(_listen(node, arguments, authentication, more))
                 shared_tls = None if running is None else running.shared_tls
                 for listener in listeners:
                     service.reloads_certificates(listener, shared_tls)
                 started(listeners)
+                if part is not None:
+                    stack.push_async_callback(part.close)
+                    part.join()
                 with service.serving("listening"):
                     await stop.wait()
         except Interrupted:
@@ -269,14 +315,18 @@ async def _start(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
 
 
 async def _listen(
-    node: Node, arguments: argparse.Namespace, authentication: Authentication | None
+    node: Node,
+    arguments: argparse.Namespace,
+    authentication: Authentication | None,
+    more: list[Address],
 ) -> list[Listener]:
     tls = tls_of(arguments, listens=True)
     options = certificates_for(node, arguments.listen, tls)
     options |= authentication_for(node, arguments.listen, authentication)
     management: str | None = arguments.management
-    expose = [*arguments.expose, *([MANAGEMENT] if management == "" else [])]
-    places = {"expose": expose, "allow": arguments.allow}
+    expose = [*arguments.expose, *more, *([MANAGEMENT] if management == "" else [])]
+    # With names a client has to know that no consumer took a message.
+    places = {"expose": expose, "allow": arguments.allow, "error_replies": bool(more)}
     listeners = [await listen(node, arguments.listen, schemes(), **places, **options)]
     if management:
         secured = management.startswith(("tls:", "wss:"))

@@ -54,6 +54,7 @@ from ._consumer_record import ConsumerRecord
 from ._name_state import NameState
 from ._options import DispatchOptions
 from ._outcome_ways import OutcomeWays
+from ._traced import TracedWays
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -101,6 +102,7 @@ class DispatchCore:
         self.upstream: Final[dict[tuple[Hashable, bytes], NameState]] = {}
         self.ways: Final = OutcomeWays(node, self.counts, self._told, self.upstream)
         self.ways.copied = self._copied
+        self.traced: Final = TracedWays(node.parts.router.dispatch)
         self._numbers: Final = count(1)
         self._instance: Final = secrets.token_bytes(ID_SIZE)
         self._ids: Final = count()
@@ -207,6 +209,7 @@ class DispatchCore:
         onward, _, payload, source, context = arrival.message
         back: Route = ()
         if token is not None:
+            self.traced.note(token, arrival)
             end = Address(DELIVERY, return_address(token))
             # A link remembers return routes that begin with a worker only.
             back = (self.address, end) if record.remote else (end,)
@@ -265,6 +268,7 @@ class DispatchCore:
             to = (address, self.address, Address(DELIVERY, transit), *onward)
             back: Route = ()
             if token is not None:
+                self.traced.note(token, arrival)
                 back = (self.address, Address(DELIVERY, return_address(token)))
             self.node.parts.router.dispatch(Message(to, back, payload, None, context))
         except (BadTransit, OnwardError):

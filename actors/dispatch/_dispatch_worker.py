@@ -48,6 +48,7 @@ from ._access import PrincipalOf, may_produce, restricts
 from ._arrival import Arrival, TransitWay
 from ._consumer_record import Accept, ConsumerRecord
 from ._core import DispatchCore, without
+from ._inspection import ADDRESSES, NETWORK, json_rows, name_rows, network_rows
 from ._name_state import NameState
 from ._options import DispatchOptions
 from ._topology import Topology
@@ -107,6 +108,8 @@ class DispatchWorker(Worker):
         node.add_rule(NAME, self.resolve, owner=owner)
         node.add_rule(DELIVERY, self.resolve, owner=owner)
         node.parts.undeliverable.ends[DELIVERY] = core.failed
+        node.parts.reports[ADDRESSES] = lambda: json_rows(name_rows(core, self.provisions))
+        node.parts.reports[NETWORK] = lambda: json_rows(network_rows(core, network))
         self.topology.drive()
 
     def on_stop(self) -> None:
@@ -115,6 +118,8 @@ class DispatchWorker(Worker):
         self.node.remove_rule(NAME, owner=owner)
         self.node.remove_rule(DELIVERY, owner=owner)
         self.node.parts.undeliverable.ends.pop(DELIVERY, None)
+        for question in (ADDRESSES, NETWORK):
+            self.node.parts.reports.pop(question, None)
         self.topology.close()
         for producer in list(self.core.producers.values()):
             producer.stop()
@@ -218,6 +223,10 @@ class DispatchWorker(Worker):
             core.disposition(token, told.state, self._target(message, token), told.tally)
             return
         token = read_token(first.value, b"r")
+        if core.traced.is_report(message):
+            if not core.traced.pass_on(token, message):
+                core.counts["reports of hops that could not be passed on"] += 1
+            return
         target = self._target(message, token)
         if is_error_reply(message):
             failure = read_error_reply(message)

@@ -34,6 +34,7 @@ from ._credited import CreditedConsumer, CreditedProducer
 from ._dispatch_worker import DISPATCH, DispatchWorker
 from ._ends import ConsumerEnd, ConsumerLink, ProducerEnd, ProducerLink
 from ._errors import ConsumerRefused
+from ._inspection import NameStatistics, NetworkNode, name_rows, network_rows
 from ._name_state import NameState
 from ._options import DispatchOptions
 from ._producer import AnonymousProducer, Producer
@@ -129,6 +130,11 @@ class Dispatcher:
         mailbox = MailboxOptions(limit=_MAILBOX)
         await node.start(lambda: worker, address=DISPATCH, mailbox=mailbox)
         return cls(worker)
+
+    @property
+    def node(self) -> Node:
+        """The node that it is attached to."""
+        return self._core.node
 
     @property
     def node_name(self) -> str:
@@ -516,6 +522,14 @@ class Dispatcher:
             link = await self._core.node.connect(to, expose=[DISPATCH])
         self._worker.topology.add_link(link, cost)
         return link
+
+    def names(self) -> list[NameStatistics]:
+        """Return the figures of each name that has consumers, producers or messages, by name."""
+        return name_rows(self._core, self._worker.provisions)
+
+    def nodes(self) -> list[NetworkNode]:
+        """Return the nodes of the network as this one knows them, itself first."""
+        return network_rows(self._core, self._worker.topology.network)
 
     def statistics(self) -> DispatcherStatistics:
         """Return the figures of the dispatcher at this moment."""

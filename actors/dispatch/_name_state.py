@@ -95,6 +95,8 @@ class NameState:
         self.scheduled: float | None = None
         self.announced: int | None = None
         self.producers: dict[int, None] = {}
+        self.dropped = 0
+        """Number of messages that were dropped."""
         self._remotes: tuple[RemoteNode, ...] = ()
         self._active_since = 0.0
         self._told_paths = 0
@@ -428,6 +430,7 @@ class NameState:
         self._core.credit(producer)
 
     def _dropped(self, arrival: Arrival, reason: str) -> None:
+        self.dropped += 1
         self._core.counts[reason] += 1
         self._core.node.dead_letter(arrival.message, reason)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 from ...protocol import (
+    DELIVERY,
     MAX_MARK_DEPTH,
     Address,
     Context,
@@ -235,6 +236,9 @@ class HopTracer(Instrument):
             mark.trace, worker.address, onward[1:]
         ):
             route = onward[1:]
+        elif back and back[-1].type == DELIVERY:
+            # The dispatcher that has sent the copy passes reports on, as it does outcomes.
+            route = back
         else:
             return self._marked.origin(mark)
         return ReportOrigin(mark.trace, mark.tracer, worker.address, message.to, route)

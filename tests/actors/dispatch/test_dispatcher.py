@@ -909,3 +909,19 @@ async def test_a_message_that_a_peer_just_sends_is_pre_settled(network: Simulate
     await sleep(1)
     assert kept.payloads == [b"1"]
     assert kept.deliveries[0].settled
+
+
+async def test_the_names_as_a_table(dispatcher: Dispatcher) -> None:
+    dispatcher.provision("orders", held(Last.DROP))
+    await dispatcher.consume("mail", ENDS["acc"], accept=Accept.SELF)
+    mail = await dispatcher.produce("mail")
+    assert await mail.send(b"1") == ACCEPTED
+    producer = await dispatcher.produce_any()
+    waiting = asyncio.create_task(producer.send("orders", b"2"))
+    await sleep(1)
+    first, second = dispatcher.names()
+    assert (first.name, first.consumers, first.producers, first.accepted) == ("mail", 1, 1, 1)
+    assert (second.name, second.provision, second.held) == ("orders", "orders", 1)
+    assert second.in_flight == 0
+    await waiting
+    assert [each.name for each in dispatcher.names()] == ["mail"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from asyncio import sleep
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ from onward.actors.dispatch import (
     Producer,
     Received,
 )
+from onward.actors.services import ManagementService
 from onward.protocol import DELIVERY, Address, NotDelivered
 from onward.protocol.dispatch import (
     ACCEPTED,
@@ -633,3 +635,49 @@ async def test_a_reply_comes_to_a_temporary_name_from_two_nodes_away(net: Net) -
     assert await producer.send(consumer.name, b"2") == RELEASED
     assert got == [b"1"]
     assert net.at["c"].statistics().names == 0
+
+
+async def test_the_network_as_a_table(net: Net) -> None:
+    await net.start("a", "b", "c", "d")
+    await net.join("a", "b", 2)
+    await net.join("b", "c", 3)
+    await net.keep("c", "orders")
+    await net.keep("a", "mail")
+    await sleep(SETTLE)
+    rows = net.at["a"].nodes()
+    assert [(each.node, each.cost, each.next_hop, each.names) for each in rows] == [
+        ("a", 0, "", 1),
+        ("b", 2, "b", 0),
+        ("c", 5, "b", 1),
+    ]
+    assert [each.peers for each in rows] == [{"b": 2}, {"a": 1, "c": 3}, {"b": 1}]
+    assert [each.link for each in rows] == ["", str(net.links["a", "b"]), ""]
+
+
+async def test_what_an_operator_asks_the_management_service(net: Net) -> None:
+    await linear(net)
+    net.at["a"].provision("orders/#", Semantics(pattern=RoutingPattern.CLOSEST))
+    await net.keep("c", "orders/1")
+    node = net.nodes["a"]
+    await node.start(ManagementService, address="management")
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders/1")
+    tasks = await sent(producer, 2)
+    answer = json.loads((await node.request("management", b"addresses")).payload)
+    (row,) = answer["rows"]
+    assert (answer["node"], answer["total"]) == ("a", 1)
+    assert row.pop("in_flight") == 2
+    assert {name: value for name, value in row.items() if value} == {
+        "name": "orders/1",
+        "routing": "closest",
+        "provision": "orders/#",
+        "nodes": 1,
+        "producers": 1,
+    }
+    answer = json.loads((await node.request("management", b"network")).payload)
+    assert [each["node"] for each in answer["rows"]] == ["a", "b", "c"]
+    producer.close()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await node.stop_worker(DISPATCH)
+    answer = json.loads((await node.request("management", b"network")).payload)
+    assert answer == {"error": "ask for workers, links, dead-letters or node"}

@@ -1,0 +1,128 @@
+"""Rows about the names and the network of a dispatcher, for its operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ...protocol.dispatch import Network, Provisions, RoutingPattern
+from ._core import DispatchCore
+from ._name_state import NameState
+
+__all__ = ["ADDRESSES", "NETWORK", "NameStatistics", "NetworkNode", "name_rows", "network_rows"]
+
+ADDRESSES = "addresses"
+"""The question about names."""
+NETWORK = "network"
+"""The question about the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameStatistics:
+    """A name at a node, at one moment.
+
+    Attributes:
+        name: The name.
+        routing: Its routing pattern.
+        provision: The pattern that it is provisioned by; empty: by a hint of another node, or the
+            default.
+        consumers: Its consumers here, standbys included.
+        nodes: The other nodes with consumers that there is a path to.
+        producers: Its producers here.
+        in_flight: Messages that have no outcome yet.
+        accepted: Messages with this outcome, as are the next three, since its state was made.
+        rejected: Messages that a consumer has refused for good.
+        released: Messages that no consumer took.
+        modified: Messages that are in doubt.
+        held: Messages on hold.
+        dead_letters: Messages that were dropped.
+    """
+
+    name: str
+    routing: RoutingPattern
+    provision: str
+    consumers: int
+    nodes: int
+    producers: int
+    in_flight: int
+    accepted: int
+    rejected: int
+    released: int
+    modified: int
+    held: int
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkNode:
+    """A node of the network, as another one sees it.
+
+    Attributes:
+        node: Its name.
+        cost: The cost of the path to it; 0 for the node itself; `None`: there is no path.
+        next_hop: The neighbour that messages to it are sent to first; empty: there is no path, or
+            it is the node itself.
+        link: The link to it, if it is a neighbour; empty for others.
+        names: Names that it has told of.
+        peers: Its own neighbours, and the cost of each.
+    """
+
+    node: str
+    cost: int | None
+    next_hop: str
+    link: str
+    names: int
+    peers: dict[str, int] = field(default_factory=dict)
+
+
+def name_rows(core: DispatchCore, provisions: Provisions) -> list[NameStatistics]:
+    """Return a row for each name that has a state, by name."""
+    states = sorted(core.states.values(), key=lambda each: each.name.text)
+    return [_name_row(each, provisions) for each in states]
+
+
+def _name_row(state: NameState, provisions: Provisions) -> NameStatistics:
+    figures = state.deliveries.statistics()
+    provision = provisions.provision_of(state.name)
+    return NameStatistics(
+        state.name.text,
+        state.semantics.pattern,
+        "" if provision is None else str(provision.pattern),
+        len(state.consumers),
+        state.paths - len(state.chooser.consumers),
+        len(state.producers),
+        figures.unsettled,
+        figures.accepted,
+        figures.rejected,
+        figures.released,
+        figures.modified,
+        0 if state.hold is None else state.hold.statistics().held,
+        state.dropped,
+    )
+
+
+def network_rows(core: DispatchCore, network: Network) -> list[NetworkNode]:
+    """Return a row for each node that is known, this one first."""
+    paths, states = core.paths, network.link_states()
+    links = {node: str(link) for link, node in network.neighbours().items()}
+    others = sorted({*states, *paths.nodes} - {core.own})
+    own = sum(state.announced is not None for state in core.states.values())
+    rows = [NetworkNode(core.own, 0, "", "", own, states.get(core.own, {}))]
+    rows += (
+        NetworkNode(
+            node,
+            paths.cost(node),
+            paths.next_hop(node) or "",
+            links.get(node, ""),
+            len(network.names_of(node)),
+            states.get(node, {}),
+        )
+        for node in others
+    )
+    return rows
+
+
+def json_rows(rows: Iterable[NameStatistics | NetworkNode]) -> list[dict[str, Any]]:
+    """Return rows as mappings, for a report of the node."""
+    return [asdict(each) for each in rows]

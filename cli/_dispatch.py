@@ -1,0 +1,236 @@
+"""`onward dispatch`: a node that dispatches messages by name, alone or in a network."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ..actors import Node
+from ..actors.dispatch import DISPATCH, Accept, ConsumerRefused, Dispatcher, DispatchOptions
+from ..protocol import LOCAL, Address, OnwardError
+from ..protocol.dispatch import MAX_COST, BadName, DispatchError
+from ..protocol.toml import FileError
+from ..transports import link_principals
+from ._arguments import Commands, address, positive
+from ._logs import server_log
+from ._node import NodePart, add_options, serve
+from ._reach import certificates_for, schemes, tls_of
+from ._run import run
+from ._service import Service
+from ._status import CommandError, Status
+
+__all__ = ["add_commands"]
+
+_DESCRIPTION: Final = """\
+Run a node that dispatches messages by name: `34#orders` in a route is sent to the consumers of
+`orders`, wherever in the network they are. It joins other such nodes, its neighbours, and peers
+of its listener can join it. What names mean is in the file of --addresses, which is read anew at
+SIGHUP; without it each name is balanced.
+
+A peer can be a neighbour, which can send to all names; so listen where only peers are that may.
+Names are reached by other peers if they are exposed. Consumers are workers of the node, as of
+`onward node`: one of the kind echo accepts a message by its reply, others as they get it.
+"""
+
+_EPILOG: Final = """\
+example:
+  onward dispatch --name a --listen tcp://127.0.0.1:4001 --expose 34#orders
+  onward dispatch --name b --listen tcp://127.0.0.1:4002 --neighbour tcp://127.0.0.1:4001 \\
+    --worker shop=echo --consume orders=shop
+  onward request '1#127.0.0.1:4001 => 34#orders' hello
+"""
+
+_DIGITS: Final = 9
+FIRST: Final = 0.5
+LONGEST: Final = 30.0
+"""Seconds between two attempts to reach a neighbour for the first time: FIRST, then twice as long
+each time, at most LONGEST. A link that is lost later connects again by itself."""
+
+_logger: Final = logging.getLogger("onward.cli")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "dispatch",
+        help="run a node that dispatches messages by name, alone or in a network",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_options(parser, "dispatch")
+    group = parser.add_argument_group("names")
+    group.add_argument(
+        "--name",
+        metavar="NAME",
+        default="dispatch",
+        help="the name of the node in the network, which no other has (default %(default)s)",
+    )
+    group.add_argument(
+        "--neighbour",
+        metavar="URI[=COST]",
+        type=_neighbour,
+        action="append",
+        default=[],
+        help="join the node at URI, over a link of this cost (default 1); may be repeated",
+    )
+    group.add_argument(
+        "--cost",
+        metavar="COST",
+        type=positive,
+        default=1,
+        help="the cost of links that other nodes have made to this one (default %(default)s)",
+    )
+    group.add_argument(
+        "--addresses",
+        metavar="FILE",
+        type=Path,
+        help="read from this file what names mean (default: all are balanced)",
+    )
+    group.add_argument(
+        "--consume",
+        metavar="NAME=WORKER",
+        type=_consumer,
+        action="append",
+        default=[],
+        help="make a worker a consumer of a name; may be repeated",
+    )
+    parser.set_defaults(command=_command)
+
+
+def _neighbour(text: str) -> tuple[str, int]:
+    uri, mark, cost = text.rpartition("=")
+    if not mark:
+        return text, 1
+    # A query of a URI may have a `=` too.
+    if not (cost.isascii() and cost.isdigit() and 0 < len(cost) <= _DIGITS):
+        return text, 1
+    if not 1 <= int(cost) <= MAX_COST:
+        raise argparse.ArgumentTypeError(f"a cost is 1 to {MAX_COST}, not {cost}")
+    return uri, int(cost)
+
+
+def _consumer(text: str) -> tuple[str, Address]:
+    name, mark, worker = text.rpartition("=")
+    if not (mark and name):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=WORKER")
+    return name, address(worker)
+
+
+def _command(arguments: argparse.Namespace) -> None:
+    with server_log(arguments) as log:
+        service = Service()
+        part = Dispatching(arguments)
+        signals = {**service.signals(), "SIGUSR1": log.reopen}
+        run(lambda stop: serve(stop, arguments, service, part=part), signals)
+
+
+class Dispatching(NodePart):
+    """The dispatcher of the node of the command.
+
+    Args:
+        arguments: The options of the command.
+
+    Raises:
+        CommandError: An option is wrong, or the file of addresses.
+    """
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.node_name = arguments.name
+        self._arguments: Final = arguments
+        self._tasks: list[asyncio.Task[None]] = []
+        self._dispatcher: Dispatcher | None = None
+        try:
+            self._options: Final = DispatchOptions(node_name=arguments.name, cost=arguments.cost)
+        except BadName as error:
+            raise CommandError(f"--name: {error}", Status.USAGE) from error
+        except ValueError as error:
+            raise CommandError(f"--cost: {error}", Status.USAGE) from error
+        for uri, _ in arguments.neighbour:
+            if not uri.startswith(known := schemes()):
+                raise CommandError(f"{uri!r} does not start with {', '.join(known)}", Status.USAGE)
+        kinds = dict(arguments.worker)
+        for name, worker in arguments.consume:
+            if worker.type != LOCAL or worker not in kinds:
+                text = f"there is no worker {worker} to consume {name}"
+                raise CommandError(text, Status.USAGE)
+        self._kinds: Final[dict[Address, str]] = kinds
+
+    async def start(self, node: Node, service: Service) -> list[Address]:
+        """Start the dispatcher and its consumers; return what is exposed to peers."""
+        dispatcher = self._dispatcher = await Dispatcher.attach(
+            node, self._options, principal_of=link_principals(node)
+        )
+        if self._arguments.addresses is not None:
+            self._load(self._read())
+            service.reloads.add("addresses", self._prepare)
+        for name, worker in self._arguments.consume:
+            accept = Accept.REPLY if self._kinds[worker] == "echo" else Accept.HANDED
+            try:
+                await dispatcher.consume(name, worker, accept=accept)
+            except (DispatchError, ConsumerRefused) as error:
+                raise CommandError(f"--consume {name}: {error}", Status.USAGE) from error
+        return [DISPATCH]
+
+    def _read(self) -> str:
+        path: Path = self._arguments.addresses
+        try:
+            content = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8"
+            raise CommandError(f"cannot read {path}: {reason}") from error
+        return content
+
+    def _load(self, content: str) -> None:
+        if self._dispatcher is None:
+            raise AssertionError("loaded before the start")
+        try:
+            self._dispatcher.load(content, str(self._arguments.addresses))
+        except (DispatchError, FileError) as error:
+            raise CommandError(f"{error}", Status.USAGE) from error
+
+    async def _prepare(self) -> Callable[[], object]:
+        content = await asyncio.to_thread(self._read)
+        return lambda: self._load(content)
+
+    def join(self) -> None:
+        """Connect to the neighbours, again and again until each is there."""
+        for uri, cost in self._arguments.neighbour:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._reach(uri, cost)))
+
+    async def _reach(self, uri: str, cost: int) -> None:
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            raise AssertionError("joined before the start")
+        tls = tls_of(self._arguments, listens=False)
+        wait = FIRST
+        while True:
+            try:
+                options = certificates_for(dispatcher.node, uri, tls if _is_secure(uri) else None)
+                link = await dispatcher.node.connect(uri, expose=[DISPATCH], **options)
+                await dispatcher.neighbour(link, cost)
+            except (OnwardError, OSError, ValueError, CommandError) as error:
+                _logger.warning(
+                    "neighbour %s cannot be reached: %s",
+                    uri,
+                    error,
+                    extra={"event": "neighbour.unreachable"},
+                )
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, LONGEST)
+            else:
+                return
+
+    async def close(self) -> None:
+        """End the attempts to reach neighbours."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _is_secure(uri: str) -> bool:
+    return uri.startswith(("tls:", "wss:"))

@@ -1,0 +1,287 @@
+"""`onward dispatch`, `onward addresses` and `onward network`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from onward.actors import Node, Refused
+from onward.actors.tracing import trace
+from onward.cli import main
+from onward.cli._dispatch import Dispatching
+from onward.cli._dispatch_tables import picture_of_network
+from onward.cli._main import parser_of
+from onward.cli._node import serve
+from onward.cli._run import StopRequest
+from onward.cli._service import Service
+from onward.cli._status import CommandError, Status
+from onward.protocol.drawing import draw
+from tests.support.commands import TIMEOUT, onward, printed
+from tests.support.fixtures import Capsys, Patch
+
+ROOT = Path(__file__).resolve().parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    return parser_of("dispatch").parse_args(["--listen", "tcp://127.0.0.1:0", "--quiet", *words])
+
+
+class Running:
+    """A node of the command."""
+
+    def __init__(self, uri: str, part: Dispatching, service: Service) -> None:
+        self.uri = uri
+        self.where = uri.removeprefix("tcp://")
+        self.part = part
+        self.service = service
+
+    async def answer(self, near: Node, question: str) -> list[dict[str, object]]:
+        route = f"1#{self.where} => management"
+        answer = await near.request(route, question.encode(), timeout=TIMEOUT)
+        rows: list[dict[str, object]] = json.loads(answer.payload)["rows"]
+        return rows
+
+
+@asynccontextmanager
+async def running(*words: str) -> AsyncGenerator[Running]:
+    """Run the command; yield where it listens."""
+    stop, service = StopRequest(), Service()
+    given = arguments(*words)
+    part = Dispatching(given)
+    with printed() as output:
+        serving = asyncio.create_task(serve(stop, given, service, part=part))
+        line = await output.line()
+    try:
+        yield Running(line.removeprefix("listening "), part, service)
+    finally:
+        stop.wish()
+        await asyncio.wait_for(serving, TIMEOUT)
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again until something holds."""
+    async with asyncio.timeout(TIMEOUT):
+        while not await holds():  # noqa: ASYNC110 - another node is asked
+            await asyncio.sleep(0.02)
+
+
+async def test_a_name_is_reached_through_three_nodes() -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(
+            running("--name", "a", "--expose", "34#orders", "--management", "--trace")
+        )
+        words = ("--name", "b", "--neighbour", f"{first.uri}=2", "--trace")
+        second = await stack.enter_async_context(running(*words))
+        words = ("--name", "c", "--neighbour", second.uri, "--trace")
+        await stack.enter_async_context(
+            running(*words, "--worker", "shop=echo", "--consume", "orders=shop")
+        )
+        near = await stack.enter_async_context(Node(error_replies=True))
+
+        async def known() -> bool:
+            rows = await first.answer(near, "network")
+            return [(row["node"], row["cost"], row["names"]) for row in rows] == [
+                ("a", 0, 0),
+                ("b", 2, 0),
+                ("c", 3, 1),
+            ]
+
+        await until(known)
+        route = f"1#{first.where} => 34#orders"
+        answer = await near.request(route, b"hello", timeout=TIMEOUT)
+        assert answer.payload == b"hello"
+        (row,) = await first.answer(near, "addresses")
+        assert (row["name"], row["nodes"], row["accepted"]) == ("orders", 1, 1)
+        found = await trace(near, route, b"traced")
+        assert found.answer is not None
+        assert found.answer.payload == b"traced"
+        print(found.clocks, found.hops, found.gaps)
+        assert {"a", "b", "c"} <= {clock.name for clock in found.clocks}
+
+
+async def test_a_client_is_told_that_no_consumer_took_a_message() -> None:
+    async with running("--expose", "34#orders") as there, Node() as near:
+        link = await near.connect(there.uri, error_replies=True)
+        with pytest.raises(Refused, match="no consumer took it"):
+            await near.request((link, "34#orders"), b"hello", timeout=TIMEOUT)
+
+
+async def test_a_print_worker_accepts_as_it_gets_a_message(tmp_path: Path) -> None:
+    words = ("--worker", "out=print", "--consume", "orders=out", "--expose", "34#orders")
+    async with running(*words) as there, Node() as near:
+        with printed() as output:
+            answer = await near.request(f"1#{there.where} => 34#orders", b"hi", timeout=TIMEOUT)
+            assert await output.line() == "hi"
+        assert answer.payload == b""
+
+
+async def test_the_file_of_addresses_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "names.toml"
+    file.write_text('default = "unavailable"\n')
+    words = ("--addresses", str(file), "--expose", "34#orders", "--management")
+    async with running(*words) as there, Node() as near:
+        link = await near.connect(there.uri, error_replies=True)
+        with pytest.raises(Refused, match="not-found"):
+            await near.request((link, "34#orders"), b"hello", timeout=TIMEOUT)
+        file.write_text('[[name]]\npattern = "orders"\nlast = "reject"')
+        assert "addresses" in await there.service.reload()
+        with pytest.raises(Refused, match="undeliverable"):
+            await near.request((link, "34#orders"), b"hello", timeout=TIMEOUT)
+        file.write_text("nonsense = 1")
+        with pytest.raises(Exception, match="nonsense"):
+            await there.service.reload()
+
+
+async def test_a_neighbour_may_start_later(caplog: pytest.LogCaptureFixture) -> None:
+    async with running("--name", "a") as gone:
+        uri = gone.uri
+    async with running("--name", "b", "--neighbour", uri, "--management") as there, Node() as near:
+        await until(lambda: _logged(caplog, "cannot be reached"))
+        words = ("--name", "a", "--listen", uri)
+        async with running(*words):
+
+            async def joined() -> bool:
+                return len(await there.answer(near, "network")) == 2
+
+            await until(joined)
+
+
+async def _logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    return text in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--name", "a/b"), "--name: "),
+        (("--cost", "99999999999"), "--cost: "),
+        (("--neighbour", "http://a"), "does not start with"),
+        (("--consume", "orders=shop"), "there is no worker 0#shop to consume orders"),
+    ],
+)
+def test_options_are_checked(words: tuple[str, ...], text: str, capsys: Capsys) -> None:
+    assert main(["dispatch", *words]) == Status.USAGE
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--neighbour", "tcp://a:1=0"), "a cost is 1 to"),
+        (("--consume", "orders"), "is not NAME=WORKER"),
+    ],
+)
+def test_words_that_cannot_be_read(words: tuple[str, ...], text: str, capsys: Capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["dispatch", *words])
+    assert text in capsys.readouterr().err
+
+
+def test_a_uri_with_a_query_has_no_cost() -> None:
+    given = arguments("--neighbour", "tcp://a:1?x=y", "--neighbour", "tcp://a:1=7")
+    assert given.neighbour == [("tcp://a:1?x=y", 1), ("tcp://a:1", 7)]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(None, "cannot read"), (b"\xff", "not UTF-8"), (b"nonsense = 1", "nonsense")],
+)
+async def test_a_file_that_cannot_be_used(content: bytes | None, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "names.toml"
+    if content is not None:
+        file.write_bytes(content)
+    given = arguments("--addresses", str(file))
+    with pytest.raises(CommandError, match=text):
+        await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
+
+
+async def test_a_name_that_takes_no_consumer(tmp_path: Path) -> None:
+    words = ("--worker", "shop=echo", "--consume", "_topo/other/x=shop")
+    given = arguments(*words)
+    with pytest.raises(CommandError, match="--consume _topo/other/x: "):
+        await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
+
+
+def test_the_tables_of_a_running_node(capsys: Capsys, tmp_path: Path) -> None:
+    words = ("--listen", "tcp://127.0.0.1:0", "--management", "--worker", "shop=echo")
+    with onward("dispatch", *words, "--consume", "orders=shop", "--name", "a") as process:
+        assert process.stdout is not None
+        uri = process.stdout.readline().removeprefix("listening ").strip()
+        assert main(["addresses", "--node", uri]) == Status.OK
+        heading, row = capsys.readouterr().out.splitlines()
+        assert heading.split()[:4] == ["NAME", "ROUTING", "PATTERN", "CONSUMERS"]
+        assert row.split()[:4] == ["orders", "balanced", "-", "1"]
+        assert main(["network", "--node", uri, "--json"]) == Status.OK
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert (row["node"], row["cost"], row["names"]) == ("a", 0, 1)
+        picture = tmp_path / "network.svg"
+        assert main(["network", "--node", uri, "--svg", str(picture)]) == Status.OK
+        assert ET.parse(picture).getroot().tag == f"{SVG}svg"
+        assert main(["network", "--node", uri, "--svg", str(tmp_path)]) == Status.FAILED
+        assert "cannot write" in capsys.readouterr().err
+
+
+def test_the_picture_of_a_network() -> None:
+    rows: list[dict[str, object]] = [
+        {"node": "a", "cost": 0, "next_hop": "", "names": 1, "peers": {"b": 2, "c": 1}},
+        {"node": "b", "cost": 2, "next_hop": "b", "names": 0, "peers": {"a": 3}},
+        {"node": "c", "cost": 1, "next_hop": "c", "names": 2, "peers": {"a": 1, "gone": 1}},
+        {"node": "d", "cost": None, "next_hop": "", "names": 0, "peers": {"c": 1}},
+    ]
+    picture = picture_of_network(rows)
+    assert draw(picture) == draw(picture_of_network(rows))
+    text = " ".join(ET.fromstring(draw(picture)).itertext())
+    assert "network of a" in text
+    assert "2 / 3" in text
+    assert "no path" in text
+    assert "gone" not in text
+
+
+def test_the_commands_of_the_page_run(tmp_path: Path, capsys: Capsys, monkeypatch: Patch) -> None:
+    page = (ROOT / "docs" / "how-to" / "dispatch-by-name.md").read_text()
+    (file,) = re.findall(r"<!-- file: names.toml -->\n```toml\n(.*?)```", page, re.DOTALL)
+    nodes, client = re.findall(r"<!-- run: \w+ -->\n```bash\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "names.toml").write_text(file)
+    ports: dict[str, str] = {}
+
+    def words(line: str) -> list[str]:
+        for written, given in ports.items():
+            line = line.replace(f":{written}", f":{given}")
+        return shlex.split(line)[1:]
+
+    with ExitStack() as stack:
+        for line in nodes.splitlines():
+            (written,) = re.findall(r"--listen tcp://127.0.0.1:(\d+)", line)
+            free = line.replace(f"--listen tcp://127.0.0.1:{written}", "--listen tcp://127.0.0.1:0")
+            process = stack.enter_context(onward(*words(free)))
+            assert process.stdout is not None
+            ports[written] = process.stdout.readline().rpartition(":")[2].strip()
+        request, addresses, network, picture = map(words, client.splitlines())
+        assert main(request) == Status.OK  # it is held until the consumer is known
+        assert capsys.readouterr().out == "12 apples\n"
+        assert main(addresses) == Status.OK
+        assert capsys.readouterr().out.splitlines()[1].split()[:3] == [
+            "orders",
+            "closest",
+            "orders",
+        ]
+        assert main(network) == Status.OK
+        rows = capsys.readouterr().out.splitlines()[1:]
+        assert [row.split()[:3] for row in rows] == [
+            ["a", "0", "-"],
+            ["b", "1", "b"],
+            ["c", "2", "b"],
+        ]
+        assert main(picture) == Status.OK
+        assert (tmp_path / "network.svg").exists()
