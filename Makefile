@@ -113,7 +113,7 @@ test-compiled: compiled
 release: $(VENV)/.release
 	$(BIN)/python -m tools.release $(RELEASE)
 
-peers: $(VENV)/.test
+peers: $(VENV)/.test $(PROTON)
 	ONWARD_PEERS=1 $(BIN)/python -m pytest tests/peers --verbose --durations=30 \
 		--numprocesses=$(JOBS) --dist=worksteal
 

@@ -1,0 +1,217 @@
+"""Clients of AMQP 1.0 in other languages: rhea for Node, and go-amqp."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import shutil
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.dispatch import Accept, Dispatcher, Received
+from onward.protocol.dispatch import (
+    ACCEPTED,
+    Access,
+    Gate,
+    Last,
+    Retry,
+    RoutingPattern,
+    Semantics,
+)
+from onward.protocol.security import Principal, UserPassword
+from onward.transports.amqp import AmqpOptions
+from tests.peers.foreign import PeerMissing, built
+from tests.support.amqp import needs_proton
+from tests.support.certificates import Certificates
+from tests.support.security import gated
+
+pytestmark = [pytest.mark.peer, pytest.mark.real_time]
+
+TIMEOUT = 60.0
+BUILD_TIMEOUT = 300.0
+NPM = ("npm", "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
+MAKES = {
+    "rhea": ("amqp_js", NPM, ("node", "peer.js")),
+    "go-amqp": ("amqp_go", ("go", "build", "-mod=mod", "-o", "peer", "."), ("peer",)),
+}
+
+
+@pytest.fixture(scope="module", params=MAKES)
+def client(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The command of a client."""
+    needs_proton()
+    folder, build, run = MAKES[request.param]
+    try:
+        if shutil.which(build[0]) is None:
+            raise PeerMissing(f"{build[0]} is not installed")
+        place = built(folder, [build], timeout=BUILD_TIMEOUT)
+    except PeerMissing as error:
+        pytest.skip(f"AMQP client {request.param}: {error}")
+    return (*run[:-1], str(place / run[-1]))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@asynccontextmanager
+async def listening(
+    uri: str = "amqp://127.0.0.1:0", **more: Any
+) -> AsyncGenerator[tuple[Dispatcher, str]]:
+    async with Node("shop") as node:
+        dispatcher = await Dispatcher.attach(node)
+        listener = await node.listen(uri, dispatcher=dispatcher, **more)
+        yield dispatcher, listener.uri.replace("127.0.0.1", "localhost")
+
+
+async def run(client: tuple[str, ...], uri: str, *arguments: str, **environment: str) -> Any:
+    """Run a client, and return what it reports."""
+    process = await asyncio.create_subprocess_exec(
+        *client, uri, *arguments, stdout=PIPE, env={**os.environ, **environment}
+    )
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(), TIMEOUT)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return json.loads(out)
+
+
+def by_content(delivery: Received) -> None:
+    for word, settle in (
+        (b"bad", lambda: delivery.reject("shop:closed", "come back tomorrow")),
+        (b"back", delivery.release),
+        (b"lost", delivery.modify),
+    ):
+        if word in delivery.payload:
+            settle()
+            return
+    delivery.accept()
+
+
+async def test_a_client_sends_and_is_told_each_outcome(client: tuple[str, ...]) -> None:
+    async with listening() as (dispatcher, uri):
+        await dispatcher.consume("orders", by_content, accept=Accept.SELF)
+        sent = ["good", "bad", "back", "lost", "@300000", "good"]
+        assert await run(client, uri, "send", "orders", *sent) == [
+            "accepted",
+            "rejected shop:closed",
+            "released",
+            "modified",
+            "accepted",
+            "accepted",
+        ]
+
+
+async def test_a_client_waits_for_credit_and_has_a_window(client: tuple[str, ...]) -> None:
+    async with listening() as (dispatcher, uri):
+        many = ["good"] * 600
+        sending = asyncio.create_task(run(client, uri, "send", "orders", *many))
+        got: list[bytes] = []
+        # Nothing is sent before there is a consumer.
+        producers = 0
+        async with asyncio.timeout(TIMEOUT):
+            while not producers:
+                await asyncio.sleep(0.01)
+                producers = dispatcher.statistics().producers
+        await dispatcher.consume("orders", lambda each: got.append(each.payload), window=5)
+        assert await sending == ["accepted"] * 600
+        assert len(got) == 600
+
+
+async def test_a_client_receives_and_tells_each_outcome(client: tuple[str, ...]) -> None:
+    async with listening() as (dispatcher, uri):
+        producer = await dispatcher.produce("orders")
+        receiving = asyncio.create_task(
+            run(client, uri, "receive", "orders", "accept", "reject", "modify", "release", "accept")
+        )
+        outcomes = [
+            type(await asyncio.wait_for(producer.send(each), TIMEOUT)).__name__
+            for each in (b"a", b"b", b"c", b"d", b"x" * 300_000)
+        ]
+        assert outcomes == ["Accepted", "Rejected", "Modified", "Released", "Accepted"]
+        assert await receiving == ["a", "b", "c", "d", "@300000"]
+
+
+async def test_a_client_drains(client: tuple[str, ...]) -> None:
+    if client[0] != "node":
+        pytest.skip("go-amqp drains with a credit of 0, which Proton's engine does not answer")
+    async with listening() as (dispatcher, uri):
+        hold = Semantics(gate=Gate.OPEN, undeliverable=(Retry(), Last.RELEASE))
+        dispatcher.provision("orders", hold)
+        producer = await dispatcher.produce("orders")
+        sending = [asyncio.create_task(producer.send(each)) for each in (b"a", b"b", b"c")]
+        assert await run(client, uri, "drain", "orders", "20") == ["a", "b", "c", 0]
+        assert await asyncio.gather(*sending) == [ACCEPTED] * 3
+
+
+async def test_a_client_asks_with_a_dynamic_address(client: tuple[str, ...]) -> None:
+    proton: Any = importlib.import_module("proton")
+    async with listening() as (dispatcher, uri):
+        answers = await dispatcher.produce_any()
+
+        async def answer(delivery: Received) -> None:
+            message = proton.Message()
+            message.decode(delivery.payload)
+            again = proton.Message(f"{message.body} pears", correlation_id=message.correlation_id)
+            # A client that waits for the outcome before it reads the answer.
+            delivery.accept()
+            await answers.send(message.reply_to, bytes(again.encode()))
+
+        await dispatcher.consume("orders", answer)
+        assert await run(client, uri, "request", "orders", "12") == ["12 pears", "1"]
+
+
+async def test_one_client_sends_to_another(client: tuple[str, ...]) -> None:
+    async with listening() as (_, uri):
+        hows = ["accept", "reject", "accept"]
+        receiving = asyncio.create_task(run(client, uri, "receive", "orders", *hows))
+        assert await run(client, uri, "send", "orders", "a", "b", "@200000") == [
+            "accepted",
+            "rejected shop:closed",
+            "accepted",
+        ]
+        assert await receiving == ["a", "b", "@200000"]
+
+
+async def test_a_client_with_tls_and_a_password(
+    client: tuple[str, ...], certificates: Certificates
+) -> None:
+    ann = Principal("ann", "test", frozenset({"shop"}))
+    bob = Principal("bob", "test")
+    _, authentication = gated(
+        {UserPassword("ann", "secret"): ann, UserPassword("bob", "secret"): bob}
+    )
+    more: dict[str, Any] = {"tls": certificates.listener, "authentication": authentication}
+    ca = str(certificates.authority)
+    async with listening("amqps://127.0.0.1:0", **more) as (dispatcher, uri):
+        dispatcher.provision("orders", Semantics(access=Access(producers=frozenset({"shop"}))))
+        await dispatcher.consume("orders", lambda _: None)
+        asked = ("send", "orders", "a")
+        assert await run(client, uri, *asked, USER_NAME="ann", PASSWORD="secret", CA=ca) == [
+            "accepted"
+        ]
+        refused = await run(client, uri, *asked, USER_NAME="bob", PASSWORD="secret", CA=ca)
+        assert refused == {"error": "amqp:unauthorized-access"}
+        wrong = await run(client, uri, *asked, USER_NAME="ann", PASSWORD="wrong", CA=ca)
+        assert "error" in wrong
+
+
+async def test_a_client_is_refused_with_a_condition(client: tuple[str, ...]) -> None:
+    async with listening(options=AmqpOptions(max_message=1000)) as (dispatcher, uri):
+        dispatcher.provision("closed", Semantics(pattern=RoutingPattern.UNAVAILABLE))
+        refused = await run(client, uri, "send", "closed", "a")
+        assert refused == {"error": "amqp:not-found"}
+        await dispatcher.consume("orders", lambda _: None)
+        large = await run(client, uri, "send", "orders", "@5000")
+        # A client may see to the limit by itself.
+        assert "error" in large
