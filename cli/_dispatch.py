@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from ..actors import Node
-from ..actors.dispatch import DISPATCH, Accept, ConsumerRefused, Dispatcher, DispatchOptions
+from ..actors.dispatch import (
+    DISPATCH,
+    Accept,
+    ConsumerRefused,
+    Dispatcher,
+    DispatchOptions,
+    HoldStoreFailed,
+    HoldStoreInUse,
+)
 from ..protocol import LOCAL, Address, OnwardError
 from ..protocol.dispatch import MAX_COST, BadName, DispatchError
 from ..protocol.toml import FileError
@@ -92,6 +100,12 @@ def add_commands(commands: Commands) -> None:
         help="read from this file what names mean (default: all are balanced)",
     )
     group.add_argument(
+        "--hold-file",
+        metavar="FILE",
+        default="",
+        help="hold messages of names that hold on disk in this file (default: no name can)",
+    )
+    group.add_argument(
         "--consume",
         metavar="NAME=WORKER",
         type=_consumer,
@@ -145,7 +159,9 @@ class Dispatching(NodePart):
         self._tasks: list[asyncio.Task[None]] = []
         self._dispatcher: Dispatcher | None = None
         try:
-            self._options: Final = DispatchOptions(node_name=arguments.name, cost=arguments.cost)
+            self._options: Final = DispatchOptions(
+                node_name=arguments.name, cost=arguments.cost, hold_file=arguments.hold_file
+            )
         except BadName as error:
             raise CommandError(f"--name: {error}", Status.USAGE) from error
         except ValueError as error:
@@ -162,9 +178,12 @@ class Dispatching(NodePart):
 
     async def start(self, node: Node, service: Service) -> list[Address]:
         """Start the dispatcher and its consumers; return what is exposed to peers."""
-        dispatcher = self._dispatcher = await Dispatcher.attach(
-            node, self._options, principal_of=link_principals(node)
-        )
+        try:
+            dispatcher = self._dispatcher = await Dispatcher.attach(
+                node, self._options, principal_of=link_principals(node)
+            )
+        except (HoldStoreInUse, HoldStoreFailed) as error:
+            raise CommandError(f"--hold-file: {error}") from error
         if self._arguments.addresses is not None:
             self._load(self._read())
             service.reloads.add("addresses", self._prepare)

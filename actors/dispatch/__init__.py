@@ -13,7 +13,7 @@ from ._consumer_record import Accept
 from ._dispatch_worker import DISPATCH
 from ._dispatcher import Dispatcher, DispatcherStatistics, WatchFunction
 from ._ends import ConsumerEnd, ConsumerLink, ProducerEnd, ProducerLink, Told
-from ._errors import ConsumerRefused, ProducerClosed
+from ._errors import ConsumerRefused, HoldStoreFailed, HoldStoreInUse, ProducerClosed
 from ._inspection import NameStatistics, NetworkNode
 from ._options import DispatchOptions
 from ._producer import AnonymousProducer, Producer
@@ -30,6 +30,8 @@ __all__ = [
     "Dispatcher",
     "DispatcherStatistics",
     "Handler",
+    "HoldStoreFailed",
+    "HoldStoreInUse",
     "NameStatistics",
     "NetworkNode",
     "PrincipalOf",

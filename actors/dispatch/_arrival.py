@@ -86,6 +86,7 @@ class Arrival:
         held: Its place in the queue of messages on hold, once it was there.
         answer: The reply of its consumer.
         outcome: Its outcome, once it is told.
+        stored: Its number in the file of messages on hold; 0: it is not there.
     """
 
     message: Message
@@ -101,6 +102,7 @@ class Arrival:
     held: Held[Arrival] | None = None
     answer: Message | None = None
     outcome: Outcome | None = None
+    stored: int = 0
 
     @property
     def ingress(self) -> str:

@@ -173,6 +173,11 @@ class DispatchCore:
             return
         self.bind(name, arrival)
 
+    def keep(self, name: Name, arrival: Arrival) -> bool:
+        """Write a message to disk, if its name holds there; return whether to handle it."""
+        stored = self.ways.stored
+        return stored is None or stored.keep(name, arrival)
+
     def refuse(self, arrival: Arrival) -> None:
         """Refuse a message of a sender that has none of the roles of the name."""
         self.counts["senders without a role of the name"] += 1
@@ -301,6 +306,8 @@ class DispatchCore:
         except OnwardError:
             return False
         if isinstance(way, PlainWay):
+            if arrival.stored and self.ways.stored is not None:
+                self.ways.stored.ended(arrival, ACCEPTED, told=True)
             arrival.way = None  # the worker answers along the return route
         elif not arrival.settled:
             self.ways.tell(arrival, ACCEPTED)

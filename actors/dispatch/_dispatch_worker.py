@@ -48,9 +48,11 @@ from ._access import PrincipalOf, may_produce, restricts
 from ._arrival import Arrival, TransitWay
 from ._consumer_record import Accept, ConsumerRecord
 from ._core import DispatchCore, without
+from ._hold_store import HoldStore
 from ._inspection import ADDRESSES, NETWORK, json_rows, name_rows, network_rows
 from ._name_state import NameState
 from ._options import DispatchOptions
+from ._stored import StoredMessages, served
 from ._topology import Topology
 
 if TYPE_CHECKING:
@@ -68,12 +70,19 @@ class DispatchWorker(Worker):
     Args:
         options: The options.
         principal_of: Returns the principal of the peer of a link; `None`: no peer has one.
+        store: The file of messages on hold; `None`: no name holds on disk.
     """
 
-    def __init__(self, options: DispatchOptions, principal_of: PrincipalOf | None) -> None:
+    def __init__(
+        self,
+        options: DispatchOptions,
+        principal_of: PrincipalOf | None,
+        store: HoldStore | None = None,
+    ) -> None:
         super().__init__()
         self.options: Final = options
         self._principal_of: Final = principal_of
+        self._store: Final = store
         self.provisions = Provisions(options.default, options.limits)
         self.watches: Final[dict[str, list[WatchFunction]]] = {}
         self.records: Final[dict[int, Callable[[], None]]] = {}
@@ -99,6 +108,8 @@ class DispatchWorker(Worker):
         core.soon = self._soon
         core.make = self.make
         core.semantics_of = self.provisions.semantics_of
+        if self._store is not None:
+            core.ways.stored = StoredMessages(core, self._store)
         self._follow_access()
         core.watched = self._watched
         core.released = self._released
@@ -121,6 +132,8 @@ class DispatchWorker(Worker):
         for question in (ADDRESSES, NETWORK):
             self.node.parts.reports.pop(question, None)
         self.topology.close()
+        if self._store is not None:
+            self._store.close()  # what is under way stays on disk, and goes on after the next start
         for producer in list(self.core.producers.values()):
             producer.stop()
         for state in list(self.core.states.values()):
@@ -265,7 +278,9 @@ class DispatchWorker(Worker):
         states = self.core.states
         if len(states) >= self.options.max_names:
             return None
-        state = states[name.text] = NameState(self.core, name, self.provisions.semantics_of(name))
+        state = states[name.text] = NameState(
+            self.core, name, served(self.provisions.semantics_of(name))
+        )
         if name.kind is NameKind.TOPOLOGICAL and name.node == ALL_NODES:
             self._add_own_copy(state)
         state.set_remotes(self.topology.remotes_of(state))
@@ -292,8 +307,14 @@ class DispatchWorker(Worker):
         """Give each name the semantics that it has now."""
         self._follow_access()
         for state in list(self.core.states.values()):
-            state.update(self.provisions.semantics_of(state.name))
+            state.update(served(self.provisions.semantics_of(state.name)))
             self.core.tidy(state)
+        self.restore()
+
+    def restore(self) -> None:
+        """Go on with messages on disk, of names that hold there."""
+        if self.core.ways.stored is not None:
+            self.core.ways.stored.restore()
 
     def _follow_access(self) -> None:
         """Check roles if a name has any, which costs each message a look-up."""
@@ -317,7 +338,7 @@ class DispatchWorker(Worker):
             self.provisions.hint(node, text, told.hint)
         state = self.core.states.get(text)
         if state is not None:
-            state.update(self.provisions.semantics_of(state.name))
+            state.update(served(self.provisions.semantics_of(state.name)))
 
     def _watched(self, state: NameState) -> None:
         for function in tuple(self.watches.get(state.name.text, ())):

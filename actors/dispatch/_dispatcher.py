@@ -34,10 +34,12 @@ from ._credited import CreditedConsumer, CreditedProducer
 from ._dispatch_worker import DISPATCH, DispatchWorker
 from ._ends import ConsumerEnd, ConsumerLink, ProducerEnd, ProducerLink
 from ._errors import ConsumerRefused
+from ._hold_store import HoldStore
 from ._inspection import NameStatistics, NetworkNode, name_rows, network_rows
 from ._name_state import NameState
 from ._options import DispatchOptions
 from ._producer import AnonymousProducer, Producer
+from ._stored import holds_on_disk
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -122,13 +124,25 @@ class Dispatcher:
 
         Raises:
             AddressInUse: The node has a dispatcher.
+            HoldStoreInUse: Another process has the file of messages on hold.
+            HoldStoreFailed: That file cannot be opened.
             BadName: The name of the node cannot be one of a network.
         """
         check_value("options", options, DispatchOptions)
-        _check_served(options.default)
-        worker = DispatchWorker(options, principal_of)
+        _check_served(options.default, options)
+        store: HoldStore | None = None
+        if options.hold_file:
+            most = options.max_held_on_disk, options.max_held_bytes_on_disk
+            store = HoldStore(options.hold_file, *most)
+        worker = DispatchWorker(options, principal_of, store)
         mailbox = MailboxOptions(limit=_MAILBOX)
-        await node.start(lambda: worker, address=DISPATCH, mailbox=mailbox)
+        try:
+            await node.start(lambda: worker, address=DISPATCH, mailbox=mailbox)
+        except BaseException:
+            if store is not None:
+                store.close()
+            raise
+        worker.restore()
         return cls(worker)
 
     @property
@@ -150,10 +164,10 @@ class Dispatcher:
             BadPattern: The pattern cannot be read, or names of this kind cannot be provisioned.
             PatternInUse: There is one of an equal pattern: see `update`.
             TooManyProvisions: There are `DispatchLimits.max_provisions`.
-            BadSemantics: They are of circuits, tags or a hold on disk, which a dispatcher of a
-                node does not serve.
+            BadSemantics: They are of circuits or tags, which a dispatcher of a node does not
+                serve, or of a hold on disk, and `DispatchOptions.hold_file` is empty.
         """
-        _check_served(semantics)
+        _check_served(semantics, self._core.options)
         self._worker.provisions.add(Provision(NamePattern.parse(pattern), semantics))
         self._worker.provisioned()
 
@@ -163,7 +177,7 @@ class Dispatcher:
         Raises:
             UnknownProvision: There is none of this pattern.
         """
-        _check_served(semantics)
+        _check_served(semantics, self._core.options)
         self._worker.provisions.replace(Provision(NamePattern.parse(pattern), semantics))
         self._worker.provisioned()
 
@@ -189,9 +203,9 @@ class Dispatcher:
         provisions, options = self._worker.provisions, self._core.options
         read = read_provisions(content, file, options.limits)
         for each in read.provisions:
-            _check_served(each.semantics)
+            _check_served(each.semantics, options)
         default = read.default or options.default
-        _check_served(default)
+        _check_served(default, options)
         change = provisions.load(read.provisions, file)
         provisions.default = default
         self._worker.provisioned()
@@ -558,17 +572,17 @@ _ELSEWHERE: Final = {
 """The kinds of names that have no consumers of one's own choice, and the reason."""
 
 
-def _check_served(semantics: Semantics) -> None:
+def _check_served(semantics: Semantics, options: DispatchOptions) -> None:
     """Refuse what would be ignored otherwise, such as roles that are not checked."""
-    retry = semantics.retry
     found = {
         "circuits": semantics.mechanism is Mechanism.LINK,
         "tags": bool(semantics.tags),
-        "a hold on disk": retry is not None and retry.hold.disk,
     }
     if any(found.values()):
         what = [f"a dispatcher of a node serves no {each}" for each, has in found.items() if has]
         raise BadSemantics(what)
+    if holds_on_disk(semantics) and not options.hold_file:
+        raise BadSemantics(["a hold on disk needs a file: DispatchOptions.hold_file"])
 
 
 def _ignore(_reason: str) -> None:

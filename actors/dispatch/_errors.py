@@ -3,7 +3,9 @@
 ```
 OnwardError
 ├── ConsumerRefused       the name takes no consumer like this one
-└── ProducerClosed        the producer, its owner or the dispatcher has ended
+├── ProducerClosed        the producer, its owner or the dispatcher has ended
+├── HoldStoreInUse        another process has the file of messages on hold
+└── HoldStoreFailed       that file cannot be opened, read or written
 ```
 """
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 from ...protocol import OnwardError
 
-__all__ = ["ConsumerRefused", "ProducerClosed"]
+__all__ = ["ConsumerRefused", "HoldStoreFailed", "HoldStoreInUse", "ProducerClosed"]
 
 
 class ConsumerRefused(OnwardError):
@@ -46,3 +48,35 @@ class ProducerClosed(OnwardError):
 
     def __str__(self) -> str:
         return f"the producer of {self.name} was closed"
+
+
+class HoldStoreInUse(OnwardError):
+    """Another process has the file of messages on hold open.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"another process holds messages in {self.path}: stop it, or name another file"
+
+
+class HoldStoreFailed(OnwardError):
+    """The file of messages on hold cannot be opened, read or written.
+
+    Attributes:
+        path: The file.
+        reason: The reason, in a few words.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"messages cannot be held in {self.path}: {self.reason}"

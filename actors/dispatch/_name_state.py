@@ -183,6 +183,8 @@ class NameState:
     def bind(self, arrival: Arrival) -> None:
         """Bind a message: from now on its outcome is told, or its drop is counted."""
         core, now = self._core, self._core.now()
+        if not core.keep(self.name, arrival):
+            return
         if self._refused:
             self._finish(arrival, NOT_FOUND)
             return

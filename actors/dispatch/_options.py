@@ -37,6 +37,10 @@ class DispatchOptions:
             `LimitReached`.
         outcome_timeout: Time for which the outcome of a message that was sent without a producer
             and without a deadline is awaited, in seconds. Then it is in doubt.
+        hold_file: The file for messages of names that hold on disk; empty: no name does. One
+            process at a time has it open.
+        max_held_on_disk: Messages in that file, of all names. Beyond: a further one is released.
+        max_held_bytes_on_disk: Payloads in that file, in bytes. Beyond: the same.
         cost: The cost of a link to a neighbour that has dialled. Both ends should have the same.
         limits: Limits of names and provisions.
         deliveries: Limits of the deliveries of each name.
@@ -55,6 +59,9 @@ class DispatchOptions:
     anonymous_window: Count = 250
     max_waiting: Count = 1_000
     outcome_timeout: Seconds = 300.0
+    hold_file: str = ""
+    max_held_on_disk: Count = 100_000
+    max_held_bytes_on_disk: Count = 1024 * 1024 * 1024
     cost: Count = 1
     limits: DispatchLimits = field(default_factory=DispatchLimits)
     deliveries: DeliveryLimits = field(default_factory=DeliveryLimits)

@@ -21,6 +21,7 @@ from ._arrival import Arrival, CopyWay, PlainWay, ProducerWay, TransitWay
 
 if TYPE_CHECKING:
     from .._node import Node
+    from ._stored import StoredMessages
 
 __all__ = ["OutcomeWays"]
 
@@ -53,6 +54,8 @@ class OutcomeWays:
         self._upstream: Final = upstream
         self.copied: Callable[[bytes, Outcome, Message | None], object] = lambda _, __, ___: None
         """Gives an outcome to another name of this node: the token, the outcome and the reply."""
+        self.stored: StoredMessages | None = None
+        """The messages on disk."""
 
     def tell(self, arrival: Arrival, outcome: Outcome, tally: Tally | None = None) -> None:
         """Send the outcome of a message, once, if there is a way back."""
@@ -61,6 +64,8 @@ class OutcomeWays:
             self._upstream.pop((way.link, way.token), None)
         if arrival.outcome is None:
             arrival.outcome = outcome
+        if arrival.stored and self.stored is not None:
+            self.stored.ended(arrival, outcome, told=way is not None)
         match way:
             case ProducerWay():
                 self._told(way, outcome, arrival.answer)

@@ -205,6 +205,12 @@ async def test_a_file_that_cannot_be_used(content: bytes | None, text: str, tmp_
         await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
 
 
+async def test_a_file_that_cannot_hold_messages(tmp_path: Path) -> None:
+    given = arguments("--hold-file", str(tmp_path))
+    with pytest.raises(CommandError, match="--hold-file: messages cannot be held in"):
+        await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
+
+
 async def test_a_name_that_takes_no_consumer(tmp_path: Path) -> None:
     words = ("--worker", "shop=echo", "--consume", "_topo/other/x=shop")
     given = arguments(*words)

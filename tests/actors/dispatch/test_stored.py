@@ -1,0 +1,337 @@
+"""Names that hold on disk: what is kept, until when, and what is left after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from asyncio import sleep
+from pathlib import Path
+
+import pytest
+
+from onward.actors import Node, Worker
+from onward.actors.dispatch import (
+    Accept,
+    Dispatcher,
+    DispatchOptions,
+    HoldStoreInUse,
+    Received,
+)
+from onward.actors.dispatch._hold_store import HoldStore
+from onward.protocol import Message
+from onward.protocol.dispatch import (
+    ACCEPTED,
+    RELEASED,
+    BadSemantics,
+    Hold,
+    Last,
+    Redirect,
+    Reliability,
+    Retry,
+    Semantics,
+    Settlement,
+)
+from tests.support.workers import Echo, start_worker
+
+
+def on_disk(
+    settle: Settlement = Settlement.AT_ONCE,
+    *chain: Redirect | Last,
+    messages: int = 100,
+    size: int = 1_000_000,
+    age: float = 60.0,
+    rounds: int = 0,
+) -> Semantics:
+    hold = Hold(messages=messages, size=size, age=age, disk=True)
+    return Semantics(
+        undeliverable=(Retry(rounds=rounds, hold=hold), *(chain or (Last.RELEASE,))),
+        reliability=Reliability(settle=settle),
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "held.db"
+
+
+async def attached(node: Node, path: Path, **options: int) -> Dispatcher:
+    return await Dispatcher.attach(node, DispatchOptions(hold_file=str(path), **options))  # type: ignore[arg-type]
+
+
+def stored(path: Path) -> list[bytes]:
+    """Return what is in the file, which no dispatcher has open."""
+    store = HoldStore(path, 1000, 1_000_000)
+    found = [each.payload for name in store.names() for each in store.messages(name)]
+    store.close()
+    return found
+
+
+class Kept:
+    """A handler that keeps its deliveries, to be settled by the test."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[Received] = []
+
+    def __call__(self, delivery: Received) -> None:
+        self.deliveries.append(delivery)
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [each.payload for each in self.deliveries]
+
+
+async def test_what_is_accepted_at_once_is_on_disk_until_a_consumer_settles_it(
+    node: Node, path: Path
+) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk())
+    producer = await dispatcher.produce_any()
+    assert [await producer.send("orders", b"%d" % each) for each in range(3)] == [ACCEPTED] * 3
+    kept = Kept()
+    await dispatcher.consume("orders", kept, accept=Accept.SELF)
+    await sleep(1)
+    assert kept.payloads == [b"0", b"1", b"2"]
+    assert not any(each.settled for each in kept.deliveries)
+    kept.deliveries[0].accept()
+    await node.stop_worker(dispatcher.address)
+    assert stored(path) == [b"1", b"2"]
+
+
+async def test_messages_go_on_after_a_restart(node: Node, path: Path) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk())
+    assert (await node.request("34#orders => shelf", b"1")).payload == b""
+    await node.stop_worker(dispatcher.address)
+
+    class Onward(Worker):
+        def handle_message(self, message: Message) -> None:
+            self.forward(message)
+
+    await start_worker(node, Onward(), "shop")
+    await start_worker(node, Echo(), "shelf")
+    dispatcher = await attached(node, path)
+    await dispatcher.consume("orders", "shop")
+    dispatcher.provision("mail", Semantics())
+    await sleep(1)
+    assert dispatcher.statistics().unsettled == 0
+    dispatcher.provision("orders", on_disk())
+    dispatcher.provision("news", on_disk())
+    await sleep(1)
+    (row,) = [each for each in dispatcher.names() if each.name == "orders"]
+    assert (row.accepted, row.held) == (1, 0)
+    await node.stop_worker(dispatcher.address)
+    assert stored(path) == []
+
+
+async def test_a_default_that_holds_on_disk(node: Node, path: Path) -> None:
+    options = DispatchOptions(hold_file=str(path), default=on_disk())
+    dispatcher = await Dispatcher.attach(node, options)
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == ACCEPTED
+    await node.stop_worker(dispatcher.address)
+    dispatcher = await Dispatcher.attach(node, options)
+    kept = Kept()
+    await dispatcher.consume("orders", kept)
+    await sleep(1)
+    assert kept.payloads == [b"1"]
+
+
+async def test_as_sent_the_outcome_is_that_of_the_consumer(node: Node, path: Path) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk(Settlement.AS_SENT))
+    producer = await dispatcher.produce_any()
+    sending = asyncio.create_task(producer.send("orders", b"1"))
+    await sleep(1)
+    assert not sending.done()
+    kept = Kept()
+    await dispatcher.consume("orders", kept, accept=Accept.SELF)
+    await sleep(1)
+    kept.deliveries[0].accept()
+    assert await sending == ACCEPTED
+    await producer.send_settled("orders", b"2")
+    await node.stop_worker(dispatcher.address)
+    assert stored(path) == []
+
+
+async def test_what_there_is_no_room_for_is_released_and_not_accepted(
+    node: Node, path: Path
+) -> None:
+    dispatcher = await attached(node, path, max_held_on_disk=3)
+    dispatcher.provision("few", on_disk(messages=1))
+    dispatcher.provision("small", on_disk(size=10))
+    dispatcher.provision("any", on_disk())
+    producer = await dispatcher.produce_any()
+    sent = [("few", b"1"), ("few", b"2"), ("small", b"x" * 11), ("small", b"x" * 10)]
+    sent += [("any", b"1"), ("any", b"2")]
+    outcomes = [await producer.send(*each) for each in sent]
+    assert outcomes == [ACCEPTED, RELEASED, RELEASED, ACCEPTED, ACCEPTED, RELEASED]
+    assert dispatcher.statistics().counts["no room on disk to hold it"] == 3
+
+
+async def test_a_full_disk_releases_and_is_told_once(
+    node: Node, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk())
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == ACCEPTED
+    stored_ones = dispatcher._core.ways.stored
+    assert stored_ones is not None
+    file = stored_ones.store._file
+    assert file is not None
+    (pages,) = file.execute("PRAGMA page_count").fetchone()
+    file.execute(f"PRAGMA max_page_count={pages}")
+    for _ in range(2):
+        assert await producer.send("orders", b"x" * 100_000) == RELEASED
+    assert caplog.text.count("database or disk is full") == 1
+    assert dispatcher.statistics().counts["failures of the file of messages on hold"] == 2
+    kept = Kept()
+    await dispatcher.consume("orders", kept)
+    await sleep(1)
+    assert kept.payloads == [b"1"]
+
+
+async def test_what_is_not_delivered_in_time_is_accounted_for(node: Node, path: Path) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk(age=5.0))
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == ACCEPTED
+    await sleep(10)
+    assert dispatcher.statistics().counts["on disk, and not delivered"] == 1
+    assert node.dead_letters.by_reason == {"on disk, and not delivered": 1}
+    await node.stop_worker(dispatcher.address)
+    assert stored(path) == []
+
+
+async def test_what_was_over_before_the_restart_is_not_delivered(node: Node, path: Path) -> None:
+    store = HoldStore(path, 10, 1000)
+    now = time.time()
+    store.put("orders", "", b"late", entered=now - 60, expires=now - 1)
+    store.put("orders", "", b"in time", entered=now - 60, expires=now + 60)
+    store.put("x" * 600, "", b"other limits", entered=now, expires=now + 60)
+    store.close()
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk())
+    kept = Kept()
+    await dispatcher.consume("orders", kept)
+    await sleep(1)
+    assert kept.payloads == [b"in time"]
+    counts = dispatcher.statistics().counts
+    assert counts["on disk, and not delivered"] == 1
+    assert counts["names on disk that cannot be read"] == 1
+
+
+async def test_what_is_redirected_stays_on_disk_until_it_is_settled(node: Node, path: Path) -> None:
+    dispatcher = await attached(node, path)
+    redirect = Redirect("34#failed")
+    dispatcher.provision("orders", on_disk(Settlement.AT_ONCE, redirect, Last.RELEASE, rounds=1))
+    kept = Kept()
+    await dispatcher.consume("failed", kept, accept=Accept.SELF)
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == ACCEPTED
+    await sleep(5)
+    assert kept.payloads == [b"1"]
+    assert dispatcher._core.ways.stored is not None
+    assert len(dispatcher._core.ways.stored.store) == 1
+    kept.deliveries[0].accept()
+    assert len(dispatcher._core.ways.stored.store) == 0
+
+
+async def test_what_is_redirected_to_a_worker_is_not_held_any_more(node: Node, path: Path) -> None:
+    dispatcher = await attached(node, path)
+    redirect = Redirect("echo")
+    semantics = on_disk(Settlement.AS_SENT, redirect, Last.RELEASE, rounds=1)
+    dispatcher.provision("orders", semantics)
+    await start_worker(node, Echo(), "echo")
+    assert (await node.request("34#orders", b"1")).payload == b"1"
+    assert dispatcher._core.ways.stored is not None
+    assert len(dispatcher._core.ways.stored.store) == 0
+
+
+async def test_a_hold_on_disk_needs_a_file(node: Node, path: Path) -> None:
+    dispatcher = await Dispatcher.attach(node)
+    with pytest.raises(BadSemantics, match=r"needs a file: DispatchOptions\.hold_file"):
+        dispatcher.provision("orders", on_disk())
+
+
+async def test_the_file_is_of_one_dispatcher(node: Node, path: Path) -> None:
+    await attached(node, path)
+    async with Node("other") as other:
+        with pytest.raises(HoldStoreInUse):
+            await attached(other, path)
+
+
+PROGRAM = """
+    import asyncio, sys
+    from onward.actors import Node
+    from onward.actors.dispatch import Dispatcher, DispatchOptions
+    from tests.actors.dispatch.test_stored import on_disk
+
+    async def main():
+        async with Node("held") as node:
+            dispatcher = await Dispatcher.attach(node, DispatchOptions(hold_file=sys.argv[1]))
+            dispatcher.provision("orders", on_disk(messages=1_000_000, size=10**9))
+            dispatcher.provision("short", on_disk(messages=1_000_000, size=10**9, age=0.5))
+            producer = await dispatcher.produce_any()
+            for number in range(1_000_000):
+                name = ("orders", "short")[number % 2]
+                outcome = await producer.send(name, b"%d" % number)
+                print(number, type(outcome).__name__, flush=True)
+
+    asyncio.run(main())
+"""
+
+
+def accepted_until_killed(path: Path) -> tuple[list[int], float]:
+    """Kill a process that sends messages; return those that were accepted, and the time."""
+    words = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(path)]
+    accepted: list[int] = []
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                number, outcome = line.split()
+                assert outcome == "Accepted"
+                accepted.append(int(number))
+                if len(accepted) == 400:
+                    os.kill(process.pid, signal.SIGKILL)  # it goes on sending meanwhile
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert len(accepted) >= 400
+    return accepted, time.time()
+
+
+@pytest.mark.real_time
+async def test_each_message_that_was_accepted_survives_kill_9(path: Path) -> None:
+    accepted, killed = await asyncio.to_thread(accepted_until_killed, path)
+    written = HoldStore(path, 1_000_000, 10**9)
+    on_it = {int(each.payload) for name in written.names() for each in written.messages(name)}
+    expires = [each.expires for each in written.messages("short")]
+    written.close()
+    # A message that was written as the process was killed had no outcome yet.
+    assert set(accepted) <= on_it | {number for number in accepted if number % 2}
+    assert len(on_it - set(accepted)) <= 1
+    assert max(expires) <= killed + 0.5
+    await asyncio.sleep(max(expires) - time.time())
+
+    got: list[int] = []
+    async with Node("held") as node:
+        dispatcher = await attached(node, path)
+        for name in ("orders", "short"):
+            await dispatcher.consume(name, lambda each: got.append(int(each.payload)))
+            dispatcher.provision(name, on_disk(messages=1_000_000, size=10**9))
+        async with asyncio.timeout(30):
+            while dispatcher.statistics().unsettled or not got:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        late = dispatcher.statistics().counts["on disk, and not delivered"]
+        await node.stop_worker(dispatcher.address)
+    orders = {number for number in on_it if number % 2 == 0}
+    assert sorted(got) == sorted(orders)
+    assert late == len(on_it) - len(orders)
+    assert stored(path) == []
