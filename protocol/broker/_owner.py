@@ -15,7 +15,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ._tags import TagList
 
@@ -26,7 +26,6 @@ __all__ = [
     "MAX_OWNED",
     "NO_OWNER",
     "OWNER_KEY",
-    "ToldOwner",
     "bounded_since",
     "owner_text",
     "split_owner",
@@ -83,24 +82,18 @@ def with_owner(route: RouteAdd, owner: str, since: int = 0) -> RouteAdd:
     return replace(route, tags=((OWNER_KEY, value), *route.tags))
 
 
-class ToldOwner(NamedTuple):
-    """The owner of a route as its broker tells it.
+def split_owner(tags: TagList) -> tuple[str | None, int, TagList]:
+    """Return the owner in the tags of a ROUTE_ADD, and the other tags.
 
-    Attributes:
-        owner: As `owner_text` makes it; `None` if it is not told.
-        since: Since when it has had the route id; 0 for the timestamp of the route.
-        tags: The other tags.
+    Returns:
+        The owner as `owner_text` makes it, `None` if it is not told; since when it has had the
+        route id, 0 for the timestamp of the route; and the tags.
     """
-
-    owner: str | None
-    since: int
-    tags: TagList
-
-
-def split_owner(tags: TagList) -> ToldOwner:
-    """Return the owner in the tags of a ROUTE_ADD, and the other tags."""
     if not tags or tags[0][0] != OWNER_KEY:
-        return ToldOwner(None, 0, tags)
-    owner, mark, since = (tags[0][1] or NO_OWNER).partition(_SINCE)
-    known = mark and since.isascii() and since.isdecimal() and len(since) <= _MAX_DIGITS
-    return ToldOwner(owner, int(since) if known else 0, tags[1:])
+        return None, 0, tags
+    owner = tags[0][1] or NO_OWNER
+    if _SINCE not in owner:
+        return owner, 0, tags[1:]
+    owner, _, since = owner.partition(_SINCE)
+    known = since.isascii() and since.isdecimal() and len(since) <= _MAX_DIGITS
+    return owner, int(since) if known else 0, tags[1:]

@@ -12,7 +12,6 @@ from onward.protocol.broker import (
     OWNER_KEY,
     Dialect,
     RouteAdd,
-    ToldOwner,
     TooManyTags,
     bounded_since,
     owner_text,
@@ -45,7 +44,7 @@ def test_it_is_the_first_tag(dialect: Dialect, owner: str) -> None:
     told = with_owner(ROUTE, owner)
     again = RouteAdd.parse(told.serialize(dialect), dialect)
     assert again.tags[0] == (OWNER_KEY, owner)
-    assert split_owner(again.tags) == ToldOwner(owner, 0, ROUTE.tags)
+    assert split_owner(again.tags) == (owner, 0, ROUTE.tags)
     assert (again.text.owner, again.text.since) == (owner, 0)
 
 
@@ -65,7 +64,7 @@ def test_the_time_since_when_it_has_the_id_stands_behind_it(dialect: Dialect) ->
 )
 def test_what_is_no_time_counts_for_nothing(since: str) -> None:
     told = (OWNER_KEY, f"ann@{since}")
-    assert split_owner((told,)) == ToldOwner("ann", 0, ())
+    assert split_owner((told,)) == ("ann", 0, ())
 
 
 def test_the_time_is_neither_after_the_registration_nor_long_before() -> None:
@@ -88,8 +87,8 @@ def test_the_time_is_neither_after_the_registration_nor_long_before() -> None:
 def test_a_route_without_it() -> None:
     others = (*ROUTE.tags, (OWNER_KEY, "x"))
     for tags in (ROUTE.tags, (), others):
-        assert split_owner(tags) == ToldOwner(None, 0, tags)
-    assert split_owner(((OWNER_KEY, None),)) == ToldOwner(NO_OWNER, 0, ())
+        assert split_owner(tags) == (None, 0, tags)
+    assert split_owner(((OWNER_KEY, None),)) == (NO_OWNER, 0, ())
 
 
 @pytest.mark.parametrize("dialect", Dialect)
