@@ -1,7 +1,8 @@
 """Run thousands of seeded runs over a bad network: `python -m tests.simulated`.
 
 A run is that of a pipe, with `--cluster` that of a cluster of brokers, and with `--zones` that of a
-cluster of several zones, with `--dispatch` that of a network of dispatchers. It uses all cores,
+cluster of several zones, with `--owners` that of two zones with rules, with `--dispatch` that of a
+network of dispatchers. It uses all cores,
 says now and then how far it is, and sums up. The status is non-zero if a promise was broken, or if
 a pipe, broker or node that is broken on purpose was not caught.
 """
@@ -26,6 +27,7 @@ from tests.simulated import (
     broken_zones,
     clusters,
     dispatch_network,
+    owned_zones,
     pipes,
     zones,
 )
@@ -39,13 +41,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Seeded runs over a bad network.")
     parser.add_argument("--cluster", action="store_true", help="of a cluster, not of a pipe")
     parser.add_argument("--zones", action="store_true", help="of a cluster of several zones")
+    parser.add_argument("--owners", action="store_true", help="of two zones with rules")
     parser.add_argument("--dispatch", action="store_true", help="of a network of dispatchers")
     parser.add_argument("--runs", type=int, default=10_000, help="runs (default 10000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args()
     of = ZONES if given.zones else CLUSTERS if given.cluster else PIPES
-    of = DISPATCH if given.dispatch else of
+    of = DISPATCH if given.dispatch else OWNERS if given.owners else of
 
     began = time.monotonic()
     totals, failures, done = Counter[str](), 0, 0
@@ -135,6 +138,9 @@ CLUSTERS: Final = Simulation(
 )
 ZONES: Final = Simulation(
     zones.checked_run, cluster_counts, broken_zones.BROKEN, broken_zones.caught
+)
+OWNERS: Final = Simulation(
+    owned_zones.checked_run, cluster_counts, owned_zones.BROKEN, owned_zones.caught
 )
 DISPATCH: Final = Simulation(
     dispatch_network.checked_run, dispatch_counts, broken_dispatch.BROKEN, broken_dispatch.caught

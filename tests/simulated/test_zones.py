@@ -8,6 +8,7 @@ import pytest
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
+from tests.simulated import owned_zones
 from tests.simulated.broken_zones import (
     BROKEN,
     CountsNoRouteOut,
@@ -19,7 +20,7 @@ from tests.simulated.broken_zones import (
     catches,
 )
 from tests.simulated.cluster_broker import Broker
-from tests.simulated.cluster_machine import HOSTS, TIMES, ClusterMachine
+from tests.simulated.cluster_machine import HOSTS, SOME, TIMES, ClusterMachine
 from tests.simulated.clusters import Plan
 from tests.simulated.zone_broker import ZoneBroker
 from tests.simulated.zones import ZonePlan, ZoneWorld, checked_run, run_zones
@@ -53,10 +54,22 @@ def test_a_run_is_repeated_exactly_by_its_seed() -> None:
     assert run_zones(7) == run_zones(7) != run_zones(8)
 
 
+@pytest.mark.parametrize("first", runs(10, 240, 10))
+def test_an_id_of_two_principals_stays_with_the_first_one(first: int) -> None:
+    found = {seed: owned_zones.checked_run(seed)[2] for seed in range(first, first + 10)}
+    assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
+
+
+@UNMEASURED
+@pytest.mark.parametrize("kind", owned_zones.BROKEN)
+def test_a_broker_that_is_wrong_about_owners_is_caught(kind: type[Broker]) -> None:
+    assert any(owned_zones.checked_run(seed, kind)[2] for seed in range(20))
+
+
 class ZoneMachine(ClusterMachine):
     """A cluster of two or three zones of two brokers each."""
 
-    BROKERS = (4, 6)
+    BROKERS: ClassVar[tuple[int, ...]] = (4, 6)
     kind: ClassVar[type[Broker]] = ZoneBroker
 
     def make_world(self, plan: Plan, seed: int) -> ZoneWorld:
@@ -80,6 +93,33 @@ class ZoneMachine(ClusterMachine):
         world.cut(ways + back, time)
 
 
+class OwnedZoneMachine(ZoneMachine):
+    """Two zones with rules, in which each destination has a rival for its route id."""
+
+    BROKERS = (4,)
+    kind: ClassVar[type[Broker]] = owned_zones.OwnedBroker
+
+    def make_world(self, plan: Plan, seed: int) -> owned_zones.OwnedWorld:
+        fields = {name: getattr(plan, name) for name in Plan.__dataclass_fields__}
+        return owned_zones.OwnedWorld(ZonePlan(**fields, zones=2), seed, self.kind)
+
+    @rule(numbers=SOME, stays=st.booleans())
+    def compete(self, numbers: list[int], stays: bool) -> None:
+        """Let rivals have a try, and leave again or not."""
+        world = self.world
+        assert isinstance(world, owned_zones.OwnedWorld)
+        for rival in [world.rivals[number] for number in numbers]:
+            rival.come()
+            if not stays:
+                rival.wanted = False
+                rival.leave()
+
+
+TestOwnedZones = UNMEASURED(OwnedZoneMachine.TestCase)
+TestOwnedZones.settings = settings(
+    max_examples=times(15, 300), stateful_step_count=30, deadline=None
+)
+
 TestZones = UNMEASURED(ZoneMachine.TestCase)
 TestZones.settings = settings(max_examples=times(25, 500), stateful_step_count=30, deadline=None)
 
@@ -94,11 +134,14 @@ TestZones.settings = settings(max_examples=times(25, 500), stateful_step_count=3
         FiltersItsOwnRoutesOnly,
         UsesGroupsOfLostLinks,
         SendsACopyForEachGroup,
+        owned_zones.ForgetsWhatPeersHave,
         *exhaustive(KeepsRoutesOfTwoZones),
     ],
 )
 def test_the_state_machine_finds_what_is_broken_on_purpose(broken: type[Broker]) -> None:
-    machine: type[ZoneMachine] = type("Broken", (ZoneMachine,), {"kind": broken})
+    plain: type[ZoneMachine] = type("Broken", (ZoneMachine,), {"kind": broken})
+    owned: type[ZoneMachine] = type("Broken", (OwnedZoneMachine,), {"kind": broken})
+    machine = owned if issubclass(broken, owned_zones.OwnedBroker) else plain
     chosen = settings(
         max_examples=300,
         stateful_step_count=30,

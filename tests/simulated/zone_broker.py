@@ -259,7 +259,7 @@ class ZoneBroker(Broker):
 
     def _serve(self, peer: Peer, *, changed: bool) -> float:
         if isinstance(peer, Gate) and peer.role is TO_ZONE and peer.wire is not None:
-            request = self.search.next(peer.zone)
+            request = self.search.next(peer.zone, self.salt())
             if request is not None:
                 self._send(peer, "places", request)
         return super()._serve(peer, changed=changed)
@@ -310,6 +310,10 @@ class ZoneBroker(Broker):
 
     # --- routes in two zones --------------------------------------------------------------------
 
+    def salt(self) -> bytes:
+        """Return the salt of a request for owners; it is empty without rules."""
+        return b""
+
     def on_places(self, peer: Peer, data: bytes) -> None:
         self._send(peer, "placed", answer_places(data, self._place_of))
 
@@ -323,7 +327,8 @@ class ZoneBroker(Broker):
 
     def on_placed(self, peer: Peer, data: bytes) -> None:
         assert isinstance(peer, Gate)
-        for beaten in self.search.answered(peer.zone, data, self._own_place, self.clock()):
+        now = self.network.clock.now
+        for beaten in self.search.answered(peer.zone, data, self._own_place, self.clock(), now):
             self.network.counts["replaced in another zone"] += 1
             self.end_beaten(beaten)
 
