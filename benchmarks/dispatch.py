@@ -60,7 +60,7 @@ QUICK = Size(provisions=3_000, rounds=3, names=500)
 
 def made_provisions(number: int) -> Provisions:
     """Return provisions, each with semantics of its own."""
-    provisions = Provisions()
+    provisions = Provisions("node")
     for each in range(number):
         region, service, kind = f"region-{each % 16}", f"service-{each}", each % 3
         if kind == 0:

@@ -1,26 +1,35 @@
-"""Networks of dispatchers as state machines, in virtual time: what it costs to lose a node.
+"""Networks of dispatchers as state machines, in virtual time: the start, a join, a crash, a heal.
 
     python benchmarks/dispatch_model.py --nodes 10,100,1000
 
 What is real: the state machines of `onward.protocol.dispatch` and each byte of their frames. What
 is a model: the network, with links of 1 ms that keep their order, and no time for computing. Each
-node has about four links. Networks of up to 20 nodes start with nothing, and with 10,000 names that
-have a consumer each. The nodes of larger ones are given the link states of all others and no
-names: names cost nothing when a node is lost, as each node lets go of them a second later.
+node has about four links, and the names are divided among the nodes: each has consumers of its own.
 
-The lost node has the most links, and its neighbours notice the loss of their links at once.
-"until all know" is the time until no node has a path to it. Hellos are not counted. The last column
-is the time of this machine for one computation of all paths, and has to be well below a second.
+- *start*: all nodes start at once and know nothing.
+- *join*: another node joins with two links.
+- *crash*: the node with the most links is lost, and its neighbours notice the loss of their links
+  at once.
+- *cut*: all links between two halves are lost; the time is that until no node has a path to the
+  other half, and 2 seconds later the names of the other half are forgotten.
+- *heal*: the links are there again.
+
+The time is that until all nodes have the right paths, in milliseconds of the model. What is sent is
+counted until a second later, with the names, and without hellos. "computed" is how often a node has
+computed all paths, on average, and what one computation takes on this machine: it has to be well
+below a second. "memory" is that of the process for each node.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import resource
 import statistics
 import sys
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -29,9 +38,8 @@ from onward.protocol.dispatch import (
     Network,
     NetworkFrameKind,
     NetworkLimits,
-    NodeLinks,
-    NodeNumbers,
     Paths,
+    PathsChanged,
     ToldName,
     join_links,
 )
@@ -40,101 +48,194 @@ from tests.simulated.cluster_network import Clockwork
 NAMES: Final = 10_000
 DELAY: Final = 0.001
 STEP: Final = 0.001
-STARTED: Final = 20
-"""Most nodes of a network that starts with nothing."""
+SETTLED: Final = 1.0
+"""Time for which what is sent is counted after all have the right paths, in seconds."""
 PATIENCE: Final = 120.0
 
 
 class Model:
     """One network of dispatchers."""
 
-    def __init__(self, count: int, seed: int) -> None:
+    def __init__(self, count: int, names: int, seed: int) -> None:
         draw = random.Random(f"{seed}/{count}")
         self.clock = Clockwork()
-        self.messages = self.bytes = 0
-        self.links: dict[int, dict[int, int]] = {number: {} for number in range(count)}
+        self.messages = self.bytes = self.computed = 0
+        self.names = names
+        self.links: dict[int, dict[int, int]] = {number: {} for number in range(count + 1)}
         for number in range(1, count):
             self._join(number, draw.randrange(number), draw)
         for _ in range(count):
             left, right = draw.sample(range(count), 2)
             self._join(left, right, draw)
-        limits = NetworkLimits(max_nodes=max(count, 1024))
-        self.nodes = [Network(name(number), 1, limits, 0.0) for number in range(count)]
-        self.alive = set(range(count))
-        self.wakes = [float("inf")] * count
+        self.later = count  # the node that joins
+        for peer in draw.sample(range(count), 2):
+            self._join(self.later, peer, draw)
+        self.limits = NetworkLimits(max_nodes=max(count + 1, 1024))
+        self.nodes: dict[int, Network] = {}
+        self.wakes: dict[int, float] = {}
+        self.gone: set[frozenset[int]] = set()
+        self.starts = 0
 
     def _join(self, left: int, right: int, draw: random.Random) -> None:
         if max(len(self.links[left]), len(self.links[right])) < 32:
             self.links[left][right] = self.links[right][left] = draw.randint(1, 10)
 
-    def start(self) -> None:
-        states = {name(n): {name(p): c for p, c in of.items()} for n, of in self.links.items()}
-        for number, node in enumerate(self.nodes):
-            if len(self.nodes) > STARTED:
-                for other, peers in states.items():
-                    # It is the state in which a network is that has been running for a while.
-                    book, numbers = node._knowledge.book, NodeNumbers(other, 1, 1, 1, 0, 0)  # pyright: ignore[reportPrivateUsage]
-                    if other != node.own:
-                        book.update(NodeLinks(other, 1, 1, peers), numbers, None, 1, 0.0)
-            else:
-                own = range(number, NAMES, len(self.nodes))
-                node.names_changed({f"shop/{each}": ToldName(2) for each in own}, (), 0.0)
-            for peer, cost in self.links[number].items():
-                node.neighbour_up(peer, cost, 0.0)
-            self.pump(number)
+    # --- the network --------------------------------------------------------------------------
+
+    def begin(self, number: int) -> None:
+        """Start a node with its names."""
+        self.starts += 1
+        now = self.clock.now
+        node = Network(name(number), 1000 + self.starts, self.limits, now)
+        own = range(number, self.names, len(self.links) - 1)
+        node.names_changed({f"shop/{each}": ToldName(2) for each in own}, (), now)
+        self.nodes[number], self.wakes[number] = node, float("inf")
+
+    def connect(self, left: int, right: int) -> None:
+        """Make the link between two nodes."""
+        self.gone.discard(frozenset((left, right)))
+        for one, other in ((left, right), (right, left)):
+            self.nodes[one].neighbour_up(other, self.links[one][other], self.clock.now)
+            self.pump(one)
+
+    def disconnect(self, left: int, right: int) -> None:
+        """Lose the link between two nodes; those that are there notice it."""
+        self.gone.add(frozenset((left, right)))
+        for one, other in ((left, right), (right, left)):
+            if one in self.nodes:
+                self.nodes[one].neighbour_lost(other, self.clock.now)
+                self.pump(one)
 
     def pump(self, number: int) -> None:
         """Send what is due, and wake up when there is more."""
-        if number not in self.alive:
-            return
         node, now = self.nodes[number], self.clock.now
         for link, data in node.due(now):
             if data[2] != NetworkFrameKind.HELLO:
                 self.messages += 1
                 self.bytes += len(data)
             self.clock.at(now + DELAY, self._arrive, cast("int", link), number, data)
-        node.events()
+        self.computed += sum(isinstance(event, PathsChanged) for event in node.events())
         at = max(node.get_timer(), now)
         if at < self.wakes[number]:
             self.wakes[number] = at
             self.clock.at(at, self._wake, number)
 
     def _wake(self, number: int) -> None:
-        self.wakes[number] = float("inf")
-        self.pump(number)
+        if number in self.nodes:
+            self.wakes[number] = float("inf")
+            self.pump(number)
 
     def _arrive(self, number: int, link: Hashable, data: bytes) -> None:
-        if number in self.alive:
+        if number in self.nodes and frozenset((number, cast("int", link))) not in self.gone:
             self.nodes[number].receive(link, data, self.clock.now)
             self.pump(number)
 
-    def until(self, reached: int) -> float:
-        """Run until each node reaches so many others; return how long that took, in seconds."""
-        began = self.clock.now
-        while any(len(self.nodes[each].snapshot.nodes) != reached for each in self.alive):
-            self.clock.run(self.clock.now + STEP)
-            if self.clock.now - began > PATIENCE:
-                raise AssertionError("it does not converge")
-        return self.clock.now - began
+    # --- what happens -------------------------------------------------------------------------
 
-    def lose(self) -> int:
+    def start(self) -> None:
+        """Start all nodes but the one that joins later."""
+        for number in range(self.later):
+            self.begin(number)
+        for left, right in self.pairs(range(self.later)):
+            self.connect(left, right)
+
+    def join(self) -> None:
+        """Start the node that joins later."""
+        self.begin(self.later)
+        for peer in self.links[self.later]:
+            self.connect(self.later, peer)
+
+    def crash(self) -> None:
         """Lose the node with the most links of those that no other node depends on."""
-        lost = max(self.alive, key=lambda each: (self._is_spare(each), len(self.links[each])))
-        self.alive.discard(lost)
-        for peer in self.links[lost]:
-            self.nodes[peer].neighbour_lost(lost, self.clock.now)
-            self.pump(peer)
-        return lost
+        lost = max(self.nodes, key=lambda each: (self._is_spare(each), len(self.links[each])))
+        del self.nodes[lost]
+        for peer in self.links.pop(lost):
+            del self.links[peer][lost]
+            self.disconnect(lost, peer)
+
+    def cut(self, between: Iterable[tuple[int, int]]) -> None:
+        """Lose some links."""
+        for left, right in between:
+            self.disconnect(left, right)
+
+    def heal(self, between: Iterable[tuple[int, int]]) -> None:
+        """Make some links again."""
+        for left, right in between:
+            self.connect(left, right)
+
+    def pairs(self, some: Iterable[int]) -> list[tuple[int, int]]:
+        """Return the links between some nodes."""
+        among = set(some)
+        return [
+            (left, right)
+            for left in among
+            for right in self.links[left]
+            if left < right and right in among
+        ]
 
     def _is_spare(self, number: int) -> bool:
-        peers = self.links[number]
-        found, waiting = {number}, [min(peers)]
+        """Whether all others reach each other without a node."""
+        found, waiting = {number}, [min(self.links[number])]
         while waiting:
             each = waiting.pop()
             if each not in found:
                 found.add(each)
-                waiting += self.links[each]
-        return len(found) == len(self.links)
+                waiting += [peer for peer in self.links[each] if peer in self.nodes]
+        return len(found) == len(self.nodes)
+
+    def halves(self) -> list[tuple[int, int]]:
+        """Return the links between two halves, each of which hangs together."""
+        first = min(self.nodes)
+        half, waiting = {first}, [first]
+        for each in waiting:
+            for peer in self.links[each]:
+                if peer not in half and len(half) < len(self.nodes) // 2:
+                    half.add(peer)
+                    waiting.append(peer)
+        return [(left, right) for left in half for right in self.links[left] if right not in half]
+
+    # --- what is measured -----------------------------------------------------------------------
+
+    def parts(self) -> dict[int, int]:
+        """Return for each node how many others it can reach in truth."""
+        found: dict[int, int] = {}
+        for number in self.nodes:
+            if number not in found:
+                part, waiting = set[int](), [number]
+                while waiting:
+                    each = waiting.pop()
+                    if each not in part:
+                        part.add(each)
+                        waiting += [
+                            peer
+                            for peer in self.links[each]
+                            if peer in self.nodes and frozenset((each, peer)) not in self.gone
+                        ]
+                found |= dict.fromkeys(part, len(part) - 1)
+        return found
+
+    def measure(self, what: str, action: Callable[[], None]) -> None:
+        """Perform an action, wait until all nodes know, and print a row."""
+        self.messages = self.bytes = self.computed = 0
+        began, at = self.clock.now, time.perf_counter()
+        action()
+        wanted = self.parts()
+        waiting = set(self.nodes)
+        while waiting:
+            self.clock.run(self.clock.now + STEP)
+            waiting = {n for n in waiting if len(self.nodes[n].snapshot.nodes) != wanted[n]}
+            waiting = waiting or {
+                n for n in self.nodes if len(self.nodes[n].snapshot.nodes) != wanted[n]
+            }
+            if self.clock.now - began > PATIENCE:
+                raise AssertionError("it does not converge")
+        took = self.clock.now - began
+        self.clock.run(self.clock.now + SETTLED)
+        print(
+            f"{what:<28}{took * 1000:>8,.0f} ms{self.messages:>12,}{self.bytes:>16,}"
+            f"{self.computed / len(self.nodes):>10.1f}{time.perf_counter() - at:>10.0f} s",
+            flush=True,
+        )
 
     def compute(self) -> float:
         """Return the time for one computation of the paths, in seconds; the median of some."""
@@ -142,7 +243,7 @@ class Model:
         states = {name(n): {name(p): c for p, c in of.items()} for n, of in self.links.items()}
         for _ in range(5):
             began = time.perf_counter()
-            Paths(join_links(states), name(0))
+            Paths(join_links(states), name(min(self.links)))
             took.append(time.perf_counter() - began)
         return statistics.median(took)
 
@@ -152,40 +253,35 @@ def name(number: int) -> str:
     return f"node-{number:04}"
 
 
+def memory() -> int:
+    """Return the most memory that the process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def main() -> int:
     """Run, and print a table."""
-    parser = argparse.ArgumentParser(description="What it costs a network to lose a node.")
+    parser = argparse.ArgumentParser(description="What it costs a network to change.")
     parser.add_argument("--nodes", default="10,100", help="numbers of nodes (default 10,100)")
+    parser.add_argument("--names", type=int, default=NAMES, help="names (default 10,000)")
     parser.add_argument("--seed", type=int, default=1, help="what chance is drawn from")
     given = parser.parse_args()
     for text in given.nodes.split(","):
-        count = int(text)
-        model = Model(count, given.seed)
-        model.start()
-        took = model.until(count - 1)
-        if count <= STARTED:
-            model.clock.run(model.clock.now + 3.0)
-            print(
-                f"{count:,} nodes start: {took * 1000:.0f} ms, {model.messages:,} messages, "
-                f"{model.bytes:,} bytes with {NAMES:,} names",
-                flush=True,
-            )
-        else:
-            model.clock.run(model.clock.now + 0.5)
-        model.messages = model.bytes = 0
-        lost = model.lose()
-        took = model.until(count - 2)
-        model.clock.run(model.clock.now + 0.1)
+        count, before = int(text), memory()
+        model = Model(count, given.names, given.seed)
+        print(f"{'':<28}{'all know':>11}{'frames':>12}{'bytes':>16}{'computed':>10}{'took':>12}")
+        model.measure(f"{count:,} nodes: start", model.start)
+        each = (memory() - before) / count
+        model.measure("join", model.join)
+        model.measure("crash", model.crash)
+        between = model.halves()
+        model.measure(f"cut of {len(between)} links", partial(model.cut, between))
+        model.clock.run(model.clock.now + 2.0)
+        model.measure("heal", partial(model.heal, between))
         print(
-            f"{count:,} nodes, one with {len(model.links[lost])} links lost: "
-            f"{took * 1000:.0f} ms until all know, {model.messages:,} messages, "
-            f"{model.bytes:,} bytes; paths computed in {model.compute() * 1000:.1f} ms",
+            f"paths computed in {model.compute() * 1000:.1f} ms; "
+            f"memory for each node {each / 1024:,.0f} KiB with {given.names:,} names\n",
             flush=True,
         )
-        model.clock.run(model.clock.now + 1.2)
-        if any(model.nodes[each].names_of(name(lost)) for each in model.alive):
-            print("names of the lost node are still known")
-            return 1
     return 0
 
 

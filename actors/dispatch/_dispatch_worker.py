@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import (
@@ -31,9 +31,10 @@ from ...protocol.dispatch import (
     Name,
     NameKind,
     Network,
+    Provision,
     Provisions,
+    Semantics,
     Target,
-    ToldName,
     Transit,
     check_node_name,
     decode_disposition,
@@ -52,6 +53,7 @@ from ._hold_store import HoldStore
 from ._inspection import ADDRESSES, NETWORK, json_rows, name_rows, network_rows
 from ._name_state import NameState
 from ._options import DispatchOptions
+from ._served import check_served
 from ._stored import StoredMessages, served
 from ._topology import Topology
 
@@ -83,7 +85,7 @@ class DispatchWorker(Worker):
         self.options: Final = options
         self._principal_of: Final = principal_of
         self._store: Final = store
-        self.provisions = Provisions(options.default, options.limits)
+        self.provisions: Provisions
         self.watches: Final[dict[str, list[WatchFunction]]] = {}
         self.records: Final[dict[int, Callable[[], None]]] = {}
         self._thread = 0
@@ -107,6 +109,9 @@ class DispatchWorker(Worker):
         core.alarm = self._alarm
         core.soon = self._soon
         core.make = self.make
+        self.provisions = Provisions(
+            own, self.options.default, self.options.limits, network.nodes_of, self._check_served
+        )
         core.semantics_of = self.provisions.semantics_of
         if self._store is not None:
             core.ways.stored = StoredMessages(core, self._store)
@@ -303,7 +308,15 @@ class DispatchWorker(Worker):
         )
         state.add_consumer(record)
 
-    def provisioned(self) -> None:
+    def provisioned(self, added: Iterable[Provision], removed: Iterable[Provision] = ()) -> None:
+        """Announce provisions of this node to others, and give each name its semantics."""
+        self.topology.tell_provisions(added, removed)
+        self.refresh()
+
+    def _check_served(self, semantics: Semantics) -> None:
+        check_served(semantics, self.options)
+
+    def refresh(self) -> None:
         """Give each name the semantics that it has now."""
         self._follow_access()
         for state in list(self.core.states.values()):
@@ -318,7 +331,8 @@ class DispatchWorker(Worker):
 
     def _follow_access(self) -> None:
         """Check roles if a name has any, which costs each message a look-up."""
-        all_semantics = (self.provisions.default, *(each.semantics for each in self.provisions))
+        deciding = (each.semantics for each in (*self.provisions, *self.provisions.deciding()))
+        all_semantics = (self.provisions.default, *deciding)
         guarded = any(map(restricts, all_semantics))
         self.core.allows = self._allows if guarded else None
 
@@ -329,16 +343,6 @@ class DispatchWorker(Worker):
             return True
         found = None if self._principal_of is None else self._principal_of(source)
         return may_produce(self.provisions.semantics_of(name), found or ANONYMOUS)
-
-    def hints(self, text: str, nodes: Mapping[str, ToldName]) -> None:
-        """Keep what other nodes tell of a name."""
-        for node in self.provisions.hinting(text) - set(nodes):
-            self.provisions.unhint(node, text)
-        for node, told in nodes.items():
-            self.provisions.hint(node, text, told.hint)
-        state = self.core.states.get(text)
-        if state is not None:
-            state.update(served(self.provisions.semantics_of(state.name)))
 
     def _watched(self, state: NameState) -> None:
         for function in tuple(self.watches.get(state.name.text, ())):

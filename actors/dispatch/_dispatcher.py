@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ...protocol import Address, AddressLike, Route, RouteLike
 from ...protocol.dispatch import (
     MAX_COST,
-    BadSemantics,
     Conflict,
-    Mechanism,
     Name,
     NameKind,
     NamePattern,
@@ -39,7 +37,7 @@ from ._inspection import NameStatistics, NetworkNode, name_rows, network_rows
 from ._name_state import NameState
 from ._options import DispatchOptions
 from ._producer import AnonymousProducer, Producer
-from ._stored import holds_on_disk
+from ._served import check_served
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -129,7 +127,7 @@ class Dispatcher:
             BadName: The name of the node cannot be one of a network.
         """
         check_value("options", options, DispatchOptions)
-        _check_served(options.default, options)
+        check_served(options.default, options)
         store: HoldStore | None = None
         if options.hold_file:
             most = options.max_held_on_disk, options.max_held_bytes_on_disk
@@ -167,9 +165,10 @@ class Dispatcher:
             BadSemantics: They are of circuits or tags, which a dispatcher of a node does not
                 serve, or of a hold on disk, and `DispatchOptions.hold_file` is empty.
         """
-        _check_served(semantics, self._core.options)
-        self._worker.provisions.add(Provision(NamePattern.parse(pattern), semantics))
-        self._worker.provisioned()
+        check_served(semantics, self._core.options)
+        made = Provision(NamePattern.parse(pattern), semantics)
+        self._worker.provisions.add(made)
+        self._worker.provisioned([made])
 
     def update(self, pattern: str, semantics: Semantics) -> None:
         """Give a pattern other semantics. What is under way goes on.
@@ -177,9 +176,10 @@ class Dispatcher:
         Raises:
             UnknownProvision: There is none of this pattern.
         """
-        _check_served(semantics, self._core.options)
-        self._worker.provisions.replace(Provision(NamePattern.parse(pattern), semantics))
-        self._worker.provisioned()
+        check_served(semantics, self._core.options)
+        made = Provision(NamePattern.parse(pattern), semantics)
+        self._worker.provisions.replace(made)
+        self._worker.provisioned([made])
 
     def load(self, content: str | bytes, file: str = "provisions") -> ProvisionsChange:
         """Provision what a file has, in the place of all that was loaded from it before.
@@ -203,12 +203,12 @@ class Dispatcher:
         provisions, options = self._worker.provisions, self._core.options
         read = read_provisions(content, file, options.limits)
         for each in read.provisions:
-            _check_served(each.semantics, options)
+            check_served(each.semantics, options)
         default = read.default or options.default
-        _check_served(default, options)
+        check_served(default, options)
         change = provisions.load(read.provisions, file)
         provisions.default = default
-        self._worker.provisioned()
+        self._worker.provisioned((*change.added, *change.changed), change.withdrawn)
         return change
 
     def withdraw(self, pattern: str) -> None:
@@ -217,12 +217,12 @@ class Dispatcher:
         Raises:
             UnknownProvision: There is none of this pattern.
         """
-        self._worker.provisions.withdraw(NamePattern.parse(pattern))
-        self._worker.provisioned()
+        gone = self._worker.provisions.withdraw(NamePattern.parse(pattern))
+        self._worker.provisioned([], [gone])
 
     def conflicts(self) -> tuple[tuple[Conflict, ...], int]:
-        """Return the names that another node understands differently, and the number of all."""
-        return self._worker.provisions.conflicts()
+        """Return what another node understands differently, and the number of all conflicts."""
+        return self._worker.provisions.conflicts(self._worker.topology.network.names())
 
     # --- consumers and producers ------------------------------------------------------------
 
@@ -570,19 +570,6 @@ _ELSEWHERE: Final = {
     NameKind.TEMPORARY: "temporary names are made by the node",
 }
 """The kinds of names that have no consumers of one's own choice, and the reason."""
-
-
-def _check_served(semantics: Semantics, options: DispatchOptions) -> None:
-    """Refuse what would be ignored otherwise, such as roles that are not checked."""
-    found = {
-        "circuits": semantics.mechanism is Mechanism.LINK,
-        "tags": bool(semantics.tags),
-    }
-    if any(found.values()):
-        what = [f"a dispatcher of a node serves no {each}" for each, has in found.items() if has]
-        raise BadSemantics(what)
-    if holds_on_disk(semantics) and not options.hold_file:
-        raise BadSemantics(["a hold on disk needs a file: DispatchOptions.hold_file"])
 
 
 def _ignore(_reason: str) -> None:

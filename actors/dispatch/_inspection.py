@@ -25,7 +25,7 @@ class NameStatistics:
     Attributes:
         name: The name.
         routing: Its routing pattern.
-        provision: The pattern that it is provisioned by; empty: by a hint of another node, or the
+        provision: The pattern that it is provisioned by; empty: or the
             default.
         consumers: Its consumers here, standbys included.
         nodes: The other nodes with consumers that there is a path to.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, Message, OnwardError, UnknownAddress
@@ -18,8 +18,11 @@ from ...protocol.dispatch import (
     Network,
     NodesChanged,
     PathsChanged,
+    Provision,
+    ProvisionsTold,
     RemoteNode,
     ToldName,
+    encode_semantics,
 )
 from ._core import DispatchCore
 from ._name_state import NameState
@@ -48,6 +51,7 @@ class Topology:
         self._unwatch: Final[dict[str, tuple[Callable[[], None], ...]]] = {}
         self._costs: Final[dict[str, int]] = {}
         self._busy = False
+        self._learned = False
 
     # --- links ------------------------------------------------------------------------------
 
@@ -130,6 +134,9 @@ class Topology:
                     self._send(str(link), frame)
                 for event in events:
                     self._act(event)
+                if self._learned:
+                    self._learned = False
+                    self._worker.refresh()
                 if not events:
                     break
         finally:
@@ -154,6 +161,9 @@ class Topology:
             case NodesChanged(names):
                 for text in names:
                     self._name_changed(text)
+            case ProvisionsTold(node, added, removed):
+                self._worker.provisions.learn(node, added, removed)
+                self._learned = True
             case NeighbourClosed(link, node, reason):
                 self._close_link(str(link), node, reason)
             case NeighbourJoined() | NeighbourLeft():
@@ -211,8 +221,6 @@ class Topology:
             self._core.tidy(state)
 
     def _name_changed(self, text: str) -> None:
-        nodes = self.network.nodes_of(text)
-        self._worker.hints(text, nodes)
         state = self._core.states.get(text)
         if state is None:
             return
@@ -232,6 +240,15 @@ class Topology:
             self.network.names_changed({}, [text], now)
         else:
             self.network.names_changed({text: ToldName(hint)}, [], now)
+        self._worker.alarm_network(self.network.get_timer())
+
+    def tell_provisions(self, added: Iterable[Provision], removed: Iterable[Provision]) -> None:
+        """Announce to other nodes the provisions of this one that are new or gone."""
+        new = {each.told_pattern: encode_semantics(each.semantics) for each in added}
+        told = {text: semantics for text, semantics in new.items() if text is not None}
+        gone = [each.told_pattern for each in removed]
+        now = self._core.now()
+        self.network.provisions_changed(told, [each for each in gone if each is not None], now)
         self._worker.alarm_network(self.network.get_timer())
 
 

@@ -24,8 +24,6 @@ class DispatchLimits:
         max_name: Bytes of a name or of a pattern of names. Beyond: it is refused.
         max_tokens: Tokens of a name or of a pattern. Beyond: it is refused.
         max_provisions: Provisions of a node, by programs and files. Beyond: another one is refused.
-        max_hints: Hints that are kept of what other nodes have provisioned. Beyond: further ones
-            are not kept, and counted; names of theirs have the semantics of this node.
         max_conflicts: Conflicts between the provisions of nodes that are kept for a report. Beyond:
             further ones are counted only.
 
@@ -36,7 +34,6 @@ class DispatchLimits:
     max_name: NameSize = MAX_NAME
     max_tokens: Count = 64
     max_provisions: Count = 100_000
-    max_hints: Count = 100_000
     max_conflicts: Count = 1_000
 
     def __post_init__(self) -> None:

@@ -7,22 +7,28 @@ from typing import Final
 __all__ = ["Throttle"]
 
 
-class Throttle:
-    """A pause that doubles with each use that follows closely, and is short again after a rest.
+FREE: Final = 10
+"""Uses that may follow each other closely: as many as one change in a network needs."""
 
-    What comes first in a while is done at once, and a flood is gathered for longer and longer.
+
+class Throttle:
+    """A pause that doubles when many uses have followed closely, and is short again after a rest.
+
+    What comes first in a while is done at once, a change in a network is over before the pause
+    grows, and a flood is gathered for longer and longer.
 
     Args:
         first: The shortest pause, in seconds.
         longest: The longest pause, in seconds.
     """
 
-    __slots__ = ("_first", "_longest", "_pause", "_ready")
+    __slots__ = ("_close", "_first", "_longest", "_pause", "_ready")
 
     def __init__(self, first: float, longest: float) -> None:
         self._first: Final = first
         self._longest: Final = max(first, longest)
         self._pause = first
+        self._close = 0
         self._ready = float("-inf")
 
     def next(self, now: float) -> float:
@@ -31,6 +37,7 @@ class Throttle:
 
     def used(self, now: float) -> None:
         """Begin the pause after a use."""
-        follows = now < self._ready + self._pause
-        self._pause = min(2.0 * self._pause, self._longest) if follows else self._first
+        self._close = self._close + 1 if now < self._ready + self._pause else 0
+        longer = self._close > FREE
+        self._pause = min(2.0 * self._pause, self._longest) if longer else self._first
         self._ready = now + self._pause

@@ -392,17 +392,49 @@ async def test_a_message_takes_another_way_once_a_link_is_lost(net: Net) -> None
     assert await producer.send(b"2") == ACCEPTED
 
 
-async def test_another_node_is_told_how_a_name_is_routed(net: Net) -> None:
+async def test_what_is_provisioned_once_counts_at_all_nodes(net: Net) -> None:
+    await linear(net)
+    net.at["b"].provision("all", Semantics(pattern=RoutingPattern.MULTICAST, window=7))
+    kept = [await net.keep("c", "all") for _ in range(2)]
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("all")
+    assert producer.credit == 7
+    await producer.send_settled(b"x")
+    await sleep(1)
+    assert [each.payloads for each in kept] == [[b"x"], [b"x"]]
+    # It is updated and withdrawn while it is in use.
+    net.at["b"].update("all", Semantics())
+    await sleep(1)
+    await producer.send_settled(b"y")
+    await sleep(1)
+    assert sorted(kept[0].payloads + kept[1].payloads) == [b"x", b"x", b"y"]
+    net.at["b"].load('[[name]]\npattern = "more"\nrouting = "multicast"\n')
+    net.at["b"].withdraw("all")
+    await sleep(1)
+    more = [await net.keep("c", "more") for _ in range(2)]
+    await sleep(SETTLE)
+    await (await net.at["a"].produce("more")).send_settled(b"z")
+    await sleep(1)
+    assert [each.payloads for each in more] == [[b"z"], [b"z"]]
+    assert all(each.conflicts() == ((), 0) for each in net.at.values())
+
+
+async def test_the_first_node_decides_and_conflicts_are_reported_at_all(net: Net) -> None:
     await linear(net)
     net.at["c"].provision("all", Semantics(pattern=RoutingPattern.MULTICAST))
     kept = [await net.keep("c", "all") for _ in range(2)]
     await sleep(SETTLE)
+    net.at["a"].provision("all", Semantics(gate=Gate.OPEN))
+    net.at["b"].provision("_local/all", Semantics(gate=Gate.OPEN))
+    await sleep(SETTLE)
     producer = await net.at["a"].produce("all")
     await producer.send_settled(b"x")
     await sleep(1)
-    assert [each.payloads for each in kept] == [[b"x"], [b"x"]]
-    net.at["a"].provision("all", Semantics(gate=Gate.OPEN))
-    assert [each.node for each in net.at["a"].conflicts()[0]] == ["c"]
+    assert sum(len(each.payloads) for each in kept) == 1
+    for dispatcher in net.at.values():
+        (conflict,), count = dispatcher.conflicts()
+        assert count == 1
+        assert str(conflict) == "all: balanced, gate open here, multicast at c"
 
 
 async def test_a_neighbour_that_sends_garbage_is_closed(

@@ -1,12 +1,15 @@
-"""The provisions of a node, and the hints of others."""
+"""The provisions of a node, and those of others."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 from onward.protocol.dispatch import (
+    Access,
     BadPattern,
     BadSemantics,
     Conflict,
@@ -20,8 +23,10 @@ from onward.protocol.dispatch import (
     Redirect,
     RoutingPattern,
     Semantics,
+    ToldName,
     TooManyProvisions,
     UnknownProvision,
+    encode_semantics,
     parse_name,
 )
 
@@ -41,13 +46,13 @@ def semantics_of(provisions: Provisions, name: str) -> Semantics:
 
 
 def test_semantics_of_names() -> None:
-    provisions = Provisions(UNAVAILABLE)
+    provisions = Provisions("m", UNAVAILABLE)
     provisions.add(provision("orders.#", MULTICAST))
     provisions.add(provision("orders", DIRECT))
     assert semantics_of(provisions, "orders") == DIRECT
     assert semantics_of(provisions, "amqp://host/orders/x") == MULTICAST
     assert semantics_of(provisions, "other") == UNAVAILABLE
-    assert semantics_of(Provisions(), "other") == BALANCED
+    assert semantics_of(Provisions("m"), "other") == BALANCED
     provisions.default = CLOSEST
     assert semantics_of(provisions, "other") == CLOSEST
     found = provisions.provision_of(parse_name("orders/x", "a"))
@@ -57,7 +62,7 @@ def test_semantics_of_names() -> None:
 
 
 def test_names_that_mean_what_they_say() -> None:
-    provisions = Provisions(UNAVAILABLE)
+    provisions = Provisions("m", UNAVAILABLE)
     provisions.add(provision("#", DIRECT))
     assert semantics_of(provisions, "_temp/b/x") == BALANCED
     assert semantics_of(provisions, "_topo/b/x") == CLOSEST
@@ -77,7 +82,7 @@ def test_a_name_redirected_to_itself() -> None:
 
 
 def test_add_replace_withdraw() -> None:
-    provisions = Provisions(limits=DispatchLimits(max_provisions=2))
+    provisions = Provisions("m", limits=DispatchLimits(max_provisions=2))
     provisions.add(provision("a.#"))
     with pytest.raises(PatternInUse):
         provisions.add(provision("a/#"))
@@ -96,7 +101,7 @@ def test_add_replace_withdraw() -> None:
 
 
 def test_load_puts_a_source_in_the_place_of_itself() -> None:
-    provisions = Provisions(limits=DispatchLimits(max_provisions=4))
+    provisions = Provisions("m", limits=DispatchLimits(max_provisions=4))
     provisions.add(provision("own"))
     first = [provision(each, source="f", line=2) for each in ("a", "b", "c")]
     assert provisions.load(first, "f").added == tuple(first)
@@ -127,78 +132,180 @@ def test_load_puts_a_source_in_the_place_of_itself() -> None:
     assert len(provisions) == 1
 
 
-def test_hints_decide_where_no_provision_does() -> None:
-    provisions = Provisions(UNAVAILABLE)
-    provisions.hint("b", "orders", MULTICAST.hint)
-    assert semantics_of(provisions, "orders") == MULTICAST
-    provisions.hint("b", "orders", CLOSEST.hint)
-    assert semantics_of(provisions, "orders") == CLOSEST
-    provisions.add(provision("orders"))
+# --- provisions of other nodes ----------------------------------------------------------------
+
+
+def learn(provisions: Provisions, node: str, **patterns: Semantics | None) -> None:
+    """Let another node tell of patterns, with `_` for `.`; `None`: it withdraws one."""
+    texts = {pattern.replace("_", "."): each for pattern, each in patterns.items()}
+    added = {text: encode_semantics(each) for text, each in texts.items() if each is not None}
+    provisions.learn(node, added, [text for text, each in texts.items() if each is None])
+
+
+def test_what_one_node_has_provisioned_counts_at_all() -> None:
+    provisions = Provisions("m", UNAVAILABLE)
+    learn(provisions, "z", orders=DIRECT)
     assert semantics_of(provisions, "orders") == DIRECT
+    found = provisions.provision_of(parse_name("orders", "m"))
+    assert str(found) == "orders: direct (node z)"
+    learn(provisions, "z", orders=MULTICAST)
+    assert semantics_of(provisions, "orders") == MULTICAST
+    assert len(provisions) == 0
+    assert [str(each) for each in provisions.deciding()] == ["orders: multicast (node z)"]
+    learn(provisions, "z", orders=None)
+    learn(provisions, "z", orders=None, other=None)
+    assert semantics_of(provisions, "orders") == UNAVAILABLE
+    assert provisions.provision_of(parse_name("orders", "m")) is None
+
+
+def test_the_best_pattern_of_all_nodes_decides() -> None:
+    provisions = Provisions("m")
+    provisions.add(provision("orders.#", CLOSEST))
+    learn(provisions, "z", orders_eu=MULTICAST)
+    learn(provisions, "a", orders=DIRECT)
+    assert semantics_of(provisions, "orders/eu") == MULTICAST
+    assert semantics_of(provisions, "orders/us") == CLOSEST
+    assert semantics_of(provisions, "orders") == DIRECT
+
+
+def test_of_one_pattern_the_node_with_the_smallest_name_decides_everywhere() -> None:
+    told = {"a": CLOSEST, "m": DIRECT, "z": MULTICAST}
+    for own in told:
+        for order in permutations(told):
+            provisions = Provisions(own)
+            for node in order:
+                if node == own:
+                    provisions.add(provision("orders", told[node]))
+                else:
+                    learn(provisions, node, orders=told[node])
+            assert semantics_of(provisions, "orders") == CLOSEST
+            found, count = provisions.conflicts()
+            assert count == 2
+            assert [(each.node, each.there) for each in found] == [("m", DIRECT), ("z", MULTICAST)]
+            assert {each.here for each in found} == {CLOSEST}
+
+
+def test_a_withdrawal_makes_room_for_the_next_node() -> None:
+    provisions = Provisions("m")
+    provisions.add(provision("orders", DIRECT))
+    learn(provisions, "a", orders=CLOSEST)
+    learn(provisions, "z", orders=MULTICAST)
+    learn(provisions, "a", orders=None)
+    assert semantics_of(provisions, "orders") == DIRECT
+    provisions.replace(provision("orders", BALANCED))
+    assert semantics_of(provisions, "orders") == BALANCED
     provisions.withdraw(NamePattern.parse("orders"))
-    assert provisions.hinting("orders") == {"b"}
-    assert provisions.hinting("other") == frozenset()
-    provisions.unhint("c", "orders")
-    provisions.unhint("b", "other")
-    assert semantics_of(provisions, "orders") == CLOSEST
-    provisions.unhint("b", "orders")
-    assert semantics_of(provisions, "orders") == UNAVAILABLE
-
-
-def test_a_node_that_takes_no_hint() -> None:
-    provisions = Provisions(UNAVAILABLE)
-    provisions.add(provision("#", UNAVAILABLE))
-    provisions.hint("b", "orders", MULTICAST.hint)
-    assert semantics_of(provisions, "orders") == UNAVAILABLE
-    assert provisions.conflicts()[1] == 1
-
-
-def test_the_first_node_by_name_decides() -> None:
-    for order in (("b", "c"), ("c", "b")):
-        provisions = Provisions()
-        for node in order:
-            semantics = MULTICAST if node == "b" else CLOSEST
-            provisions.hint(node, "orders", semantics.hint)
-        assert semantics_of(provisions, "orders") == MULTICAST
-        assert provisions.conflicts() == ((Conflict("orders", MULTICAST, "c", CLOSEST),), 1)
-        provisions.forget("b")
-        assert semantics_of(provisions, "orders") == CLOSEST
-        assert provisions.conflicts() == ((), 0)
-
-
-def test_conflicts_are_reported() -> None:
-    provisions = Provisions(limits=DispatchLimits(max_conflicts=3))
-    provisions.add(provision("orders"))
-    provisions.hint("c", "orders", Semantics(mechanism=Mechanism.LINK).hint)
-    provisions.hint("b", "orders", 99)
-    provisions.hint("d", "orders", DIRECT.hint)
-    provisions.hint("b", "new", 99)
-    found, count = provisions.conflicts()
-    assert count == 3
-    assert [str(each) for each in found] == [
-        "new: balanced here, something unknown at b",
-        "orders: direct here, something unknown at b",
-        "orders: direct here, balanced circuits at c",
-    ]
-    provisions.hint("b", "more", 99)
-    assert [len(each) if isinstance(each, tuple) else each for each in provisions.conflicts()] == [
-        3,
-        4,
-    ]
-    provisions.forget("b")
-    provisions.forget("c")
+    assert semantics_of(provisions, "orders") == MULTICAST
     assert provisions.conflicts() == ((), 0)
+    provisions.load([provision("orders", DIRECT, source="f")], "f")
+    assert semantics_of(provisions, "orders") == DIRECT
+    provisions.load([], "f")
+    assert semantics_of(provisions, "orders") == MULTICAST
 
 
-def test_hints_are_bounded() -> None:
-    provisions = Provisions(limits=DispatchLimits(max_hints=2))
-    provisions.hint("b", "x", MULTICAST.hint)
-    provisions.hint("c", "x", MULTICAST.hint)
-    provisions.hint("b", "y", MULTICAST.hint)
-    assert provisions.hints_refused == 1
-    assert semantics_of(provisions, "y") == BALANCED
-    provisions.hint("c", "x", DIRECT.hint)
-    assert provisions.hints_refused == 1
-    provisions.forget("c")
-    provisions.hint("b", "y", MULTICAST.hint)
-    assert semantics_of(provisions, "y") == MULTICAST
+def test_no_node_closes_a_name_at_another() -> None:
+    provisions = Provisions("m")
+    learn(provisions, "a", orders=UNAVAILABLE, only=UNAVAILABLE)
+    provisions.add(provision("orders", DIRECT))
+    assert semantics_of(provisions, "orders") == DIRECT
+    assert semantics_of(provisions, "only") == BALANCED
+    assert [str(each) for each in provisions.conflicts()[0]] == [
+        "only: balanced here, unavailable at a",
+        "orders: direct here, unavailable at a",
+    ]
+
+
+def test_no_node_opens_a_name_that_is_closed_here() -> None:
+    provisions = Provisions("m")
+    provisions.add(provision("orders.#", UNAVAILABLE))
+    learn(provisions, "a", **{"orders_#": DIRECT, "orders_eu": DIRECT})
+    for name in ("orders", "orders/eu"):
+        assert semantics_of(provisions, name) == UNAVAILABLE
+        found = provisions.provision_of(parse_name(name, "m"))
+        assert found is not None
+        assert found.source == "program"
+    assert provisions.conflicts()[1] == 1
+    # A closed world: own provisions decide all names.
+    provisions.add(provision("#", UNAVAILABLE))
+    learn(provisions, "a", other=DIRECT)
+    assert semantics_of(provisions, "other") == UNAVAILABLE
+
+
+def test_the_roles_are_those_of_the_own_node() -> None:
+    shop, all_but = Access(producers=frozenset({"shop"})), frozenset({"billing"})
+    provisions = Provisions("m")
+    provisions.add(provision("orders.#", Semantics(access=shop)))
+    learn(provisions, "a", **{"orders_#": MULTICAST, "orders_eu": DIRECT})
+    assert semantics_of(provisions, "orders") == replace(MULTICAST, access=shop)
+    assert semantics_of(provisions, "orders/eu") == replace(DIRECT, access=shop)
+    theirs = Access(consumers=all_but)
+    learn(provisions, "a", mail=Semantics(access=theirs))
+    assert semantics_of(provisions, "mail").access == theirs
+    provisions.add(provision("mail"))
+    assert semantics_of(provisions, "mail").access == Access()
+
+
+def no_circuits(semantics: Semantics) -> None:
+    if semantics.mechanism is Mechanism.LINK:
+        raise BadSemantics(["no circuits"])
+
+
+def test_semantics_that_cannot_be_read_or_served_decide_nothing() -> None:
+    provisions = Provisions("m", check=no_circuits)
+    circuits = encode_semantics(Semantics(mechanism=Mechanism.LINK))
+    itself = encode_semantics(Semantics(undeliverable=(Redirect("34#loop"), Last.DROP)))
+    provisions.learn("a", {"x": b"\xff", "y": circuits, "loop": itself}, ())
+    assert provisions.unread == 3
+    for name in ("x", "y", "loop"):
+        assert semantics_of(provisions, name) == BALANCED
+    assert [str(each) for each in provisions.conflicts()[0]] == [
+        "loop: balanced here, something unknown at a",
+        "x: balanced here, something unknown at a",
+        "y: balanced here, something unknown at a",
+    ]
+    learn(provisions, "a", x=DIRECT)
+    assert semantics_of(provisions, "x") == DIRECT
+
+
+def test_a_hint_shows_a_conflict_and_decides_nothing() -> None:
+    told = {
+        "same": {"b": ToldName(BALANCED.hint)},
+        "closed": {"b": ToldName(UNAVAILABLE.hint)},
+        "other": {"c": ToldName(99), "b": ToldName(MULTICAST.hint, 5)},
+    }
+    provisions = Provisions("m", nodes_of=told.__getitem__)
+    assert {semantics_of(provisions, name) for name in told} == {BALANCED}
+    assert provisions.conflicts() == ((), 0)
+    assert provisions.conflicts(told) == (
+        (
+            Conflict("closed", BALANCED, "b", UNAVAILABLE),
+            Conflict("other", BALANCED, "b", MULTICAST),
+            Conflict("other", BALANCED, "c", None),
+        ),
+        3,
+    )
+    assert Provisions("m").conflicts(told) == ((), 0)
+
+
+def test_conflicts_beyond_the_limit_are_counted() -> None:
+    provisions = Provisions("m", limits=DispatchLimits(max_conflicts=2))
+    for pattern in ("x", "y", "z"):
+        provisions.add(provision(pattern))
+    learn(provisions, "a", x=MULTICAST, y=MULTICAST, z=MULTICAST)
+    found, count = provisions.conflicts()
+    assert [str(each) for each in found] == [
+        "x: multicast here, direct at m",
+        "y: multicast here, direct at m",
+    ]
+    assert count == 3
+
+
+def test_patterns_of_local_names_are_not_told() -> None:
+    assert provision("_local/#").told_pattern is None
+    assert provision("//a/#.*").told_pattern == "a.*.#"
+
+
+def test_semantics_that_are_too_long_to_tell_are_refused() -> None:
+    roles = frozenset(f"{number:0100}" for number in range(21))
+    with pytest.raises(BadSemantics, match="over the limit of 2048"):
+        provision("x", Semantics(access=Access(producers=roles)))
