@@ -96,6 +96,7 @@ CONCEPTS = {
         "broker/test_expected": "_index",
         "broker/test_snapshot": "_snapshot_format _snapshot_writer",
         "dispatch/test_network": "_knowledge _neighbour _neighbours",
+        "dispatch/test_network_frames": "",
         "dispatch/test_semantics": "_semantics_parts _semantics_text",
         "eventlog/test_recover": "_scan",
         "eventlog/test_segment": "_header _records",
