@@ -13,13 +13,15 @@ from onward.protocol.dispatch import (
     ACCEPTED,
     Chooser,
     Deliveries,
+    Delivery,
     Disposition,
-    RemoteNode,
+    Paths,
     Transit,
     decode_disposition,
     decode_transit,
     encode_disposition,
     encode_transit,
+    join_links,
     node_digest,
 )
 
@@ -62,17 +64,17 @@ def _through_dictionary(messages: int) -> None:
 
 def _bind_and_settle(messages: int) -> None:
     numbers = count()
-    deliveries = Deliveries[None, None](lambda: next(numbers).to_bytes(8))
+    deliveries = Deliveries[None](lambda: next(numbers).to_bytes(8))
     chooser = Chooser()
     chooser.add_consumer(1, 250)
     for _ in range(messages):
         target = chooser.direct("a")
         if target is None:
             raise AssertionError("no consumer")
-        delivery = deliveries.bind("producer", None, _IDENTITY, (target,), 0.0)
-        if delivery is None:
+        delivery = Delivery(None, 100, "producer", _IDENTITY)
+        if not deliveries.enter(delivery, 0.0):
             raise AssertionError("the table is full")
-        (token,) = delivery.copies
+        (token,) = deliveries.bind(delivery, (target,))
         deliveries.sent(token, 0.0)
         deliveries.disposition(token, ACCEPTED, target, 0.0)
     if deliveries.statistics().accepted != messages:
@@ -83,9 +85,10 @@ def _choose(messages: int) -> None:
     chooser = Chooser()
     for consumer in range(4):
         chooser.add_consumer(consumer, 250)
-    chooser.set_remotes(
-        RemoteNode(node, node, node_digest(node), 10, frozenset("a")) for node in "bcde"
-    )
+    peers = dict.fromkeys("bcde", 10)
+    links = {"a": peers, **{node: {"a": 10} for node in peers}}
+    chooser.set_paths(Paths(join_links(links), "a"), str)
+    chooser.set_remotes(peers)
     for _ in range(messages):
         target = chooser.balanced("a")
         if target is None:

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from ...protocol import Message, Route
-from ...protocol.dispatch import Held, Identity, Outcome, Redirect, Retry
+from ...protocol.dispatch import Delivery, Identity, Outcome
 
 __all__ = ["PLAIN", "Arrival", "CopyWay", "PlainWay", "ProducerWay", "TransitWay", "Way"]
 
@@ -82,8 +82,7 @@ class Arrival:
         until: When it is not worth handling any more, in seconds; `None` always is.
         deadline: When its outcome is decided in any case, in seconds; `None` never is.
         redirected: Whether it was redirected.
-        after: The part of the chain for undeliverable messages that was used up.
-        held: Its place in the queue of messages on hold, once it was there.
+        delivery: Its record, once it is bound.
         answer: The reply of its consumer.
         outcome: Its outcome, once it is told.
         stored: Its number in the file of messages on hold; 0: it is not there.
@@ -98,13 +97,7 @@ class Arrival:
     until: float | None = None
     deadline: float | None = None
     redirected: bool = False
-    after: Retry | Redirect | None = None
-    held: Held[Arrival] | None = None
+    delivery: Delivery[Arrival] | None = None
     answer: Message | None = None
     outcome: Outcome | None = None
     stored: int = 0
-
-    @property
-    def ingress(self) -> str:
-        """The node where it entered."""
-        return self.identity[0]

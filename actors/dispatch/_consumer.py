@@ -179,7 +179,7 @@ class Consumer:
     @property
     def unsettled(self) -> int:
         """The messages that it has, or that wait for it."""
-        return self._state.chooser.load(self._record.target)
+        return self._state.load(self._record.number)
 
     def close(self) -> None:
         """Detach it: what it has is in doubt, and what waits for it goes to others. Idempotent."""

@@ -1,4 +1,4 @@
-"""A consumer as its name knows it: its queue, its credit, and the way to hand it a message."""
+"""A consumer as its name knows it: the way to hand it a message, and when it accepts one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...protocol import Message, Route
-from ...protocol.dispatch import ConsumerQueue, ConsumerTarget, Name
-from ._arrival import Arrival
+from ...protocol.dispatch import ConsumerTarget, Name
 
 if TYPE_CHECKING:
     from ._consumer import ConsumerWorker
@@ -41,13 +40,11 @@ class ConsumerRecord:
         window: Messages that it has at a time.
         accept: When a delivery counts as accepted.
         remote: Whether the first address of the route is a link.
-        queue: The messages that wait for its credit.
         ended: Called when it has been detached by its name, with the reason.
         state: The state of its name.
         worker: The worker of its handler, if it has one.
         local: The name of this node that gets the copies, in place of a worker.
         active: Whether messages are sent to it; a standby is not.
-        pumping: Whether it will be handed what its credit allows.
         by_credit: Whether its credit comes by calls, and not back with what it has settled.
         hand: Takes a message and its token, in place of the route.
         target: It as the target of a copy.
@@ -58,13 +55,11 @@ class ConsumerRecord:
     window: int
     accept: Accept
     remote: bool
-    queue: ConsumerQueue[Arrival]
     ended: Callable[[str], None]
     state: NameState
     worker: ConsumerWorker | None = None
     local: Name | None = None
     active: bool = False
-    pumping: bool = False
     by_credit: bool = False
     hand: Callable[[Message, bytes | None], None] | None = None
     target: ConsumerTarget = field(init=False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -27,15 +28,15 @@ from ...protocol.dispatch import (
     RELEASED,
     BadName,
     BadTransit,
-    CreditChange,
+    Delivery,
     DeliveryState,
     Identity,
     Name,
     NameKind,
+    NodeTotals,
     Outcome,
     Paths,
     Redirect,
-    RemoteNode,
     Semantics,
     Tally,
     Target,
@@ -80,6 +81,7 @@ class DispatchCore:
         producers: The producers, by number.
         anonymous: The numbers of the anonymous ones.
         counts: What was dropped or refused, by its reason.
+        totals: What all names have together.
         links: The links to neighbours, by their text.
         upstream: The names of the unsettled deliveries of neighbours, by link and token.
         ways: The sender of outcomes.
@@ -98,6 +100,7 @@ class DispatchCore:
         self.producers: Final[dict[int, Sender | CreditedProducer]] = {}
         self.anonymous: Final[set[int]] = set()
         self.counts: Final = Counter[str]()
+        self.totals: Final = NodeTotals(options.deliveries, counts=self.counts)
         self.links: Final[dict[str, Address]] = {}
         self.upstream: Final[dict[tuple[Hashable, bytes], NameState]] = {}
         self.ways: Final = OutcomeWays(node, self.counts, self._told, self.upstream)
@@ -110,7 +113,7 @@ class DispatchCore:
         self._times: list[tuple[float, int, NameState]] = []
         self.alarm: Callable[[float], None] = lambda _: None
         self.soon: Callable[[Callable[[], object]], object] = node.loop.call_soon
-        self.announce: Callable[[NameState, bool], None] = lambda _, __: None
+        self.announce: Callable[[NameState, int | None], None] = lambda _, __: None
         self.watched: Callable[[NameState], None] = lambda _: None
         self.released: Callable[[ConsumerRecord], None] = lambda _: None
         self.make: Callable[[Name], NameState | None] = lambda _: None
@@ -123,6 +126,11 @@ class DispatchCore:
     def now(self) -> float:
         """Return the time of the node's loop, in seconds."""
         return self.node.loop.time()
+
+    @staticmethod
+    def milliseconds() -> int:
+        """Return the time since the Unix epoch, in milliseconds."""
+        return int(time.time() * 1000)
 
     def number(self) -> int:
         """Return the number of a new consumer or producer."""
@@ -244,19 +252,19 @@ class DispatchCore:
     def send_on(
         self,
         name: Name,
-        arrival: Arrival,
+        delivery: Delivery[Arrival],
         link: str,
         token: bytes | None,
-        deadline: float | None,
     ) -> bool:
         """Send a copy to the next node; return whether it went."""
+        arrival, limit = delivery.message, delivery.limit
         address = self.links.get(link)
         if address is None:
             return False
         onward, _, payload, _, context = arrival.message
         now = self.now()
         ttl = 0 if arrival.until is None else milliseconds(arrival.until - now)
-        wait = 0 if deadline is None or token is None else next_wait(deadline - now)
+        wait = 0 if limit is None or token is None else next_wait(limit - now)
         path = (*arrival.path, self._digest)
         try:
             transit = encode_transit(
@@ -264,7 +272,7 @@ class DispatchCore:
                     name.text,
                     *arrival.identity,
                     settled=token is None,
-                    redirected=arrival.redirected,
+                    redirected=delivery.redirected,
                     ttl=ttl,
                     wait=wait,
                     path=path,
@@ -284,7 +292,6 @@ class DispatchCore:
     def redirect(self, arrival: Arrival, part: Redirect) -> bool:
         """Send a message along the route of a redirect; return whether it went."""
         route = part.route
-        arrival.redirected, arrival.after, arrival.held = True, None, None
         if route[0].type == NAME and len(route) == 1:
             try:
                 name = self.parse(route[0].value)
@@ -309,13 +316,35 @@ class DispatchCore:
             if arrival.stored and self.ways.stored is not None:
                 self.ways.stored.ended(arrival, ACCEPTED, told=True)
             arrival.way = None  # the worker answers along the return route
-        elif not arrival.settled:
-            self.ways.tell(arrival, ACCEPTED)
+        elif arrival.delivery is not None and not arrival.delivery.settled:
+            self.tell(None, arrival.delivery, ACCEPTED, None)
         return True
 
     def _redirected(self, state: NameState, arrival: Arrival) -> None:
         state.bind(arrival)
         self.tidy(state)
+
+    def tell(
+        self,
+        state: NameState | None,
+        delivery: Delivery[Arrival],
+        outcome: Outcome,
+        tally: Tally | None,
+    ) -> None:
+        """Send the outcome of a message.
+
+        Args:
+            state: The name that tells it, which gives its own producers their credit back.
+            delivery: The message.
+            outcome: The outcome.
+            tally: The outcomes of its copies.
+        """
+        way = delivery.message.way
+        self.ways.tell(delivery.message, outcome, tally)
+        producer = self.producers.get(way.producer) if isinstance(way, ProducerWay) else None
+        home = None if producer is None else producer.home
+        if producer is not None and home is not None and home is not state:
+            home.settled(producer.number)
 
     # --- outcomes ---------------------------------------------------------------------------
 
@@ -372,7 +401,7 @@ class DispatchCore:
     def answer_of(self, token: bytes, message: Message) -> None:
         """Keep the reply of a consumer for the producer that waits for it."""
         found = self.tokens.get(token)
-        arrival = None if found is None else found[0].deliveries.way_of(token)
+        arrival = None if found is None else found[0].arrival_of(token)
         if arrival is not None and arrival.answer is None:
             arrival.answer = message
 
@@ -411,11 +440,6 @@ class DispatchCore:
         if producer is not None:
             producer.woken()
 
-    def credit_changes(self, changes: list[CreditChange]) -> None:
-        """Wake the sends of producers that wait for credit."""
-        for change in changes:
-            self.credit(change.producer)
-
     def detach(self, state: NameState, record: ConsumerRecord, reason: str) -> None:
         """Detach a consumer."""
         state.remove_consumer(record.number, reason)
@@ -435,7 +459,7 @@ class DispatchCore:
             return state.idle
         # The name itself says which nodes it is of, and those stay: nothing of it has to be kept.
         gone = name.node == ALL_NODES or not state.consumers
-        return gone and not (state.producers or state.deliveries.statistics().unsettled)
+        return gone and not state.busy
 
     def arm(self, state: NameState) -> None:
         """Look at a name again when something of it is due."""
@@ -461,38 +485,13 @@ class DispatchCore:
 
     # --- the network ------------------------------------------------------------------------
 
-    def remotes(
-        self, name: Name, nodes: Iterable[str], link_to: Callable[[str], object]
-    ) -> tuple[RemoteNode, ...]:
-        """Return the other nodes with consumers of a name that there is a path to."""
-        paths = self.paths
+    def nodes(self, name: Name, told: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the other nodes with consumers of a name, with their claims."""
+        if name.kind is NameKind.MOBILE:
+            return told
         if name.kind is NameKind.LOCAL:
-            return ()
-        wanted = nodes
-        if name.kind is not NameKind.MOBILE:
-            wanted = paths.nodes if name.node == ALL_NODES else (name.node,)
-        made: list[RemoteNode] = []
-        for node in wanted:
-            hop = paths.next_hop(node)
-            link = None if hop is None else link_to(hop)
-            cost = paths.cost(node)
-            if hop is not None and isinstance(link, str) and cost is not None:
-                origins = _Origins(paths, node)
-                made.append(RemoteNode(node, link, node_digest(hop), cost, origins))
-        return tuple(made)
-
-
-class _Origins:
-    """The ingresses of which messages may be sent to a node from here."""
-
-    __slots__ = ("_node", "_paths")
-
-    def __init__(self, paths: Paths, node: str) -> None:
-        self._paths = paths
-        self._node = node
-
-    def __contains__(self, ingress: object) -> bool:
-        return isinstance(ingress, str) and self._paths.passes(ingress, self._node)
+            return {}
+        return dict.fromkeys(self.paths.nodes if name.node == ALL_NODES else (name.node,), 0)
 
 
 def without(message: Message, rest: Route) -> Message:

@@ -11,7 +11,6 @@ from ...protocol.dispatch import (
     RELEASED,
     BadName,
     Outcome,
-    ProducerWindows,
     Rejected,
 )
 from ...protocol.security import Principal
@@ -62,8 +61,13 @@ class CreditedProducer:
         self._given = 0  # credit that the end has and has not used
         self._draining = False
         self._sends = 0
-        self._open: Final[dict[int, tuple[Told, NameState, ProducerWindows]]] = {}
+        self._open: Final[dict[int, tuple[Told, NameState]]] = {}
         self._window = core.options.anonymous_window
+
+    @property
+    def home(self) -> NameState | None:
+        """The state of its name, which has its credit; `None` of an anonymous producer."""
+        return self.state
 
     # --- for its end ------------------------------------------------------------------------
 
@@ -77,16 +81,17 @@ class CreditedProducer:
             self._refuse(found, told)
             return
         state = found
-        if self.state is not None and not self._spend(state, settled=told is None):
+        core, way = self._core, None
+        if self.state is not None and not state.credit_of(self.number):
             self._refuse(RELEASED, told)
             return
-        core, way = self._core, None
         if told is not None:
             self._sends += 1
-            self._open[self._sends] = told, state, state.windows
+            self._open[self._sends] = told, state
             way = ProducerWay(self.number, self._sends)
         until = None if ttl is None else core.now() + ttl
-        state.bind(
+        self._bind(
+            state,
             Arrival(
                 Message((), (), message, None, None),
                 told is None,
@@ -95,7 +100,7 @@ class CreditedProducer:
                 way,
                 until=until,
                 deadline=until,
-            )
+            ),
         )
         core.tidy(state)
         if self.state is None:
@@ -115,7 +120,7 @@ class CreditedProducer:
         core = self._core
         core.producers.pop(self.number, None)
         core.anonymous.discard(self.number)
-        states = {id(state): state for _, state, _ in self._open.values()}
+        states = {id(state): state for _, state in self._open.values()}
         if self.state is not None:
             states[id(self.state)] = self.state
         self._open.clear()
@@ -131,11 +136,7 @@ class CreditedProducer:
         found = self._open.pop(way.send, None)
         if found is None:
             return
-        told, state, windows = found
-        told(outcome or MODIFIED)
-        # Windows that other semantics have replaced have no credit to give.
-        if state is self.state and windows is state.windows:
-            self._core.credit_changes(windows.settled(self.number))
+        found[0](outcome or MODIFIED)
         self.woken()
 
     def woken(self) -> None:
@@ -146,7 +147,7 @@ class CreditedProducer:
         if state is None:
             credit = max(0, self._window - len(self._open))
         else:
-            credit = state.windows.credit(self.number)
+            credit = state.credit_of(self.number)
         if credit > self._given:
             more, self._given = credit - self._given, credit
             self._draining = False
@@ -177,13 +178,12 @@ class CreditedProducer:
             return UNAUTHORIZED
         return core.states.get(read.text) or core.make(read) or _NO_ROOM
 
-    def _spend(self, state: NameState, *, settled: bool) -> bool:
-        """Use the credit of a message; return whether there was some."""
-        changes = state.windows.sent(self.number, settled=settled)
-        if changes is None:
-            return False
-        self._core.credit_changes(changes)
-        return True
+    def _bind(self, state: NameState, arrival: Arrival) -> None:
+        """Give a message to its name, with credit of this producer if it is one of the name."""
+        if self.state is None:
+            state.bind(arrival)
+        elif not state.send(self.number, arrival):
+            raise AssertionError("a send without credit")
 
     def _refuse(self, outcome: Outcome, told: Told | None) -> None:
         self._core.counts["messages of producers that were refused at once"] += 1
@@ -212,7 +212,6 @@ class CreditedConsumer:
             state.semantics.window,
             Accept.SELF,
             remote=False,
-            queue=state.new_queue(0),
             ended=_ignore,
             state=state,
             by_credit=True,

@@ -288,7 +288,7 @@ class DispatchWorker(Worker):
         )
         if name.kind is NameKind.TOPOLOGICAL and name.node == ALL_NODES:
             self._add_own_copy(state)
-        state.set_remotes(self.topology.remotes_of(state))
+        self.topology.joined(state)
         return state
 
     def _add_own_copy(self, state: NameState) -> None:
@@ -301,7 +301,6 @@ class DispatchWorker(Worker):
             window,
             Accept.REPLY,
             remote=False,
-            queue=state.new_queue(window),
             ended=lambda _: None,
             state=state,
             local=Name(NameKind.LOCAL, name.local_text),

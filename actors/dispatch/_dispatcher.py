@@ -322,7 +322,6 @@ class Dispatcher:
             window,
             accept,
             remote=cell is not None and cell.worker.leaves_node,
-            queue=state.new_queue(window),
             ended=_ignore,
             state=state,
             worker=worker,
@@ -397,10 +396,10 @@ class Dispatcher:
                 program itself.
 
         Raises:
-            LimitReached: There are `DispatchOptions.max_producers` such producers.
+            LimitReached: There are `DeliveryLimits.max_producers` such producers.
             UnknownAddress: There is no such owner.
         """
-        core, most = self._core, self._core.options.max_producers
+        core, most = self._core, self._core.options.deliveries.max_producers
         if len(core.anonymous) >= most:
             raise LimitReached("anonymous producers", most)
         window = core.options.anonymous_window
@@ -438,7 +437,7 @@ class Dispatcher:
         try:
             if state is not None:
                 state.add_producer(made.number)
-            elif len(core.anonymous) >= core.options.max_producers:
+            elif len(core.anonymous) >= core.options.deliveries.max_producers:
                 raise ConsumerRefused("", "max_producers is reached")
             else:
                 core.anonymous.add(made.number)

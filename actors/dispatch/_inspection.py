@@ -83,21 +83,21 @@ def name_rows(core: DispatchCore, provisions: Provisions) -> list[NameStatistics
 
 
 def _name_row(state: NameState, provisions: Provisions) -> NameStatistics:
-    figures = state.deliveries.statistics()
+    figures = state.statistics()
     provision = provisions.provision_of(state.name)
     return NameStatistics(
         state.name.text,
         state.semantics.pattern,
         "" if provision is None else str(provision.pattern),
         len(state.consumers),
-        state.paths - len(state.chooser.consumers),
-        len(state.producers),
-        figures.unsettled,
+        state.nodes,
+        state.producers,
+        figures.unsettled - (figures.held - figures.held_settled),
         figures.accepted,
         figures.rejected,
         figures.released,
         figures.modified,
-        0 if state.hold is None else state.hold.statistics().held,
+        figures.held,
         state.dropped,
     )
 

@@ -27,10 +27,6 @@ class DispatchOptions:
         max_names: Names of which a node keeps a state: those with consumers, producers, messages
             or consumers at other nodes. Beyond: a message for another one is released, and another
             consumer or producer is refused.
-        max_consumers: Consumers of one name at a node, standbys included. Beyond: a further one is
-            refused.
-        max_producers: Producers of one name at a node, and anonymous producers of a node. Beyond:
-            a further one is refused.
         anonymous_window: Messages of an anonymous producer that have no outcome yet. Beyond: a
             further send waits.
         max_waiting: Sends of one producer that wait for credit. Beyond: a further one raises
@@ -54,8 +50,6 @@ class DispatchOptions:
     node_name: str = ""
     default: Semantics = field(default_factory=Semantics)
     max_names: Count = 100_000
-    max_consumers: Count = 1_000
-    max_producers: Count = 10_000
     anonymous_window: Count = 250
     max_waiting: Count = 1_000
     outcome_timeout: Seconds = 300.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.dispatch import RELEASED, Outcome, ProducerWindows
+from ...protocol.dispatch import RELEASED, Outcome
 from ...protocol.security import Principal
 from ._access import UNAUTHORIZED, may_produce
 from ._sender import Ended, Sender
@@ -34,12 +34,16 @@ class Producer(Sender):
     def __init__(self, core: DispatchCore, state: NameState, number: int) -> None:
         super().__init__(core, number, state.name.text)
         self.state: Final = state
-        self._windows: Final[dict[int, ProducerWindows]] = {}
 
     @property
     def credit(self) -> int:
         """The messages that it may send at once."""
-        return 0 if self.closed else self.state.windows.credit(self.number)
+        return 0 if self.closed else self.state.credit_of(self.number)
+
+    @property
+    def home(self) -> NameState | None:
+        """The state of its name, which has its credit."""
+        return self.state
 
     async def send(self, payload: bytes, *, timeout: float | None = None) -> Outcome:
         """Send a message, once there is credit, and wait for its outcome.
@@ -75,21 +79,12 @@ class Producer(Sender):
     def _enter(
         self, payload: bytes, future: asyncio.Future[Ended] | None, deadline: float | None
     ) -> None:
-        windows = self.state.windows
-        changes = windows.sent(self.number, settled=future is None)
-        if changes is None:
+        arrival = self._arrival(payload, self._way(future), deadline)
+        if not self.state.send(self.number, arrival):
             raise AssertionError("a send without credit")
-        self._core.credit_changes(changes)
-        way = self._way(future)
-        if way is not None:
-            self._windows[way.send] = windows
-        self.state.bind(self._arrival(payload, way, deadline))
 
     def _settled(self, send: int) -> None:
-        windows = self._windows.pop(send)
-        changes = windows.settled(self.number)
-        if windows is self.state.windows:
-            self._core.credit_changes(changes)
+        del send  # its name gives the credit back
 
     def _detach(self) -> None:
         if self._core.producers.pop(self.number, None) is not None:

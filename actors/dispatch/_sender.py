@@ -18,6 +18,7 @@ from ._errors import ProducerClosed
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
+    from ._name_state import NameState
 
 __all__ = ["Ended", "Sender"]
 
@@ -54,6 +55,11 @@ class Sender(ABC):
     @abstractmethod
     def credit(self) -> int:
         """The messages that it may send at once."""
+
+    @property
+    def home(self) -> NameState | None:
+        """The state of its name, which has its credit; `None` of an anonymous producer."""
+        return None
 
     @property
     def unsettled(self) -> int:

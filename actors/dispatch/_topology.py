@@ -20,7 +20,6 @@ from ...protocol.dispatch import (
     PathsChanged,
     Provision,
     ProvisionsTold,
-    RemoteNode,
     ToldName,
     encode_semantics,
 )
@@ -210,36 +209,40 @@ class Topology:
 
     # --- names ------------------------------------------------------------------------------
 
-    def remotes_of(self, state: NameState) -> tuple[RemoteNode, ...]:
-        """Return the other nodes with consumers of a name, as paths and links are now."""
-        nodes = self.network.nodes_of(state.name.text)
-        return self._core.remotes(state.name, nodes, self.network.link_to)
+    def joined(self, state: NameState) -> None:
+        """Give a name the paths and the nodes of the network, as they are now."""
+        state.set_paths(self._core.paths, self._link_to)
+        state.set_nodes(self._core.nodes(state.name, self._claims(state.name.text)))
+
+    def _claims(self, text: str) -> dict[str, int]:
+        return {node: told.since for node, told in self.network.nodes_of(text).items()}
+
+    def _link_to(self, node: str) -> str | None:
+        link = self.network.link_to(node)
+        return link if isinstance(link, str) else None
 
     def _all_remotes(self) -> None:
         for state in list(self._core.states.values()):
-            state.set_remotes(self.remotes_of(state))
+            self.joined(state)
             self._core.tidy(state)
 
     def _name_changed(self, text: str) -> None:
         state = self._core.states.get(text)
         if state is None:
             return
-        state.set_remotes(self.remotes_of(state))
+        self.joined(state)
         self._core.tidy(state)
 
-    def announce(self, state: NameState, here: bool) -> None:
+    def announce(self, state: NameState, claim: int | None) -> None:
         """Announce that there are consumers of a name here, or none any more."""
         if state.name.kind is not NameKind.MOBILE:
             return
-        hint = state.semantics.hint if here else None
-        if hint == state.announced:
-            return
-        state.announced = hint
         text, now = state.name.text, self._core.now()
-        if hint is None:
+        if claim is None:
             self.network.names_changed({}, [text], now)
         else:
-            self.network.names_changed({text: ToldName(hint)}, [], now)
+            told = ToldName(state.semantics.hint, claim)
+            self.network.names_changed({text: told}, [], now)
         self._worker.alarm_network(self.network.get_timer())
 
     def tell_provisions(self, added: Iterable[Provision], removed: Iterable[Provision]) -> None:

@@ -16,7 +16,6 @@ from ._choice import (
     Chooser,
     ConsumerTarget,
     LinkTarget,
-    RemoteNode,
     Target,
     is_too_far,
 )
@@ -55,10 +54,6 @@ from ._circuit_limits import (
     CircuitLimits,
     UnsettledCount,
 )
-from ._circuit_placement import (
-    CircuitPlace,
-    place_circuit,
-)
 from ._circuit_states import (
     CIRCUIT_END,
     CIRCUIT_PAIR,
@@ -82,18 +77,27 @@ from ._consumer_queue import (
     ConsumerQueue,
     Waiting,
 )
+from ._copies import (
+    CopyTable,
+    OpenCopy,
+)
 from ._deliveries import (
+    Deliveries,
+)
+from ._delivery import (
     CopyEnd,
     CopyEnded,
     Decided,
-    Deliveries,
     DeliveriesStatistics,
     Delivery,
     DeliveryEvent,
-    Reforward,
+    HoldEnded,
+    Returned,
+    Round,
 )
 from ._delivery_limits import (
     DeliveryLimits,
+    NodeTotals,
 )
 from ._direct_consumers import (
     DirectAdmission,
@@ -156,9 +160,7 @@ from ._hello import (
     LinkHello,
 )
 from ._hold_queue import (
-    Held,
     HoldQueue,
-    HoldStatistics,
 )
 from ._knowledge import (
     Knowledge,
@@ -177,6 +179,31 @@ from ._list_sync import (
     Assembly,
     ListOfNode,
     ListSync,
+)
+from ._name_consumers import (
+    ConsumerChange,
+    NameConsumer,
+    NameConsumers,
+)
+from ._name_events import (
+    Announced,
+    ConsumerActive,
+    ConsumerEnded,
+    Dropped,
+    DropReason,
+    Hand,
+    NameEvent,
+    NamePaths,
+    Redirected,
+    Refusal,
+    SendOn,
+    Told,
+)
+from ._name_messages import (
+    NameMessages,
+)
+from ._name_state import (
+    NameState,
 )
 from ._names import (
     ALL_NODES,
@@ -358,6 +385,7 @@ __all__ = [
     "Accepted",
     "Access",
     "Advertisement",
+    "Announced",
     "Ask",
     "Asks",
     "Assembly",
@@ -383,7 +411,6 @@ __all__ = [
     "CircuitLimits",
     "CircuitMisuse",
     "CircuitOpened",
-    "CircuitPlace",
     "CircuitRefused",
     "CircuitSend",
     "CircuitSide",
@@ -392,10 +419,14 @@ __all__ = [
     "CircuitUnresolved",
     "Circuits",
     "Conflict",
+    "ConsumerActive",
+    "ConsumerChange",
+    "ConsumerEnded",
     "ConsumerQueue",
     "ConsumerTarget",
     "CopyEnd",
     "CopyEnded",
+    "CopyTable",
     "CostsDiffer",
     "CreditChange",
     "Decided",
@@ -411,18 +442,20 @@ __all__ = [
     "DispatchError",
     "DispatchLimits",
     "Disposition",
+    "DropReason",
+    "Dropped",
     "DuplicateWindow",
     "EndInput",
     "EndState",
     "FanOut",
     "Gate",
     "Graph",
-    "Held",
+    "Hand",
     "HelloInput",
     "HelloState",
     "Hold",
+    "HoldEnded",
     "HoldQueue",
-    "HoldStatistics",
     "Identity",
     "Knowledge",
     "Last",
@@ -444,9 +477,15 @@ __all__ = [
     "Modified",
     "Name",
     "NameClaimed",
+    "NameConsumer",
+    "NameConsumers",
+    "NameEvent",
     "NameKind",
+    "NameMessages",
+    "NamePaths",
     "NamePattern",
     "NameSize",
+    "NameState",
     "Neighbour",
     "NeighbourClosed",
     "NeighbourCount",
@@ -464,7 +503,9 @@ __all__ = [
     "NodeLinks",
     "NodeNumbers",
     "NodeRecord",
+    "NodeTotals",
     "NodesChanged",
+    "OpenCopy",
     "Outcome",
     "Overflow",
     "PairInput",
@@ -482,19 +523,23 @@ __all__ = [
     "Reattach",
     "Received",
     "Redirect",
-    "Reforward",
+    "Redirected",
+    "Refusal",
     "Rejected",
     "Released",
     "Reliability",
-    "RemoteNode",
     "Retry",
+    "Returned",
+    "Round",
     "RoutingPattern",
     "Second",
     "Semantics",
+    "SendOn",
     "Settlement",
     "Tally",
     "Target",
     "Throttle",
+    "Told",
     "ToldName",
     "TooManyProvisions",
     "Transit",
@@ -531,7 +576,6 @@ __all__ = [
     "node_digest",
     "parse_circuit_frame",
     "parse_name",
-    "place_circuit",
     "read_end",
     "read_hint",
     "read_provisions",

@@ -1,9 +1,12 @@
 """The choice of consumers and next nodes for a message.
 
 A `Chooser` has what one name knows at one node: its consumers here with their load, and the other
-nodes that have consumers, each with its next node, its cost and its *valid origins*: the nodes of
-which the shortest path to that node passes here. A message is sent towards a node only if its
-ingress is one of them. So no message goes in circles, and a multicast reaches each node once.
+nodes that have consumers, each with its next node and its cost. A message is sent towards a node
+only if the shortest path from its ingress to that node passes here. So no message goes in circles,
+and a multicast reaches each node once.
+
+The place of a circuit is chosen by `closest` as well, once for its life, with `bound` not called:
+so load does not count, and what passes keeps its order.
 
 | routing pattern | choice |
 | --- | --- |
@@ -27,13 +30,13 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from ._transit import MAX_PATH
+from ._graph import Paths
+from ._transit import MAX_PATH, node_digest
 
 __all__ = [
     "Chooser",
     "ConsumerTarget",
     "LinkTarget",
-    "RemoteNode",
     "Target",
     "is_too_far",
 ]
@@ -66,23 +69,20 @@ Target: TypeAlias = ConsumerTarget | LinkTarget
 """A target of a copy."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteNode:
-    """Another node that has consumers of a name.
+class _Remote(NamedTuple):
+    """Another node that has consumers, and the way there.
 
     Attributes:
-        node: Its name.
-        link: The link to the next node on the way there.
-        neighbour: The digest of that next node, as in the path of a transit.
         cost: The cost of the way.
-        origins: The nodes of which messages may be sent to it from here, this node included.
+        node: Its name.
+        link: The link to the next node.
+        neighbour: The digest of that next node, as in the path of a transit.
     """
 
+    cost: int
     node: str
     link: str
     neighbour: bytes
-    cost: int
-    origins: Container[str]
 
 
 @dataclass(slots=True)
@@ -120,12 +120,15 @@ class Chooser:
     def __init__(
         self, link_window: int = 250, *, by_load: bool = False, by_time: bool = False
     ) -> None:
-        self._link_window = link_window
-        self._by_load = by_load
-        self._by_time = by_time
+        self.link_window = link_window
+        self.by_load = by_load
+        self.by_time = by_time
         self._consumers: dict[int, _Load] = {}
         self._links: dict[str, _Load] = {}
-        self._remotes: tuple[RemoteNode, ...] = ()
+        self._nodes: frozenset[str] = frozenset()
+        self._paths: Paths | None = None
+        self._link_to: Callable[[str], str | None] = lambda _: None
+        self._remotes: tuple[_Remote, ...] = ()
         self._turns = 0
 
     @property
@@ -138,23 +141,59 @@ class Chooser:
         """The consumers here; the first of them is the next in rotation."""
         return tuple(self._consumers)
 
-    def add_consumer(self, consumer: int, window: int) -> None:
+    @property
+    def links(self) -> dict[str, frozenset[str]]:
+        """The links to next nodes, with the nodes that have consumers behind each."""
+        behind: dict[str, set[str]] = {}
+        for remote in self._remotes:
+            behind.setdefault(remote.link, set()).add(remote.node)
+        return {link: frozenset(nodes) for link, nodes in behind.items()}
+
+    def add_consumer(self, consumer: int, window: int, messages: int = 0) -> None:
         """Add a consumer of this node.
 
         Args:
             consumer: Its number.
             window: Messages from which on it is full.
+            messages: Messages that it has already, from a time when it was here before.
         """
-        self._consumers[consumer] = _Load(window)
+        self._consumers[consumer] = _Load(window, messages)
 
     def remove_consumer(self, consumer: int) -> None:
         """Remove a consumer of this node; do nothing if it is not there."""
         self._consumers.pop(consumer, None)
 
-    def set_remotes(self, remotes: Iterable[RemoteNode]) -> None:
+    def set_remotes(self, nodes: Iterable[str]) -> None:
         """Replace the other nodes that have consumers; the loads of links in use are kept."""
+        self._nodes = frozenset(nodes)
+        self._find_ways()
+
+    def set_paths(self, paths: Paths, link_to: Callable[[str], str | None]) -> None:
+        """Replace the paths of the network.
+
+        Args:
+            paths: The paths from and through this node.
+            link_to: Gives the link to a neighbour, `None` if there is none.
+        """
+        self._paths, self._link_to = paths, link_to
+        self._find_ways()
+
+    def _find_ways(self) -> None:
+        """Find the ways to the nodes that have consumers: one without a way is left out."""
+        ways: list[_Remote] = []
+        paths = self._paths
+        if paths is None:
+            return
+        for node in self._nodes:
+            hop, cost = paths.next_hop(node), paths.cost(node)
+            link = None if hop is None else self._link_to(hop)
+            if hop is not None and cost is not None and link is not None:
+                ways.append(_Remote(cost, node, link, node_digest(hop)))
         # Sorted, so that rotation begins at the same node everywhere.
-        self._remotes = tuple(sorted(remotes, key=lambda each: (each.cost, each.node)))
+        self._remotes = tuple(sorted(ways))
+        self._forget_idle_links()
+
+    def _forget_idle_links(self) -> None:
         links = {each.link for each in self._remotes}
         for link in [name for name, load in self._links.items() if not load.messages]:
             if link not in links:
@@ -170,7 +209,7 @@ class Chooser:
     def bound(self, target: Target) -> None:
         """Count a message as bound to a target."""
         if isinstance(target, LinkTarget) and target.link not in self._links:
-            self._links[target.link] = _Load(self._link_window)
+            self._links[target.link] = _Load(self.link_window)
         load = self._load(target)
         if load is not None:
             load.messages += 1
@@ -192,8 +231,9 @@ class Chooser:
             load.average += weight * (seconds - load.average)
 
     def link_lost(self, link: str) -> None:
-        """Forget the load of a link."""
+        """Forget a link, and the nodes behind it until there are other paths."""
         self._links.pop(link, None)
+        self._remotes = tuple(each for each in self._remotes if each.link != link)
 
     def _load(self, target: Target) -> _Load | None:
         if isinstance(target, ConsumerTarget):
@@ -247,7 +287,7 @@ class Chooser:
         self._turns += 1
         first = self._turns % len(links)
         links = links[first:] + links[:first]
-        if self._by_load:
+        if self.by_load:
             return LinkTarget(min(links, key=lambda link: self.load(LinkTarget(link))))
         return LinkTarget(links[0])
 
@@ -281,7 +321,7 @@ class Chooser:
             link = self._links.get(remote.link)
             messages = 0 if link is None else link.messages
             value = remote.cost + (0.0 if link is None else messages * weigh(link))
-            full = messages >= self._link_window
+            full = messages >= self.link_window
             if best is None or (full, value) < best[:2]:
                 best = _Best(full, value, LinkTarget(remote.link))
         return None if best is None else best.target
@@ -308,13 +348,16 @@ class Chooser:
 
     def _eligible(
         self, ingress: str, passed: Container[bytes], tried: Container[Target]
-    ) -> Iterator[RemoteNode]:
+    ) -> Iterator[_Remote]:
         """Yield the nodes that a message may be sent to, the cheapest first."""
+        paths = self._paths
+        if paths is None:
+            return
         for remote in self._remotes:
             if (
-                ingress in remote.origins
-                and remote.neighbour not in passed
+                remote.neighbour not in passed
                 and LinkTarget(remote.link) not in tried
+                and paths.passes(ingress, remote.node)
             ):
                 yield remote
 
@@ -323,7 +366,7 @@ class Chooser:
 
     def _weights(self) -> Callable[[_Load], float]:
         """Return the function that weighs a load by its time to settlement."""
-        if not self._by_time:
+        if not self.by_time:
             return _alike
         times = [each.average for each in (*self._consumers.values(), *self._links.values())]
         fastest = min(filter(None, times), default=0.0)

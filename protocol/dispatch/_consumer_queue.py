@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 __all__ = ["ConsumerQueue", "Waiting"]
 
 Kept = TypeVar("Kept")
+
+_SPARE: Final = 64
+"""Times of messages that have gone which may lie in the heap beyond as many as wait."""
 
 
 class Waiting(NamedTuple, Generic[Kept]):
@@ -37,12 +41,13 @@ class ConsumerQueue(Generic[Kept]):
     """
 
     def __init__(self, window: int, *, newest: bool = False) -> None:
-        self._window = window
-        self._newest = newest
+        self.window = window
+        self.newest = newest
         self._numbers = count()
         self._waiting: dict[int, Waiting[Kept]] = {}
         self._of_token: dict[bytes, int] = {}
         self._settled: dict[int, None] = {}
+        self._times: list[tuple[float, int]] = []
         self.credit = 0
         """Messages that the consumer takes."""
         self.dropped = 0
@@ -54,25 +59,34 @@ class ConsumerQueue(Generic[Kept]):
         """Return the number of messages that wait."""
         return len(self._waiting)
 
-    def put(self, message: Kept, token: bytes | None = None, until: float | None = None) -> None:
-        """Add a message.
+    def put(
+        self, message: Kept, token: bytes | None = None, until: float | None = None
+    ) -> Kept | None:
+        """Add a message; return the pre-settled one that is dropped for it, if any.
 
         Args:
             message: The message.
             token: The token of the delivery; `None` for a pre-settled one.
             until: When it is not worth handling any more, in seconds.
         """
-        if token is None and len(self._settled) >= self._window:
+        dropped: Kept | None = None
+        if token is None and len(self._settled) >= self.window:
             self.dropped += 1
-            if self._newest:
-                return
-            self._remove(next(iter(self._settled)))
+            if self.newest:
+                return message
+            dropped = self._remove(next(iter(self._settled))).message
         number = next(self._numbers)
         self._waiting[number] = Waiting(message, token, until)
         if token is None:
             self._settled[number] = None
         else:
             self._of_token[token] = number
+        if until is not None:
+            if len(self._times) > 2 * len(self._waiting) + _SPARE:
+                self._times = [each for each in self._times if each[1] in self._waiting]
+                heapify(self._times)
+            heappush(self._times, (until, number))
+        return dropped
 
     def withdraw(self, token: bytes) -> None:
         """Remove an unsettled message; do nothing if it does not wait."""
@@ -92,36 +106,40 @@ class ConsumerQueue(Generic[Kept]):
         left, self.credit = self.credit, 0
         return left
 
-    def take(self, now: float) -> Iterator[Waiting[Kept]]:
-        """Remove and yield the messages that the credit allows, in order.
+    def take(self) -> Iterator[Waiting[Kept]]:
+        """Remove and yield the messages that the credit allows, in order."""
+        while self._waiting and self.credit:
+            self.credit -= 1
+            yield self._remove(next(iter(self._waiting)))
 
-        A message that is too late needs no credit. A pre-settled one is dropped; an unsettled one
-        is yielded, to be released: see `is_late`.
+    def get_timer(self) -> float | None:
+        """Return when a message of the queue is too late, in seconds; `None` if none ever is."""
+        while self._times and self._times[0][1] not in self._waiting:
+            heappop(self._times)
+        return self._times[0][0] if self._times else None
 
-        Args:
-            now: The time, in seconds.
+    def expire(self, now: float) -> list[Waiting[Kept]]:
+        """Remove and return the messages that are too late, wherever they are in the queue."""
+        late: list[Waiting[Kept]] = []
+        while (timer := self.get_timer()) is not None and timer <= now:
+            late.append(self._remove(heappop(self._times)[1]))
+        self.expired += len(late)
+        return late
+
+    def clear(self) -> list[Kept]:
+        """Remove all messages, as when the consumer has gone; return the pre-settled ones.
+
+        The others are in the table of deliveries, which releases them.
         """
-        while self._waiting:
-            number, first = next(iter(self._waiting.items()))
-            late = is_late(first, now)
-            if not late and not self.credit:
-                return
+        settled = [self._waiting[number].message for number in self._settled]
+        for number in list(self._waiting):
             self._remove(number)
-            if not late:
-                self.credit -= 1
-            else:
-                self.expired += 1
-            if not late or first.token is not None:
-                yield first
+        return settled
 
-    def _remove(self, number: int) -> None:
-        token = self._waiting.pop(number).token
-        if token is None:
+    def _remove(self, number: int) -> Waiting[Kept]:
+        waiting = self._waiting.pop(number)
+        if waiting.token is None:
             del self._settled[number]
         else:
-            del self._of_token[token]
-
-
-def is_late(waiting: Waiting[Kept], now: float) -> bool:
-    """Whether a message is not worth handling any more."""
-    return waiting.until is not None and waiting.until <= now
+            del self._of_token[waiting.token]
+        return waiting

@@ -49,8 +49,7 @@ class DuplicateWindow:
             identity: Its identity.
             now: The time, in seconds.
         """
-        while self._seen and next(iter(self._seen.values())).until <= now:
-            del self._seen[next(iter(self._seen))]
+        self.expire(now)
         known = self._seen.get(identity)
         if known is not None:
             self.duplicates += 1
@@ -60,6 +59,15 @@ class DuplicateWindow:
             self.forgotten += 1
         self._seen[identity] = _Seen(now + self._seconds, MODIFIED)
         return None
+
+    def get_timer(self) -> float | None:
+        """Return when a delivery is forgotten, in seconds; `None` if none is remembered."""
+        return next(iter(self._seen.values())).until if self._seen else None
+
+    def expire(self, now: float) -> None:
+        """Forget the deliveries of which the time is over."""
+        while self._seen and next(iter(self._seen.values())).until <= now:
+            del self._seen[next(iter(self._seen))]
 
     def decided(self, identity: Identity, outcome: Outcome) -> None:
         """Receive the outcome of a delivery; one that was released is forgotten."""

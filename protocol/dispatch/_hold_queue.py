@@ -10,116 +10,68 @@ target releases it, with the same rounds and time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, Generic, TypeVar
 
 from ._choice import Target
+from ._delivery import Delivery
+from ._semantics_parts import Retry
 
-__all__ = ["Held", "HoldQueue", "HoldStatistics"]
+__all__ = ["HoldQueue"]
 
-Kept = TypeVar("Kept")
+M = TypeVar("M")
 
 _SPARE: Final = 64
 """Times of messages that have gone which may lie in the heap beyond as many as are held."""
 
 
-@dataclass(slots=True, eq=False)
-class Held(Generic[Kept]):
-    """A message on hold.
-
-    Attributes:
-        message: The message.
-        size: Its bytes.
-        until: When its time is over, in seconds.
-        at: When its next round begins, in seconds.
-        rounds: Rounds that have begun.
-        tried: The targets that were asked in this round.
-    """
-
-    message: Kept
-    size: int
-    until: float
-    at: float
-    rounds: int = 0
-    tried: set[Target] = field(default_factory=set[Target])
-
-
-@dataclass(frozen=True, slots=True)
-class HoldStatistics:
-    """The messages on hold at one moment.
-
-    Attributes:
-        held: Number of messages.
-        size: Their bytes.
-        delivered: Number of messages that were handed on since the start.
-        expired: Number of those with their time or rounds over.
-        refused: Number of messages for which there was no room.
-    """
-
-    held: int
-    size: int
-    delivered: int
-    expired: int
-    refused: int
-
-
-class HoldQueue(Generic[Kept]):
-    """The messages of a name that are on hold.
+class HoldQueue(Generic[M]):
+    """The messages of a name that are on hold: a part of `Deliveries`.
 
     Args:
-        messages: Messages that are held. Beyond: a further one is refused and counted.
-        size: Bytes that they have together. Beyond: the same.
-        age: Time for which a message is held, in seconds.
-        rounds: Rounds in which a message is tried; 0 for as many as its time allows.
-        first: Time before its first round, in seconds; it doubles with each round.
-        longest: Longest such time, in seconds.
+        retry: The bounds and times.
     """
 
-    def __init__(
-        self,
-        *,
-        messages: int,
-        size: int,
-        age: float,
-        rounds: int = 0,
-        first: float = 1.0,
-        longest: float = 60.0,
-    ) -> None:
-        self._most = messages
-        self._most_bytes = size
-        self._age = age
-        self._rounds = rounds
-        self._first = first
-        self._longest = longest
+    def __init__(self, retry: Retry) -> None:
+        self._retry = retry
         # In the order in which they came: that in which they are tried.
-        self._held: dict[Held[Kept], None] = {}
-        self._times: list[tuple[float, int, Held[Kept]]] = []
+        self._held: dict[Delivery[M], None] = {}
+        self._times: list[tuple[float, int, Delivery[M]]] = []
         self._numbers = count()
-        self._size = 0
-        self._delivered = self._expired = self._refused = 0
+        self.size = 0
+        """Bytes of the messages."""
+        self.settled = 0
+        """Number of those that are pre-settled."""
+        self.expired = 0
+        """Number of messages with their time or rounds over."""
+        self.refused = 0
+        """Number of messages for which there was no room or no time."""
 
-    def put(
-        self, message: Kept, size: int, now: float, until: float | None = None
-    ) -> Held[Kept] | None:
-        """Hold a message; `None` if there is no room, and its next step is due.
+    def __len__(self) -> int:
+        """Return the number of messages."""
+        return len(self._held)
+
+    def put(self, delivery: Delivery[M], now: float) -> bool:
+        """Hold a message, for the first time or again; return whether there is room and time.
 
         Args:
-            message: The message.
-            size: Its bytes.
+            delivery: The message.
             now: The time, in seconds.
-            until: When it is not worth handling any more, in seconds, if that is sooner.
         """
-        end = now + self._age if until is None else min(until, now + self._age)
-        if len(self._held) >= self._most or self._size + size > self._most_bytes or end <= now:
-            self._refused += 1
-            return None
-        held = Held(message, size, end, min(end, now + self._wait(0)))
-        self._held[held] = None
-        self._size += size
-        self._schedule(held)
-        return held
+        hold = self._retry.hold
+        if delivery.hold_until is None:
+            ends = (now + hold.age, delivery.until, delivery.deadline)
+            delivery.hold_until = min(each for each in ends if each is not None)
+        full = len(self._held) >= hold.messages or self.size + delivery.size > hold.size
+        if full or delivery.hold_until <= now:
+            self.refused += 1
+            return False
+        self._held[delivery] = None
+        self.size += delivery.size
+        self.settled += delivery.settled
+        self._schedule(delivery, now)
+        return True
 
     def get_timer(self) -> float | None:
         """Return when `due` has to be called, in seconds; `None` if nothing is held."""
@@ -127,101 +79,64 @@ class HoldQueue(Generic[Kept]):
             heappop(self._times)
         return self._times[0][0] if self._times else None
 
-    def due(self, now: float) -> tuple[list[Held[Kept]], list[Held[Kept]]]:
-        """Return the messages of which a round begins, and those that have expired.
-
-        A message of the first list is tried, with its `tried` set: each target that is asked goes
-        into it by `asked`. When one takes it, `taken` is called. The others have left the queue.
+    def due(self, now: float) -> tuple[list[Delivery[M]], list[Delivery[M]]]:
+        """Return the messages of which a round begins, and those that have expired and have left.
 
         Args:
             now: The time, in seconds.
         """
-        begun: list[Held[Kept]] = []
-        expired: list[Held[Kept]] = []
+        begun: list[Delivery[M]] = []
+        expired: list[Delivery[M]] = []
         while (timer := self.get_timer()) is not None and timer <= now:
-            held = heappop(self._times)[2]
-            if held.until <= now or (self._rounds and held.rounds >= self._rounds):
-                self._remove(held)
-                self._expired += 1
-                expired.append(held)
+            delivery = heappop(self._times)[2]
+            until = delivery.hold_until
+            used_up = self._retry.rounds and delivery.rounds >= self._retry.rounds
+            if used_up or (until is not None and until <= now):
+                self.remove(delivery)
+                self.expired += 1
+                expired.append(delivery)
                 continue
-            held.rounds += 1
-            held.tried.clear()
-            held.at = min(held.until, now + self._wait(held.rounds))
-            self._schedule(held)
-            begun.append(held)
+            delivery.rounds += 1
+            delivery.since = now
+            delivery.tried.clear()
+            delivery.tries = 0
+            self._schedule(delivery, now)
+            begun.append(delivery)
         return begun, expired
 
-    def target_joined(self, target: Target) -> list[Held[Kept]]:
+    def joined(self, target: Target) -> list[Delivery[M]]:
         """Return the messages that a new target can be asked for at once, in order."""
-        return [held for held in self._held if target not in held.tried]
+        return [delivery for delivery in self._held if target not in delivery.tried]
 
-    def asked(self, held: Held[Kept], target: Target) -> bool:
-        """Mark a target as asked; return whether it may be asked in this round."""
-        if held not in self._held or target in held.tried:
-            return False
-        held.tried.add(target)
-        return True
+    def remove(self, delivery: Delivery[M]) -> None:
+        """Remove a message; do nothing if it is not on hold."""
+        if delivery in self._held:
+            del self._held[delivery]
+            self.size -= delivery.size
+            self.settled -= delivery.settled
 
-    def taken(self, held: Held[Kept]) -> None:
-        """Remove a message that a target has taken; do nothing if it has gone."""
-        if held in self._held:
-            self._remove(held)
-            self._delivered += 1
+    def became_settled(self, delivery: Delivery[M]) -> None:
+        """Count a message as pre-settled from now on, if it is on hold."""
+        self.settled += delivery in self._held
 
-    def put_back(self, held: Held[Kept], now: float) -> bool:
-        """Hold a message again that its target has released; return whether there is room and time.
-
-        Args:
-            held: The message, after `taken`.
-            now: The time, in seconds.
-        """
-        self._delivered -= 1
-        if held.until <= now:
-            self._expired += 1
-            return False
-        if len(self._held) >= self._most or self._size + held.size > self._most_bytes:
-            self._refused += 1
-            return False
-        held.at = min(held.until, now + self._wait(held.rounds))
-        self._held[held] = None
-        self._size += held.size
-        self._schedule(held)
-        return True
-
-    def clear(self) -> list[Held[Kept]]:
-        """Remove and return all messages, as when the name is provisioned without a hold."""
+    def clear(self) -> list[Delivery[M]]:
+        """Remove and return all messages, as when the name is provisioned with another hold."""
         gone = list(self._held)
         self._held.clear()
         self._times.clear()
-        self._size = 0
-        self._expired += len(gone)
+        self.size = self.settled = 0
         return gone
 
-    def statistics(self) -> HoldStatistics:
-        """Return the figures of the queue at this moment."""
-        return HoldStatistics(
-            held=len(self._held),
-            size=self._size,
-            delivered=self._delivered,
-            expired=self._expired,
-            refused=self._refused,
-        )
-
-    def _wait(self, rounds: int) -> float:
-        """Return the time before a round, in seconds."""
+    def _schedule(self, delivery: Delivery[M], now: float) -> None:
         # Beyond 64 doublings no time is left that is not the longest.
-        return min(self._longest, self._first * float(2 ** min(rounds, 64)))
-
-    def _schedule(self, held: Held[Kept]) -> None:
+        wait = self._retry.first * float(2 ** min(delivery.rounds, 64))
+        at = now + min(self._retry.longest, wait)
+        until = delivery.hold_until
+        delivery.next_round = at if until is None else min(at, until)
         if len(self._times) > 2 * len(self._held) + _SPARE:
             self._times = [each for each in self._times if not self._is_stale(each)]
             heapify(self._times)
-        heappush(self._times, (held.at, next(self._numbers), held))
+        heappush(self._times, (delivery.next_round, next(self._numbers), delivery))
 
-    def _is_stale(self, entry: tuple[float, int, Held[Kept]]) -> bool:
-        return entry[2] not in self._held or entry[0] != entry[2].at
-
-    def _remove(self, held: Held[Kept]) -> None:
-        del self._held[held]
-        self._size -= held.size
+    def _is_stale(self, entry: tuple[float, int, Delivery[M]]) -> bool:
+        return entry[2] not in self._held or entry[0] != entry[2].next_round

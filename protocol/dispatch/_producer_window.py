@@ -16,8 +16,13 @@ pending.
 | it has drained | its credit is pending | the same |
 
 A pre-settled message is dropped where an unsettled one is released, and is settled at once. With
-the gate `credit` all producers of the name together have no more credit than its consumers gave.
-With the gate `open` each producer of the name is treated as an anonymous one.
+the gate `credit` all producers of the name together have no more credit than its consumers have
+beyond what waits for them; a link to other nodes counts as the window of the name, less what is
+unsettled on it. A message uses a consumer's credit when it is sent, and credit comes back to its
+producer with the next word of what consumers have. With the gate `open` each producer of the name
+is treated as an anonymous one.
+
+When a window is made smaller, credit beyond it is taken back.
 """
 
 from __future__ import annotations
@@ -39,7 +44,8 @@ class CreditChange(NamedTuple):
 
     Attributes:
         producer: Its number.
-        credit: Messages that it may send beyond those that it was told before.
+        credit: Messages that it may send beyond those that it was told before; less than 0 if
+            credit is taken back.
         drain: Whether it has to use its credit up or give it back.
     """
 
@@ -53,6 +59,7 @@ class _Window:
     """The window of one producer."""
 
     size: int
+    anonymous: bool
     always: bool
     credit: int = 0
     unsettled: int = 0
@@ -60,7 +67,7 @@ class _Window:
 
     @property
     def pending(self) -> int:
-        return self.size - self.credit - self.unsettled
+        return max(0, self.size - self.credit - self.unsettled)
 
 
 class ProducerWindows:
@@ -101,7 +108,7 @@ class ProducerWindows:
             window: Messages that it may send before any is settled.
             anonymous: Whether it names the destination of each message in the message.
         """
-        self._producers[producer] = _Window(window, anonymous or self._always)
+        self._producers[producer] = _Window(window, anonymous, anonymous or self._always)
         return self._grant((producer,))
 
     def remove(self, producer: int) -> list[CreditChange]:
@@ -111,6 +118,38 @@ class ProducerWindows:
         if not window.always:
             self._given -= window.credit
         return self._grant(tuple(self._pending)) if self._by_credit else []
+
+    def configure(
+        self, window: int, *, by_credit: bool = False, always: bool = False
+    ) -> list[CreditChange]:
+        """Apply another window and gate to the producers that there are.
+
+        Args:
+            window: Messages that each may send before any is settled.
+            by_credit: As for a new object.
+            always: As for a new object.
+        """
+        self._by_credit, self._always = by_credit, always
+        for each in self._producers.values():
+            each.size = window
+            each.always = each.anonymous or always
+        changes: list[CreditChange] = []
+        for producer, each in self._producers.items():
+            over = each.credit - max(0, each.size - each.unsettled)
+            if over > 0:
+                each.credit -= over
+                changes.append(CreditChange(producer, -over, drain=False))
+        windows = self._producers.values()
+        self._given = sum(each.credit for each in windows if not each.always)
+        return [*changes, *self._grant(tuple(self._producers))]
+
+    def __contains__(self, producer: object) -> bool:
+        """Whether there is such a producer."""
+        return producer in self._producers
+
+    def __len__(self) -> int:
+        """Return the number of producers."""
+        return len(self._producers)
 
     def set_paths(self, paths: int, credit: int = 0) -> list[CreditChange]:
         """Receive the number of paths, and the credit that consumers have left.
@@ -136,6 +175,9 @@ class ProducerWindows:
             self.refused += 1
             return None
         self._use(window, 1)
+        if not window.always:
+            # The credit of a consumer that this one stood for is used up with it.
+            self._allowed = max(0, self._allowed - 1)
         if not settled:
             window.unsettled += 1
             return []

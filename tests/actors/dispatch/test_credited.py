@@ -26,6 +26,7 @@ from onward.protocol.dispatch import (
     RELEASED,
     Access,
     BadName,
+    DeliveryLimits,
     DeliveryState,
     Gate,
     Rejected,
@@ -376,7 +377,9 @@ async def test_all_are_ended_with_the_dispatcher(dispatcher: Dispatcher, node: N
 
 
 async def test_there_are_places_for_so_many(node: Node) -> None:
-    dispatcher = await Dispatcher.attach(node, DispatchOptions(max_producers=1, max_consumers=1))
+    dispatcher = await Dispatcher.attach(
+        node, DispatchOptions(deliveries=DeliveryLimits(max_producers=1, max_consumers=1))
+    )
     opened: list[Callable[[], object]] = [
         lambda: Sending(dispatcher, "orders"),
         lambda: Sending(dispatcher, None),
@@ -413,7 +416,7 @@ async def test_other_semantics_while_messages_are_under_way(dispatcher: Dispatch
     dispatcher.update("orders", Semantics(window=10))
     assert sending.drains == 1
     sending.give_back()
-    assert sending.left == 10
+    assert sending.left == 9
     taking.tell(ACCEPTED)
     assert (sending.states, sending.left) == ([ACCEPTED], 10)
     sending.send(b"b")

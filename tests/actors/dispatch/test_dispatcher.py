@@ -595,7 +595,7 @@ async def test_provisions_change_while_traffic_flows(dispatcher: Dispatcher) -> 
     sends = [asyncio.create_task(producer.send(b"1"))]
     await sleep(1)
     dispatcher.provision("orders", Semantics(pattern=RoutingPattern.MULTICAST, window=7))
-    assert producer.credit == 7
+    assert producer.credit == 6
     sends.append(asyncio.create_task(producer.send(b"2")))
     await sleep(1)
     assert sum(len(each.deliveries) for each in kept) == 3
@@ -661,7 +661,9 @@ async def test_a_watch_is_told_about_consumers(dispatcher: Dispatcher) -> None:
 
 
 async def test_numbers_are_limited(node: Node) -> None:
-    options = DispatchOptions(max_names=1, max_consumers=1, max_producers=1)
+    options = DispatchOptions(
+        max_names=1, deliveries=DeliveryLimits(max_consumers=1, max_producers=1)
+    )
     dispatcher = await Dispatcher.attach(node, options)
     await dispatcher.consume("a", Kept())
     producer = await dispatcher.produce("a")

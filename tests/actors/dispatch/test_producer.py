@@ -17,7 +17,7 @@ from onward.actors.dispatch import (
     Received,
 )
 from onward.protocol import NAME, Address
-from onward.protocol.dispatch import ACCEPTED, RELEASED, BadName
+from onward.protocol.dispatch import ACCEPTED, RELEASED, BadName, DeliveryLimits
 from tests.support.workers import Echo, start_worker
 
 
@@ -59,7 +59,9 @@ async def test_an_anonymous_producer_names_the_destination_of_each_message(
 
 
 async def test_an_anonymous_producer_waits_for_its_window(node: Node) -> None:
-    options = DispatchOptions(anonymous_window=1, max_producers=1, max_waiting=1)
+    options = DispatchOptions(
+        anonymous_window=1, deliveries=DeliveryLimits(max_producers=1), max_waiting=1
+    )
     dispatcher = await Dispatcher.attach(node, options)
     kept = Kept()
     await dispatcher.consume("orders", kept, accept=Accept.SELF)

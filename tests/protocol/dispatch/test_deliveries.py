@@ -1,4 +1,4 @@
-"""Unsettled deliveries: the matrix of losses, and random producers, consumers, links and losses."""
+"""Deliveries: the matrix of losses, several copies, tries, and the hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
-from hypothesis import given, strategies as st
 
 from onward.protocol.dispatch import (
     ACCEPTED,
@@ -15,8 +14,6 @@ from onward.protocol.dispatch import (
     MODIFIED,
     RECEIVED,
     RELEASED,
-    Chooser,
-    ConsumerQueue,
     ConsumerTarget,
     CopyEnd,
     CopyEnded,
@@ -25,28 +22,29 @@ from onward.protocol.dispatch import (
     Delivery,
     DeliveryEvent,
     DeliveryLimits,
-    DeliveryState,
     Disposition,
+    Hold,
+    HoldEnded,
     LinkTarget,
     Modified,
+    NodeTotals,
     Outcome,
-    Reforward,
     Rejected,
-    Released,
-    RemoteNode,
+    Retry,
+    Returned,
+    Round,
     Tally,
     Target,
     decode_disposition,
     encode_disposition,
 )
-from tests.support.counts import times
 
 IDENTITY = ("a", b"instance", b"12345678")
 ONE, TWO = ConsumerTarget(1), ConsumerTarget(2)
 LINK = LinkTarget("x")
 REJECTED = Rejected("amqp:not-allowed", "no")
-Table = Deliveries[int, str]
-Event = DeliveryEvent[int, str]
+Table = Deliveries[str]
+Event = DeliveryEvent[str]
 
 
 def tokens() -> Callable[[], bytes]:
@@ -55,38 +53,37 @@ def tokens() -> Callable[[], bytes]:
 
 
 def table(limits: DeliveryLimits | None = None) -> Table:
-    return Deliveries(tokens(), limits)
+    return Deliveries(tokens(), NodeTotals(limits or DeliveryLimits()))
 
 
 def bound(
     made: Table,
     *targets: Target,
-    kept: str | None = None,
+    kept: bool = False,
     accepts: int | None = None,
     early: bool = True,
     token: bytes | None = None,
     deadline: float | None = None,
-) -> tuple[Delivery[int, str], list[bytes]]:
+) -> tuple[Delivery[str], list[bytes]]:
     if accepts is None and len(targets) > 1:
         accepts = 1
-    delivery = made.bind(
-        "in",
-        7,
-        IDENTITY,
-        targets,
-        1.0,
-        token=token,
-        kept=kept,
-        accepts=accepts,
-        early=early,
-        deadline=deadline,
-    )
-    assert delivery is not None
-    return delivery, list(delivery.copies)
+    delivery = Delivery("payload", 10, "in", IDENTITY, token=token, deadline=deadline)
+    delivery.kept = kept
+    assert made.enter(delivery, 1.0)
+    bound = made.bind(delivery, targets, accepts=accepts, early=early, limit=deadline)
+    return delivery, bound
 
 
-def outcomes(events: Sequence[Event]) -> list[Outcome]:
-    return [each.outcome for each in events if isinstance(each, Decided)]
+def outcomes(made: Table, events: Sequence[Event]) -> list[Outcome]:
+    """Return the outcomes; what no target has, and is not to be sent again, is released."""
+    told: list[Outcome] = []
+    for each in events:
+        if isinstance(each, Decided):
+            told.append(each.outcome)
+        elif isinstance(each, Returned) and not each.again:
+            made.end(each.delivery, RELEASED)
+            told.append(RELEASED)
+    return told
 
 
 def ends(events: Sequence[Event]) -> list[tuple[Target, CopyEnd, bool]]:
@@ -104,16 +101,18 @@ def test_an_outcome_is_told_the_way_the_delivery_came(target: Target, state: Out
     made.sent(token, 2.0)
     made.sent(token, 3.0)  # the first time counts
     assert made.statistics().unsettled == made.statistics().copies == 1
-    assert made.way_of(token) == delivery.way
+    assert made.of_token(token) is delivery
+    assert made.open_at(target) == 1
     events = made.disposition(token, state, target, 4.0)
     seconds = None if state == RELEASED else 2.0
-    assert events == [
-        CopyEnded(token, target, CopyEnd.TOLD, True, seconds),
-        Decided(delivery, state),
-    ]
+    assert events[0] == CopyEnded(token, target, CopyEnd.TOLD, True, seconds)
+    last = Returned(delivery, False) if state == RELEASED else Decided(delivery, state)
+    assert events[1:] == [last]
+    assert outcomes(made, events) == [state]
     assert delivery.outcome == state
     assert delivery.tally is None
-    assert made.way_of(token) is None
+    assert made.of_token(token) is None
+    assert made.open_at(target) == 0
     assert made.statistics().unsettled == made.statistics().copies == 0
 
 
@@ -129,7 +128,7 @@ def test_a_lost_target_is_doubt_if_the_copy_was_sent(
     if sent:
         made.sent(token, 2.0)
     events = made.target_lost(target, 3.0)
-    assert outcomes(events) == [outcome]
+    assert outcomes(made, events) == [outcome]
     assert ends(events) == [(target, CopyEnd.LOST, sent)]
     assert made.target_lost(target, 3.0) == []
 
@@ -140,14 +139,14 @@ def test_ten_are_sent_six_are_taken_and_the_consumer_leaves() -> None:
         _, (token,) = bound(made, ONE)
         if number < 6:
             made.sent(token, 2.0)
-    assert Counter(outcomes(made.target_lost(ONE, 3.0))) == {MODIFIED: 6, RELEASED: 4}
+    assert Counter(outcomes(made, made.target_lost(ONE, 3.0))) == {MODIFIED: 6, RELEASED: 4}
     taken = table()
     for number in range(10):
         _, (token,) = bound(taken, ONE)
         if number < 6:
             taken.sent(token, 2.0)
-            assert outcomes(taken.disposition(token, ACCEPTED, ONE, 2.5)) == [ACCEPTED]
-    assert outcomes(taken.target_lost(ONE, 3.0)) == [RELEASED] * 4
+            assert outcomes(taken, taken.disposition(token, ACCEPTED, ONE, 2.5)) == [ACCEPTED]
+    assert outcomes(taken, taken.target_lost(ONE, 3.0)) == [RELEASED] * 4
 
 
 @pytest.mark.parametrize(
@@ -159,7 +158,7 @@ def test_the_targets_are_told_when_the_link_before_is_lost(sent: bool, end: Copy
     if sent:
         made.sent(token, 2.0)
     events = made.source_lost("in")
-    assert outcomes(events) == []
+    assert outcomes(made, events) == []
     assert ends(events) == [(ONE, end, sent)]
     assert made.source_lost("in") == []
     assert made.disposition(token, ACCEPTED, ONE, 3.0) == []
@@ -186,7 +185,7 @@ def test_a_producer_that_settles_first_settles_all_copies() -> None:
     made.sent(first, 2.0)
     events = made.sender_settled(delivery)
     assert ends(events) == [(ONE, CopyEnd.SETTLED, True), (LINK, CopyEnd.SETTLED, False)]
-    assert outcomes(events) == []
+    assert outcomes(made, events) == []
     assert made.sender_settled(delivery) == []
     assert made.statistics().unsettled == 0
 
@@ -195,7 +194,7 @@ def test_a_delivery_that_has_its_outcome_is_not_counted_as_unreturned() -> None:
     made = table()
     _, (first, _) = bound(made, ONE, TWO)
     made.sent(first, 2.0)
-    assert outcomes(made.disposition(first, REJECTED, ONE, 3.0)) == [REJECTED]
+    assert outcomes(made, made.disposition(first, REJECTED, ONE, 3.0)) == [REJECTED]
     assert ends(made.source_lost("in")) == [(TWO, CopyEnd.WITHDRAWN, False)]
     assert made.statistics().unreturned == 0
 
@@ -208,10 +207,10 @@ def test_a_delivery_with_copies_is_told_once_and_late_copies_are_information() -
     delivery, (first, second, third) = bound(made, ONE, TWO, LINK)
     for token in (first, second, third):
         made.sent(token, 2.0)
-    assert outcomes(made.disposition(first, ACCEPTED, ONE, 3.0)) == []
-    assert outcomes(made.disposition(second, REJECTED, TWO, 3.0)) == [REJECTED]
+    assert outcomes(made, made.disposition(first, ACCEPTED, ONE, 3.0)) == []
+    assert outcomes(made, made.disposition(second, REJECTED, TWO, 3.0)) == [REJECTED]
     assert made.statistics().unsettled == 1
-    assert outcomes(made.disposition(third, ACCEPTED, LINK, 3.0, Tally(accepted=4))) == []
+    assert outcomes(made, made.disposition(third, ACCEPTED, LINK, 3.0, Tally(accepted=4))) == []
     assert delivery.tally == Tally(accepted=5, rejected=1)
     assert made.statistics().unsettled == 0
 
@@ -225,7 +224,7 @@ def test_a_slow_consumer_does_not_hold_up_a_delivery_to_several() -> None:
     assert made.get_timer() == 10.0
     assert made.due(9.9) == []
     events = made.due(10.0)
-    assert outcomes(events) == [ACCEPTED]
+    assert outcomes(made, events) == [ACCEPTED]
     assert set(ends(events)) == {
         (TWO, CopyEnd.ABANDONED, True),
         (LINK, CopyEnd.WITHDRAWN, False),
@@ -241,14 +240,14 @@ def test_a_dead_consumer_counts_as_doubt(accepts: int, outcome: Outcome) -> None
     made.sent(first, 2.0)
     made.sent(second, 2.0)
     made.disposition(first, ACCEPTED, ONE, 3.0)
-    assert outcomes(made.target_lost(TWO, 4.0)) == [outcome]
+    assert outcomes(made, made.target_lost(TWO, 4.0)) == [outcome]
 
 
 def test_acceptances_that_one_copy_cannot_give_make_doubt() -> None:
     made = table()
     _, (token,) = bound(made, ONE, accepts=2)
     made.sent(token, 2.0)
-    assert outcomes(made.disposition(token, ACCEPTED, ONE, 3.0)) == [MODIFIED]
+    assert outcomes(made, made.disposition(token, ACCEPTED, ONE, 3.0)) == [MODIFIED]
 
 
 @pytest.mark.parametrize(("accepts", "outcome"), [(1, ACCEPTED), (3, MODIFIED), (ALL, MODIFIED)])
@@ -257,7 +256,7 @@ def test_the_copies_behind_the_only_link_are_counted(accepts: int, outcome: Outc
     delivery, (token,) = bound(made, LINK, accepts=accepts)
     made.sent(token, 2.0)
     tally = Tally(accepted=2, released=1)
-    assert outcomes(made.disposition(token, ACCEPTED, LINK, 3.0, tally)) == [outcome]
+    assert outcomes(made, made.disposition(token, ACCEPTED, LINK, 3.0, tally)) == [outcome]
     assert delivery.tally == tally
 
 
@@ -266,8 +265,8 @@ def test_a_node_between_waits_for_all_copies_and_has_the_outcome_in_its_tally() 
     delivery, (first, second) = bound(made, ONE, LINK, accepts=1, early=False)
     made.sent(first, 2.0)
     made.sent(second, 2.0)
-    assert outcomes(made.disposition(first, REJECTED, ONE, 3.0)) == []
-    assert outcomes(made.disposition(second, ACCEPTED, LINK, 3.0, Tally(2))) == [REJECTED]
+    assert outcomes(made, made.disposition(first, REJECTED, ONE, 3.0)) == []
+    assert outcomes(made, made.disposition(second, ACCEPTED, LINK, 3.0, Tally(2))) == [REJECTED]
     assert delivery.tally == Tally(2, 1)
     frame = encode_disposition(Disposition(REJECTED, tally=delivery.tally))
     assert decode_disposition(frame).tally == Tally(2, 1)
@@ -292,16 +291,16 @@ def test_the_node_before_abandons_a_delivery() -> None:
     made.sent(first, 2.0)
     events = made.source_ended("in", b"upstream", settled=False)
     assert ends(events) == [(ONE, CopyEnd.ABANDONED, True), (LINK, CopyEnd.WITHDRAWN, False)]
-    assert outcomes(events) == []
+    assert outcomes(made, events) == []
     made.sent(kept, 2.0)
-    assert outcomes(made.disposition(kept, ACCEPTED, TWO, 3.0)) == [ACCEPTED]
+    assert outcomes(made, made.disposition(kept, ACCEPTED, TWO, 3.0)) == [ACCEPTED]
     assert made.source_ended("in", b"different", settled=False) == []
 
 
 def test_a_node_that_uses_a_token_twice_is_refused() -> None:
     made = table()
     bound(made, ONE, token=b"upstream")
-    assert made.bind("in", 7, IDENTITY, [ONE], 1.0, token=b"upstream") is None
+    assert not made.enter(Delivery("x", 1, "in", IDENTITY, token=b"upstream"), 1.0)
     assert made.statistics().refused == 1
     made.source_ended("in", b"upstream", settled=False)
     bound(made, ONE, token=b"upstream")
@@ -312,44 +311,44 @@ def test_a_node_that_uses_a_token_twice_is_refused() -> None:
 
 def test_a_released_delivery_goes_to_another_target_once() -> None:
     made = table()
-    delivery, (token,) = bound(made, ONE, kept="payload")
+    delivery, (token,) = bound(made, ONE, kept=True)
     made.sent(token, 2.0)
     events = made.disposition(token, RELEASED, ONE, 3.0)
-    assert events[-1] == Reforward(delivery)
+    assert events[-1] == Returned(delivery, again=True)
     assert delivery.tried == {ONE}
-    assert delivery.kept == "payload"
-    again = made.rebind(delivery, TWO)
+    (again,) = made.bind(delivery, [TWO])
     made.sent(again, 4.0)
-    assert outcomes(made.disposition(again, ACCEPTED, TWO, 5.0)) == [ACCEPTED]
+    assert outcomes(made, made.disposition(again, ACCEPTED, TWO, 5.0)) == [ACCEPTED]
     assert made.statistics().reforwarded == 1
-    other, (token,) = bound(made, ONE, kept="payload")
-    assert made.target_lost(ONE, 3.0)[-1] == Reforward(other)
-    assert outcomes(made.give_up(other)) == [RELEASED]
+    other, (token,) = bound(made, ONE, kept=True)
+    assert made.target_lost(ONE, 3.0)[-1] == Returned(other, again=True)
+    made.end(other, RELEASED)
+    assert made.statistics().released == 1
     assert made.statistics().unsettled == 0
 
 
 def test_what_is_in_doubt_or_received_is_not_sent_again() -> None:
     made = table()
-    _, (token,) = bound(made, ONE, kept="payload")
+    _, (token,) = bound(made, ONE, kept=True)
     made.sent(token, 2.0)
-    assert outcomes(made.target_lost(ONE, 3.0)) == [MODIFIED]
-    _, (token,) = bound(made, ONE, kept="payload")
+    assert outcomes(made, made.target_lost(ONE, 3.0)) == [MODIFIED]
+    _, (token,) = bound(made, ONE, kept=True)
     made.sent(token, 2.0)
     assert made.disposition(token, RECEIVED, ONE, 3.0) == []
-    assert outcomes(made.disposition(token, RELEASED, ONE, 3.0)) == [RELEASED]
+    assert outcomes(made, made.disposition(token, RELEASED, ONE, 3.0)) == [RELEASED]
 
 
 def test_tries_are_bounded_in_number_and_time() -> None:
     made = table(DeliveryLimits(max_tries=2, try_time=10.0))
-    delivery, (token,) = bound(made, ONE, kept="payload")
-    assert made.target_lost(ONE, 2.0)[-1] == Reforward(delivery)
-    token = made.rebind(delivery, TWO)
+    delivery, (token,) = bound(made, ONE, kept=True)
+    assert made.target_lost(ONE, 2.0)[-1] == Returned(delivery, again=True)
+    (token,) = made.bind(delivery, [TWO])
     made.sent(token, 3.0)
-    assert outcomes(made.disposition(token, RELEASED, TWO, 3.0)) == [RELEASED]
-    bound(made, ONE, kept="payload")
-    assert outcomes(made.target_lost(ONE, 11.0)) == [RELEASED]
-    bound(made, ONE, kept="payload", deadline=5.0)
-    assert outcomes(made.due(5.0)) == [RELEASED]
+    assert outcomes(made, made.disposition(token, RELEASED, TWO, 3.0)) == [RELEASED]
+    bound(made, ONE, kept=True)
+    assert outcomes(made, made.target_lost(ONE, 11.0)) == [RELEASED]
+    bound(made, ONE, kept=True, deadline=5.0)
+    assert outcomes(made, made.due(5.0)) == [RELEASED]
 
 
 # --- bad input ------------------------------------------------------------------------------
@@ -363,7 +362,7 @@ def test_bad_dispositions_are_counted_and_change_nothing() -> None:
     for target in (TWO, LINK):
         assert made.disposition(token, ACCEPTED, target, 3.0) == []
     assert made.disposition(b"nonsense", ACCEPTED, ONE, 3.0) == []
-    assert outcomes(made.disposition(token, ACCEPTED, ONE, 3.0)) == [ACCEPTED]
+    assert outcomes(made, made.disposition(token, ACCEPTED, ONE, 3.0)) == [ACCEPTED]
     assert made.disposition(token, REJECTED, ONE, 3.0) == []
     figures = made.statistics()
     assert (figures.forged, figures.unknown, figures.repeated) == (3, 1, 1)
@@ -377,8 +376,22 @@ def test_bad_dispositions_are_counted_and_change_nothing() -> None:
 def test_a_full_table_refuses_a_delivery() -> None:
     made = table(DeliveryLimits(max_unsettled=1))
     bound(made, ONE)
-    assert made.bind("in", 7, IDENTITY, [ONE], 1.0) is None
+    assert not made.enter(Delivery("payload", 10, "in", IDENTITY), 1.0)
     assert made.statistics().refused == 1
+
+
+def test_the_bytes_of_all_names_are_bounded_together() -> None:
+    totals = NodeTotals(DeliveryLimits(max_unsettled_size=25))
+    one, other = Deliveries[str](tokens(), totals), Deliveries[str](tokens(), totals)
+    (first, (token,)), _ = bound(one, ONE), bound(other, ONE)
+    assert totals.size == 20
+    assert not one.enter(Delivery("payload", 6, "in", IDENTITY), 1.0)
+    assert one.statistics().refused == 1
+    one.sent(token, 2.0)
+    assert outcomes(one, one.disposition(token, ACCEPTED, ONE, 3.0)) == [ACCEPTED]
+    assert first.outcome == ACCEPTED
+    assert one.statistics().size == 0
+    assert other.statistics().size == totals.size == 10
 
 
 def test_a_token_in_use_is_not_given_again() -> None:
@@ -397,345 +410,107 @@ def test_deadlines_of_ended_copies_do_not_gather() -> None:
         _, (token,) = bound(made, ONE, deadline=100.0)
         made.sent(token, 2.0)
         made.disposition(token, ACCEPTED, ONE, 3.0)
-    assert len(made._deadlines) < 100  # pyright: ignore[reportPrivateUsage]
+    assert len(made._copies._deadlines) < 100  # pyright: ignore[reportPrivateUsage]
     assert made.due(100.0) == []
     assert made.get_timer() is None
 
 
-# --- random trouble -------------------------------------------------------------------------
+# --- hold -----------------------------------------------------------------------------------
 
 
-class World:
-    """A node with producers, consumers and links, and a model of what was handed over.
-
-    Args:
-        random: Decides what happens.
-        deliveries: The table under test.
-        queue: Makes the queue of a consumer.
-    """
-
-    def __init__(
-        self,
-        random: Random,
-        deliveries: Table,
-        queue: Callable[[], ConsumerQueue[int]],
-    ) -> None:
-        self.random = random
-        self.deliveries = deliveries
-        self.make_queue = queue
-        self.chooser = Chooser()
-        self.chooser.set_remotes([RemoteNode("x", "x", b"x", 3, frozenset("a"))])
-        self.queues: dict[int, ConsumerQueue[int]] = {}
-        self.open: dict[bytes, tuple[Target, int]] = {}
-        self.unsettled: dict[int, Delivery[int, str]] = {}
-        self.outcomes: dict[int, list[Outcome]] = {}
-        self.doubt = Counter[int]()
-        self.asked: dict[int, list[Target]] = {}
-        self.finished: list[bytes] = []
-        self.now = 0.0
-        self.number = 0
-
-    def run(self, steps: int) -> None:
-        """Take random steps, then let all come to its end."""
-        actions = [self.send] * 6 + [self.credit, self.answer, self.answer, self.join]
-        actions += [self.leave, self.lose_source, self.settle_first, self.forge, self.tick]
-        self.join()
-        for _ in range(steps):
-            self.random.choice(actions)()
-            self.check()
-        while self.open:
-            self.lose(next(iter(self.open.values()))[0])
-        self.check()
-        assert self.deliveries.statistics().unsettled == 0
-        assert self.deliveries.statistics().copies == 0
-        for number, told in self.outcomes.items():
-            assert len(told) == 1 or number not in self.unsettled, (number, told)
-
-    def check(self) -> None:
-        """Hold what is true at any time."""
-        figures = self.deliveries.statistics()
-        assert figures.unsettled <= 8
-        assert figures.copies == len(self.open)
-        for queue in self.queues.values():
-            waiting = [each for each in queue._waiting.values() if each.token is None]  # pyright: ignore[reportPrivateUsage]
-            assert len(waiting) <= 8 + 2  # two may wait, and those that were settled first
-
-    def send(self) -> None:
-        """Send a message, pre-settled or not, to one target or to several."""
-        self.number += 1
-        number = self.number
-        several, settled = self.random.random() < 0.3, self.random.random() < 0.3
-        one = self.chooser.balanced("a")
-        targets = self.chooser.multicast("a") if several else ((one,) if one else ())
-        if not targets:
-            return
-        if settled:
-            for target in targets:
-                self.hand(target, number, None)
-            return
-        delivery = self.deliveries.bind(
-            self.random.choice(["in", "on"]),
-            number,
-            ("a", b"instance", number.to_bytes(8)),
-            targets,
-            self.now,
-            kept=None if several else "kept",
-            accepts=self.random.choice([1, 2, ALL]) if several else None,
-            early=self.random.random() < 0.5,
-            deadline=self.now + 10.0 if self.random.random() < 0.5 else None,
-        )
-        if delivery is None:
-            return
-        self.unsettled[number] = delivery
-        self.outcomes[number] = []
-        for token, target in list(delivery.copies.items()):
-            self.hand(target, number, token)
-
-    def hand(self, target: Target, number: int, token: bytes | None) -> None:
-        """Give a message to a target: a link takes it at once."""
-        self.chooser.bound(target)
-        if token is not None:
-            assert target not in self.asked.setdefault(number, [])
-            self.asked[number].append(target)
-            self.open[token] = target, number
-        if isinstance(target, ConsumerTarget):
-            self.queues[target.consumer].put(number, token)
-            self.flush(target.consumer)
-        elif token is not None:
-            self.hand_over(token, number)
-
-    def hand_over(self, token: bytes, number: int) -> None:
-        """Hand a message over."""
-        self.deliveries.sent(token, self.now)
-        self.doubt[number] += 1
-
-    def flush(self, consumer: int) -> None:
-        """Hand over what the credit of a consumer allows."""
-        for each in self.queues[consumer].take(self.now):
-            if each.token is None:
-                self.chooser.settled(ConsumerTarget(consumer))
-            else:
-                self.hand_over(each.token, each.message)
-
-    def credit(self) -> None:
-        """Give credit to a consumer."""
-        for consumer, queue in self.queues.items():
-            queue.credit += self.random.randrange(3)
-            self.flush(consumer)
-
-    def answer(self) -> None:
-        """Have a target tell a state of a copy that it was handed."""
-        sent = [token for token, (target, _) in self.open.items() if self.is_sent(token, target)]
-        if not sent:
-            return
-        token = self.random.choice(sent)
-        target, number = self.open[token]
-        states: list[DeliveryState] = [ACCEPTED, REJECTED, RELEASED, MODIFIED, RECEIVED]
-        state = self.random.choice(states)
-        if state == RELEASED:
-            self.doubt[number] -= 1
-        self.handle(self.deliveries.disposition(token, state, target, self.now))
-
-    def is_sent(self, token: bytes, target: Target) -> bool:
-        """Whether a copy does not wait in the queue of a consumer."""
-        if isinstance(target, LinkTarget):
-            return True
-        return token not in self.queues[target.consumer]._of_token  # pyright: ignore[reportPrivateUsage]
-
-    def join(self) -> None:
-        """Add a consumer."""
-        consumer = self.random.randrange(3)
-        if consumer not in self.queues:
-            self.queues[consumer] = self.make_queue()
-            self.chooser.add_consumer(consumer, 4)
-
-    def leave(self) -> None:
-        """Lose a consumer or a link."""
-        if self.random.random() < 0.3:
-            self.lose(LINK)
-        elif self.queues:
-            self.lose(ConsumerTarget(self.random.choice(list(self.queues))))
-
-    def lose(self, target: Target) -> None:
-        """Lose a target."""
-        if isinstance(target, ConsumerTarget):
-            self.chooser.remove_consumer(target.consumer)
-        lost = self.deliveries.target_lost(target, self.now)
-        self.handle(lost)
-        if isinstance(target, ConsumerTarget):
-            del self.queues[target.consumer]
-
-    def lose_source(self) -> None:
-        """Lose the link that deliveries came by, or the producer."""
-        source = self.random.choice(["in", "on"])
-        gone = [n for n, each in self.unsettled.items() if each.source == source]
-        for number in gone:
-            del self.unsettled[number]
-        if self.random.random() < 0.5:
-            self.handle(self.deliveries.source_lost(source))
-        else:
-            self.deliveries.producer_lost(source)
-
-    def settle_first(self) -> None:
-        """Have a producer settle."""
-        if self.unsettled:
-            number = self.random.choice(list(self.unsettled))
-            delivery = self.unsettled[number]
-            if delivery.outcome is None:
-                del self.unsettled[number]
-            self.handle(self.deliveries.sender_settled(delivery))
-
-    def forge(self) -> None:
-        """Send dispositions that are forged, repeated or unknown: nothing comes of them."""
-        known: list[tuple[bytes, Target]] = [(token, ConsumerTarget(99)) for token in self.open]
-        known += [(token, LINK) for token in self.finished[-3:]]
-        for token, target in known:
-            assert self.deliveries.disposition(token, ACCEPTED, target, self.now) == []
-
-    def tick(self) -> None:
-        """Let time pass."""
-        self.now += self.random.choice([0.1, 5.0])
-        self.handle(self.deliveries.due(self.now))
-        timer = self.deliveries.get_timer()
-        assert timer is None or timer > self.now
-
-    def handle(self, events: Sequence[Event]) -> None:
-        """Handle events as a node does."""
-        for event in events:
-            if isinstance(event, CopyEnded):
-                self.ended(event)
-            elif isinstance(event, Reforward):
-                self.reforward(event.delivery)
-            else:
-                number = event.delivery.way
-                self.outcomes[number].append(event.outcome)
-                assert len(self.outcomes[number]) == 1, "told twice"
-                if isinstance(event.outcome, Released):
-                    assert self.doubt[number] <= 0, "released, and handed over"
-
-    def ended(self, event: CopyEnded) -> None:
-        """Handle the end of a copy."""
-        target, _ = self.open.pop(event.token)
-        assert target == event.target
-        self.finished.append(event.token)
-        self.chooser.settled(target, event.seconds)
-        if isinstance(target, ConsumerTarget):
-            queue = self.queues[target.consumer]
-            if event.end is CopyEnd.SETTLED:
-                queue.settle(event.token)
-            else:
-                queue.withdraw(event.token)
-
-    def reforward(self, delivery: Delivery[int, str]) -> None:
-        """Send a released delivery to another target."""
-        target = self.chooser.balanced("a", (), delivery.tried)
-        if target is None:
-            self.handle(self.deliveries.give_up(delivery))
-        else:
-            self.hand(target, delivery.way, self.deliveries.rebind(delivery, target))
+def held(made: Table, *, settled: bool = False) -> Delivery[str]:
+    delivery = Delivery("payload", 10, "in", IDENTITY, settled=settled)
+    assert settled or made.enter(delivery, 1.0)
+    assert made.hold(delivery, 1.0)
+    return delivery
 
 
-LIMITS = DeliveryLimits(max_unsettled=8, max_tries=3, try_time=20.0)
+def holding(rounds: int = 1) -> Table:
+    made = table()
+    assert made.set_hold(Retry(rounds=rounds, hold=Hold(messages=2))) == []
+    return made
 
 
-def walk(
-    random: Random,
-    variant: type[Deliveries[int, str]] = Deliveries,
-    queue: Callable[[], ConsumerQueue[int]] = lambda: ConsumerQueue(2),
-) -> None:
-    World(random, variant(tokens(), LIMITS), queue).run(80)
+def test_a_delivery_on_hold_is_one_record_from_its_entry_to_its_outcome() -> None:
+    made = holding()
+    delivery = held(made)
+    figures = made.statistics()
+    assert (figures.held, figures.held_size, figures.unsettled, figures.size) == (1, 10, 1, 10)
+    assert (len(made), figures.held_settled) == (1, 0)
+    assert made.joined(ONE) == [delivery]
+    assert made.get_timer() == 2.0
+    assert made.due(2.0) == [Round(delivery)]
+    (token,) = made.bind(delivery, [ONE])
+    assert made.statistics().held == 0
+    assert made.joined(TWO) == []
+    made.sent(token, 3.0)
+    assert made.disposition(token, RELEASED, ONE, 3.0)[-1] == Returned(delivery, again=True)
+    assert made.hold(delivery, 3.0)
+    assert made.joined(ONE) == []
+    assert made.due(5.0) == [HoldEnded(delivery)]
+    made.end(delivery, RELEASED)
+    figures = made.statistics()
+    assert (figures.released, figures.unsettled, figures.size, figures.hold_expired) == (1, 0, 0, 1)
 
 
-@given(random=st.randoms(use_true_random=False))
-def test_each_unsettled_delivery_has_one_outcome_whatever_happens(random: Random) -> None:
-    walk(random)
-    walk(random, queue=lambda: ConsumerQueue(2, newest=True))
+def test_there_is_no_hold_unless_it_is_set() -> None:
+    made = table()
+    delivery = Delivery("payload", 10, "in", IDENTITY)
+    assert made.enter(delivery, 1.0)
+    assert not made.hold(delivery, 1.0)
+    assert made.joined(ONE) == []
+    assert made.statistics().held == made.statistics().hold_refused == 0
 
 
-def walk_many(seeds: int, variant: type[Table] = Deliveries) -> None:
-    for seed in range(seeds):
-        walk(Random(seed), variant)
+def test_losses_of_what_is_on_hold() -> None:
+    made = holding()
+    gone = held(made)
+    assert made.source_lost("in") == []
+    assert (made.statistics().held, made.statistics().unsettled) == (0, 0)
+    made.leave(gone)
+    stays = held(made)
+    made.producer_lost("in")
+    assert stays.source is None
+    assert made.statistics().held == 1
+    assert made.sender_settled(stays) == []
+    assert stays.settled
+    assert (made.statistics().held, made.statistics().unsettled) == (1, 0)
+    assert (len(made), made.statistics().held_settled) == (1, 1)
+    also = held(made, settled=True)
+    full = Delivery("payload", 10, "in", IDENTITY, settled=True)
+    assert not made.hold(full, 1.0)
+    assert made.statistics().hold_refused == 1
+    assert made.set_hold(None) == [stays, also]
+    made.end(also, RELEASED)
+    assert made.statistics().released == 0  # only an unsettled one has an outcome
+    assert made.get_timer() is None
 
 
-def test_many_random_runs() -> None:
-    walk_many(times(100, 3000))
+def test_a_link_that_leads_to_other_nodes_may_be_tried_again() -> None:
+    made = holding()
+    _, (token,) = bound(made, LINK, kept=True)
+    made.sent(token, 2.0)
+    (_, returned) = made.disposition(token, RELEASED, LINK, 3.0)
+    assert isinstance(returned, Returned)
+    assert made.hold(returned.delivery, 3.0)
+    assert made.joined(LINK) == []
+    made.forget_tried(LINK)
+    assert made.joined(LINK) == [returned.delivery]
 
 
-class SaysReleasedOfLost(Table):
-    def target_lost(self, target: Target, now: float) -> list[Event]:
-        for copy in self._of_target.get(target, {}).values():
-            copy.sent = None
-        return super().target_lost(target, now)
+def test_a_copy_of_a_message_that_is_too_late_is_released() -> None:
+    made = table()
+    _, (token,) = bound(made, ONE)
+    events = made.too_late(token, 2.0)
+    assert ends(events) == [(ONE, CopyEnd.WITHDRAWN, False)]
+    assert outcomes(made, events) == [RELEASED]
+    assert made.too_late(token, 2.0) == []
 
 
-class TellsTwice(Table):
-    def _decide(self, delivery: Delivery[int, str], outcome: Outcome, events: list[Event]) -> None:
-        events.append(Decided(delivery, outcome))
-        super()._decide(delivery, outcome, events)
-
-
-class TriesAgainInDoubt(Table):
-    def disposition(
-        self,
-        token: bytes,
-        state: DeliveryState,
-        target: Target,
-        now: float,
-        tally: Tally | None = None,
-    ) -> list[Event]:
-        state = RELEASED if isinstance(state, Modified) else state
-        return super().disposition(token, state, target, now, tally)
-
-
-class ForgetsTheTried(Table):
-    def _may_try_again(self, delivery: Delivery[int, str], now: float) -> bool:
-        delivery.tried.clear()
-        return super()._may_try_again(delivery, now)
-
-
-class BelievesAnyTarget(Table):
-    def disposition(
-        self,
-        token: bytes,
-        state: DeliveryState,
-        target: Target,
-        now: float,
-        tally: Tally | None = None,
-    ) -> list[Event]:
-        copy = self._copies.get(token)
-        target = target if copy is None else copy.target
-        return super().disposition(token, state, target, now, tally)
-
-
-class ForgetsNothing(Table):
-    def _forget(self, delivery: Delivery[int, str]) -> None:
-        pass
-
-
-class HasNoBound(Table):
-    def __init__(self, make_token: Callable[[], bytes], limits: DeliveryLimits) -> None:
-        super().__init__(make_token, DeliveryLimits())
-
-
-class KeepsQuietWhenTimeIsOver(Table):
-    def due(self, now: float) -> list[Event]:
-        return []
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize(
-    "variant",
-    [
-        SaysReleasedOfLost,
-        TellsTwice,
-        TriesAgainInDoubt,
-        ForgetsTheTried,
-        BelievesAnyTarget,
-        ForgetsNothing,
-        HasNoBound,
-        KeepsQuietWhenTimeIsOver,
-    ],
-)
-def test_a_broken_variant_is_caught(variant: type[Table]) -> None:
-    with pytest.raises((AssertionError, KeyError)):
-        walk_many(200, variant)
+def test_a_consumer_on_standby_keeps_what_it_has() -> None:
+    made = table()
+    _, (first,) = bound(made, ONE)
+    bound(made, ONE)
+    made.sent(first, 2.0)
+    assert outcomes(made, made.target_lost(ONE, 3.0, sent=False)) == [RELEASED]
+    assert outcomes(made, made.disposition(first, ACCEPTED, ONE, 4.0)) == [ACCEPTED]

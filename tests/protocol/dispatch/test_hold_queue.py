@@ -6,18 +6,23 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from onward.protocol.dispatch import ConsumerTarget, Held, HoldQueue
+from onward.protocol.dispatch import ConsumerTarget, Delivery, Hold, HoldQueue, Retry
 
 ONE, TWO = ConsumerTarget(1), ConsumerTarget(2)
 
 
 def queue(rounds: int = 0, messages: int = 3, size: int = 100) -> HoldQueue[str]:
-    return HoldQueue(messages=messages, size=size, age=60.0, rounds=rounds, first=1.0, longest=8.0)
+    hold = Hold(messages=messages, size=size, age=60.0)
+    return HoldQueue(Retry(rounds=rounds, first=1.0, longest=8.0, hold=hold))
 
 
-def held(made: HoldQueue[str], text: str = "a", now: float = 0.0, size: int = 10) -> Held[str]:
-    put = made.put(text, size, now)
-    assert put is not None
+def message(size: int = 10, until: float | None = None) -> Delivery[str]:
+    return Delivery("m", size, "in", ("a", b"instance", b"12345678"), until=until)
+
+
+def held(made: HoldQueue[str], now: float = 0.0, size: int = 10) -> Delivery[str]:
+    put = message(size)
+    assert made.put(put, now)
     return put
 
 
@@ -25,109 +30,102 @@ def test_messages_bytes_and_age_are_bounded() -> None:
     made = queue()
     held(made)
     held(made, size=80)
-    assert made.put("b", 11, 0.0) is None
+    assert not made.put(message(11), 0.0)
     held(made, size=10)
-    assert made.put("c", 0, 0.0) is None
-    assert queue().put("d", 1, 5.0, until=5.0) is None
-    figures = made.statistics()
-    assert (figures.held, figures.size, figures.refused) == (3, 100, 2)
+    assert not made.put(message(0), 0.0)
+    assert not queue().put(message(1, until=5.0), 5.0)
+    assert (len(made), made.size, made.refused) == (3, 100, 2)
 
 
 def test_rounds_begin_after_times_that_double() -> None:
     made = queue()
-    message = held(made)
+    one = held(made)
     times = list[float]()
     while (timer := made.get_timer()) is not None:
         begun, expired = made.due(timer)
         times.append(timer)
-        assert begun + expired == [message]
+        assert begun + expired == [one]
     assert times == [1.0, 3.0, 7.0, 15.0, 23.0, 31.0, 39.0, 47.0, 55.0, 60.0]
-    assert made.statistics().expired == 1
-    assert made.statistics().held == 0
+    assert (made.expired, len(made)) == (1, 0)
 
 
 def test_a_number_of_rounds_ends_the_hold() -> None:
     made = queue(rounds=2)
-    message = held(made)
+    one = held(made)
     assert made.due(0.9) == ([], [])
-    assert made.due(1.0) == ([message], [])
-    assert made.due(3.0) == ([message], [])
-    assert made.due(7.0) == ([], [message])
-    assert not made.asked(message, ONE)
+    assert made.due(1.0) == ([one], [])
+    assert made.due(3.0) == ([one], [])
+    assert made.due(7.0) == ([], [one])
+    made.remove(one)
 
 
 def test_the_time_of_a_message_ends_its_hold_before_its_age() -> None:
     made = queue()
-    message = made.put("a", 1, 0.0, until=0.5)
+    one = message(1, until=0.5)
+    assert made.put(one, 0.0)
     assert made.get_timer() == 0.5
-    assert made.due(0.5) == ([], [message])
+    assert made.due(0.5) == ([], [one])
 
 
 def test_each_target_is_asked_once_in_a_round() -> None:
     made = queue()
-    message = held(made)
-    assert made.target_joined(ONE) == [message]
-    assert made.asked(message, ONE)
-    assert not made.asked(message, ONE)
-    assert made.target_joined(ONE) == []
-    assert made.target_joined(TWO) == [message]
+    one = held(made)
+    assert made.joined(ONE) == [one]
+    one.tried.add(ONE)
+    one.tries = 1
+    assert made.joined(ONE) == []
+    assert made.joined(TWO) == [one]
     made.due(1.0)
-    assert made.asked(message, ONE)
+    assert made.joined(ONE) == [one]
+    assert (one.tries, one.since, one.rounds) == (0, 1.0, 1)
 
 
-def test_a_message_that_a_target_takes_leaves_and_can_be_put_back() -> None:
+def test_a_message_that_is_put_back_has_its_rounds_and_its_time() -> None:
     made = queue(messages=1)
-    message = held(made)
+    one = held(made)
     made.due(1.0)
-    made.asked(message, ONE)
-    made.taken(message)
-    made.taken(message)
+    made.remove(one)
     assert made.get_timer() is None
-    assert made.statistics().delivered == 1
-    assert made.put_back(message, 2.0)
-    assert made.statistics().delivered == 0
-    assert message.tried == {ONE}
+    assert made.put(one, 2.0)
     assert made.get_timer() == 4.0
-    made.taken(message)
-    other = held(made, "b", 3.0)
-    assert not made.put_back(message, 4.0)
-    made.taken(other)
-    assert not made.put_back(other, 63.0)
-    figures = made.statistics()
-    assert (figures.refused, figures.expired, figures.held, figures.size) == (1, 1, 0, 0)
+    made.remove(one)
+    other = held(made, 3.0)
+    assert not made.put(one, 4.0)
+    made.remove(other)
+    assert not made.put(one, 60.0)
+    assert (made.refused, made.expired, len(made), made.size) == (2, 0, 0, 0)
 
 
 def test_all_are_returned_when_the_hold_ends() -> None:
     made = queue()
-    messages = [held(made), held(made, "b")]
+    messages = [held(made), held(made)]
     assert made.clear() == messages
     assert made.get_timer() is None
-    assert made.statistics().size == 0
+    assert made.size == 0
 
 
 def test_times_of_messages_that_have_gone_do_not_gather() -> None:
     made = queue()
     for _ in range(500):
-        made.taken(held(made))
+        made.remove(held(made))
     assert len(made._times) < 100  # pyright: ignore[reportPrivateUsage]
 
 
 @given(random=st.randoms(use_true_random=False))
 def test_each_message_is_accounted_for(random: Random) -> None:
     made = queue(rounds=3)
-    now, put, refused, taken = 0.0, 0, 0, list[Held[str]]()
-    live: dict[Held[str], None] = {}
-    ended = 0
+    now, put, refused, taken = 0.0, 0, 0, list[Delivery[str]]()
+    live: dict[Delivery[str], None] = {}
     for _ in range(60):
         now += random.random() * 3
         match random.randrange(4):
             case 0:
                 put += 1
-                new = made.put("m", random.randrange(60), now)
-                if new is None:
-                    refused += 1
-                else:
+                new = message(random.randrange(60))
+                if made.put(new, now):
                     live[new] = None
+                else:
+                    refused += 1
             case 1:
                 begun, expired = made.due(now)
                 for each in begun:
@@ -135,22 +133,21 @@ def test_each_message_is_accounted_for(random: Random) -> None:
                     assert not each.tried
                 for each in expired:
                     del live[each]
-                ended += len(expired)
             case 2 if live:
                 each = random.choice(list(live))
-                if made.asked(each, ONE):
-                    made.taken(each)
-                    del live[each]
-                    taken.append(each)
+                each.tried.add(ONE)
+                made.remove(each)
+                del live[each]
+                taken.append(each)
             case _ if taken:
                 each = taken.pop()
-                if made.put_back(each, now):
+                if made.put(each, now):
                     live[each] = None
                 else:
-                    ended += 1
+                    refused += 1
             case _:
                 pass
-        figures = made.statistics()
-        assert figures.held == len(live) <= 3
-        assert figures.size == sum(each.size for each in live) <= 100
-        assert put == len(live) + refused + ended + len(taken)
+        assert len(made) == len(live) <= 3
+        assert made.size == sum(each.size for each in live) <= 100
+        assert made.refused == refused
+        assert put == len(live) + refused + made.expired + len(taken)

@@ -130,6 +130,33 @@ def test_the_gate_credit_shares_what_consumers_give() -> None:
     assert windows.set_paths(2, 1000) == [give(W - 7, 2)]
 
 
+def test_the_gate_credit_gives_no_credit_twice() -> None:
+    windows = ProducerWindows(by_credit=True)
+    windows.set_paths(1, 1)
+    assert windows.add(1, W) == [give(1)]
+    # The message is under way to the consumer and uses its credit: none is left for the next one.
+    assert windows.sent(1, settled=True) == []
+    assert windows.set_paths(1, 0) == []
+    assert windows.set_paths(1, 1) == [give(1)]
+
+
+def test_another_window_and_gate_apply_to_the_producers_that_there_are() -> None:
+    windows = ProducerWindows()
+    windows.set_paths(1)
+    windows.add(1, 10)
+    windows.add(2, 10, anonymous=True)
+    windows.sent(1, settled=False)
+    assert windows.configure(4) == [give(-6), give(-6, 2)]
+    assert (windows.credit(1), windows.credit(2), len(windows), 2 in windows) == (3, 4, 2, True)
+    assert windows.configure(6) == [give(2), give(2, 2)]
+    for _ in range(5):
+        windows.sent(1, settled=False)
+    assert windows.configure(3) == [give(-3, 2)]
+    assert windows.settled(1) == []  # more are unsettled than the window has
+    assert windows.configure(10, always=True) == [give(5), give(7, 2)]
+    assert windows.configure(10, by_credit=True) == []
+
+
 @given(random=st.randoms(use_true_random=False), by_credit=st.booleans())
 def test_a_window_is_whole_whatever_happens(random: Random, by_credit: bool) -> None:
     windows = ProducerWindows(by_credit=by_credit)

@@ -1,0 +1,247 @@
+"""A delivery: the one record of a message at a node, from its entry to its outcome, and its events.
+
+The message itself is opaque here: it has the way back to its producer in it. A delivery is at one
+of three places: it has open copies, or it is on hold, or the caller chooses targets for it. What it
+was tried with, how often, and until when stays in the record wherever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from ._choice import Target
+from ._outcomes import Accepted, FanOut, Modified, Outcome, Rejected, Released, Tally
+from ._semantics_parts import Redirect, Retry
+from ._transit import Identity
+
+__all__ = [
+    "CopyEnd",
+    "CopyEnded",
+    "Decided",
+    "DeliveriesStatistics",
+    "Delivery",
+    "DeliveryEvent",
+    "HoldEnded",
+    "Returned",
+    "Round",
+]
+
+M = TypeVar("M")
+"""A message, with the way back to its producer."""
+
+
+class CopyEnd(Enum):
+    """The reason why a copy has ended, and so what its target has to be told."""
+
+    TOLD = "told"
+    """Its target has told its outcome."""
+    LOST = "lost"
+    """Its target is lost."""
+    WITHDRAWN = "withdrawn"
+    """It was not sent. It is to be taken from the queue of its target."""
+    ABANDONED = "abandoned"
+    """It was sent. Its target is to be told that the delivery has ended as modified."""
+    SETTLED = "settled"
+    """The producer has settled. Its target is to be told, or gets it as a pre-settled message."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery(Generic[M]):
+    """A message at a node, from its entry to its outcome.
+
+    Attributes:
+        message: The message.
+        size: Its bytes.
+        source: The link or producer that it came from; `None` once the producer is lost.
+        identity: Its identity.
+        settled: Whether it is pre-settled.
+        path: The digests of the nodes that it has passed.
+        token: The token of the node before, if it came from one and is not settled.
+        until: When it is not worth handling any more, in seconds; `None` always is.
+        deadline: When its outcome is decided in any case, in seconds; `None` never is.
+        redirected: Whether it was redirected.
+        since: When it was bound first in this round, in seconds.
+        limit: When the copies that it has now end in any case, in seconds.
+        spread: Whether it was sent to all consumers, so that a copy is for its target alone.
+        kept: Whether it may be sent to another target: none has a part of it.
+        tried: The targets that it was sent to, in this round.
+        tries: How often it was bound, in this round.
+        copies: The targets of its open copies, by token.
+        fan_out: The outcomes of its copies, if it is a multicast.
+        outcome: Its outcome.
+        part: The part of the chain for undeliverable messages that was used up.
+        hold_until: When its time on hold is over, in seconds; `None` before it was there.
+        next_round: When its next round begins, in seconds.
+        rounds: Rounds that have begun.
+    """
+
+    message: M
+    size: int
+    source: Hashable
+    identity: Identity
+    settled: bool = False
+    path: tuple[bytes, ...] = ()
+    token: bytes | None = None
+    until: float | None = None
+    deadline: float | None = None
+    redirected: bool = False
+    since: float = 0.0
+    limit: float | None = None
+    spread: bool = False
+    kept: bool = True
+    tried: set[Target] = field(default_factory=set[Target])
+    tries: int = 0
+    copies: dict[bytes, Target] = field(default_factory=dict[bytes, Target])
+    fan_out: FanOut | None = None
+    outcome: Outcome | None = None
+    part: Retry | Redirect | None = None
+    hold_until: float | None = None
+    next_round: float = 0.0
+    rounds: int = 0
+
+    def begin(self) -> None:
+        """Forget what it was tried with, as at its entry: it has come to another name or chain."""
+        self.part = self.hold_until = None
+        self.rounds = self.tries = 0
+        self.tried.clear()
+
+    @property
+    def tally(self) -> Tally | None:
+        """The outcomes of its copies, if it is a multicast."""
+        return None if self.fan_out is None else self.fan_out.tally
+
+
+@dataclass(frozen=True, slots=True)
+class Decided(Generic[M]):
+    """The outcome of a delivery that a target has, or may have.
+
+    Attributes:
+        delivery: The delivery.
+        outcome: Its outcome, which is not released.
+    """
+
+    delivery: Delivery[M]
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Returned(Generic[M]):
+    """The return of a delivery that no target has: to be answered by `bind`, `hold` or `end`.
+
+    Attributes:
+        delivery: The delivery.
+        again: Whether it may be sent to another target at once.
+    """
+
+    delivery: Delivery[M]
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Round(Generic[M]):
+    """The beginning of a round for a delivery on hold: it stays there unless it is bound.
+
+    Attributes:
+        delivery: The delivery.
+    """
+
+    delivery: Delivery[M]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldEnded(Generic[M]):
+    """The end of the rounds or of the time on hold: to be answered by `bind` or `end`.
+
+    Attributes:
+        delivery: The delivery.
+    """
+
+    delivery: Delivery[M]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyEnded:
+    """The end of a copy.
+
+    Attributes:
+        token: Its token.
+        target: Its target, which has a message less.
+        end: Why.
+        sent: Whether it had been sent.
+        seconds: Time from sending to its outcome, if its target took it.
+    """
+
+    token: bytes
+    target: Target
+    end: CopyEnd
+    sent: bool
+    seconds: float | None = None
+
+
+DeliveryEvent: TypeAlias = Decided[M] | Returned[M] | Round[M] | HoldEnded[M] | CopyEnded
+"""An event of the deliveries, in the order in which they are to be handled."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesStatistics:
+    """The unsettled deliveries of a name at one moment.
+
+    Attributes:
+        unsettled: Number of deliveries without an outcome, or with open copies.
+        size: Bytes of their messages.
+        copies: Number of open copies.
+        held: Number of deliveries on hold, pre-settled ones included.
+        held_settled: Number of the pre-settled ones.
+        held_size: Bytes of their messages.
+        accepted: Number of deliveries that were accepted since the start.
+        rejected: Number of those that were rejected.
+        released: Number of those that were released.
+        modified: Number of those that are in doubt.
+        reforwarded: Number of times that a returned delivery was sent to another target.
+        unreturned: Number of deliveries of which the way back was lost, or that were settled first.
+        overdue: Number of copies that were ended because their time was over.
+        forged: Number of dispositions from another sender than the target of the copy.
+        repeated: Number of dispositions for copies that had ended.
+        unknown: Number of dispositions and ends for tokens that are not known.
+        refused: Number of deliveries that were refused: there were `max_unsettled`, or
+            `max_unsettled_size`, or the node before has another one with this token.
+        hold_expired: Number of deliveries with their rounds or time on hold over.
+        hold_refused: Number of deliveries for which there was no room on hold.
+    """
+
+    unsettled: int
+    size: int
+    copies: int
+    held: int
+    held_settled: int
+    held_size: int
+    accepted: int
+    rejected: int
+    released: int
+    modified: int
+    reforwarded: int
+    unreturned: int
+    overdue: int
+    forged: int
+    repeated: int
+    unknown: int
+    refused: int
+    hold_expired: int
+    hold_refused: int
+
+
+OUTCOME_FIGURES: Final[dict[type[Outcome], str]] = {
+    Accepted: "accepted",
+    Rejected: "rejected",
+    Released: "released",
+    Modified: "modified",
+}
+"""The figures of outcomes."""
+FIGURES: Final = (
+    *OUTCOME_FIGURES.values(),
+    *("reforwarded", "unreturned", "overdue", "forged", "repeated", "unknown", "refused"),
+)
+"""The figures that are counted."""

@@ -1,0 +1,400 @@
+"""What comes of each message of a name at one node, without I/O.
+
+```
+bind ─▶ choose ─▶ queue of a consumer ─▶ Hand ─▶ disposition ─▶ Told
+          │  └──▶ SendOn to the next node ──┘          │ released: another target
+          └─ nothing: hold and retry, redirect, release ◀┘
+```
+
+A message that is bound has one outcome: it is told, or a pre-settled one is handed on or dropped
+with its reason. Each call leaves events, which are taken by `events` and performed in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, TypeVar
+
+from ._choice import Chooser, ConsumerTarget, LinkTarget, Target, is_too_far
+from ._deliveries import Deliveries
+from ._delivery import CopyEnd, CopyEnded, Decided, Delivery, DeliveryEvent, HoldEnded, Returned
+from ._delivery_limits import NodeTotals
+from ._duplicate_window import DuplicateWindow
+from ._name_consumers import NameConsumer, NameConsumers
+from ._name_events import (
+    Announced,
+    Dropped,
+    DropReason,
+    Hand,
+    NameEvent,
+    NamePaths,
+    Redirected,
+    SendOn,
+    Told,
+)
+from ._outcomes import ACCEPTED, RELEASED, DeliveryState, Outcome, Released, Tally
+from ._producer_window import NOT_FOUND, ProducerWindows
+from ._semantics import Semantics
+from ._semantics_parts import (
+    Gate,
+    Last,
+    Mechanism,
+    Redirect,
+    Retry,
+    RoutingPattern,
+    Settlement,
+)
+from ._undeliverable import last_outcome, next_part
+
+__all__ = ["NameMessages"]
+
+M = TypeVar("M")
+
+
+class NameMessages(Generic[M]):
+    """The messages of a name: the part of `NameState` that binds them and tells their outcomes.
+
+    Args:
+        own: The name of the node in the network.
+        semantics: The semantics of the name.
+        make_token: Gives 8 random bytes.
+        totals: What all names of the node have together, with its limits.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        semantics: Semantics,
+        make_token: Callable[[], bytes],
+        totals: NodeTotals | None = None,
+    ) -> None:
+        self._own: Final = own
+        self._totals: Final = totals or NodeTotals()
+        self._chooser: Final = Chooser()
+        self._consumers: Final = NameConsumers[M](own, self._chooser, self._totals)
+        self._deliveries: Final = Deliveries[M](make_token, self._totals)
+        self._windows: Final = ProducerWindows()
+        self._duplicates: DuplicateWindow | None = None
+        self._events: list[NameEvent[M]] = []
+        self._radius = 0
+        self._too_late: float | None = None
+        self._told_paths = 0
+        self._announced: tuple[int | None, int] = (None, 0)
+        self.semantics = semantics
+
+    def events(self) -> list[NameEvent[M]]:
+        """Remove and return the events that have not been taken yet."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def paths(self) -> int:
+        """The number of active consumers here, and of nodes with consumers."""
+        return self._chooser.paths
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the name takes no messages, but is unavailable or of circuits."""
+        it = self.semantics
+        return it.pattern is RoutingPattern.UNAVAILABLE or it.mechanism is Mechanism.LINK
+
+    @property
+    def deliveries(self) -> Deliveries[M]:
+        """The table of its deliveries, to be read."""
+        return self._deliveries
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def send(self, producer: int, delivery: Delivery[M], now: float) -> bool:
+        """Bind a message of a producer of the name; return whether it has credit for it."""
+        # Without a way back there is no outcome to wait for: its credit comes back at once.
+        settled = delivery.settled or delivery.source is None
+        changes = self._windows.sent(producer, settled=settled)
+        if changes is None:
+            return False
+        self._events += changes
+        self.bind(delivery, now)
+        return True
+
+    def bind(self, delivery: Delivery[M], now: float) -> None:
+        """Bind a message: from now on its outcome is told, or its drop is counted."""
+        reason: DropReason | None = None
+        outcome: Outcome = RELEASED
+        delivery.begin()
+        if self.refuses:
+            reason, outcome = DropReason.UNAVAILABLE, NOT_FOUND
+        elif is_too_far(len(delivery.path), self._radius):
+            reason = DropReason.TOO_FAR
+        elif self._duplicates is not None:
+            known = self._duplicates.arrived(delivery.identity, now)
+            if known is not None:
+                reason, outcome = DropReason.DUPLICATE, known
+        if reason is None and not delivery.settled:
+            if self.semantics.reliability.settle is Settlement.AT_ONCE:
+                self._tell(delivery, ACCEPTED)
+                delivery.settled = True
+            elif not self._deliveries.enter(delivery, now):
+                reason, outcome = DropReason.UNSETTLED, RELEASED
+        if reason is None:
+            self._place(delivery, now)
+        elif delivery.settled:
+            self._drop(delivery, reason)
+        else:
+            self._totals.counts[reason] += 1
+            self._tell(delivery, outcome, bound=reason is DropReason.UNSETTLED)
+        self._refresh()
+
+    def go_on(self, delivery: Delivery[M], now: float) -> None:
+        """Go on with a message that could not be redirected, along the rest of the chain."""
+        if delivery.settled or self._deliveries.enter(delivery, now):
+            self._undeliverable(delivery, now)
+        else:
+            self._tell(delivery, RELEASED)
+        self._refresh()
+
+    def _place(self, delivery: Delivery[M], now: float) -> None:
+        """Send a message to a target, or go on with it as undeliverable."""
+        targets = self._choose(delivery, now)
+        if targets:
+            self._bind(delivery, targets, now)
+        else:
+            self._undeliverable(delivery, now)
+
+    def _choose(self, delivery: Delivery[M], now: float) -> tuple[Target, ...]:
+        if delivery.until is not None and delivery.until <= now:
+            self._totals.counts[DropReason.EXPIRED] += 1
+            return ()
+        chooser, pattern = self._chooser, self.semantics.pattern
+        asked = delivery.identity[0], delivery.path, delivery.tried
+        if pattern is RoutingPattern.MULTICAST:
+            return chooser.multicast(*asked)
+        of_one = {RoutingPattern.DIRECT: chooser.direct, RoutingPattern.CLOSEST: chooser.closest}
+        target = of_one.get(pattern, chooser.balanced)(*asked)
+        return () if target is None else (target,)
+
+    def _bind(self, delivery: Delivery[M], targets: tuple[Target, ...], now: float) -> None:
+        delivery.spread = self.semantics.pattern is RoutingPattern.MULTICAST
+        if delivery.settled:
+            self._deliveries.leave(delivery)
+            for target in targets:
+                self._send(delivery, target, None, now)
+            return
+        accepts, limit = None, delivery.deadline
+        entered_here = delivery.identity[0] == self._own
+        reliability = self.semantics.reliability
+        if delivery.spread:
+            # How many acceptances are enough is for the ingress to say.
+            accepts = reliability.accepts if entered_here else 1
+            end = now + reliability.deadline
+            limit = end if limit is None else min(limit, end)
+        tokens = self._deliveries.bind(
+            delivery, targets, accepts=accepts, early=entered_here, limit=limit
+        )
+        for token, target in zip(tokens, targets, strict=True):
+            self._send(delivery, target, token, now)
+
+    def _send(self, delivery: Delivery[M], target: Target, token: bytes | None, now: float) -> None:
+        if isinstance(target, LinkTarget):
+            if token is not None:
+                self._chooser.bound(target)
+                self._deliveries.sent(token, now)
+            self._events.append(SendOn(target.link, token, delivery))
+            return
+        record = self._consumers.get(target.consumer)
+        if record is None:
+            raise AssertionError("a target that is not there")
+        self._chooser.bound(target)
+        dropped = record.queue.put(delivery, token, delivery.until)
+        if dropped is not None:
+            self._chooser.settled(target)
+            self._drop(dropped, DropReason.OVERFLOW)
+        if delivery.until is not None:
+            known = self._too_late
+            self._too_late = delivery.until if known is None else min(known, delivery.until)
+        self._pump(record, now)
+
+    def _pump(self, record: NameConsumer[M], now: float) -> None:
+        """Hand a consumer what its credit allows."""
+        for late in record.queue.expire(now):
+            if late.token is not None:
+                self._act(self._deliveries.too_late(late.token, now), now)
+            else:
+                self._chooser.settled(record.target)
+                self._rescue(late.message, DropReason.EXPIRED, now)
+        for waiting in record.queue.take():
+            if waiting.token is None:
+                record.handed += 1
+            else:
+                self._deliveries.sent(waiting.token, now)
+            self._events.append(Hand(record.number, waiting.token, waiting.message))
+
+    # --- outcomes ---------------------------------------------------------------------------
+
+    def disposition(
+        self,
+        token: bytes,
+        state: DeliveryState,
+        target: Target,
+        now: float,
+        tally: Tally | None = None,
+    ) -> None:
+        """Receive the state of a copy from its target."""
+        self._act(self._deliveries.disposition(token, state, target, now, tally), now)
+        self._refresh()
+
+    def handled(self, consumer: int, now: float) -> None:
+        """Receive word that a consumer has handled a pre-settled message."""
+        record = self._consumers.get(consumer)
+        if record is None or not record.handed:
+            return
+        record.handed -= 1
+        self._chooser.settled(record.target)
+        record.queue.credit += not record.by_credit
+        self._pump(record, now)
+        self._refresh()
+
+    def source_ended(self, source: str, token: bytes, now: float, *, settled: bool) -> None:
+        """Receive word of the node before that it does not wait for an outcome any more."""
+        self._act(self._deliveries.source_ended(source, token, settled=settled), now)
+        self._refresh()
+
+    def sender_settled(self, delivery: Delivery[M], now: float) -> None:
+        """Receive the settlement of a delivery by its producer, before there is an outcome."""
+        waits = delivery.outcome is None and not delivery.settled
+        self._act(self._deliveries.sender_settled(delivery), now)
+        if waits and isinstance(delivery.source, int) and delivery.source in self._windows:
+            self.settled(delivery.source)
+        self._refresh()
+
+    def _act(self, events: list[DeliveryEvent[M]], now: float) -> None:
+        # Copies that have ended leave their queues first: none is handed over in between.
+        for event in events:
+            if isinstance(event, CopyEnded) and not event.sent:
+                self._leave_queue(event)
+        for event in events:
+            if isinstance(event, CopyEnded):
+                self._copy_ended(event, now)
+            elif isinstance(event, Decided):
+                self._tell(event.delivery, event.outcome)
+            elif isinstance(event, Returned):
+                if event.again:
+                    self._place(event.delivery, now)
+                else:
+                    self._undeliverable(event.delivery, now)
+            elif isinstance(event, HoldEnded):
+                self._totals.counts[DropReason.HOLD_ENDED] += 1
+                event.delivery.part = self.semantics.retry
+                self._undeliverable(event.delivery, now)
+            else:
+                self._try_held([event.delivery], now)
+
+    def _leave_queue(self, event: CopyEnded) -> None:
+        record = self._record_of(event.target)
+        if record is not None and event.end is CopyEnd.SETTLED:
+            record.queue.settle(event.token)
+        elif record is not None:
+            record.queue.withdraw(event.token)
+
+    def _record_of(self, target: Target) -> NameConsumer[M] | None:
+        return self._consumers.get(target.consumer) if isinstance(target, ConsumerTarget) else None
+
+    def _copy_ended(self, event: CopyEnded, now: float) -> None:
+        self._events.append(event)
+        record = self._record_of(event.target)
+        if record is not None and event.end is CopyEnd.SETTLED and not event.sent:
+            return  # it waits on, as a pre-settled message
+        self._chooser.settled(event.target, event.seconds)
+        if record is not None:
+            record.queue.credit += event.sent and not record.by_credit
+            self._pump(record, now)
+
+    def _tell(self, delivery: Delivery[M], outcome: Outcome, *, bound: bool = True) -> None:
+        """Report the outcome of an unsettled message, and give its producer the credit back."""
+        if self._duplicates is not None and bound:
+            self._duplicates.decided(delivery.identity, outcome)
+        source = delivery.source
+        self._events.append(Told(delivery, outcome, delivery.tally))
+        if not isinstance(source, int) or source not in self._windows:
+            return
+        if isinstance(outcome, Released) and not self.paths:
+            # It is "released + drain" for a "targeted, consumer just gone".
+            self._events += self._windows.unroutable(source, settled=False)[1]
+        else:
+            self._events += self._windows.settled(source)
+
+    def _drop(self, delivery: Delivery[M], reason: DropReason) -> None:
+        self._totals.counts[reason] += 1
+        self._events.append(Dropped(delivery, reason))
+
+    # --- what is undeliverable --------------------------------------------------------------
+
+    def _undeliverable(self, delivery: Delivery[M], now: float) -> None:
+        """Go on with a message that no target takes, along the chain of the semantics."""
+        if delivery.identity[0] != self._own:
+            # The chain applies where the message entered: the nodes behind release it to there.
+            self._finish(delivery, RELEASED)
+            return
+        chain = self.semantics.undeliverable
+        while True:
+            after = delivery.part if delivery.part in chain else None
+            part = next_part(chain, after, redirected=delivery.redirected)
+            if isinstance(part, Retry):
+                if self._deliveries.hold(delivery, now):
+                    return
+                self._totals.counts[DropReason.NO_ROOM] += 1
+                delivery.part = part
+            elif isinstance(part, Redirect):
+                self._deliveries.leave(delivery)
+                delivery.part, delivery.redirected = part, True
+                self._events.append(Redirected(delivery, part))
+                return
+            else:
+                outcome = last_outcome(part, settled=delivery.settled)
+                if part is Last.DROP and not delivery.settled:
+                    self._drop(delivery, DropReason.PROVISIONED)
+                self._finish(delivery, RELEASED if outcome is None else outcome)
+                return
+
+    def _finish(self, delivery: Delivery[M], outcome: Outcome) -> None:
+        """End a message that no target has."""
+        if delivery.settled:
+            self._drop(delivery, DropReason.NO_CONSUMER)
+            return
+        self._deliveries.end(delivery, outcome)
+        self._tell(delivery, outcome)
+
+    def _try_held(self, held: Iterable[Delivery[M]], now: float) -> None:
+        for delivery in held:
+            targets = self._choose(delivery, now)
+            if targets:
+                self._bind(delivery, targets, now)
+
+    # --- together ---------------------------------------------------------------------------
+
+    def _rescue(self, delivery: Delivery[M], reason: DropReason, now: float) -> None:
+        """Go on with a pre-settled message that its consumer cannot have; drop a mere copy."""
+        if delivery.spread:
+            self._drop(delivery, reason)
+        else:
+            self._place(delivery, now)
+
+    def settled(self, producer: int) -> None:
+        """Give a producer credit back for a message that another name has told the outcome of."""
+        self._events += self._windows.settled(producer)
+
+    def _refresh(self) -> None:
+        """Give credit by the paths that there are, and report what has changed of consumers."""
+        credit = 0
+        if self.semantics.gate is Gate.CREDIT:
+            window, chooser = self.semantics.window, self._chooser
+            links = (window - chooser.load(LinkTarget(link)) for link in chooser.links)
+            credit = self._consumers.credit() + sum(max(0, each) for each in links)
+        self._events += self._windows.set_paths(self.paths, credit)
+        if self.paths != self._told_paths:
+            self._told_paths = self.paths
+            self._events.append(NamePaths(self.paths))
+        claim = self._consumers.claim
+        told = (claim, 0 if claim is None else self.semantics.hint)
+        if told != self._announced:
+            self._announced = told
+            self._events.append(Announced(claim))
