@@ -1,9 +1,21 @@
-"""A listener for clients of AMQP 1.0, which send and receive by the names of a dispatcher.
+"""Clients and containers of AMQP 1.0, which send and receive by the names of a dispatcher.
 
-It needs the extra `amqp`: `node.listen("amqp://...", dispatcher=dispatcher)`.
+It needs the extra `amqp`: `node.listen("amqp://...", dispatcher=dispatcher)` for clients, and
+[`AmqpContainer`][onward.transports.amqp.AmqpContainer] for a container to connect to.
 """
 
+from ._auto_links import AutoLink
+from ._container import AmqpContainer, AmqpContainerState, AmqpContainerStatistics
 from ._options import AmqpOptions, AmqpStatistics
 from ._transport import AmqpListener, AmqpTransport
 
-__all__ = ["AmqpListener", "AmqpOptions", "AmqpStatistics", "AmqpTransport"]
+__all__ = [
+    "AmqpContainer",
+    "AmqpContainerState",
+    "AmqpContainerStatistics",
+    "AmqpListener",
+    "AmqpOptions",
+    "AmqpStatistics",
+    "AmqpTransport",
+    "AutoLink",
+]

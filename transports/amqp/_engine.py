@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from ._options import AmqpOptions
 from ._proton import AmqpLink, Collector, Condition, Delivery, Event, Proton, Session
 from ._sasl import AMQP_HEADER
 
 __all__ = [
+    "CLIENT",
     "AmqpEngine",
     "DeliveryChanged",
     "EngineEvent",
@@ -41,8 +42,9 @@ LINK_EVENTS: Final = frozenset(
 SESSION_FRAMES: Final = 256
 """The frames that a client may send in a session before they are read."""
 
+CLIENT: Final = 1
 SERVER: Final = 2
-"""The mode of a Proton transport that waits for the header of a client."""
+"""Modes of a Proton transport: one that begins, and one that waits for the header of a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ EngineEvent: TypeAlias = Opened | LinkAttached | LinkDetached | Flowed | Deliver
 
 
 class AmqpEngine:
-    """One connection, of its server.
+    """One connection, of its server; see `ClientEngine` for the other end.
 
     Args:
         proton: The module.
@@ -116,13 +118,19 @@ class AmqpEngine:
         self._connection = proton.Connection()
         self._connection.container = container
         self._connection.collect(self._collector)
-        self._transport = proton.Transport(SERVER)
+        self._transport = proton.Transport(self._mode)
         self._transport.max_frame_size = options.max_frame
         self._transport.channel_max = options.max_sessions - 1
         # AMQP 1.0, part 2, section 2.4.5: "the value in idle-time-out SHOULD be half the peer's
         # actual timeout threshold"; Proton does that itself.
         self._transport.idle_timeout = options.idle_timeout
+        self._prepare()
         self._transport.bind(self._connection)
+
+    _mode: ClassVar[int] = SERVER
+
+    def _prepare(self) -> None:
+        """Prepare the connection before its first byte."""
 
     # --- bytes ----------------------------------------------------------------------------------
 
@@ -158,6 +166,9 @@ class AmqpEngine:
             made, self._refused_header = self._refused_header, b""
             return made
         size = min(self._transport.pending(), most)
+        if size < 0 and not self.closed:
+            # Nothing is written any more, and the event of that may come too late to be seen.
+            self._fail()
         if size <= 0 or self._header != AMQP_HEADER:
             return b""
         made = bytes(self._transport.peek(size) or b"")

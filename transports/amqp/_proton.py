@@ -61,6 +61,11 @@ class Connection(Endpoint, Protocol):
     """A connection."""
 
     container: str
+    hostname: str
+    user: str
+    password: str
+
+    def session(self) -> Session: ...
 
     def collect(self, collector: Collector) -> None: ...
 
@@ -72,6 +77,8 @@ class Session(Endpoint, Protocol):
 
     @property
     def outgoing_bytes(self) -> int: ...
+    def sender(self, name: str) -> AmqpLink: ...
+    def receiver(self, name: str) -> AmqpLink: ...
 
 
 class Terminus(Protocol):
@@ -155,6 +162,14 @@ class Delivery(Hashable, Protocol):
     def settle(self) -> None: ...
 
 
+class Sasl(Protocol):
+    """The SASL layer of a connection."""
+
+    allow_insecure_mechs: bool
+
+    def allowed_mechs(self, mechs: str) -> None: ...
+
+
 class Transport(Protocol):
     """The bytes of a connection."""
 
@@ -163,6 +178,7 @@ class Transport(Protocol):
     channel_max: int
     idle_timeout: float
 
+    def sasl(self) -> Sasl: ...
     def bind(self, connection: Connection) -> None: ...
     def unbind(self) -> None: ...
     def capacity(self) -> int: ...

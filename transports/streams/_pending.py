@@ -201,6 +201,10 @@ class SecureTransport(asyncio.Transport):
         """Resume reading."""
         self._secured.resume_reading()
 
+    def can_write_eof(self) -> bool:
+        """Whether one direction alone can be closed: not with TLS here."""
+        return False
+
     def close(self) -> None:
         """Close once everything is written and TLS has been shut down."""
         # A transport of `asyncio` that is closed twice can no longer be cut, or asked anything.

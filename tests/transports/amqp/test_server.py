@@ -267,6 +267,20 @@ async def test_a_certificate_is_a_mechanism(certificates: Certificates) -> None:
         await made.until(lambda: made.lost)
 
 
+async def test_a_client_with_tls_that_is_refused_is_cut(certificates: Certificates) -> None:
+    _, authentication = gated({UserPassword("ann", "secret"): ANN})
+    context = ssl.create_default_context(cafile=str(certificates.authority))
+    async with serving(
+        "amqps://127.0.0.1:0", tls=certificates.listener, authentication=authentication
+    ) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.number, ssl=context)
+        writer.write(SASL_HEADER + plain(b"\0ann\0wrong"))
+        # It would stay for as long as it likes.
+        assert (await asyncio.wait_for(reader.read(), 20)).endswith(DENIED)
+        await served.ended("not authenticated")
+        writer.close()
+
+
 async def test_without_a_certificate_that_is_none(certificates: Certificates) -> None:
     _, authentication = gated({None: ANN})
     context = ssl.create_default_context(cafile=str(certificates.authority))

@@ -1,0 +1,357 @@
+"""Connections to containers: another node's listener, and a container of Proton's users."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.dispatch import Accept, Dispatcher, Producer, Received
+from onward.protocol.dispatch import (
+    ACCEPTED,
+    MODIFIED,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+    RoutingPattern,
+    Semantics,
+)
+from onward.protocol.security import Principal, UserPassword
+from onward.transports import Backoff, TlsOptions
+from onward.transports.amqp import (
+    AmqpContainer,
+    AmqpContainerState,
+    AmqpListener,
+    AmqpOptions,
+    AutoLink,
+)
+from tests.support.amqp import needs_proton
+from tests.support.certificates import Certificates
+from tests.support.security import gated
+from tests.support.transports import eventually
+
+pytestmark = [pytest.mark.peer, pytest.mark.real_time]
+needs_proton()
+
+FAST = Backoff(first=0.01, longest=0.05)
+TIMEOUT = 20.0
+LINKS = [AutoLink("in", "new-orders", "orders"), AutoLink("out", "sent-bills", "bills")]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+class Pair:
+    """A node with a listener, which is the container, and one that is connected to it."""
+
+    def __init__(
+        self,
+        far: Dispatcher,
+        listener: AmqpListener,
+        near: Dispatcher,
+        node: Node,
+        container: AmqpContainer,
+    ) -> None:
+        self.far = far
+        self.listener = listener
+        self.near = near
+        self.node = node
+        self.container = container
+
+    async def attached(self, links: int = len(LINKS)) -> None:
+        await eventually(lambda: self.container.statistics().attached == links)
+
+
+@asynccontextmanager
+async def pair(
+    uri: str = "amqp://127.0.0.1:0",
+    links: list[AutoLink] = LINKS,
+    listens: dict[str, Any] | None = None,
+    **more: Any,
+) -> AsyncGenerator[Pair]:
+    async with Node("far") as far_node, Node("near") as near_node:
+        far, near = await Dispatcher.attach(far_node), await Dispatcher.attach(near_node)
+        listener = await far_node.listen(uri, dispatcher=far, **(listens or {}))
+        assert isinstance(listener, AmqpListener)
+        where = listener.uri.replace("127.0.0.1", "localhost")
+        container = AmqpContainer(where, near, links, backoff=FAST, **more)
+        await near_node.start(lambda: container)
+        yield Pair(far, listener, near, near_node, container)
+
+
+async def sent(producer: Producer, payload: bytes) -> Outcome:
+    return await asyncio.wait_for(producer.send(payload), TIMEOUT)
+
+
+def by_content(delivery: Received) -> None:
+    if b"bad" in delivery.payload:
+        delivery.reject("shop:closed", "come back tomorrow")
+    elif b"back" in delivery.payload:
+        delivery.release()
+    elif b"lost" in delivery.payload:
+        delivery.modify()
+    else:
+        delivery.accept()
+
+
+@pytest.mark.parametrize(
+    ("consumes", "produces", "at_far", "at_near"),
+    [("sent-bills", "bills", True, False), ("orders", "new-orders", False, True)],
+)
+async def test_messages_and_outcomes_cross_a_link_in_both_directions(
+    consumes: str, produces: str, at_far: bool, at_near: bool
+) -> None:
+    async with pair() as made:
+        consumer = made.far if at_far else made.near
+        producer = made.far if at_near else made.near
+        await made.attached()
+        await consumer.consume(consumes, by_content, accept=Accept.SELF)
+        producing = await producer.produce(produces)
+        outcomes = [
+            await sent(producing, each) for each in (b"good", b"bad", b"lost", b"x" * 500_000)
+        ]
+        assert outcomes == [
+            ACCEPTED,
+            Rejected("shop:closed", "come back tomorrow"),
+            Modified(failed=True),
+            ACCEPTED,
+        ]
+        assert isinstance(await sent(producing, b"back"), Released)
+        statistics = made.container.statistics()
+        assert (statistics.state, statistics.connected) == (AmqpContainerState.OPEN, 1)
+
+
+async def test_a_producer_waits_until_the_container_has_the_link() -> None:
+    async with pair() as made:
+        await made.attached()
+        await made.far.node.stop_worker(made.listener.address)
+        await eventually(lambda: made.container.statistics().state is not AmqpContainerState.OPEN)
+        producing = await made.near.produce("bills")
+        assert producing.credit == 0
+        sending = asyncio.create_task(sent(producing, b"12 apples"))
+        got: list[bytes] = []
+        await made.far.consume("sent-bills", lambda each: got.append(each.payload))
+        again = made.listener.uri
+        await made.far.node.listen(again, dispatcher=made.far)
+        assert await sending == ACCEPTED
+        assert b"12 apples" in got[0]
+        assert made.container.statistics().connected == 2
+        assert sum(made.container.statistics().ended.values()) >= 1
+
+
+async def test_what_the_container_had_when_it_was_lost_is_in_doubt() -> None:
+    async with pair() as made:
+        await made.attached()
+        taken = asyncio.Event()
+        await made.far.consume("sent-bills", lambda _: taken.set(), accept=Accept.SELF)
+        producing = await made.near.produce("bills")
+        sending = asyncio.create_task(sent(producing, b"a"))
+        await asyncio.wait_for(taken.wait(), TIMEOUT)
+        await made.listener.close()
+        assert await sending == MODIFIED
+
+
+async def test_a_link_that_is_refused_is_attached_later() -> None:
+    links = [*LINKS, AutoLink("in", "closed", "orders")]
+    async with Node("far") as far_node, Node("near") as near_node:
+        far, near = await Dispatcher.attach(far_node), await Dispatcher.attach(near_node)
+        far.provision("closed", Semantics(pattern=RoutingPattern.UNAVAILABLE))
+        listener = await far_node.listen("amqp://127.0.0.1:0", dispatcher=far)
+        container = AmqpContainer(listener.uri, near, links, backoff=FAST)
+        await near_node.start(lambda: container)
+        await eventually(lambda: container.statistics().attached == len(LINKS))
+        far.withdraw("closed")
+        await eventually(lambda: container.statistics().attached == len(links))
+        assert container.statistics().connected == 1
+
+
+async def test_a_name_that_is_refused_here_is_tried_again() -> None:
+    async with Node("far") as far_node, Node("near") as near_node:
+        far, near = await Dispatcher.attach(far_node), await Dispatcher.attach(near_node)
+        near.provision("orders", Semantics(pattern=RoutingPattern.UNAVAILABLE))
+        listener = await far_node.listen("amqp://127.0.0.1:0", dispatcher=far)
+        container = AmqpContainer(listener.uri, near, LINKS, backoff=FAST)
+        await near_node.start(lambda: container)
+        await eventually(lambda: container.statistics().attached == 1)
+        near.withdraw("orders")
+        await eventually(lambda: container.statistics().attached == 2)
+
+
+async def test_a_container_with_tls_and_a_password(certificates: Certificates) -> None:
+    _, authentication = gated({UserPassword("ann", "secret"): Principal("ann", "test")})
+    listens = {"tls": certificates.listener, "authentication": authentication}
+    tls = TlsOptions(authority=certificates.authority)
+    async with pair(
+        "amqps://127.0.0.1:0",
+        listens=listens,
+        tls=tls,
+        credentials=UserPassword("ann", "secret"),
+    ) as made:
+        await made.attached()
+    async with pair(
+        "amqps://127.0.0.1:0",
+        listens=listens,
+        tls=tls,
+        credentials=UserPassword("ann", "wrong"),
+    ) as made:
+        ended = "amqp:unauthorized-access"
+        await eventually(lambda: made.container.statistics().ended.get(ended))
+        assert made.container.statistics().connected == 0
+
+
+async def test_a_container_with_a_certificate(certificates: Certificates) -> None:
+    gate, authentication = gated({None: Principal("ann", "test")})
+    listens = {"tls": certificates.lenient, "authentication": authentication}
+    tls = TlsOptions(authority=certificates.authority, certificate=certificates.client)
+    async with pair("amqps://127.0.0.1:0", listens=listens, tls=tls) as made:
+        await made.attached()
+        assert gate.seen[0][1].digest == certificates.digest(certificates.client)
+
+
+async def test_what_is_no_container_is_tried_again() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    number = server.sockets[0].getsockname()[1]
+    async with Node("near") as node:
+        near = await Dispatcher.attach(node)
+        for scheme in ("amqp", "amqps"):
+            container = AmqpContainer(f"{scheme}://127.0.0.1:{number}", near, LINKS, backoff=FAST)
+            address = await node.start(partial(_as_it_is, container))
+            await eventually(partial(_ended_twice, container))
+            assert container.statistics().attached == 0
+            await node.stop_worker(address)
+        server.close()
+        await server.wait_closed()
+        container = AmqpContainer(f"amqp://127.0.0.1:{number}", near, LINKS, backoff=FAST)
+        await node.start(lambda: container)
+        await eventually(partial(_ended_twice, container))
+
+
+def _as_it_is(container: AmqpContainer) -> AmqpContainer:
+    return container
+
+
+def _ended_twice(container: AmqpContainer) -> bool:
+    return sum(container.statistics().ended.values()) >= 2
+
+
+@pytest.mark.parametrize(
+    ("uri", "more", "text"),
+    [
+        ("http://a:1", {}, "is not amqp://host:port"),
+        ("amqp://a:1", {"tls": TlsOptions()}, "go with amqps://"),
+        ("amqp://a:1", {"credentials": UserPassword("a", "b")}, "with TLS only"),
+        ("amqp://a:1", {"links": [*LINKS, LINKS[0]]}, "two of a kind"),
+        ("amqp://a:1", {"options": AmqpOptions(max_links=1)}, "or over 1"),
+    ],
+)
+async def test_what_cannot_be_is_refused(uri: str, more: dict[str, Any], text: str) -> None:
+    async with Node("near") as node:
+        given: dict[str, Any] = {"links": LINKS, **more}
+        near = await Dispatcher.attach(node)
+        with pytest.raises(ValueError, match=text):
+            AmqpContainer(uri, near, **given)
+        with pytest.raises(ValueError, match="needs an address and a name"):
+            AutoLink("in", "", "orders")
+
+
+# --- a container that others have written -------------------------------------------------------
+
+
+class Queues:
+    """A container of Proton on a thread of its own: each address has a queue of messages."""
+
+    def __init__(self) -> None:
+        handlers: Any = importlib.import_module("proton.handlers")
+        reactor: Any = importlib.import_module("proton.reactor")
+        queues = self
+
+        class Handler(handlers.MessagingHandler):  # type: ignore[misc]
+            def on_start(self, event: Any) -> None:
+                acceptor = event.container.listen("127.0.0.1:0")
+                queues.port = acceptor._selectable.getsockname()[1]
+                queues.started.set()
+
+            def on_link_opening(self, event: Any) -> None:
+                link = event.link
+                link.source.address = link.remote_source.address
+                link.target.address = link.remote_target.address
+
+            def on_sendable(self, event: Any) -> None:
+                queues.send(event.link)
+
+            def on_message(self, event: Any) -> None:
+                waiting = queues.messages.setdefault(event.link.target.address, [])
+                waiting.append(event.message)
+                if event.message.body == b"attach a link":
+                    event.container.create_sender(event.connection, "orders")
+                if event.message.body == b"end the session":
+                    event.session.close()
+
+            def on_link_error(self, event: Any) -> None:
+                queues.refused.append(event.link.remote_condition.name)
+
+        self.messages: dict[str | None, list[Any]] = {}
+        self.refused: list[str] = []
+        self.started = threading.Event()
+        self.port = 0
+        self._reactor: Any = reactor.Container(Handler())
+        self._thread = threading.Thread(target=self._reactor.run, daemon=True)
+
+    def send(self, link: Any) -> None:
+        waiting = self.messages.get(link.source.address, [])
+        while waiting and link.credit:
+            link.send(waiting.pop(0))
+
+    def __enter__(self) -> Queues:
+        self._thread.start()
+        assert self.started.wait(TIMEOUT)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reactor.stop()
+        self._thread.join(TIMEOUT)
+
+
+async def test_queues_of_another_container_are_names() -> None:
+    proton = needs_proton()
+    with Queues() as queues:
+        queues.messages["new-orders"] = [proton.Message(f"order {each}") for each in range(5)]
+        async with Node("near") as node:
+            near, got = await Dispatcher.attach(node), list[bytes]()
+            container = AmqpContainer(f"amqp://127.0.0.1:{queues.port}", near, LINKS, backoff=FAST)
+            await near.consume("orders", lambda each: got.append(each.payload))
+            await node.start(lambda: container)
+            producing = await near.produce("bills")
+            assert await sent(producing, b"12 apples") == ACCEPTED
+            await eventually(lambda: len(got) == 5)
+            assert b"order 4" in got[4]
+            assert [bytes(each.body) for each in queues.messages["sent-bills"]] == [b"12 apples"]
+
+
+async def test_a_container_may_not_attach_links_but_may_end_its_session() -> None:
+    with Queues() as queues:
+        async with Node("near") as node:
+            near = await Dispatcher.attach(node)
+            container = AmqpContainer(f"amqp://127.0.0.1:{queues.port}", near, LINKS, backoff=FAST)
+            await node.start(lambda: container)
+            producing = await near.produce("bills")
+            await sent(producing, b"attach a link")
+            await eventually(lambda: queues.refused == ["amqp:not-allowed"])
+            assert container.statistics().attached == len(LINKS)
+            await sent(producing, b"end the session")
+            await eventually(lambda: container.statistics().connected == 2)
+            await eventually(lambda: container.statistics().attached == len(LINKS))

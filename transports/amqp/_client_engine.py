@@ -1,0 +1,85 @@
+"""The engine of a connection to a container: it logs in, and attaches links of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import ClassVar, Final
+
+from ._engine import CLIENT, AmqpEngine, LinkDetached
+from ._options import AmqpOptions
+from ._proton import AmqpLink, Proton, Session
+from ._sasl import AMQP_HEADER, Mechanism
+
+__all__ = ["ClientEngine", "Login"]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The credentials that a container is shown.
+
+    Attributes:
+        host: The name of the container's host.
+        mechanism: The mechanism of SASL.
+        name: The name, of PLAIN.
+        password: The password, of PLAIN.
+    """
+
+    host: str
+    mechanism: Mechanism = Mechanism.ANONYMOUS
+    name: str = ""
+    password: str = field(default="", repr=False)
+
+
+class ClientEngine(AmqpEngine):
+    """One connection, of its client. It is opened at once.
+
+    Args:
+        proton: The module.
+        container: The name of the own container.
+        options: The limits.
+        login: What the container is shown.
+    """
+
+    _mode: ClassVar[int] = CLIENT
+
+    def __init__(self, proton: Proton, container: str, options: AmqpOptions, login: Login) -> None:
+        self._login: Final = login
+        self._session: Session
+        self._names = count(1)
+        super().__init__(proton, container, options)
+
+    def _prepare(self) -> None:
+        # Proton reads the headers: that of SASL comes before that of the connection.
+        self._header = AMQP_HEADER
+        login, connection = self._login, self._connection
+        connection.hostname = login.host
+        if login.mechanism is Mechanism.PLAIN:
+            connection.user, connection.password = login.name, login.password
+        sasl = self._transport.sasl()
+        sasl.allowed_mechs(login.mechanism.value)
+        # TLS is outside of Proton, which would take each connection for an insecure one.
+        sasl.allow_insecure_mechs = True
+        connection.open()
+        self._session = connection.session()
+        self._begin(self._session)
+
+    def _end(self, session: Session) -> Iterator[LinkDetached]:
+        yield from super()._end(session)
+        if session == self._session:
+            # All links are in this one: the container is connected to anew.
+            self.close("amqp:connection:forced", "the session was ended")
+
+    def attach(self, address: str, *, receives: bool) -> AmqpLink:
+        """Attach a link to an address of the container; `LinkAttached` is its answer."""
+        name = f"onward-{next(self._names)}"
+        if receives:
+            link = self._session.receiver(name)
+            link.source.address = address
+            link.max_message_size = self._options.max_message
+        else:
+            link = self._session.sender(name)
+            link.target.address = address
+        link.open()
+        return link

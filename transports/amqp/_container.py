@@ -1,0 +1,280 @@
+"""A connection to a container of AMQP, with links between its addresses and names."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from ...actors import Worker
+from ...protocol.security import UserPassword
+from .._log import SeldomLogger
+from ..streams._endpoint import is_loopback
+from ..streams._options import Backoff, parse_uri
+from ..streams._tls import TlsOptions, client_context
+from ._auto_links import AutoLink, AutoLinks
+from ._client_engine import ClientEngine, Login
+from ._options import AmqpOptions
+from ._port import DispatchPort
+from ._proton import load_proton
+from ._sasl import Mechanism
+from ._stream import AmqpStream
+
+__all__ = ["AmqpContainer", "AmqpContainerState", "AmqpContainerStatistics"]
+
+_logger = logging.getLogger("onward.transports.amqp")
+
+_OPTIONS: Final = AmqpOptions()
+_BACKOFF: Final = Backoff()
+
+
+class AmqpContainerState(Enum):
+    """The state of a connection to a container."""
+
+    WAITING = "waiting for the next attempt"
+    CONNECTING = "connecting"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpContainerStatistics:
+    """The figures of a connection to a container at one moment.
+
+    Attributes:
+        uri: Its URI.
+        state: Its state.
+        attached: Links that the container has attached.
+        connected: Connections that were opened since the start.
+        ended: Connections and attempts that have ended since the start, by reason.
+        dropped: Messages since the start that were dropped at the edge, by reason.
+    """
+
+    uri: str
+    state: AmqpContainerState
+    attached: int
+    connected: int
+    ended: dict[str, int]
+    dropped: dict[str, int]
+
+
+class AmqpContainer(Worker):
+    """A worker with a connection to a container of AMQP 1.0, which it makes again and again.
+
+    ```python
+    links = [AutoLink("in", "new-orders", "orders"), AutoLink("out", "sent-bills", "bills")]
+    await node.start(lambda: AmqpContainer("amqps://broker:5671", dispatcher, links))
+    ```
+
+    Each link is attached as soon as the connection is open, and again after a wait if it ends or is
+    refused. While a link is not there, a name has one producer or one consumer less; what is
+    unsettled when it ends is in doubt.
+
+    Args:
+        uri: `amqp://host:port` or `amqps://host:port`.
+        dispatcher: The dispatcher of the node.
+        links: The links, each once.
+        options: The limits.
+        tls: The encryption of `amqps`; by default with the authorities of the system.
+        credentials: The name and the password; `None` for a certificate, or nothing.
+        backoff: The waits between attempts.
+
+    Raises:
+        ValueError: The URI, a certificate or the links are wrong, or a password would be sent
+            without TLS to another machine.
+        OSError: A certificate cannot be read.
+        ModuleNotFoundError: The extra `amqp` is not installed.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        dispatcher: DispatchPort,
+        links: Collection[AutoLink],
+        options: AmqpOptions = _OPTIONS,
+        *,
+        tls: TlsOptions | ssl.SSLContext | None = None,
+        credentials: UserPassword | None = None,
+        backoff: Backoff = _BACKOFF,
+    ) -> None:
+        super().__init__()
+        scheme = uri.partition(":")[0]
+        if scheme not in ("amqp", "amqps"):
+            raise ValueError(f"{uri!r} is not amqp://host:port or amqps://host:port")
+        secure = scheme == "amqps"
+        if tls is not None and not secure:
+            raise ValueError(f"certificates go with amqps://, not with {uri}")
+        if len(set(links)) != len(links) or len(links) > options.max_links:
+            raise ValueError(f"{len(links)} links are two of a kind, or over {options.max_links}")
+        host, port = parse_uri(uri, scheme)
+        if credentials is not None and not (secure or is_loopback(host)):
+            raise ValueError("a password is sent with TLS only: use amqps://")
+        self.options = options
+        self.port = dispatcher
+        self.proton = load_proton()
+        self.seldom = SeldomLogger(_logger)
+        self.links: Final = tuple(links)
+        self.dropped: Final = Counter[str]()
+        self.backoff: Final = backoff
+        self._uri: Final = uri
+        self._address: Final = host, port
+        self._context = client_context(tls or TlsOptions()) if secure else None
+        self._login: Final = _login(host, tls, credentials)
+        self._state = AmqpContainerState.WAITING
+        self._stream: _ContainerStream | None = None
+        self._connected = 0
+        self._reasons: Final = Counter[str]()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def login(self) -> Login:
+        """The credentials that the container is shown."""
+        return self._login
+
+    def on_start(self) -> None:
+        """Begin to connect."""
+        self._task = self.node.loop.create_task(self._run())
+
+    async def on_stop(self) -> None:
+        """Close the connection, and make no other one."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._stream is not None:
+            self._stream.shut("amqp:connection:forced", "the node stops")
+            await self._stream.gone()
+
+    async def _run(self) -> None:
+        attempt = 0
+        while True:
+            self._state = AmqpContainerState.CONNECTING
+            before = self._connected
+            reason = await self._connect()
+            self._stream = None
+            self._state = AmqpContainerState.WAITING
+            self._reasons[reason] += 1
+            attempt = 0 if self._connected > before else attempt + 1
+            self.seldom.log(
+                logging.WARNING,
+                "container",
+                "the connection to %s is not there: %s",
+                self._uri,
+                reason,
+                extra={"event": "amqp.container_lost"},
+            )
+            await asyncio.sleep(self.backoff.wait(attempt))
+
+    async def _connect(self) -> str:
+        """Connect, and return the reason of the end once it has come."""
+        host, port = self._address
+        try:
+            async with asyncio.timeout(self.options.open_timeout):
+                _, stream = await self.node.loop.create_connection(
+                    lambda: _ContainerStream(self),
+                    host,
+                    port,
+                    ssl=self._context,
+                    server_hostname=host if self._context is not None else None,
+                )
+        except TimeoutError:
+            return "not reached in time"
+        except ssl.SSLError as error:
+            return f"no TLS: {error.reason}"
+        except OSError as error:
+            return error.strerror or "not reached"
+        self._stream = stream
+        await stream.gone()
+        return stream.closed
+
+    def opened(self) -> None:
+        """Record that the container has opened the connection."""
+        self._connected += 1
+        self._state = AmqpContainerState.OPEN
+        _logger.info("connected to %s", self._uri, extra={"event": "amqp.container_connected"})
+
+    def statistics(self) -> AmqpContainerStatistics:
+        """Return the figures at this moment."""
+        stream = self._stream
+        return AmqpContainerStatistics(
+            self._uri,
+            self._state,
+            0 if stream is None else stream.attached,
+            self._connected,
+            dict(self._reasons),
+            dict(self.dropped),
+        )
+
+
+class _ContainerStream(AmqpStream):
+    """A connection to a container."""
+
+    def __init__(self, container: AmqpContainer) -> None:
+        engine = ClientEngine(
+            container.proton, container.node.name, container.options, container.login
+        )
+        super().__init__(container, engine)
+        self._container: Final = container
+        self._attempts = Counter[AutoLink]()
+        self._auto = AutoLinks(
+            engine,
+            container.port,
+            container.options,
+            self._wake,
+            self._drop,
+            self._again,
+        )
+
+    @property
+    def attached(self) -> int:
+        """The number of links that the container has attached."""
+        return self._auto.attached
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send what opens the connection."""
+        super().connection_made(transport)
+        self._links = self._auto
+        self._turn()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what the container sends."""
+        if not self.closed:
+            self._engine.receive(data)
+            self._turn()
+
+    def _opened(self) -> None:
+        super()._opened()
+        self._container.opened()
+        for each in self._container.links:
+            self._auto.begin(each)
+
+    def _again(self, plan: AutoLink) -> None:
+        """Attach a link again, after a wait."""
+        wait = self._container.backoff.wait(self._attempts[plan])
+        self._attempts[plan] += 1
+        self._set_timer(f"link {plan}", wait, lambda: self._begin(plan))
+
+    def _begin(self, plan: AutoLink) -> None:
+        if not self.closed:
+            self._auto.begin(plan)
+            self._turn()
+
+    def _drop(self, reason: str) -> None:
+        self._container.dropped[reason] += 1
+
+    def _lost(self) -> None:
+        """Leave it to the container's task, which waits for the end."""
+
+
+def _login(
+    host: str, tls: TlsOptions | ssl.SSLContext | None, credentials: UserPassword | None
+) -> Login:
+    """Return what a container is shown: a password, or the certificate if there is one."""
+    if credentials is not None:
+        return Login(host, Mechanism.PLAIN, credentials.username, credentials.password)
+    if isinstance(tls, TlsOptions) and tls.certificate is not None:
+        return Login(host, Mechanism.EXTERNAL)
+    return Login(host)
