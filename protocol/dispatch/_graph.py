@@ -38,21 +38,22 @@ _UNREACHED: Final = -1
 class Graph:
     """The links that count, with nodes in the order of their names.
 
-    Attributes:
-        names: The names of the nodes, in order. The place of a name is the number of the node.
-        numbers: The number of each node.
+    Args:
+        names: The names of the nodes, in order.
         links: Of each node the numbers of its neighbours, in order, with the costs.
+
+    Attributes:
+        names: The names of the nodes. The place of a name is the number of the node.
+        numbers: The number of each node.
+        links: The links of each node.
     """
 
     __slots__ = ("links", "names", "numbers")
 
-    def __init__(self, costs: LinkStates) -> None:
-        self.names = sorted(costs)
-        self.numbers = {name: number for number, name in enumerate(self.names)}
-        self.links = [
-            sorted((self.numbers[peer], cost) for peer, cost in costs[name].items())
-            for name in self.names
-        ]
+    def __init__(self, names: list[str], links: list[list[tuple[int, int]]]) -> None:
+        self.names = names
+        self.numbers = {name: number for number, name in enumerate(names)}
+        self.links = links
 
 
 def join_links(states: LinkStates) -> Graph:
@@ -61,16 +62,19 @@ def join_links(states: LinkStates) -> Graph:
     Args:
         states: The link states of all nodes.
     """
-    return Graph(
-        {
-            name: {
-                peer: max(cost, states[peer][name])
-                for peer, cost in peers.items()
-                if peer != name and name in states.get(peer, ())
-            }
-            for name, peers in states.items()
-        }
-    )
+    names = sorted(states)
+    graph = Graph(names, [])
+    numbers = graph.numbers
+    for name in names:
+        row: list[tuple[int, int]] = []
+        for peer, cost in states[name].items():
+            back = states.get(peer)
+            other = None if back is None else back.get(name)
+            if other is not None and peer != name:
+                row.append((numbers[peer], max(other, cost)))
+        row.sort()
+        graph.links.append(row)
+    return graph
 
 
 class Paths:

@@ -162,6 +162,8 @@ class Knowledge:
             elif self.book.holds_newer(numbers):
                 # It is told so: this is how a lie that came another way gets to the node itself.
                 neighbour.untold[numbers.node] = None
+            elif self.book.holds(numbers):
+                neighbour.untold.pop(numbers.node, None)
             lacks = news is News.UNKNOWN or self.book.lacks(numbers)
             if lacks and self._link_asks.begin(neighbour.link, numbers, numbers.links, now):
                 wanted.append(numbers.node)

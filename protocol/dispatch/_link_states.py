@@ -157,6 +157,11 @@ class LinkStateBook:
         record = self.find(numbers.node)
         return record is not None and record.told[1:] > numbers[1:]
 
+    def holds(self, numbers: NodeNumbers) -> bool:
+        """Whether the same is held of a node as is advertised."""
+        record = self.find(numbers.node)
+        return record is not None and record.told == numbers
+
     def lacks(self, numbers: NodeNumbers) -> bool:
         """Whether link states of a node are advertised that are not known, of its known start."""
         record = self.others.get(numbers.node)

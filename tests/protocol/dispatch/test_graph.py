@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.protocol.dispatch import Graph, Paths, join_links
+from onward.protocol.dispatch import Paths, join_links
 
 Links = dict[tuple[str, str], int]
 
@@ -195,5 +195,6 @@ def test_a_large_ring_has_its_whole_length(own: str) -> None:
 
 
 def test_a_graph_has_its_nodes_in_order() -> None:
-    graph = Graph({"b": {"a": 2}, "a": {"b": 2}})
+    graph = join_links({"b": {"a": 2}, "a": {"b": 2}})
+    assert graph.numbers == {"a": 0, "b": 1}
     assert (graph.names, graph.links) == (["a", "b"], [[(1, 2)], [(0, 2)]])
