@@ -17,6 +17,7 @@ from ...protocol.dispatch import (
     Provision,
     ProvisionsChange,
     Semantics,
+    check_node_name,
     read_provisions,
     temporary_name,
 )
@@ -511,7 +512,9 @@ class Dispatcher:
 
     # --- the network ------------------------------------------------------------------------
 
-    async def neighbour(self, to: str | Address, cost: int | None = None) -> Address:
+    async def neighbour(
+        self, to: str | Address, cost: int | None = None, *, name: str = ""
+    ) -> Address:
         """Join another dispatcher over a link.
 
         The other node exposes `DISPATCH` at its listener. What that node sends to names here is
@@ -520,10 +523,17 @@ class Dispatcher:
         Args:
             to: The URI to connect to, or the address of a link.
             cost: The cost of the link, by default `DispatchOptions.cost`.
+            name: The name that the other dispatcher must have; empty: any. A link to another one is
+                closed.
 
         Returns:
             The address of the link.
+
+        Raises:
+            BadName: A node cannot be called so.
         """
+        if name:
+            check_node_name(name)
         cost = self._core.options.cost if cost is None else cost
         check_value("cost", cost, Count)
         if cost > MAX_COST:
@@ -533,7 +543,7 @@ class Dispatcher:
             link = to
         else:
             link = await self._core.node.connect(to, expose=[DISPATCH])
-        self._worker.topology.add_link(link, cost)
+        self._worker.topology.add_link(link, cost, name)
         return link
 
     def names(self) -> list[NameStatistics]:

@@ -48,14 +48,20 @@ class Topology:
         self._core: Final = core
         self.network: Final = network
         self._unwatch: Final[dict[str, tuple[Callable[[], None], ...]]] = {}
-        self._costs: Final[dict[str, int]] = {}
+        # By link its cost, and the name that the neighbour must have.
+        self._links: Final[dict[str, tuple[int, str]]] = {}
         self._busy = False
         self._learned = False
 
     # --- links ------------------------------------------------------------------------------
 
-    def add_link(self, link: Address, cost: int) -> None:
+    def add_link(self, link: Address, cost: int, expected: str = "") -> None:
         """Add a link to a neighbour.
+
+        Args:
+            link: The link.
+            cost: Its cost.
+            expected: The name that the neighbour must have; empty for any.
 
         Raises:
             UnknownAddress: There is no such link.
@@ -67,8 +73,8 @@ class Topology:
         lost = node.parts.workers.watch_losses(link, lambda: self._broken(key))
         self._unwatch[key] = ended, lost
         self._core.links[key] = link
-        self._costs[key] = cost
-        self.network.neighbour_up(key, cost, self._core.now())
+        self._links[key] = cost, expected
+        self.network.neighbour_up(key, cost, self._core.now(), expected)
         self.drive()
 
     def is_link(self, message: Message) -> bool:
@@ -92,9 +98,10 @@ class Topology:
     def _broken(self, key: str) -> None:
         """Receive the loss of a connection; the link may make another one."""
         self._end(key)
-        link, cost = self._core.links.get(key), self._costs.get(key)
-        if link is not None and cost is not None and self._core.node.has(link):
-            self.network.neighbour_up(key, cost, self._core.now())
+        link, known = self._core.links.get(key), self._links.get(key)
+        if link is not None and known is not None and self._core.node.has(link):
+            cost, expected = known
+            self.network.neighbour_up(key, cost, self._core.now(), expected)
         self.drive()
 
     def _lost(self, key: str) -> None:
@@ -102,7 +109,7 @@ class Topology:
             unwatch()
         self._end(key)
         self._core.links.pop(key, None)
-        self._costs.pop(key, None)
+        self._links.pop(key, None)
         self.drive()
 
     def _end(self, key: str) -> None:

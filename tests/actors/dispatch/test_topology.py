@@ -26,6 +26,7 @@ from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
     RELEASED,
+    BadName,
     Disposition,
     Gate,
     NodeHello,
@@ -435,6 +436,19 @@ async def test_the_first_node_decides_and_conflicts_are_reported_at_all(net: Net
         (conflict,), count = dispatcher.conflicts()
         assert count == 1
         assert str(conflict) == "all: balanced, gate open here, multicast at c"
+
+
+async def test_a_neighbour_with_another_name_than_expected_is_closed(
+    net: Net, caplog: pytest.LogCaptureFixture
+) -> None:
+    await net.start("a", "b", "c")
+    with pytest.raises(BadName):
+        await net.at["a"].neighbour("sim://b", name="b/c")
+    await net.at["a"].neighbour("sim://b", name="b")
+    await net.at["a"].neighbour("sim://c", name="d")
+    await sleep(SETTLE)
+    assert "it has another name than expected" in caplog.text
+    assert [each.node for each in net.at["a"].nodes()] == ["a", "b"]
 
 
 async def test_a_neighbour_that_sends_garbage_is_closed(
