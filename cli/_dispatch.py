@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ..actors import Node
+from ..actors import Listener, Node
 from ..actors.dispatch import (
     DISPATCH,
     Accept,
@@ -19,11 +19,13 @@ from ..actors.dispatch import (
     HoldStoreFailed,
     HoldStoreInUse,
 )
+from ..actors.security import Authentication
 from ..protocol import LOCAL, Address, OnwardError
 from ..protocol.dispatch import MAX_COST, BadName, DispatchError
 from ..protocol.toml import FileError
 from ..transports import link_principals
 from ._arguments import Commands, address, positive
+from ._listen import listen
 from ._logs import server_log
 from ._node import NodePart, add_options, serve
 from ._reach import certificates_for, schemes, tls_of
@@ -50,6 +52,7 @@ example:
   onward dispatch --name b --listen tcp://127.0.0.1:4002 --neighbour tcp://127.0.0.1:4001 \\
     --worker shop=echo --consume orders=shop
   onward request '1#127.0.0.1:4001 => 34#orders' hello
+  onward dispatch --amqp amqp://127.0.0.1:5672
 """
 
 _DIGITS: Final = 9
@@ -112,6 +115,14 @@ def add_commands(commands: Commands) -> None:
         action="append",
         default=[],
         help="make a worker a consumer of a name; may be repeated",
+    )
+    group.add_argument(
+        "--amqp",
+        metavar="URI",
+        action="append",
+        default=[],
+        help="let clients of AMQP 1.0 use the names: listen for them at amqp://HOST:PORT, or at "
+        "amqps://HOST:PORT with TLS; may be repeated",
     )
     parser.set_defaults(command=_command)
 
@@ -215,6 +226,25 @@ class Dispatching(NodePart):
     async def _prepare(self) -> Callable[[], object]:
         content = await asyncio.to_thread(self._read)
         return lambda: self._load(content)
+
+    async def listen(self, authentication: Authentication | None) -> list[Listener]:
+        """Listen for clients of AMQP; return the listeners."""
+        made: list[Listener] = []
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            raise AssertionError("listens before the start")
+        tls = tls_of(self._arguments, listens=True)
+        for uri in self._arguments.amqp:
+            options = {
+                "dispatcher": dispatcher,
+                "authentication": authentication,
+                "tls": tls if uri.startswith("amqps:") else None,
+            }
+            try:
+                made.append(await listen(dispatcher.node, uri, ("amqp:", "amqps:"), **options))
+            except ModuleNotFoundError as error:
+                raise CommandError(f"--amqp: {error.msg}", Status.USAGE) from error
+        return made
 
     def join(self) -> None:
         """Connect to the neighbours, again and again until each is there."""

@@ -77,6 +77,10 @@ class NodePart(Protocol):
         """Start it before anything listens; return what is exposed to peers."""
         ...
 
+    async def listen(self, authentication: Authentication | None) -> list[Listener]:
+        """Listen for peers of its own kind; return the listeners."""
+        ...
+
     def join(self) -> None:
         """Connect to other nodes, now that the node listens."""
 
@@ -286,6 +290,8 @@ async def serve(
             more = [] if part is None else await stop.unless(part.start(node, service))
             async with administered(node, None, admin, service) as started:
                 listeners = await stop.unless(_listen(node, arguments, authentication, more))
+                if part is not None:
+                    listeners += await stop.unless(part.listen(authentication))
                 shared_tls = None if running is None else running.shared_tls
                 for listener in listeners:
                     service.reloads_certificates(listener, shared_tls)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import json
 import re
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -25,6 +27,7 @@ from onward.cli._run import StopRequest
 from onward.cli._service import Service
 from onward.cli._status import CommandError, Status
 from onward.protocol.drawing import draw
+from tests.support.amqp import needs_proton
 from tests.support.commands import TIMEOUT, onward, printed
 from tests.support.fixtures import Capsys, Patch
 
@@ -208,6 +211,51 @@ async def test_a_file_that_cannot_be_used(content: bytes | None, text: str, tmp_
 async def test_a_file_that_cannot_hold_messages(tmp_path: Path) -> None:
     given = arguments("--hold-file", str(tmp_path))
     with pytest.raises(CommandError, match="--hold-file: messages cannot be held in"):
+        await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
+
+
+async def test_clients_of_amqp_use_the_names() -> None:
+    needs_proton()
+    utils: Any = importlib.import_module("proton.utils")
+    proton: Any = importlib.import_module("proton")
+    words = ("--worker", "shop=echo", "--consume", "orders=shop", "--listen", "tcp://127.0.0.1:0")
+    stop, given = StopRequest(), arguments(*words, "--amqp", "amqp://127.0.0.1:0")
+    with printed() as output:
+        serving = asyncio.create_task(serve(stop, given, part=Dispatching(given)))
+        lines = [await output.line() for _ in range(2)]
+    (uri,) = (line.removeprefix("listening ") for line in lines if "amqp:" in line)
+
+    def send() -> int:
+        connection = utils.BlockingConnection(uri, timeout=TIMEOUT)
+        state: int = connection.create_sender("orders").send(proton.Message("a")).remote_state
+        connection.close()
+        return state
+
+    try:
+        sent = await asyncio.wait_for(asyncio.to_thread(send), 2 * TIMEOUT)
+        assert sent == proton.Delivery.ACCEPTED
+    finally:
+        stop.wish()
+        await asyncio.wait_for(serving, TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("http://127.0.0.1:0", "does not start with amqp:, amqps:"),
+        ("amqps://127.0.0.1:0", "amqps://127.0.0.1:0 needs a certificate"),
+        ("amqp://127.0.0.1:0", r"--amqp: .* pip install 'onward\[amqp\]'"),
+    ],
+)
+async def test_where_clients_of_amqp_cannot_be_listened_for(
+    uri: str, text: str, monkeypatch: Patch
+) -> None:
+    def fail(name: str) -> None:
+        raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr("onward.transports.amqp._proton.import_module", fail)
+    given = arguments("--amqp", uri)
+    with pytest.raises(CommandError, match=text):
         await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
 
 
