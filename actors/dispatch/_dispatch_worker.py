@@ -55,6 +55,7 @@ from ._name_state import NameState
 from ._options import DispatchOptions
 from ._served import check_served
 from ._stored import StoredMessages, served
+from ._tag_consumers import TagConsumers
 from ._topology import Topology
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class DispatchWorker(Worker):
         self._principal_of: Final = principal_of
         self._store: Final = store
         self.provisions: Provisions
+        self.tags: TagConsumers | None = None
         self.watches: Final[dict[str, list[WatchFunction]]] = {}
         self.records: Final[dict[int, Callable[[], None]]] = {}
         self._thread = 0
@@ -137,6 +139,8 @@ class DispatchWorker(Worker):
         for question in (ADDRESSES, NETWORK):
             self.node.parts.reports.pop(question, None)
         self.topology.close()
+        if self.tags is not None:
+            self.tags.stop()
         if self._store is not None:
             self._store.close()  # what is under way stays on disk, and goes on after the next start
         for producer in list(self.core.producers.values()):
@@ -321,6 +325,8 @@ class DispatchWorker(Worker):
         for state in list(self.core.states.values()):
             state.update(served(self.provisions.semantics_of(state.name)))
             self.core.tidy(state)
+        if self.tags is not None:
+            self.tags.provisioned(self.provisions.deciding())
         self.restore()
 
     def restore(self) -> None:

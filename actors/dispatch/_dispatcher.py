@@ -24,6 +24,7 @@ from ...protocol.dispatch import (
 from ...protocol.options import Count, check_value
 from ...protocol.security import Principal
 from .._errors import LimitReached
+from ..broker import Broker
 from ..routing._given import as_route
 from ..runtime._policy import MailboxOptions
 from ._access import PrincipalOf, may_consume, may_produce
@@ -38,7 +39,8 @@ from ._inspection import NameStatistics, NetworkNode, name_rows, network_rows
 from ._name_state import NameState
 from ._options import DispatchOptions
 from ._producer import AnonymousProducer, Producer
-from ._served import check_served
+from ._served import check_default, check_provision
+from ._tag_consumers import TagConsumers
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -111,6 +113,7 @@ class Dispatcher:
         options: DispatchOptions = _OPTIONS,
         *,
         principal_of: PrincipalOf | None = None,
+        broker: Broker | None = None,
     ) -> Dispatcher:
         """Start the dispatcher of a node.
 
@@ -120,6 +123,8 @@ class Dispatcher:
             principal_of: Returns the principal of the peer of a link, such as
                 `onward.transports.link_principals(node)`. Without it no peer has a role, and
                 names that are for some roles take no message of a peer.
+            broker: The broker of the node, for names that are provisioned by tags. It has one more
+                subscription to its events.
 
         Raises:
             AddressInUse: The node has a dispatcher.
@@ -128,7 +133,7 @@ class Dispatcher:
             BadName: The name of the node cannot be one of a network.
         """
         check_value("options", options, DispatchOptions)
-        check_served(options.default, options)
+        check_default(options.default, options)
         store: HoldStore | None = None
         if options.hold_file:
             most = options.max_held_on_disk, options.max_held_bytes_on_disk
@@ -142,7 +147,15 @@ class Dispatcher:
                 store.close()
             raise
         worker.restore()
-        return cls(worker)
+        made = cls(worker)
+        if broker is not None:
+            worker.tags = TagConsumers(worker.core, broker, made._attach_destination)
+        return made
+
+    def _attach_destination(self, name: Name, route: Route) -> Consumer:
+        """Attach a destination of the broker, which accepts by its answer."""
+        number, window = self._core.number(), self._core.semantics_of(name).window
+        return self._attach(name, number, route, None, window, Accept.REPLY, None)
 
     @property
     def node(self) -> Node:
@@ -163,11 +176,11 @@ class Dispatcher:
             BadPattern: The pattern cannot be read, or names of this kind cannot be provisioned.
             PatternInUse: There is one of an equal pattern: see `update`.
             TooManyProvisions: There are `DispatchLimits.max_provisions`.
-            BadSemantics: They are of circuits or tags, which a dispatcher of a node does not
-                serve, or of a hold on disk, and `DispatchOptions.hold_file` is empty.
+            BadSemantics: They are of circuits, which a dispatcher of a node does not serve; of a
+                hold on disk without `DispatchOptions.hold_file`; or of tags, for several names.
         """
-        check_served(semantics, self._core.options)
         made = Provision(NamePattern.parse(pattern), semantics)
+        check_provision(made, self._core.options)
         self._worker.provisions.add(made)
         self._worker.provisioned([made])
 
@@ -177,8 +190,8 @@ class Dispatcher:
         Raises:
             UnknownProvision: There is none of this pattern.
         """
-        check_served(semantics, self._core.options)
         made = Provision(NamePattern.parse(pattern), semantics)
+        check_provision(made, self._core.options)
         self._worker.provisions.replace(made)
         self._worker.provisioned([made])
 
@@ -204,9 +217,9 @@ class Dispatcher:
         provisions, options = self._worker.provisions, self._core.options
         read = read_provisions(content, file, options.limits)
         for each in read.provisions:
-            check_served(each.semantics, options)
+            check_provision(each, options)
         default = read.default or options.default
-        check_served(default, options)
+        check_default(default, options)
         change = provisions.load(read.provisions, file)
         provisions.default = default
         self._worker.provisioned((*change.added, *change.changed), change.withdrawn)
@@ -257,8 +270,7 @@ class Dispatcher:
         read = self._core.parse(name)
         if (reason := _ELSEWHERE.get(read.kind)) is not None:
             raise ConsumerRefused(read.text, reason)
-        if not may_consume(self._worker.provisions.semantics_of(read), principal):
-            raise ConsumerRefused(read.text, _ROLES)
+        self._check_consumer(read, principal)
         return await self._consume(read, consumer, window, accept, owner)
 
     async def temporary(
@@ -311,6 +323,19 @@ class Dispatcher:
             route = (await self._worker.start_child(lambda: handler, mailbox=mailbox),)
         else:
             route = as_route(consumer)
+        return self._attach(name, number, route, worker, window, accept, owner)
+
+    def _attach(
+        self,
+        name: Name,
+        number: int,
+        route: Route,
+        worker: ConsumerWorker | None,
+        window: int,
+        accept: Accept,
+        owner: AddressLike | None,
+    ) -> Consumer:
+        core = self._core
         try:
             state = self._state(name)
         except ConsumerRefused:
@@ -471,8 +496,7 @@ class Dispatcher:
         read = core.parse(name)
         if read.node not in ("", core.own):
             raise ConsumerRefused(read.text, "it is one of another node")
-        if not may_consume(self._worker.provisions.semantics_of(read), principal):
-            raise ConsumerRefused(read.text, _ROLES)
+        self._check_consumer(read, principal)
         state = self._state(read)
         made = CreditedConsumer(core, end, state)
         try:
@@ -481,6 +505,13 @@ class Dispatcher:
             core.tidy(state)
             raise
         return made
+
+    def _check_consumer(self, name: Name, principal: Principal | None) -> None:
+        semantics = self._core.semantics_of(name)
+        if not may_consume(semantics, principal):
+            raise ConsumerRefused(name.text, _ROLES)
+        if semantics.tags:
+            raise ConsumerRefused(name.text, "its consumers are those that match its tags")
 
     def temporary_name(self) -> str:
         """Return a new temporary name of this node, which cannot be guessed."""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ....protocol import TAGS, Address, Message
+from ....protocol import TAGS, Address, Message, Route
 from ....protocol.broker import RoutingType, SnapshotRoute, TagSet
 from ...runtime._cell import Cell
 from .._exchange import MulticastRules, exchange_of
@@ -160,6 +160,18 @@ class TagIndexWorker(ZoneIndex):
             self.node.parts.router.dispatch_or_lose(
                 _new(Message, (onward[1:], back, payload, source, context))
             )
+
+    def own_ways(self, asked: Address) -> dict[bytes, Route]:
+        """Return the ways of plain messages to this broker's destinations that match, by route id.
+
+        Args:
+            asked: The query, as an address of type 32.
+
+        Raises:
+            AddressError: The query cannot be read.
+        """
+        found = self.own_candidates(self._selectors.named(asked))
+        return {entry.route_id: entry.target.way(asked) for entry in found}
 
     # --- inspection -------------------------------------------------------------------------
 

@@ -625,7 +625,6 @@ async def test_held_messages_go_through_the_new_chain(dispatcher: Dispatcher) ->
     ("semantics", "what"),
     [
         (Semantics(mechanism=Mechanism.LINK), "circuits"),
-        (Semantics(tags="service=mail"), "tags"),
         (Semantics(undeliverable=(Retry(hold=Hold(disk=True)), Last.RELEASE)), "disk"),
     ],
 )

@@ -1,0 +1,189 @@
+"""Names whose consumers are the destinations of a broker that match a query of tags."""
+
+from __future__ import annotations
+
+from asyncio import sleep
+
+import pytest
+
+from onward.actors import Node, Worker
+from onward.actors.broker import Broker, Handlers, Request
+from onward.actors.dispatch import (
+    DISPATCH,
+    ConsumerRefused,
+    Dispatcher,
+    DispatchOptions,
+)
+from onward.protocol import Message
+from onward.protocol.dispatch import (
+    ACCEPTED,
+    MODIFIED,
+    RELEASED,
+    BadSemantics,
+    RoutingPattern,
+    Semantics,
+)
+from onward.transports.client import connect
+from onward.transports.simulated import SimulatedNetwork
+from tests.support.transports import eventually
+from tests.support.workers import Failing, start_worker
+
+STOCK = Semantics(tags="service=stock")
+
+
+class Stock(Worker):
+    """A worker that keeps what it gets, and replies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.got: list[bytes] = []
+
+    def handle_message(self, message: Message) -> None:
+        self.got.append(message.payload)
+        if message.return_route:
+            self.reply(message, b"3 " + message.payload)
+
+
+@pytest.fixture
+async def broker(node: Node) -> Broker:
+    return await Broker.attach(node)
+
+
+@pytest.fixture
+async def dispatcher(node: Node, broker: Broker) -> Dispatcher:
+    made = await Dispatcher.attach(node, broker=broker)
+    await sleep(0)
+    return made
+
+
+def consumers(dispatcher: Dispatcher, name: str = "orders") -> int:
+    return sum(each.consumers for each in dispatcher.names() if each.name == name)
+
+
+async def test_destinations_that_match_are_the_consumers(
+    node: Node, broker: Broker, dispatcher: Dispatcher
+) -> None:
+    stocks = [await start_worker(node, Stock(), f"stock{each}") for each in range(3)]
+    registrations = [
+        broker.register(each.address, service="stock", tags={"region": region})
+        for each, region in zip(stocks, ("eu", "eu", "us"), strict=True)
+    ]
+    dispatcher.provision("orders", Semantics(tags="service=stock region=eu"))
+    assert consumers(dispatcher) == 2
+    producer = await dispatcher.produce("orders")
+    assert [await producer.send(b"%d" % each) for each in range(4)] == [ACCEPTED] * 4
+    assert [len(each.got) for each in stocks] == [2, 2, 0]
+    registrations[0].withdraw()
+    await sleep(1)
+    outcome, answer = await producer.exchange(b"apples")
+    assert outcome == ACCEPTED
+    assert answer is not None
+    assert answer.payload == b"3 apples"
+    assert stocks[1].got[-1] == b"apples"
+    assert consumers(dispatcher) == 1
+    await producer.send_settled(b"pears")
+    await sleep(1)
+    assert stocks[1].got[-1] == b"pears"
+
+
+async def test_a_destination_that_joins_later_gets_a_copy(
+    node: Node, broker: Broker, dispatcher: Dispatcher
+) -> None:
+    multicast = Semantics(tags="service=stock", pattern=RoutingPattern.MULTICAST)
+    dispatcher.provision("orders", multicast)
+    producer = await dispatcher.produce("orders")
+    assert producer.credit == 0
+    stocks = [await start_worker(node, Stock(), f"stock{each}") for each in range(2)]
+    for each in stocks:
+        broker.register(each.address, service="stock")
+    await sleep(1)
+    assert await producer.send(b"1") == ACCEPTED
+    assert [each.got for each in stocks] == [[b"1"], [b"1"]]
+
+
+async def test_a_destination_whose_worker_stops_and_one_that_fails(
+    node: Node, broker: Broker, dispatcher: Dispatcher
+) -> None:
+    dispatcher.provision("orders", STOCK)
+    stock = await start_worker(node, Stock(), "stock")
+    broker.register(stock.address, service="stock")
+    await sleep(1)
+    assert consumers(dispatcher) == 1
+    await node.stop_worker(stock.address)
+    await sleep(1)
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == RELEASED
+    failing = await start_worker(node, Failing(), "failing")
+    broker.register(failing.address, service="stock")
+    await sleep(1)
+    assert await producer.send("orders", b"!") == MODIFIED
+
+
+async def test_a_name_that_is_no_longer_by_tags(
+    node: Node, broker: Broker, dispatcher: Dispatcher
+) -> None:
+    stock = await start_worker(node, Stock(), "stock")
+    broker.register(stock.address, service="stock")
+    dispatcher.provision("orders", STOCK)
+    with pytest.raises(ConsumerRefused, match="those that match its tags"):
+        await dispatcher.consume("orders", "stock")
+    assert consumers(dispatcher) == 1
+    dispatcher.update("orders", Semantics(tags="service=other"))
+    assert consumers(dispatcher) == 0
+    dispatcher.update("orders", STOCK)
+    assert consumers(dispatcher) == 1
+    dispatcher.withdraw("orders")
+    assert dispatcher.statistics().names == 0
+    await dispatcher.consume("orders", "stock")
+    await node.stop_worker(dispatcher.address)
+    broker.register(stock.address, service="stock", tags={"more": "1"})
+    await sleep(1)
+
+
+async def test_tags_are_for_one_name(node: Node, broker: Broker, dispatcher: Dispatcher) -> None:
+    with pytest.raises(BadSemantics, match="for one name"):
+        dispatcher.provision("orders/#", STOCK)
+    with pytest.raises(BadSemantics, match="for one name"):
+        dispatcher.load('[default]\nrouting = "balanced"\ntags = "service=stock"')
+    await node.stop_worker(dispatcher.address)
+    with pytest.raises(BadSemantics, match="for one name"):
+        await Dispatcher.attach(node, DispatchOptions(default=STOCK), broker=broker)
+
+
+@pytest.mark.real_time
+async def test_a_client_in_another_process_is_a_consumer() -> None:
+    handlers = Handlers()
+
+    @handlers.response
+    async def stock(request: Request) -> bytes:
+        return b"3 " + request.data
+
+    async with Node("shop") as node:
+        broker = await Broker.attach(node)
+        dispatcher = await Dispatcher.attach(node, broker=broker)
+        dispatcher.provision("orders", STOCK)
+        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
+        async with connect(listener.uri, service="stock", handlers=handlers):
+            await eventually(lambda: consumers(dispatcher) == 1)
+            answer = await node.request("34#orders", b"apples", timeout=30.0)
+            assert answer.payload == b"3 apples"
+        await eventually(lambda: consumers(dispatcher) == 0)
+        assert dispatcher.statistics().unsettled == 0
+
+
+async def test_a_name_by_tags_is_reached_from_another_node(network: SimulatedNetwork) -> None:
+    shop, far = await network.node("shop"), await network.node("far")
+    broker = await Broker.attach(shop)
+    there = await Dispatcher.attach(shop, broker=broker)
+    here = await Dispatcher.attach(far)
+    await shop.listen("sim://shop", expose=[DISPATCH])
+    await here.neighbour("sim://shop")
+    here.provision("orders", STOCK)  # at one node, for all of them
+    stock = await start_worker(shop, Stock(), "stock")
+    broker.register(stock.address, service="stock")
+    await sleep(10)
+    assert consumers(there) == 1
+    outcome, answer = await (await here.produce_any()).exchange("orders", b"apples")
+    assert outcome == ACCEPTED
+    assert answer is not None
+    assert answer.payload == b"3 apples"
