@@ -98,6 +98,7 @@ CONCEPTS = {
         "dispatch/test_network": "_knowledge _neighbour _neighbours",
         "dispatch/test_network_frames": "",
         "dispatch/test_deliveries": "_copies _delivery",
+        "dispatch/test_name_network": "",
         "dispatch/test_name_state": "_name_consumers _name_events _name_messages",
         "dispatch/test_semantics": "_semantics_parts _semantics_text",
         "eventlog/test_recover": "_scan",

@@ -83,10 +83,7 @@ class Deliveries(Generic[M]):
     # --- entry and end ----------------------------------------------------------------------
 
     def enter(self, delivery: Delivery[M], now: float) -> bool:
-        """Begin an unsettled delivery; return whether there is room.
-
-        It is to be answered by `bind`, `hold` or `end` at once.
-        """
+        """Begin an unsettled delivery, to be bound, held or ended; return whether there is room."""
         limits = self._limits
         full = self._totals.size + delivery.size > limits.max_unsettled_size
         full = full or self._unsettled >= limits.max_unsettled
@@ -102,7 +99,7 @@ class Deliveries(Generic[M]):
         return True
 
     def end(self, delivery: Delivery[M], outcome: Outcome) -> None:
-        """End a delivery that has no copies, with an outcome."""
+        """End a delivery without copies with an outcome."""
         delivery.outcome = outcome
         if not delivery.settled:
             self._counts[OUTCOME_FIGURES[type(outcome)]] += 1
@@ -239,11 +236,9 @@ class Deliveries(Generic[M]):
         return events
 
     def source_lost(self, source: Hashable) -> list[DeliveryEvent[M]]:
-        """Receive the loss of the link that deliveries came by: targets are told.
-
-        The newest is the first, so that what waits is not handed over in place of what has ended.
-        """
+        """Receive the loss of the link that deliveries came by: targets are told."""
         events: list[DeliveryEvent[M]] = []
+        # The newest first: so what waits is not handed over in place of what has ended.
         for delivery in reversed(list(self._of_source.get(source, ()))):
             events += self._abandoned(delivery)
         return events

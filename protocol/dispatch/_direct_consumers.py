@@ -88,8 +88,9 @@ class DirectConsumers:
             return DirectAdmission(admitted=False)
         if self._claims and self._second is Second.STANDBY and len(self.standby) >= self._most:
             return DirectAdmission(admitted=False)
-        # More than each that is known, so that a clock that is slow makes nothing first or older.
-        claim = max([milliseconds, *(each + 1 for each in known)])
+        # More than each that is known, so that a clock that is slow makes nothing first or older;
+        # and not 0, which is no claim.
+        claim = max([1, milliseconds, *(each + 1 for each in known)])
         displaced = self._best() if self._second is Second.NEWEST else None
         if displaced is not None:
             del self._claims[displaced]

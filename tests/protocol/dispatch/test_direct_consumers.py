@@ -15,6 +15,9 @@ YES, NO = DirectAdmission(admitted=True), DirectAdmission(admitted=False)
 def test_a_second_consumer_is_refused() -> None:
     consumers = DirectConsumers("a", Second.REFUSE, 10)
     assert [consumers.claim, consumers.winner] == [None, None]
+    assert consumers.add(9, 0) == YES
+    assert consumers.claim == 1  # 0 is no claim
+    consumers.remove(9)
     assert consumers.add(1, 100) == YES
     assert consumers.add(2, 200) == NO
     consumers.remove(2)
