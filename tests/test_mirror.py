@@ -27,6 +27,7 @@ CONCEPTS = {
         "dispatch/test_credited": "_ends",
         "dispatch/test_dispatcher": "_consumer _core _name_state",
         "dispatch/test_producer": "_sender",
+        "dispatch/test_scenarios": "",
         "dispatch/test_topology": "_dispatch_worker",
         "eventlog/recording/test_recorder": "_accounts _messages _requests",
         "eventlog/recording/test_recorder_losses": "_flow_sampler _flows",

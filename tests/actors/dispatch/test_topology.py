@@ -14,10 +14,7 @@ from onward.actors import GivenUp, Node
 from onward.actors.dispatch import (
     DISPATCH,
     Accept,
-    Consumer,
     Dispatcher,
-    DispatchOptions,
-    Producer,
     Received,
 )
 from onward.actors.services import ManagementService
@@ -44,90 +41,14 @@ from onward.protocol.dispatch import (
     return_address,
 )
 from onward.transports.simulated import SimulatedNetwork
+from tests.actors.dispatch.nets import SETTLE, Kept, Net, ended, linear, sent, triangle
 from tests.support.transports import eventually
 from tests.support.workers import Echo, Failing, start_worker
-
-SETTLE = 10.0
-"""Time in which all nodes know all links and names, in seconds of the virtual clock."""
-
-
-class Net:
-    """Dispatchers of a simulated network."""
-
-    def __init__(self, network: SimulatedNetwork) -> None:
-        self.network = network
-        self.nodes: dict[str, Node] = {}
-        self.at: dict[str, Dispatcher] = {}
-        self.links: dict[tuple[str, str], Address] = {}
-
-    async def start(self, *names: str, cost: int = 1) -> None:
-        for name in names:
-            node = self.nodes[name] = await self.network.node(name)
-            self.at[name] = await Dispatcher.attach(node, DispatchOptions(cost=cost))
-            await node.listen(f"sim://{name}", expose=[DISPATCH])
-
-    async def join(self, a: str, b: str, cost: int = 1) -> None:
-        self.links[a, b] = await self.at[a].neighbour(f"sim://{b}", cost)
-
-    async def cut(self, a: str, b: str) -> None:
-        await self.nodes[a].stop_worker(self.links.pop((a, b)))
-
-    def provision(self, name: str, semantics: Semantics) -> None:
-        for dispatcher in self.at.values():
-            dispatcher.provision(name, semantics)
-
-    async def keep(self, at: str, name: str, window: int = 250) -> Kept:
-        kept = Kept()
-        kept.consumer = await self.at[at].consume(name, kept, window=window, accept=Accept.SELF)
-        return kept
-
-
-class Kept:
-    """A handler that keeps its deliveries."""
-
-    consumer: Consumer
-
-    def __init__(self) -> None:
-        self.deliveries: list[Received] = []
-
-    def __call__(self, delivery: Received) -> None:
-        self.deliveries.append(delivery)
-
-    @property
-    def payloads(self) -> list[bytes]:
-        return [each.payload for each in self.deliveries]
 
 
 @pytest.fixture
 async def net(network: SimulatedNetwork) -> Net:
     return Net(network)
-
-
-async def linear(net: Net) -> None:
-    """Join a, b and c in a row."""
-    await net.start("a", "b", "c")
-    await net.join("a", "b")
-    await net.join("b", "c")
-
-
-async def triangle(net: Net) -> None:
-    await net.start("a", "b", "c")
-    await net.join("a", "b")
-    await net.join("b", "c")
-    await net.join("a", "c")
-
-
-async def sent(producer: Producer, number: int) -> list[asyncio.Task[Outcome]]:
-    """Send messages of which none is settled yet."""
-    tasks: list[asyncio.Task[Outcome]] = []
-    for each in range(number):
-        tasks.append(asyncio.create_task(producer.send(b"%d" % each)))
-        await sleep(0.1)
-    return tasks
-
-
-async def ended(tasks: list[asyncio.Task[Outcome]]) -> list[Outcome]:
-    return list(await asyncio.gather(*tasks))
 
 
 async def test_nodes_find_each_other(net: Net) -> None:
