@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -23,6 +23,7 @@ from onward.protocol.dispatch import (
     CopyEnd,
     CopyEnded,
     Delivery,
+    DeliveryState,
     Disposition,
     Hand,
     Hold,
@@ -40,6 +41,8 @@ from onward.protocol.dispatch import (
     Second,
     Semantics,
     SendOn,
+    Tally,
+    Target,
     Told,
     Transit,
     decode_disposition,
@@ -55,6 +58,13 @@ from onward.protocol.dispatch import (
 from tests.support.counts import times
 
 T = TypeVar("T")
+OUTCOMES: Final[tuple[Outcome, ...]] = (
+    ACCEPTED,
+    ACCEPTED,
+    RELEASED,
+    MODIFIED,
+    Rejected("no", ""),
+)
 NODES: Final = "abcd"
 ONCE: Final = Reliability(deduplicate=1000.0)
 RETRY: Final = Retry(first=1.0, longest=4.0, hold=Hold(messages=9, age=20.0))
@@ -96,9 +106,12 @@ class Network:
     Args:
         random: Chooses what happens.
         semantics: The semantics of the name.
+        variant: The class under test.
     """
 
-    def __init__(self, random: Random, semantics: Semantics) -> None:
+    def __init__(
+        self, random: Random, semantics: Semantics, variant: type[NameState[int]] = NameState
+    ) -> None:
         self.random = random
         self.now = 0.0
         self.semantics = semantics
@@ -116,7 +129,7 @@ class Network:
         self.active: dict[str, set[int]] = {node: set() for node in NODES}
         for node in NODES:
             tokens = partial(Random(random.random()).randbytes, 8)
-            self.states[node] = NameState(node, semantics, tokens, self.totals[node])
+            self.states[node] = variant(node, semantics, tokens, self.totals[node])
         self.heal()
 
     def _one(self, values: Sequence[T]) -> T:
@@ -169,7 +182,7 @@ class Network:
             each = self._one(self.open)
             self.open.remove(each)
             node, token, number, sent = each
-            outcome = self._one((ACCEPTED, ACCEPTED, RELEASED, MODIFIED, Rejected("no", "")))
+            outcome = self._one(OUTCOMES)
             sent.doubt -= outcome == RELEASED
             sent.accepted += outcome == ACCEPTED
             if outcome == RELEASED:
@@ -330,7 +343,44 @@ class Network:
             assert len(sent.told) == 1, "without an outcome"
 
 
+def run_many(seeds: int, name: str, variant: type[NameState[int]] = NameState) -> None:
+    for seed in range(seeds):
+        Network(Random(seed), SEMANTICS[name], variant).run(100)
+
+
 @pytest.mark.parametrize("name", SEMANTICS)
 def test_random_networks(name: str) -> None:
-    for seed in range(times(8, 1_000)):
-        Network(Random(seed), SEMANTICS[name]).run(120)
+    run_many(times(5, 1_000), name)
+
+
+class ForgetsClaims(NameState[int]):
+    def set_nodes(self, nodes: Mapping[str, int], now: float) -> None:
+        super().set_nodes(dict.fromkeys(nodes, 0), now)
+
+
+class LosesTallies(NameState[int]):
+    def disposition(
+        self,
+        token: bytes,
+        state: DeliveryState,
+        target: Target,
+        now: float,
+        tally: Tally | None = None,
+    ) -> None:
+        if tally is not None and tally.accepted:
+            tally = Tally(accepted=3 * tally.accepted)
+        super().disposition(token, state, target, now, tally)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    ("variant", "name"),
+    [
+        (ForgetsClaims, "direct, refuse"),
+        (ForgetsClaims, "direct, standby"),
+        (LosesTallies, "multicast, 3"),
+    ],
+)
+def test_a_broken_variant_is_caught(variant: type[NameState[int]], name: str) -> None:
+    with pytest.raises(AssertionError):
+        run_many(200, name, variant)
