@@ -25,8 +25,7 @@ class NameStatistics:
     Attributes:
         name: The name.
         routing: Its routing pattern.
-        provision: The pattern that it is provisioned by; empty: or the
-            default.
+        provision: The pattern that decides for it, of any node; empty: it has the default.
         consumers: Its consumers here, standbys included.
         nodes: The other nodes with consumers that there is a path to.
         producers: Its producers here.
