@@ -33,7 +33,6 @@ from ...protocol.dispatch import (
     Network,
     Provision,
     Provisions,
-    Semantics,
     Target,
     Transit,
     check_node_name,
@@ -53,7 +52,7 @@ from ._hold_store import HoldStore
 from ._inspection import ADDRESSES, NETWORK, json_rows, name_rows, network_rows
 from ._name_state import NameState
 from ._options import DispatchOptions
-from ._served import check_served
+from ._served import check_provision
 from ._stored import StoredMessages, served
 from ._tag_consumers import TagConsumers
 from ._topology import Topology
@@ -112,7 +111,7 @@ class DispatchWorker(Worker):
         core.soon = self._soon
         core.make = self.make
         self.provisions = Provisions(
-            own, self.options.default, self.options.limits, network.nodes_of, self._check_served
+            own, self.options.default, self.options.limits, network.nodes_of, self._check_told
         )
         core.semantics_of = self.provisions.semantics_of
         if self._store is not None:
@@ -316,8 +315,8 @@ class DispatchWorker(Worker):
         self.topology.tell_provisions(added, removed)
         self.refresh()
 
-    def _check_served(self, semantics: Semantics) -> None:
-        check_served(semantics, self.options)
+    def _check_told(self, provision: Provision) -> None:
+        check_provision(provision, self.options)
 
     def refresh(self) -> None:
         """Give each name the semantics that it has now."""

@@ -26,7 +26,7 @@ def check_served(semantics: Semantics, options: DispatchOptions) -> None:
 
 
 def check_provision(provision: Provision, options: DispatchOptions) -> None:
-    """Refuse a provision of this node that would be ignored otherwise, in part.
+    """Refuse a provision, of this node or another one, that would be ignored otherwise, in part.
 
     Raises:
         BadSemantics: As of `check_served`, or they are of tags for a pattern of several names.

@@ -133,9 +133,9 @@ class Conflict:
         return f"{self.name}: {self.here} here, {there} at {self.node}"
 
 
-def _serves_all(semantics: Semantics) -> None:
-    """Refuse no semantics."""
-    del semantics
+def _serves_all(provision: Provision) -> None:
+    """Refuse no provision."""
+    del provision
 
 
 def _no_nodes(name: str) -> Mapping[str, ToldName]:
@@ -154,8 +154,8 @@ class Provisions:
         default: The semantics of names that nothing is known of.
         limits: Limits of what is kept.
         nodes_of: Returns the other nodes with consumers of a name, and what they tell of it.
-        check: Raises `BadSemantics` for semantics that this node does not serve: those of other
-            nodes decide nothing here then.
+        check: Raises `BadSemantics` for a provision of another node that this one does not serve,
+            and that decides nothing here then.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Provisions:
         default: Semantics | None = None,
         limits: DispatchLimits = _LIMITS,
         nodes_of: Callable[[str], Mapping[str, ToldName]] = _no_nodes,
-        check: Callable[[Semantics], None] = _serves_all,
+        check: Callable[[Provision], None] = _serves_all,
     ) -> None:
         self.default = Semantics() if default is None else default
         """The semantics of names that nothing is known of."""
@@ -291,12 +291,12 @@ class Provisions:
     def _read(self, node: str, pattern: NamePattern, data: bytes) -> Provision | None:
         """Return the provision of another node, or `None`: it cannot be read or served."""
         try:
-            semantics = decode_semantics(data)
-            self._check(semantics)
-            return Provision(pattern, semantics, f"node {node}")
+            provision = Provision(pattern, decode_semantics(data), f"node {node}")
+            self._check(provision)
         except (BadSemantics, BadPattern):
             self.unread += 1
             return None
+        return provision
 
     def _choose(self, pattern: NamePattern) -> None:
         """Choose the provision of a pattern that decides."""

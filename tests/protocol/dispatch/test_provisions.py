@@ -245,8 +245,8 @@ def test_the_roles_are_those_of_the_own_node() -> None:
     assert semantics_of(provisions, "mail").access == Access()
 
 
-def no_circuits(semantics: Semantics) -> None:
-    if semantics.mechanism is Mechanism.LINK:
+def no_circuits(told: Provision) -> None:
+    if told.semantics.mechanism is Mechanism.LINK:
         raise BadSemantics(["no circuits"])
 
 
