@@ -119,6 +119,8 @@ class AmqpEngine:
         self._connection.container = container
         self._connection.collect(self._collector)
         self._transport = proton.Transport(self._mode)
+        # Proton writes warnings to the standard error output, as many as a peer causes.
+        self._transport.tracer = _ignore
         self._transport.max_frame_size = options.max_frame
         self._transport.channel_max = options.max_sessions - 1
         # AMQP 1.0, part 2, section 2.4.5: "the value in idle-time-out SHOULD be half the peer's
@@ -293,3 +295,7 @@ class AmqpEngine:
         name = (found.name if found is not None else None) or "amqp:connection:framing-error"
         self.closed = self.closed or name
         self._transport.condition = self._proton.Condition(name, None)
+
+
+def _ignore(_transport: object, _line: str) -> None:
+    """Receive a line of Proton's own log: what counts of it comes as an event."""

@@ -6,7 +6,7 @@ imported here alone, when a listener is made, and what is used of it is written 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
@@ -174,6 +174,7 @@ class Transport(Protocol):
     """The bytes of a connection."""
 
     condition: Condition | None
+    tracer: Callable[[object, str], None]
     max_frame_size: int
     channel_max: int
     idle_timeout: float
