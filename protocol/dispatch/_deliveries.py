@@ -69,12 +69,12 @@ class Deliveries(Generic[M]):
     def __init__(self, make_token: Callable[[], bytes], totals: NodeTotals | None = None) -> None:
         self._totals = totals or NodeTotals()
         self._limits = self._totals.limits
-        self._copies = CopyTable[M](make_token, self._limits.finished_tokens)
+        self._copies: CopyTable[M] = CopyTable(make_token, self._limits.finished_tokens)
         self._of_source: dict[Hashable, dict[Delivery[M], None]] = {}
         self._of_token: dict[tuple[Hashable, bytes], Delivery[M]] = {}
         self._hold: HoldQueue[M] | None = None
         self._unsettled = self._size = 0
-        self._counts = Counter[str]()
+        self._counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """Return the number of deliveries: those that are unsettled or on hold."""

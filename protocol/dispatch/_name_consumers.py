@@ -141,7 +141,7 @@ class NameConsumers(Generic[M]):
         if most or len(self._records) >= limits.max_consumers:
             return Refusal.CONSUMERS
         newest = semantics.overflow is Overflow.NEWEST
-        queue = ConsumerQueue[Delivery[M]](semantics.window, newest=newest)
+        queue: ConsumerQueue[Delivery[M]] = ConsumerQueue(semantics.window, newest=newest)
         queue.credit = 0 if by_credit else window
         record = NameConsumer(number, window, milliseconds, by_credit, queue)
         gone: list[tuple[int, Refusal]] = []
@@ -174,7 +174,7 @@ class NameConsumers(Generic[M]):
         Args:
             messages_of: Messages that consumers have still from a time when they were active.
         """
-        made = ConsumerChange[M]([], [])
+        made: ConsumerChange[M] = ConsumerChange([], [])
         active = None if self._direct is None else self._direct.active
         for record in self:
             wanted = self._direct is None or record.number == active

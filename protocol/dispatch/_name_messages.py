@@ -71,8 +71,8 @@ class NameMessages(Generic[M]):
         self._own: Final = own
         self._totals: Final = totals or NodeTotals()
         self._chooser: Final = Chooser()
-        self._consumers: Final = NameConsumers[M](own, self._chooser, self._totals)
-        self._deliveries: Final = Deliveries[M](make_token, self._totals)
+        self._consumers: NameConsumers[M] = NameConsumers(own, self._chooser, self._totals)
+        self._deliveries: Deliveries[M] = Deliveries(make_token, self._totals)
         self._windows: Final = ProducerWindows()
         self._duplicates: DuplicateWindow | None = None
         self._events: list[NameEvent[M]] = []
