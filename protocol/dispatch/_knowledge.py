@@ -282,14 +282,16 @@ class Knowledge:
 
     def on_list_request(self, neighbour: Neighbour, found: ListRequest, now: float) -> None:
         """Answer with a whole list, if it is known."""
-        each, told = self._lists[found.kind], self.book.own.told
+        each = self._lists[found.kind]
         if found.node != self._own:
             parts = each.parts(found.node, found.instance)
         else:
-            parts = each.own_parts(self._own, told.instance)
+            parts = each.own_parts(self._own, self.book.own.told.instance)
         if not parts:
             return
-        if not neighbour.may_ask((found.kind, found.node), (parts[0].number, told.instance), now):
+        if not neighbour.may_ask(
+            (found.kind, found.node), (parts[0].instance, parts[0].number), now
+        ):
             self.counts["a request that is repeated or beyond answer_rate"] += 1
             return
         for part in parts:

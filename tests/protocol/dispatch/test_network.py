@@ -438,6 +438,17 @@ def test_an_answer_is_given_once_in_a_while() -> None:
     assert answered(wires, "a") > 0
 
 
+def test_a_list_of_a_later_start_is_another_answer() -> None:
+    wires = joined("abc", "ab", "ac")
+    for instance in (1, 2):
+        tell(wires, "a", "c", Advertisement((numbers("x", instance, 1, 1),)))
+        tell(wires, "a", "c", states("x", instance, 1, {"c": 1}))
+        tell(wires, "a", "c", ListChange(NAMES, "x", instance, 1, {"y": BALANCED}))
+        answered(wires, "a")
+        tell(wires, "a", "b", ListRequest(NAMES, "x", instance))
+        assert answered(wires, "a") > 0
+
+
 def test_answers_have_so_many_bytes_each_second() -> None:
     wires = joined("ab", "ab", limits=NetworkLimits(answer_rate=50_000))
     names = {f"{number:0500}": BALANCED for number in range(200)}
