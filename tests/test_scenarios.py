@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.pages import ROOT, STATES, cells, missing, section, wrong_counts
+from tests.support.pages import ROOT, cells, missing, section, wrong_counts, wrong_state
 
 PAGE = ROOT / "docs" / "reference" / "ockam-scenarios.md"
 AREAS = (
@@ -59,16 +59,11 @@ def wrong(page: str, root: Path = ROOT) -> list[str]:
 
 
 def wrong_row(row: Row) -> Iterator[str]:
-    if row.state not in STATES:
-        yield f"no such state: {row.state}"
+    yield from wrong_state(row.state, row.what, row.tests)
     if row.whose not in {"Elixir", "Rust"}:
         yield f"nobody's: {row.whose}"
     if not row.scenario:
         yield "it says nothing"
-    if row.state == "done" and not row.tests:
-        yield "done, and no test shows it"
-    if row.state != "done" and not row.what:
-        yield f"{row.state}, and no reason"
     if row.area == "Not built" and row.state == "done":
         yield "what is built belongs to another area"
 

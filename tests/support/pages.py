@@ -23,6 +23,7 @@ __all__ = [
     "section",
     "shown_outputs",
     "wrong_counts",
+    "wrong_state",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +51,16 @@ def wrong_counts(page: str, states: Iterable[str]) -> Iterator[str]:
     said = {state: int(count) for state, count in cells(section(page, "How many"))}
     if said != {**{state: counted[state] for state in STATES}, "all": counted.total()}:
         yield f"the counts are {dict(counted)}"
+
+
+def wrong_state(state: str, what: str, tests: str) -> Iterator[str]:
+    """Yield what is wrong with the state of a row, by its tests, and its reason if it has none."""
+    if state not in STATES:
+        yield f"no such state: {state}"
+    if state == "done" and not tests:
+        yield "done, and no test shows it"
+    if state != "done" and not what:
+        yield f"{state}, and no reason"
 
 
 def missing(tests: str, root: Path) -> Iterator[str]:
