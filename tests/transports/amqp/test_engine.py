@@ -199,7 +199,7 @@ def test_what_a_client_sends_is_not_written_to_the_error_output(
     engine: AmqpEngine, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # Its longest frame is of 96 bytes, of which Proton warns.
-    body = bytes.fromhex("005310 c006 03 a10163 40 5260")
+    body = bytes.fromhex("005310 c007 03 a10163 40 5260")
     engine.receive(AMQP_HEADER + (8 + len(body)).to_bytes(4) + bytes.fromhex("02000000") + body)
     assert list(engine.events()) == [Opened()]
     assert capfd.readouterr().err == ""
