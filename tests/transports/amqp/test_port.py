@@ -12,7 +12,10 @@ from onward.actors import Node
 from onward.actors.dispatch import Dispatcher, Received
 from onward.protocol.dispatch import Access, RoutingPattern, Second, Semantics
 from onward.protocol.security import Principal
+from onward.transports.simulated import SimulatedNetwork
+from tests.actors.dispatch.nets import SETTLE, Net, linear
 from tests.support.amqp import Edge, Edges, needs_proton, refusal
+from tests.support.virtual import virtual_time
 
 pytestmark = pytest.mark.peer
 proton = needs_proton()
@@ -314,3 +317,69 @@ async def test_a_message_of_a_program_is_data_and_one_of_a_client_is_whole(
         edges.pump()
         await asyncio.sleep(0)
     assert (got, sent.remote_state) == ([message], ACCEPTED)
+
+
+# --- clients of several nodes -------------------------------------------------------------------
+
+
+class Far:
+    """Clients of the nodes a, b and c of a simulated network, in a row."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        self.at = {name: Edges(dispatcher) for name, dispatcher in net.at.items()}
+
+    async def pump(self) -> None:
+        """Carry bytes, and let the network carry messages, for a while."""
+        for _ in range(10):
+            for each in self.at.values():
+                each.pump()
+            await asyncio.sleep(SETTLE / 10)
+
+    def cut(self) -> None:
+        for edges in self.at.values():
+            for each in edges.made:
+                each.cut()
+
+
+@virtual_time
+async def test_clients_of_nodes_that_are_apart() -> None:
+    async with SimulatedNetwork() as network:
+        net = Net(network)
+        await linear(net)
+        far = Far(net)
+        producing, consuming = far.at["a"](), far.at["c"]()
+        link = producing.client.sender("orders")
+        replies = producing.client.session.receiver("answers")
+        replies.source.dynamic = True
+        replies.open()
+        replies.flow(5)
+        await far.pump()
+        assert link.credit == 0
+        consuming.client.accepts = False
+        consuming.client.receiver("orders", credit=3)
+        back = consuming.client.sender(None)
+        await far.pump()
+        assert link.credit == WINDOW
+        sent = send(producing, link, "a", "b", reply_to=replies.remote_source.address)
+        await far.pump()
+        # A name that one node has made is reached from each.
+        message = proton.Message()
+        message.decode(consuming.client.received[0][1])
+        send(consuming, back, "yes", address=message.reply_to)
+        settle(consuming, REJECTED)
+        await far.pump()
+        assert producing.client.bodies == ["yes"]
+        assert states(sent) == [REJECTED, 0]
+        # The link between the nodes is lost, in both directions.
+        await net.cut("b", "c")
+        await far.pump()
+        assert states(sent) == [REJECTED, MODIFIED]
+        settle(consuming, ACCEPTED, 1)
+        await far.pump()
+        assert net.unsettled == 0
+        lost = send(producing, link, "c")
+        await far.pump()
+        assert states(lost) == [RELEASED]
+        assert link.drain_mode
+        far.cut()
