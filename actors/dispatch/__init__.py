@@ -11,10 +11,10 @@ from ._access import PrincipalOf
 from ._consumer import Consumer, Handler, Received
 from ._consumer_record import Accept
 from ._dispatch_worker import DISPATCH
-from ._dispatcher import Dispatcher, DispatcherStatistics, WatchFunction
+from ._dispatcher import Dispatcher, WatchFunction
 from ._ends import ConsumerEnd, ConsumerLink, ProducerEnd, ProducerLink, Told
 from ._errors import ConsumerRefused, HoldStoreFailed, HoldStoreInUse, ProducerClosed
-from ._inspection import NameStatistics, NetworkNode
+from ._inspection import DispatcherStatistics, NameStatistics, NetworkNode
 from ._options import DispatchOptions
 from ._producer import AnonymousProducer, Producer
 

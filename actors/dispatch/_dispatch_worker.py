@@ -49,7 +49,15 @@ from ._arrival import Arrival, TransitWay
 from ._consumer_record import Accept, ConsumerRecord
 from ._core import DispatchCore, without
 from ._hold_store import HoldStore
-from ._inspection import ADDRESSES, NETWORK, json_rows, name_rows, network_rows
+from ._inspection import (
+    ADDRESSES,
+    DISPATCHER,
+    NETWORK,
+    json_rows,
+    name_rows,
+    network_rows,
+    statistics_of,
+)
 from ._name_state import NameState
 from ._options import DispatchOptions
 from ._served import check_provision
@@ -126,6 +134,7 @@ class DispatchWorker(Worker):
         node.add_rule(DELIVERY, self.resolve, owner=owner)
         node.parts.undeliverable.ends[DELIVERY] = core.failed
         node.parts.reports[ADDRESSES] = lambda: json_rows(name_rows(core, self.provisions))
+        node.parts.reports[DISPATCHER] = lambda: json_rows([statistics_of(core, network)])
         node.parts.reports[NETWORK] = lambda: json_rows(network_rows(core, network))
         self.topology.drive()
 
@@ -135,7 +144,7 @@ class DispatchWorker(Worker):
         self.node.remove_rule(NAME, owner=owner)
         self.node.remove_rule(DELIVERY, owner=owner)
         self.node.parts.undeliverable.ends.pop(DELIVERY, None)
-        for question in (ADDRESSES, NETWORK):
+        for question in (ADDRESSES, DISPATCHER, NETWORK):
             self.node.parts.reports.pop(question, None)
         self.topology.close()
         if self.tags is not None:

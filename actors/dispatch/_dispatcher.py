@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -35,7 +34,14 @@ from ._dispatch_worker import DISPATCH, DispatchWorker
 from ._ends import ConsumerEnd, ConsumerLink, ProducerEnd, ProducerLink
 from ._errors import ConsumerRefused
 from ._hold_store import HoldStore
-from ._inspection import NameStatistics, NetworkNode, name_rows, network_rows
+from ._inspection import (
+    DispatcherStatistics,
+    NameStatistics,
+    NetworkNode,
+    name_rows,
+    network_rows,
+    statistics_of,
+)
 from ._name_state import NameState
 from ._options import DispatchOptions
 from ._producer import AnonymousProducer, Producer
@@ -45,34 +51,13 @@ from ._tag_consumers import TagConsumers
 if TYPE_CHECKING:
     from .._node import Node
 
-__all__ = ["Dispatcher", "DispatcherStatistics", "WatchFunction"]
+__all__ = ["Dispatcher", "WatchFunction"]
 
 WatchFunction: TypeAlias = Callable[[str, int], object]
 """Function that is called with a name and the number of its consumers here and of other nodes with
 consumers, each time that there is a change. On the loop; it must not block."""
 
 _OPTIONS: Final = DispatchOptions()
-
-
-@dataclass(frozen=True, slots=True)
-class DispatcherStatistics:
-    """A dispatcher at one moment.
-
-    Attributes:
-        names: Number of names with a state.
-        unsettled: Number of copies that have no outcome yet.
-        producers: Number of producers.
-        neighbours: Number of neighbours.
-        nodes: Number of other nodes that can be reached.
-        counts: What was dropped, refused or ignored since the start, by its reason.
-    """
-
-    names: int
-    unsettled: int
-    producers: int
-    neighbours: int
-    nodes: int
-    counts: dict[str, int]
 
 
 class Dispatcher:
@@ -587,15 +572,7 @@ class Dispatcher:
 
     def statistics(self) -> DispatcherStatistics:
         """Return the figures of the dispatcher at this moment."""
-        core, network = self._core, self._worker.topology.network
-        return DispatcherStatistics(
-            len(core.states),
-            len(core.tokens),
-            len(core.producers),
-            len(network.neighbours()),
-            len(core.paths.nodes),
-            dict(core.counts + network.counts),
-        )
+        return statistics_of(self._core, self._worker.topology.network)
 
 
 _MAILBOX: Final = 10_000

@@ -10,12 +10,48 @@ from ...protocol.dispatch import Network, Provisions, RoutingPattern
 from ._core import DispatchCore
 from ._name_state import NameState
 
-__all__ = ["ADDRESSES", "NETWORK", "NameStatistics", "NetworkNode", "name_rows", "network_rows"]
+__all__ = [
+    "ADDRESSES",
+    "DISPATCHER",
+    "NETWORK",
+    "DispatcherStatistics",
+    "NameStatistics",
+    "NetworkNode",
+    "json_rows",
+    "name_rows",
+    "network_rows",
+    "statistics_of",
+]
 
 ADDRESSES = "addresses"
 """The question about names."""
 NETWORK = "network"
 """The question about the network."""
+DISPATCHER = "dispatcher"
+"""The question about the dispatcher as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherStatistics:
+    """A dispatcher at one moment.
+
+    Attributes:
+        names: Number of names with a state.
+        unsettled: Number of copies that have no outcome yet.
+        producers: Number of producers.
+        neighbours: Number of neighbours.
+        nodes: Number of other nodes that can be reached.
+        outcomes: Messages that have their outcome, since the start, by the outcome.
+        counts: What was dropped, refused or ignored since the start, by its reason.
+    """
+
+    names: int
+    unsettled: int
+    producers: int
+    neighbours: int
+    nodes: int
+    outcomes: dict[str, int]
+    counts: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +111,19 @@ class NetworkNode:
     peers: dict[str, int] = field(default_factory=dict)
 
 
+def statistics_of(core: DispatchCore, network: Network) -> DispatcherStatistics:
+    """Return the figures of a dispatcher at this moment."""
+    return DispatcherStatistics(
+        len(core.states),
+        len(core.tokens),
+        len(core.producers),
+        len(network.neighbours()),
+        len(core.paths.nodes),
+        dict(core.ways.outcomes),
+        dict(core.counts + network.counts),
+    )
+
+
 def name_rows(core: DispatchCore, provisions: Provisions) -> list[NameStatistics]:
     """Return a row for each name that has a state, by name."""
     states = sorted(core.states.values(), key=lambda each: each.name.text)
@@ -122,6 +171,8 @@ def network_rows(core: DispatchCore, network: Network) -> list[NetworkNode]:
     return rows
 
 
-def json_rows(rows: Iterable[NameStatistics | NetworkNode]) -> list[dict[str, Any]]:
+def json_rows(
+    rows: Iterable[DispatcherStatistics | NameStatistics | NetworkNode],
+) -> list[dict[str, Any]]:
     """Return rows as mappings, for a report of the node."""
     return [asdict(each) for each in rows]

@@ -54,6 +54,8 @@ class OutcomeWays:
         self._upstream: Final = upstream
         self.copied: Callable[[bytes, Outcome, Message | None], object] = lambda _, __, ___: None
         """Gives an outcome to another name of this node: the token, the outcome and the reply."""
+        self.outcomes: Final = Counter[str]()
+        """Numbers of messages by their outcome."""
         self.stored: StoredMessages | None = None
         """The messages on disk."""
 
@@ -64,6 +66,7 @@ class OutcomeWays:
             self._upstream.pop((way.link, way.token), None)
         if arrival.outcome is None:
             arrival.outcome = outcome
+            self.outcomes[type(outcome).__name__.lower()] += 1
         if arrival.stored and self.stored is not None:
             self.stored.ended(arrival, outcome, told=way is not None)
         match way:

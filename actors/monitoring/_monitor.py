@@ -15,6 +15,7 @@ from ..runtime._clock import clock_of
 from ..runtime._turn_times import TurnTimes
 from ._broker_metrics import BROKER_FAMILIES, broker_metrics
 from ._cluster_metrics import CLUSTER_FAMILIES, cluster_metrics
+from ._dispatch_metrics import DISPATCH_FAMILIES, dispatch_metrics
 from ._event_ring import EventRing
 from ._health import HealthChecks, Stage
 from ._lag import LoopLag
@@ -43,6 +44,7 @@ METRIC_FAMILIES: Final = (
     *HEALTH_FAMILIES,
     *RELOAD_FAMILIES,
     *NODE_FAMILIES,
+    *DISPATCH_FAMILIES,
     *LIMIT_FAMILIES,
     *BROKER_FAMILIES,
     *CLUSTER_FAMILIES,
@@ -115,6 +117,7 @@ class Monitor:
         self.metrics.add(PROCESS_FAMILIES, lambda: process_metrics(began, self.lag))
         self.metrics.add(HEALTH_FAMILIES, lambda: health_metrics(self.checks))
         self.metrics.add(NODE_FAMILIES, lambda: node_metrics(node, self.times))
+        self.metrics.add(DISPATCH_FAMILIES, lambda: dispatch_metrics(node))
         self.metrics.add(LIMIT_FAMILIES, lambda: limit_metrics(node, broker, cluster))
         self.checks.add(Stage.LIVE, "loop", self._loop_lags)
         self.checks.add(Stage.STARTED, "started", self._is_starting)

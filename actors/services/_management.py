@@ -24,7 +24,8 @@ class ManagementService(Worker):
     - `dead-letters`: the kept dead letters, the last one first, without payloads; and the number
       of all by `reasons`.
     - `node`: the statistics of the node.
-    - `addresses` and `network`: the names and the network of its `Dispatcher`, if it has one.
+    - `dispatcher`, `addresses` and `network`: the figures, the names and the network of its
+      `Dispatcher`, if it has one.
 
     It changes nothing. A node has none unless it is started, and only peers that it is exposed
     to can ask; routes and names of workers are shown to them. So expose it at a listener of its

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from asyncio import sleep
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from onward.actors import Node, ReloadFailed, Reloads, Worker
 from onward.actors.broker import Broker, BrokerOptions, LimitUse, ReportedListener
+from onward.actors.dispatch import Dispatcher
 from onward.actors.instruments._instrument import Instrument
 from onward.actors.monitoring import CheckResult, Monitor, Stage
 from onward.protocol import Message, address
@@ -187,6 +189,21 @@ async def test_the_health_is_a_metric(node: Node) -> None:
     assert read(monitor)["onward_healthy"] == {("live",): 1, ("started",): 0, ("ready",): 0}
     monitor.started = True
     assert read(monitor)["onward_healthy"]["ready",] == 1
+
+
+async def test_a_dispatcher_has_metrics(node: Node) -> None:
+    monitor = Monitor(node)
+    assert "onward_dispatch_names" not in read(monitor)
+    dispatcher = await Dispatcher.attach(node)
+    await dispatcher.consume("orders", lambda _: None)
+    assert (await node.request("34#orders", b"")).payload == b""
+    await (await dispatcher.produce_any()).send("mail", b"")
+    node.send("34#mail", b"")
+    await sleep(1)
+    found = read(monitor)
+    assert found["onward_dispatch_names"][()] == 1
+    assert found["onward_dispatch_outcomes_total"] == {("accepted",): 1, ("released",): 1}
+    assert sum(found["onward_dispatch_dropped_total"].values()) >= 1
 
 
 @interpreted
