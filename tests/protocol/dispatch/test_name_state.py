@@ -629,7 +629,7 @@ def test_semantics_change_while_messages_are_under_way() -> None:
     state.update(Semantics(pattern=RoutingPattern.DIRECT), 1.0)
     events = state.events()
     assert [each.consumer for each in events if isinstance(each, ConsumerEnded)] == [2, 3]
-    assert Announced(0) in events
+    assert Announced(1) in events
     state.disposition(token, ACCEPTED, ConsumerTarget(1), 1.0)
     assert told(state) == [ACCEPTED]
     state.update(Semantics(pattern=RoutingPattern.DIRECT, second=Second.NEWEST), 1.0)
