@@ -2,9 +2,9 @@
 
 A run is that of a pipe, with `--cluster` that of a cluster of brokers, and with `--zones` that of a
 cluster of several zones, with `--owners` that of two zones with rules, with `--dispatch` that of a
-network of dispatchers. It uses all cores,
-says now and then how far it is, and sums up. The status is non-zero if a promise was broken, or if
-a pipe, broker or node that is broken on purpose was not caught.
+network of dispatchers, and with `--messages` that of their producers and consumers. It uses all
+cores, says now and then how far it is, and sums up. The status is non-zero if a promise was broken,
+or if a pipe, broker or node that is broken on purpose was not caught.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from onward.protocol.dispatch import NetworkFrameKind
 from tests.simulated import (
     broken_clusters,
     broken_dispatch,
+    broken_dispatchers,
     broken_pipes,
     broken_zones,
     clusters,
     dispatch_network,
+    dispatchers,
     owned_zones,
     pipes,
     zones,
@@ -43,12 +45,14 @@ def main() -> int:
     parser.add_argument("--zones", action="store_true", help="of a cluster of several zones")
     parser.add_argument("--owners", action="store_true", help="of two zones with rules")
     parser.add_argument("--dispatch", action="store_true", help="of a network of dispatchers")
+    parser.add_argument("--messages", action="store_true", help="of dispatchers with messages")
     parser.add_argument("--runs", type=int, default=10_000, help="runs (default 10000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args()
     of = ZONES if given.zones else CLUSTERS if given.cluster else PIPES
     of = DISPATCH if given.dispatch else OWNERS if given.owners else of
+    of = MESSAGES if given.messages else of
 
     began = time.monotonic()
     totals, failures, done = Counter[str](), 0, 0
@@ -123,6 +127,19 @@ def dispatch_counts(outcome: dispatch_network.Outcome) -> dict[str, int]:
     return {"nodes": outcome.nodes, "links": outcome.links, **happened, **sent}
 
 
+def message_counts(outcome: dispatchers.Outcomes) -> dict[str, int]:
+    """Return what the summary of dispatchers with messages adds up."""
+    happened = {f"happened: {name}": outcome.happened[name] for name in dispatchers.WEIGHTS}
+    ends = Counter(
+        "pre-settled" if each.settled else type(each.outcome).__name__.lower()
+        for each in outcome.sent
+    )
+    names = "accepted", "rejected", "released", "modified", "pre-settled"
+    told = {f"messages: {name}": ends[name] for name in names}
+    lost = {"messages: their producer was lost": ends["nonetype"]}
+    return {"nodes": outcome.nodes, "links": outcome.links, **happened, **told, **lost}
+
+
 class Simulation(NamedTuple):
     """A kind of run, and what is broken on purpose to show that it finds something."""
 
@@ -144,6 +161,9 @@ OWNERS: Final = Simulation(
 )
 DISPATCH: Final = Simulation(
     dispatch_network.checked_run, dispatch_counts, broken_dispatch.BROKEN, broken_dispatch.caught
+)
+MESSAGES: Final = Simulation(
+    dispatchers.checked_run, message_counts, broken_dispatchers.BROKEN, broken_dispatchers.caught
 )
 
 

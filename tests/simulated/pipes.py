@@ -424,7 +424,7 @@ def run(seed: int) -> Outcome:
     )
 
 
-class _Errors(logging.Handler):
+class Errors(logging.Handler):
     """Keeps what is logged as an error, as the failure of a worker or a timer is."""
 
     def __init__(self) -> None:
@@ -449,7 +449,7 @@ class _Errors(logging.Handler):
 
 def checked_run(seed: int) -> tuple[int, Outcome | None, list[str]]:
     """Do one run and check it; an error in it, or one that is logged, is a violation too."""
-    with _Errors() as errors:
+    with Errors() as errors:
         try:
             outcome = run(seed)
         except Exception as error:

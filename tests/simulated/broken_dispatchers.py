@@ -1,0 +1,199 @@
+"""Dispatchers that are broken on purpose: a harness that does not catch them shows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+from unittest import mock
+
+from onward.actors.dispatch._core import DispatchCore
+from onward.actors.dispatch._name_state import NameState
+from onward.actors.dispatch._outcome_ways import OutcomeWays
+from onward.actors.dispatch._topology import Topology
+from onward.protocol.dispatch import ACCEPTED, MODIFIED, RELEASED, CopyEnd, Dropped, Paths
+from onward.protocol.dispatch._copies import CopyTable
+from onward.protocol.dispatch._deliveries import Deliveries
+from onward.protocol.dispatch._producer_window import ProducerWindows
+from tests.simulated.dispatchers import checked_run
+
+
+class Broken:
+    """A mistake: a method of a class, and what is in its place.
+
+    Attributes:
+        place: The class.
+        method: The name of the method.
+    """
+
+    place: type
+    method: str
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """Perform the method wrongly, with the right one to call."""
+        raise NotImplementedError
+
+
+class ReleasesWhatWasSent(Broken):
+    """Says of what a lost consumer or link has that it was certainly not handled."""
+
+    place, method = Deliveries, "_end"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        table, copy, outcome, end, *rest = given
+        if end is CopyEnd.LOST and outcome == MODIFIED:
+            outcome = RELEASED
+        return right(table, copy, outcome, end, *rest, **named)
+
+
+class SendsAgainInDoubt(Broken):
+    """Sends to another consumer what the first one may have handled."""
+
+    place, method = Deliveries, "_end"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        table, copy, outcome, *rest = given
+        if outcome == MODIFIED and copy.delivery.fan_out is None:
+            outcome = RELEASED
+        return right(table, copy, outcome, *rest, **named)
+
+
+class TakesAnyForAccepted(Broken):
+    """Tells the producer that a message was accepted, whatever the consumer said."""
+
+    place, method = OutcomeWays, "tell"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        ways, arrival, outcome, *rest = given
+        return right(ways, arrival, ACCEPTED if outcome == MODIFIED else outcome, *rest, **named)
+
+
+class TellsNoNode(Broken):
+    """Does not pass an outcome on to the node before it."""
+
+    place, method = OutcomeWays, "_tell_node"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        del right, given, named
+
+
+class WaitsForEver(Broken):
+    """Has no deadline for a copy."""
+
+    place, method = CopyTable, "get_timer"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        del right, given, named
+
+
+class GivesNoCreditBack(Broken):
+    """Keeps the credit of what is settled."""
+
+    place, method = ProducerWindows, "settled"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        windows, producer = given
+        window = windows._producers.get(producer)
+        if window is None or window.unsettled < 2:
+            return right(*given, **named)
+        window.size -= 1
+        window.unsettled -= 1
+        return []
+
+
+class AnnouncesNoEnd(Broken):
+    """Does not tell that the last consumer of a name has gone."""
+
+    place, method = Topology, "announce"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if given[2] is not None:
+            right(*given, **named)
+
+
+class ForgetsNoCopy(Broken):
+    """Keeps the token of a copy that has ended."""
+
+    place, method = DispatchCore, "ended"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        del right, given, named
+
+
+class KeepsNames(Broken):
+    """Keeps the state of a name of which nothing is left."""
+
+    place, method = DispatchCore, "tidy"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        del right, given, named
+
+
+class DropsInSilence(Broken):
+    """Drops what no consumer takes without a dead letter."""
+
+    place, method = NameState, "_do"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if not isinstance(given[1], Dropped):
+            right(*given, **named)
+
+
+class SendsToAllNodes(Broken):
+    """Forwards a multicast also on paths that do not pass here."""
+
+    place, method = Paths, "passes"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        del right, named
+        paths, _, node = given
+        return paths.cost(node) is not None
+
+
+BROKEN: Final[tuple[type[Broken], ...]] = (
+    ReleasesWhatWasSent,
+    SendsAgainInDoubt,
+    TakesAnyForAccepted,
+    TellsNoNode,
+    WaitsForEver,
+    GivesNoCreditBack,
+    AnnouncesNoEnd,
+    ForgetsNoCopy,
+    KeepsNames,
+    DropsInSilence,
+    SendsToAllNodes,
+)
+"""Each is one mistake."""
+
+
+def wrong_of(kind: type[Broken], seed: int) -> list[str]:
+    """Return what a run shows of dispatchers that are broken like this."""
+    right = getattr(kind.place, kind.method)
+
+    def instead(*given: Any, **named: Any) -> Any:
+        return kind.instead(right, *given, **named)
+
+    with mock.patch.object(kind.place, kind.method, instead):
+        return checked_run(seed)[2]
+
+
+def catches(kind: type[Broken], seed: int) -> bool:
+    """Return whether a run shows that dispatchers are broken like this."""
+    return bool(wrong_of(kind, seed))
+
+
+def caught(job: tuple[int, int]) -> tuple[int, bool]:
+    """Return that for one of `BROKEN`, by its number, and a seed."""
+    kind, seed = job
+    return kind, catches(BROKEN[kind], seed)
