@@ -14,6 +14,7 @@ from onward.actors.dispatch import Accept, Consumer, ConsumerRefused, Received, 
 from onward.protocol import Message, OnwardError
 from onward.protocol.dispatch import (
     ACCEPTED,
+    ALL,
     MODIFIED,
     NOT_FOUND,
     RELEASED,
@@ -23,6 +24,7 @@ from onward.protocol.dispatch import (
     Last,
     Outcome,
     Redirect,
+    Reliability,
     Retry,
     RoutingPattern,
     Second,
@@ -162,6 +164,31 @@ async def test_what_consumers_release_is_accepted_once_and_each_is_asked_once(ne
     assert await settled(net, tasks) == {ACCEPTED: 10}
     assert sorted(kept.payloads) == [b"%d" % each for each in range(10)]
     assert set(asked.values()) <= {1}
+
+
+@pytest.mark.parametrize("died", ["a", "b", "c"])
+async def test_a_node_that_dies_leaves_doubt_at_the_nodes_that_are_left(
+    died: str, net: Net
+) -> None:
+    await linear(net)
+    kept = await net.keep("c", "orders", window=3)
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    tasks = await sent(producer, 5)
+    assert len(kept.deliveries) == 3
+    await net.network.crash(died)
+    await sleep(SETTLE)
+    if died == "a":
+        for each in tasks:
+            each.cancel()
+    else:
+        # What waits for credit at a node that died is in doubt as well: it is not known there.
+        assert await ended(tasks) == [MODIFIED] * 5
+    if died != "c":
+        assert [each.outcome for each in kept.deliveries] == [MODIFIED] * 3
+        assert kept.consumer.unsettled == 0
+    left = [each for at, each in net.at.items() if at != died]
+    assert [each.statistics().unsettled for each in left] == [0, 0]
 
 
 # --- direct -----------------------------------------------------------------------------------
@@ -314,6 +341,53 @@ async def test_a_multicast_goes_on_without_a_consumer_that_is_lost(cut: bool, ne
     assert await settled(net, tasks) == {ACCEPTED: 5}
 
 
+async def test_no_consumer_of_a_multicast_has_a_message_twice_while_links_change(net: Net) -> None:
+    await triangle(net)
+    once = Reliability(deduplicate=60.0)
+    net.provision("all", Semantics(pattern=RoutingPattern.MULTICAST, reliability=once))
+    kept = [Kept() for _ in range(6)]
+    for at, each in zip("aabbcc", kept, strict=True):
+        await net.at[at].consume("all", each)
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("all")
+    tasks: list[asyncio.Task[Outcome]] = []
+    changes = [("a", "b"), ("b", "c"), ("a", "c")]
+    for number in range(45):
+        (one, other), step = changes[number // 15], number % 15
+        if step == 5:
+            await net.cut(one, other)
+        elif step == 10:
+            await net.join(one, other)
+        tasks.append(asyncio.create_task(producer.send(b"%d" % number)))
+        await sleep(0.1)
+    await sleep(SETTLE)
+    assert await settled(net, tasks) == {ACCEPTED: 45}
+    assert await producer.send(b"last") == ACCEPTED
+    for each in kept:
+        assert set(Counter(each.payloads).values()) == {1}
+        assert each.payloads[-1] == b"last"
+    assert [len(each.payloads) for each in kept[:2]] == [46, 46]
+
+
+@pytest.mark.parametrize(
+    ("accepts", "outcome"), [(1, ACCEPTED), (2, ACCEPTED), (3, MODIFIED), (ALL, MODIFIED)]
+)
+async def test_as_many_consumers_of_all_nodes_accept_as_are_asked_for(
+    accepts: int, outcome: Outcome, net: Net
+) -> None:
+    await triangle(net)
+    asked = Reliability(accepts=accepts)
+    net.provision("all", Semantics(pattern=RoutingPattern.MULTICAST, reliability=asked))
+    await net.at["b"].consume("all", lambda each: each.release(), accept=Accept.SELF)
+    for at in "bc":
+        await net.at[at].consume("all", lambda each: each.accept(), accept=Accept.SELF)
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("all")
+    # One has released it, and two have accepted it: fewer than that is doubt, and not released.
+    assert await producer.send(b"x") == outcome
+    assert net.unsettled == 0
+
+
 # --- what is undeliverable --------------------------------------------------------------------
 
 
@@ -437,25 +511,29 @@ async def test_a_node_that_starts_anew_has_none_of_its_names_before(net: Net) ->
     assert await producer.send(b"x") == ACCEPTED
 
 
-async def test_a_message_goes_through_nine_stages_by_their_names(net: Net) -> None:
+@pytest.mark.parametrize(("stages", "messages"), [(1, 300), (9, 30)])
+async def test_a_message_goes_through_stages_by_their_names(
+    stages: int, messages: int, net: Net
+) -> None:
     await linear(net)
 
     class Stage(Worker):
         def handle_message(self, message: Message) -> None:
             self.forward(message, payload=message.payload + b".")
 
-    for number in range(9):
-        at = "abc"[number % 3]
+    for number in range(stages):
+        at = "cab"[number % 3]
         await start_worker(net.nodes[at], Stage(), f"stage-{number}")
         await net.at[at].consume(f"stages/{number}", f"stage-{number}", accept=Accept.HANDED)
     kept = Kept()
-    await net.at["b"].consume("end", kept)
+    await net.at["b"].consume("end", kept, window=messages)
     await sleep(SETTLE)
-    route = [*(f"34#stages/{number}" for number in range(9)), "34#end"]
-    for number in range(30):
+    route = [*(f"34#stages/{number}" for number in range(stages)), "34#end"]
+    for number in range(messages):
         net.nodes["a"].send(route, b"%d" % number)
     await sleep(SETTLE)
-    assert sorted(kept.payloads) == sorted(b"%d%s" % (n, b"." * 9) for n in range(30))
+    expected = [b"%d%s" % (number, b"." * stages) for number in range(messages)]
+    assert sorted(kept.payloads) == sorted(expected)
 
 
 async def test_a_request_and_its_reply_go_over_temporary_names(net: Net) -> None:
