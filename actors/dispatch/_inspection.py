@@ -37,7 +37,7 @@ class DispatcherStatistics:
 
     Attributes:
         names: Number of names with a state.
-        unsettled: Number of copies that have no outcome yet.
+        unsettled: Number of messages that have no outcome yet, those on hold included.
         producers: Number of producers.
         neighbours: Number of neighbours.
         nodes: Number of other nodes that can be reached.
@@ -115,7 +115,7 @@ def statistics_of(core: DispatchCore, network: Network) -> DispatcherStatistics:
     """Return the figures of a dispatcher at this moment."""
     return DispatcherStatistics(
         len(core.states),
-        len(core.tokens),
+        core.totals.unsettled,
         len(core.producers),
         len(network.neighbours()),
         len(core.paths.nodes),

@@ -94,8 +94,7 @@ class Deliveries(Generic[M]):
         if delivery.token is not None:
             self._of_token[delivery.source, delivery.token] = delivery
         self._of_source.setdefault(delivery.source, {})[delivery] = None
-        self._unsettled += 1
-        self._add_size(delivery, 1)
+        self._count(delivery, 1)
         return True
 
     def end(self, delivery: Delivery[M], outcome: Outcome) -> None:
@@ -320,7 +319,9 @@ class Deliveries(Generic[M]):
 
     # --- records ----------------------------------------------------------------------------
 
-    def _add_size(self, delivery: Delivery[M], sign: int) -> None:
+    def _count(self, delivery: Delivery[M], sign: int) -> None:
+        self._unsettled += sign
+        self._totals.unsettled += sign
         self._size += sign * delivery.size
         self._totals.size += sign * delivery.size
 
@@ -394,5 +395,4 @@ class Deliveries(Generic[M]):
             del self._of_source[delivery.source]
         if delivery.token is not None:
             self._of_token.pop((delivery.source, delivery.token), None)
-        self._unsettled -= 1
-        self._add_size(delivery, -1)
+        self._count(delivery, -1)

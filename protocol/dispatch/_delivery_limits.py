@@ -61,13 +61,15 @@ class NodeTotals:
 
     Attributes:
         limits: The limits.
-        size: Bytes of the messages of unsettled deliveries.
+        unsettled: Number of unsettled deliveries.
+        size: Bytes of their messages.
         consumers: Number of consumers.
         producers: Number of producers.
         counts: What was dropped or refused, by its reason.
     """
 
     limits: DeliveryLimits = field(default_factory=DeliveryLimits)
+    unsettled: int = 0
     size: int = 0
     consumers: int = 0
     producers: int = 0

@@ -490,6 +490,7 @@ class NameWorld:
         self.perform()
         assert self.state.idle, "something is left"
         assert not self.open
+        assert self.totals.unsettled == 0
         assert (self.totals.size, self.totals.producers, self.totals.consumers) == (0, 0, 0)
         for made in self.sent.values():
             self._ended(made)
