@@ -335,3 +335,27 @@ async def test_each_message_that_was_accepted_survives_kill_9(path: Path) -> Non
     assert sorted(got) == sorted(orders)
     assert late == len(on_it) - len(orders)
     assert stored(path) == []
+
+
+async def test_a_file_that_fails_later_is_counted_and_told_once(
+    node: Node, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = HoldStore(path, 10, 1000)
+    store.put("orders", "", b"before", entered=time.time(), expires=time.time() + 60)
+    store.close()
+    dispatcher = await attached(node, path)
+    dispatcher.provision("mail", on_disk())
+    kept = Kept()
+    await dispatcher.consume("mail", kept, accept=Accept.SELF)
+    producer = await dispatcher.produce_any()
+    assert await producer.send("mail", b"1") == ACCEPTED
+    await sleep(1)
+    messages = dispatcher._core.ways.stored
+    assert messages is not None
+    assert messages.store._file is not None
+    messages.store._file.execute("DROP TABLE message")
+    kept.deliveries[0].accept()
+    dispatcher.provision("orders", on_disk())
+    assert dispatcher.statistics().counts["failures of the file of messages on hold"] == 2
+    assert caplog.text.count("no such table") == 1
+    assert dispatcher.statistics().unsettled == 0
