@@ -359,3 +359,22 @@ async def test_a_file_that_fails_later_is_counted_and_told_once(
     assert dispatcher.statistics().counts["failures of the file of messages on hold"] == 2
     assert caplog.text.count("no such table") == 1
     assert dispatcher.statistics().unsettled == 0
+
+
+async def test_a_producer_of_the_name_has_its_credit_back(node: Node, path: Path) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk(messages=1))
+    kept = Kept()
+    await dispatcher.consume("orders", kept, accept=Accept.SELF)
+    producer = await dispatcher.produce("orders")
+    assert await producer.send(b"1") == ACCEPTED
+    assert await producer.send(b"2") == RELEASED
+    assert (producer.credit, producer.unsettled) == (250, 0)
+    await sleep(1)
+    kept.deliveries[0].accept()
+    assert await producer.send(b"3") == ACCEPTED
+    kept.deliveries[-1].accept()
+    await sleep(1)
+    kept.deliveries[-1].accept()
+    assert (producer.credit, producer.unsettled) == (250, 0)
+    assert dispatcher.statistics().unsettled == 0
