@@ -103,6 +103,14 @@ from ._direct_consumers import (
     DirectAdmission,
     DirectConsumers,
 )
+from ._dispositions import (
+    MAX_CONDITION,
+    MAX_DESCRIPTION,
+    MAX_DISPOSITION,
+    Disposition,
+    decode_disposition,
+    encode_disposition,
+)
 from ._duplicate_window import (
     DuplicateWindow,
 )
@@ -314,20 +322,15 @@ from ._tokens import (
 from ._transit import (
     DIGEST_SIZE,
     ID_SIZE,
-    MAX_CONDITION,
-    MAX_DESCRIPTION,
-    MAX_DISPOSITION,
     MAX_PATH,
     MAX_TRANSIT,
     TOKEN_SIZE,
     BadTransit,
-    Disposition,
     Identity,
     Transit,
-    decode_disposition,
+    check_version,
     decode_transit,
     disposition_address,
-    encode_disposition,
     encode_transit,
     ended_address,
     milliseconds,
@@ -553,6 +556,7 @@ __all__ = [
     "check_node_name",
     "check_told_name",
     "check_told_pattern",
+    "check_version",
     "decode_disposition",
     "decode_network_frame",
     "decode_semantics",

@@ -28,9 +28,10 @@ from typing import Any, Final, TypeAlias, cast
 
 from .._words import counted
 from ..payloads import CborCodec, PayloadError, PayloadLimits
+from ._dispositions import MAX_CONDITION, MAX_DESCRIPTION
 from ._errors import DispatchError, LaterVersion
 from ._limits import MAX_NAME
-from ._transit import DIGEST_SIZE, MAX_CONDITION, MAX_DESCRIPTION, MAX_PATH
+from ._transit import DIGEST_SIZE, MAX_PATH
 
 __all__ = [
     "CIRCUIT_VERSION",
