@@ -28,10 +28,11 @@ from types import SimpleNamespace
 from typing import Final
 from unittest import mock
 
-from onward.actors import DeadLetter, Node
+from onward.actors import DeadLetter, Node, Worker
 from onward.actors.dispatch import (
     DISPATCH,
     Accept,
+    AnonymousProducer,
     Consumer,
     ConsumerRefused,
     Dispatcher,
@@ -39,7 +40,7 @@ from onward.actors.dispatch import (
     ProducerClosed,
     Received,
 )
-from onward.protocol import Address, NotDelivered, OnwardError
+from onward.protocol import Address, Message, NotDelivered, OnwardError
 from onward.protocol.dispatch import (
     ACCEPTED,
     ALL,
@@ -296,6 +297,7 @@ class Taker:
         self.name = name
         self.manner = manner
         self.consumer: Consumer | None = None
+        self.worker: Plain | None = None
         self._world = world
         self._draw = random.Random(f"{world.seed}/taker/{self.number}")
 
@@ -304,9 +306,14 @@ class Taker:
         """Whether it is attached."""
         return self.consumer is not None and not self.consumer.reason
 
-    async def __call__(self, delivery: Received) -> None:
+    def note(self, payload: bytes) -> Handing:
+        """Note that a message was handed over."""
         handing = Handing(self.number)
-        self._world.outcome.sent[int.from_bytes(delivery.payload)].handings.append(handing)
+        self._world.outcome.sent[int.from_bytes(payload)].handings.append(handing)
+        return handing
+
+    async def __call__(self, delivery: Received) -> None:
+        handing = self.note(delivery.payload)
         draw = self._draw
         match self.manner:
             case "changing":
@@ -332,6 +339,19 @@ class Taker:
                 delivery.modify()
 
 
+class Plain(Worker):
+    """A consumer that knows nothing of deliveries, and replies."""
+
+    def __init__(self, taker: Taker) -> None:
+        super().__init__()
+        self._taker = taker
+
+    def handle_message(self, message: Message) -> None:
+        self._taker.note(message.payload).told = "accepted"
+        if message.return_route:
+            self.reply(message, b"yes")
+
+
 class Place:
     """A node of the network, while it lives."""
 
@@ -340,6 +360,7 @@ class Place:
         self.dispatcher = dispatcher
         self.takers: list[Taker] = []
         self.producers: dict[str, Producer] = {}
+        self.anonymous: AnonymousProducer | None = None
         self.sends: set[asyncio.Task[None]] = set()
         self.sent: list[Sent] = []
         self.maker: asyncio.Task[None] | None = None
@@ -394,6 +415,8 @@ class World:
             await self._calm_traffic()
             self._check_credit()
             await self._probe()
+            self._check_credit()
+            self._check_gates()
         await self._end()
         self.outcome.took = self._now()
         for task in self._tasks:
@@ -419,6 +442,7 @@ class World:
         node.dead_letters.subscribe(self._dead)
         await node.listen(f"sim://{host}", expose=[DISPATCH])
         place = self.places[host] = Place(node, dispatcher)
+        place.anonymous = await dispatcher.produce_any()
         for name in self.names:
             if self.draw.random() < 0.7:
                 await self._produce(place, name)
@@ -471,15 +495,19 @@ class World:
                     self._send(host, place, name, draw.uniform(0.2, LONGEST), draw.random())
 
     def _send(self, host: str, place: Place, name: str, timeout: float, kind: float) -> Sent:
-        """Send a message: with its kind from 0 to 1, it is pre-settled, a request or neither."""
+        """Send a message: its kind, from 0 to 1, says how, and whether it is pre-settled."""
         until = self._now() + timeout
         sent = Sent(name, host, kind < 0.2, self._calm, until)
         payload = len(self.outcome.sent).to_bytes(4)
         self.outcome.sent.append(sent)
         place.sent.append(sent)
         send: Callable[[], Awaitable[Outcome | None]]
-        producer = place.producers.get(name)
-        if kind > 0.8 or (producer is None and kind >= 0.2):
+        producer, anonymous = place.producers.get(name), place.anonymous
+        if anonymous is not None and 0.15 < kind < 0.3:
+            send = partial(anonymous.send_settled, name, payload)
+            if not sent.settled:
+                send = partial(anonymous.send, name, payload, timeout=timeout)
+        elif kind > 0.8 or (producer is None and kind >= 0.2):
             send = partial(self._request, place.node, name, payload, timeout)
         elif producer is None:
             place.node.send(f"34#{name}", payload)
@@ -517,10 +545,15 @@ class World:
         taker = Taker(self, host, name, manner)
         self.takers.append(taker)
         window = self.draw.choice((1, 3, 20))
+        consume = place.dispatcher.consume
+        if self.draw.random() < 0.15:
+            worker = taker.worker = Plain(taker)
+            address = await place.node.start(lambda: worker)
+            taken = consume(name, address, window=window)
+        else:
+            taken = consume(name, taker, window=window, accept=Accept.SELF)
         with suppress(ConsumerRefused):
-            taker.consumer = await place.dispatcher.consume(
-                name, taker, window=window, accept=Accept.SELF
-            )
+            taker.consumer = await taken
             place.takers.append(taker)
 
     # --- what happens -------------------------------------------------------------------------
@@ -580,7 +613,9 @@ class World:
 
     @staticmethod
     def _close(taker: Taker) -> None:
-        if taker.consumer is not None:
+        if taker.worker is not None:
+            taker.worker.stop()
+        elif taker.consumer is not None:
             taker.consumer.close()
 
     async def _heal(self) -> None:
@@ -615,6 +650,8 @@ class World:
 
     def _check_credit(self) -> None:
         for host, place in self.places.items():
+            if place.anonymous is not None and place.anonymous.unsettled:
+                self.wrong(f"{host} has {place.anonymous.unsettled} unsettled messages to any name")
             for name, producer in place.producers.items():
                 semantics = self.semantics[name]
                 if producer.unsettled:
@@ -626,6 +663,14 @@ class World:
                     continue
                 if producer.credit != expected:
                     self.wrong(f"{host} has credit {producer.credit} of {expected} for {name}")
+
+    def _check_gates(self) -> None:
+        """Check that credit is given which waits for that of consumers, as none of them is busy."""
+        for host, place in self.places.items():
+            for name, producer in place.producers.items():
+                gated = self.semantics[name].gate is Gate.CREDIT
+                if gated and self._there(name) and not producer.credit:
+                    self.wrong(f"{host} has no credit for {name}, which has consumers")
 
     async def _calm_traffic(self) -> None:
         """Send and move consumers while links and nodes hold: each message is accounted for."""
@@ -677,8 +722,9 @@ class World:
         for taker in self.takers:
             self._close(taker)
         for place in self.places.values():
-            for producer in place.producers.values():
-                producer.close()
+            for producer in (*place.producers.values(), place.anonymous):
+                if producer is not None:
+                    producer.close()
         await asyncio.sleep(LONGEST + 3)
         for host, place in self.places.items():
             left = {name: count for name, count in place.dispatcher.tables().items() if count}
