@@ -148,6 +148,7 @@ class Seen(Dispatcher):
             "names": figures.names,
             "unsettled": figures.unsettled,
             "producers": figures.producers,
+            "copies": len(core.tokens),
             "ways back to neighbours": len(core.upstream),
             "consumers in all": core.totals.consumers,
             "producers in all": core.totals.producers,

@@ -13,7 +13,7 @@ QUICK = 1, 203, 202, 11, *range(20, 40)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", runs(3, 15))
+@pytest.mark.parametrize("seed", runs(2, 12))
 def test_each_message_has_its_outcome_and_nothing_is_left(seed: int) -> None:
     assert checked_run(seed)[2] == []
 
