@@ -323,4 +323,4 @@ def test_a_broken_end_is_caught(end: type[CircuitEnd]) -> None:
         make_end = end
 
     with pytest.raises(AssertionError):
-        walk(Broken, 200)
+        walk(Broken, 2000)
