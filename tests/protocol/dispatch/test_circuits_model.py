@@ -313,7 +313,7 @@ def test_a_broken_node_is_caught(node: type[Circuits]) -> None:
         make_node = node
 
     with pytest.raises(AssertionError):
-        walk(Broken, 200)
+        walk(Broken, 2000)
 
 
 @pytest.mark.no_cover
