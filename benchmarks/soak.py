@@ -28,8 +28,9 @@ them is cut off the others for eight seconds. What it may hold at rest is then w
 Memory is measured from six minutes on then, and only in a run of ten: a broker has a third of the
 peers, so its caches take longer, and some begin anew with each link. The last that are full are the
 metadata of forwarded requests (4,096 each way for each link), the recent events (1,000), and the
-figures of the last five minutes. The texts of routes of other brokers are not full by then: 4,096
-take an hour, and 20 KiB a minute of what is measured. On a busy machine fewer requests come in the
+figures of the last five minutes. Not full by then are the texts of routes of other brokers, of
+which 4,096 take an hour, and the rows of the last 1,000 connections of each listener, which take
+as long: 20 and 25 KiB a minute of what is measured. On a busy machine fewer requests come in the
 same time, and six minutes are too few: `--cluster --minutes 20` tells more there.
 
 On stderr there is a line for each request that is slow or stuck: its age, what has come and from
