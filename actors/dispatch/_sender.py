@@ -187,6 +187,9 @@ class Sender(ABC):
                     await asyncio.wait_for(asyncio.shield(future), left)
                 except TimeoutError:
                     return False
+                if self.closed:
+                    # It was woken and then closed, in the same turn.
+                    raise ProducerClosed(self.name)
                 if self.credit:
                     return True
                 # Another send was faster: it stays in its place.

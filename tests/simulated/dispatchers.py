@@ -540,6 +540,9 @@ class World:
             sent.gone = True
         else:
             sent.outcome, sent.ended, sent.entered = outcome, self._now(), True
+            if sent.settled:
+                # It may have waited for credit until something has happened again.
+                sent.calm = sent.calm and self._calm
 
     async def _consume(self, host: str, name: str, manner: str) -> None:
         place = self.places[host]

@@ -189,3 +189,14 @@ async def test_nothing_is_kept_of_names_of_other_nodes(dispatcher: Dispatcher) -
         assert await producer.send(each, b"1") == RELEASED
     await sleep(1)
     assert dispatcher.statistics().names == 0
+
+
+async def test_a_send_that_has_credit_and_is_closed_in_the_same_turn_says_so(node: Node) -> None:
+    dispatcher = await Dispatcher.attach(node)
+    producer = await dispatcher.produce("orders")
+    send = asyncio.create_task(producer.send(b"x"))
+    await asyncio.sleep(1)
+    await dispatcher.consume("orders", lambda _: None)
+    producer.close()
+    with pytest.raises(ProducerClosed):
+        await send
