@@ -50,7 +50,7 @@ from ...protocol.dispatch import (
     return_address,
 )
 from ._access import UNAUTHORIZED
-from ._arrival import PLAIN, Arrival, CopyWay, PlainWay, ProducerWay
+from ._arrival import PLAIN, Arrival, CopyWay, PlainWay, ProducerWay, Way
 from ._consumer_record import ConsumerRecord
 from ._name_state import NameState
 from ._options import DispatchOptions
@@ -341,6 +341,15 @@ class DispatchCore:
         """
         way = delivery.message.way
         self.ways.tell(delivery.message, outcome, tally)
+        self.settle(state, way)
+
+    def settle(self, state: NameState | None, way: Way | None) -> None:
+        """Give a producer its credit back if it is one of another name, which was redirected.
+
+        Args:
+            state: The name that has told the outcome, which gives its own producers theirs.
+            way: The way that the outcome went.
+        """
         producer = self.producers.get(way.producer) if isinstance(way, ProducerWay) else None
         home = None if producer is None else producer.home
         if producer is not None and home is not None and home is not state:
@@ -478,8 +487,11 @@ class DispatchCore:
             if state.scheduled != at:
                 continue
             state.scheduled = None
-            state.due(now)
-            self.tidy(state)
+            try:
+                state.due(now)
+                self.tidy(state)
+            except Exception as error:  # noqa: BLE001 - the other names are due too
+                self.node.parts.run_queue.fault("what is due of a name", error)
         if self._times:
             self.alarm(self._times[0][0])
 

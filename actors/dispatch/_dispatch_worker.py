@@ -60,7 +60,7 @@ from ._inspection import (
 )
 from ._name_state import NameState
 from ._options import DispatchOptions
-from ._served import check_provision
+from ._served import check_told
 from ._stored import StoredMessages, served
 from ._tag_consumers import TagConsumers
 from ._topology import Topology
@@ -209,6 +209,9 @@ class DispatchWorker(Worker):
         """Receive a message of the dispatcher before this one."""
         transit = decode_transit(first.value)
         core, link, back = self.core, message.source, message.return_route
+        if transit.ingress == core.own:
+            # No copy comes back to where its message entered; what enters here has other rights.
+            raise BadTransit("a message that has entered here")
         if link is None or not self.topology.is_link(message):
             core.counts["messages of no neighbour"] += 1
             self.node.lose(message, NotExposed(DISPATCH))
@@ -325,7 +328,7 @@ class DispatchWorker(Worker):
         self.refresh()
 
     def _check_told(self, provision: Provision) -> None:
-        check_provision(provision, self.options)
+        check_told(provision, self.options)
 
     def refresh(self) -> None:
         """Give each name the semantics that it has now."""
@@ -334,7 +337,13 @@ class DispatchWorker(Worker):
             state.update(served(self.provisions.semantics_of(state.name)))
             self.core.tidy(state)
         if self.tags is not None:
-            self.tags.provisioned(self.provisions.deciding())
+            # Which destinations here consume is for this node to say, and for no other alone.
+            own = {each.pattern.written: each.semantics.tags for each in self.provisions}
+            self.tags.provisioned(
+                each
+                for each in self.provisions.deciding()
+                if own.get(each.pattern.written) == each.semantics.tags
+            )
         self.restore()
 
     def restore(self) -> None:
@@ -359,7 +368,10 @@ class DispatchWorker(Worker):
 
     def _watched(self, state: NameState) -> None:
         for function in tuple(self.watches.get(state.name.text, ())):
-            function(state.name.text, state.paths)
+            try:
+                function(state.name.text, state.paths)
+            except Exception as error:  # noqa: BLE001 - user code
+                self.node.parts.run_queue.fault("watching a name", error)
 
     def _released(self, record: ConsumerRecord) -> None:
         ended = self.records.pop(record.number, None)
@@ -376,7 +388,10 @@ class DispatchWorker(Worker):
 
     def _run(self) -> None:
         for _ in range(len(self._actions)):
-            self._actions.popleft()()
+            try:
+                self._actions.popleft()()
+            except Exception as error:  # noqa: BLE001 - the others must be performed too
+                self.node.parts.run_queue.fault("an action of a dispatcher", error)
         if self._actions:
             self.after(0, self._run)
 

@@ -90,6 +90,8 @@ class Dispatcher:
         self.address: Final = DISPATCH
         self._worker: Final = worker
         self._core: Final = worker.core
+        # Temporary names that were made for links, and are not consumed yet.
+        self._temporary: Final[dict[str, None]] = {}
 
     @classmethod
     async def attach(
@@ -481,6 +483,9 @@ class Dispatcher:
         read = core.parse(name)
         if read.node not in ("", core.own):
             raise ConsumerRefused(read.text, "it is one of another node")
+        if read.kind is NameKind.TEMPORARY and read.text not in self._temporary:
+            # Each that is asked by way of it knows it, and may not take the answers to others.
+            raise ConsumerRefused(read.text, "a temporary name is consumed once")
         self._check_consumer(read, principal)
         state = self._state(read)
         made = CreditedConsumer(core, end, state)
@@ -489,6 +494,7 @@ class Dispatcher:
         except ConsumerRefused:
             core.tidy(state)
             raise
+        self._temporary.pop(read.text, None)
         return made
 
     def _check_consumer(self, name: Name, principal: Principal | None) -> None:
@@ -499,8 +505,15 @@ class Dispatcher:
             raise ConsumerRefused(name.text, "its consumers are those that match its tags")
 
     def temporary_name(self) -> str:
-        """Return a new temporary name of this node, which cannot be guessed."""
-        return temporary_name(self._core.own, token_bytes(16)).text
+        """Return a new temporary name of this node, which cannot be guessed.
+
+        It is consumed by `open_consumer` once. Beyond 1,000 that are not, the oldest never are.
+        """
+        name = temporary_name(self._core.own, token_bytes(16)).text
+        self._temporary[name] = None
+        if len(self._temporary) > _MOST_TEMPORARY:
+            del self._temporary[next(iter(self._temporary))]
+        return name
 
     def _state(self, name: Name) -> NameState:
         state = self._core.states.get(name.text) or self._worker.make(name)
@@ -579,6 +592,9 @@ _MAILBOX: Final = 10_000
 """Messages of neighbours, and of other threads, that wait for the dispatcher. Beyond: senders
 wait, or the message is lost with `MailboxFull`, as with any worker."""
 
+
+_MOST_TEMPORARY: Final = 1000
+"""Temporary names that were made and are not consumed yet; beyond, the oldest are forgotten."""
 
 _ROLES: Final = "it is for other roles"
 

@@ -289,7 +289,10 @@ class NameState:
         try:
             while events := self._pure.events():
                 for event in events:
-                    self._do(event)
+                    try:
+                        self._do(event)
+                    except Exception as error:  # noqa: BLE001 - the others must be performed too
+                        self._core.node.parts.run_queue.fault("an event of a name", error)
         finally:
             self._performing = False
         self._core.arm(self)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...protocol import NAME
 from ...protocol.dispatch import BadSemantics, Mechanism, Provision, Semantics
 from ._options import DispatchOptions
 from ._stored import holds_on_disk
 
-__all__ = ["check_default", "check_provision", "check_served"]
+__all__ = ["check_default", "check_provision", "check_served", "check_told"]
 
 _ONE_NAME: Final = "tags are for one name, not for a pattern of names"
 
@@ -35,6 +36,21 @@ def check_provision(provision: Provision, options: DispatchOptions) -> None:
     if provision.semantics.tags and not provision.pattern.is_exact:
         # Each name that any message has would get consumers of its own, for ever.
         raise BadSemantics([_ONE_NAME])
+
+
+def check_told(provision: Provision, options: DispatchOptions) -> None:
+    """Refuse a provision of another node that is not to count here.
+
+    A redirect is carried out with the rights of this program, at each node where a message enters:
+    by the word of another node it may lead to names only, which that node can send to anyway.
+
+    Raises:
+        BadSemantics: As of `check_provision`, or they redirect to a route that is not one name.
+    """
+    check_provision(provision, options)
+    redirect = provision.semantics.redirect
+    if redirect is not None and (len(redirect.route) != 1 or redirect.route[0].type != NAME):
+        raise BadSemantics(["another node may redirect to a name only"])
 
 
 def check_default(semantics: Semantics, options: DispatchOptions) -> None:

@@ -79,11 +79,14 @@ class StoredMessages:
         if retry is None or not retry.hold.disk:
             return True
         number = self._put(name.text, arrival, retry.hold)
+        way = arrival.way
         if not number:
             core.ways.tell(arrival, RELEASED)
+            core.settle(core.states.get(name.text), way)
             return False
         if semantics.reliability.settle is Settlement.AT_ONCE:
             core.ways.tell(arrival, ACCEPTED)
+            core.settle(core.states.get(name.text), way)
             arrival.outcome = arrival.deadline = None  # from now on nothing waits for it
         arrival.stored = number
         return True

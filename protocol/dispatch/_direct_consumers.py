@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ._claims import direct_node
+from ._frames import MAX_NUMBER
 from ._semantics_parts import Second
 
 __all__ = ["DirectAdmission", "DirectConsumers"]
@@ -90,7 +91,7 @@ class DirectConsumers:
             return DirectAdmission(admitted=False)
         # More than each that is known, so that a clock that is slow makes nothing first or older;
         # and not 0, which is no claim.
-        claim = max([1, milliseconds, *(each + 1 for each in known)])
+        claim = min(max([1, milliseconds, *(each + 1 for each in known)]), MAX_NUMBER)
         displaced = self._best() if self._second is Second.NEWEST else None
         if displaced is not None:
             del self._claims[displaced]

@@ -275,8 +275,8 @@ class RSocketListener(Listener, DrainPart, ReportedListener):
     def _on_closed(self, link: Link) -> None:
         row = self._row(link, pending=0)  # its socket is closed
         ended = {**row, "closed": time.time(), "reason": link.closed_reason}
-        self._ended.append(json.dumps(ended, separators=(",", ":")).encode())
         del self._links[link]
+        self._ended.append(json.dumps(ended, separators=(",", ":")).encode())
         if self._draining is not None:
             self._draining.forget(link)
         self._unused.discard(link)

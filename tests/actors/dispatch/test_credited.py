@@ -344,6 +344,16 @@ async def test_a_temporary_name_is_of_one_node(dispatcher: Dispatcher) -> None:
     sending = Sending(dispatcher, None)
     sending.send(b"yes", name)
     assert taking.got == [b"yes"]
+    # What is asked by way of it knows it, and gets no answers to others.
+    with pytest.raises(ConsumerRefused, match="consumed once"):
+        Taking(dispatcher, name, 1)
+    taking.link.close()
+    with pytest.raises(ConsumerRefused, match="consumed once"):
+        Taking(dispatcher, name, 1)
+    names = [dispatcher.temporary_name() for _ in range(1001)]
+    with pytest.raises(ConsumerRefused, match="consumed once"):
+        Taking(dispatcher, names[0])
+    Taking(dispatcher, names[-1])
     for elsewhere in ("_temp/elsewhere/a", "_topo/elsewhere/a"):
         with pytest.raises(ConsumerRefused, match="one of another node"):
             Taking(dispatcher, elsewhere)

@@ -649,6 +649,42 @@ async def test_equal_patterns_are_refused(dispatcher: Dispatcher) -> None:
 # --- limits, watches, the end -----------------------------------------------------------------
 
 
+async def test_a_watch_that_fails_holds_up_nothing(
+    dispatcher: Dispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_name: str, _paths: int) -> None:
+        raise RuntimeError("of a watch")
+
+    told: list[int] = []
+    dispatcher.watch("orders", fail)
+    dispatcher.watch("orders", lambda _, paths: told.append(paths))
+    hold = Retry(hold=Hold(messages=10))
+    dispatcher.provision("orders", Semantics(gate=Gate.OPEN, undeliverable=(hold, Last.RELEASE)))
+    producer = await dispatcher.produce("orders")
+    held = asyncio.create_task(producer.send(b"x"))
+    await sleep(0)
+    await dispatcher.consume("orders", lambda _: None)
+    assert await held == ACCEPTED
+    assert told == [1]
+    assert "watching a name failed" in caplog.text
+
+
+async def test_an_action_that_fails_holds_up_no_other(
+    dispatcher: Dispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("of an action")
+
+    done: list[str] = []
+    dispatcher._core.soon(fail)
+    dispatcher._core.soon(lambda: done.append("the next"))
+    await sleep(0.1)
+    dispatcher._core.soon(lambda: done.append("a later one"))
+    await sleep(0.1)
+    assert done == ["the next", "a later one"]
+    assert "an action of a dispatcher failed" in caplog.text
+
+
 async def test_a_watch_is_told_about_consumers(dispatcher: Dispatcher) -> None:
     told: list[tuple[str, int]] = []
     unwatch = dispatcher.watch("orders", lambda name, paths: told.append((name, paths)))

@@ -28,6 +28,7 @@ from onward.protocol.dispatch import (
     ACCEPTED,
     RELEASED,
     BadSemantics,
+    Gate,
     Hold,
     Last,
     Redirect,
@@ -83,6 +84,23 @@ class Kept:
     @property
     def payloads(self) -> list[bytes]:
         return [each.payload for each in self.deliveries]
+
+
+@pytest.mark.parametrize("messages", [100, 0], ids=["room", "no-room"])
+async def test_a_redirect_to_a_name_on_disk_gives_credit_back(
+    messages: int, node: Node, path: Path
+) -> None:
+    dispatcher = await attached(node, path)
+    there = Redirect("34#there"), Last.RELEASE
+    dispatcher.provision("orders", Semantics(window=2, gate=Gate.OPEN, undeliverable=there))
+    dispatcher.provision("there", on_disk(messages=messages or 1, size=1 if not messages else 9))
+    await dispatcher.consume("there", lambda _: None)
+    producer = await dispatcher.produce("orders")
+    for _ in range(5):
+        outcome = await producer.send(b"xy", timeout=1)
+        assert outcome == (ACCEPTED if messages else RELEASED)
+    await sleep(0.1)
+    assert producer.credit == 2
 
 
 async def test_what_is_accepted_at_once_is_on_disk_until_a_consumer_settles_it(

@@ -178,9 +178,13 @@ async def test_a_name_by_tags_is_reached_from_another_node(network: SimulatedNet
     here = await Dispatcher.attach(far)
     await shop.listen("sim://shop", expose=[DISPATCH])
     await here.neighbour("sim://shop")
-    here.provision("orders", STOCK)  # at one node, for all of them
+    here.provision("orders", STOCK)
     stock = await start_worker(shop, Stock(), "stock")
     broker.register(stock.address, service="stock")
+    await sleep(10)
+    # Another node cannot make destinations here its consumers.
+    assert consumers(there) == 0
+    there.provision("orders", STOCK)
     await sleep(10)
     assert consumers(there) == 1
     outcome, answer = await (await here.produce_any()).exchange("orders", b"apples")

@@ -6,6 +6,7 @@ import asyncio
 import json
 from asyncio import sleep
 from collections.abc import Callable
+from contextlib import suppress
 
 import cbor2
 import pytest
@@ -18,7 +19,7 @@ from onward.actors.dispatch import (
     Received,
 )
 from onward.actors.services import ManagementService
-from onward.protocol import DELIVERY, Address, NotDelivered
+from onward.protocol import DELIVERY, Address, NotDelivered, RequestTimeout
 from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
@@ -26,8 +27,10 @@ from onward.protocol.dispatch import (
     BadName,
     Disposition,
     Gate,
+    Last,
     NodeHello,
     Outcome,
+    Redirect,
     Rejected,
     Reliability,
     RoutingPattern,
@@ -43,7 +46,7 @@ from onward.protocol.dispatch import (
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.nets import SETTLE, Kept, Net, ended, linear, sent, triangle
 from tests.support.transports import eventually
-from tests.support.workers import Echo, Failing, start_worker
+from tests.support.workers import Echo, Failing, Recorder, start_worker
 
 
 @pytest.fixture
@@ -357,6 +360,30 @@ async def test_the_first_node_decides_and_conflicts_are_reported_at_all(net: Net
         (conflict,), count = dispatcher.conflicts()
         assert count == 1
         assert str(conflict) == "all: balanced, gate open here, multicast at c"
+
+
+async def test_another_node_redirects_to_names_only(net: Net) -> None:
+    await net.start("a", "b")
+    await net.join("a", "b")
+    secret = await start_worker(net.nodes["b"], Recorder(), "secret")
+    for name, route in (("to-worker", "0#secret"), ("to-name", "34#failed")):
+        chain = (Redirect(route), Last.RELEASE)
+        net.at["a"].provision(name, Semantics(gate=Gate.OPEN, undeliverable=chain))
+    failed = await net.keep("b", "failed")
+    await sleep(SETTLE)
+    for name in ("to-worker", "to-name"):
+        with suppress(NotDelivered, RequestTimeout):
+            await net.nodes["b"].request(f"34#{name}", name.encode(), timeout=1)
+    await sleep(1)
+    assert secret.messages == []
+    assert failed.payloads == [b"to-name"]
+    # What comes of a neighbour enters at no other node than it says, and at none of this name.
+    link, node = net.links["a", "b"], net.nodes["a"]
+    forged = encode_transit(Transit("to-name", "b", b"instance", b"12345678", settled=True))
+    node.send([link, DISPATCH, Address(DELIVERY, forged)], b"forged")
+    await sleep(1)
+    assert failed.payloads == [b"to-name"]
+    assert net.at["b"].statistics().counts["addresses that cannot be read"] == 1
 
 
 async def test_a_neighbour_with_another_name_than_expected_is_closed(

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.protocol.dispatch import DirectAdmission, DirectConsumers, Second
+from onward.protocol.dispatch import MAX_NUMBER, DirectAdmission, DirectConsumers, Second
 
 YES, NO = DirectAdmission(admitted=True), DirectAdmission(admitted=False)
 
@@ -25,6 +25,13 @@ def test_a_second_consumer_is_refused() -> None:
     consumers.remove(1)
     assert consumers.active is None
     assert consumers.add(2, 50) == YES
+
+
+def test_a_claim_is_at_most_the_largest_number() -> None:
+    consumers = DirectConsumers("a", Second.STANDBY, 10)
+    consumers.set_others({"b": MAX_NUMBER})
+    assert consumers.add(1, 100) == YES
+    assert (consumers.claim, consumers.winner) == (MAX_NUMBER, "a")
 
 
 def test_the_newest_takes_the_place() -> None:
