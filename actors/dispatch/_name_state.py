@@ -139,6 +139,10 @@ class NameState:
         self._perform()
         return sent
 
+    def has_room(self, size: int) -> bool:
+        """Whether there is room for a message of some bytes that waits for its outcome."""
+        return self._pure.deliveries.has_room(size)
+
     def _delivery(self, arrival: Arrival) -> Delivery[Arrival]:
         """Return the record of a message, which is the same after a redirect."""
         way = arrival.way

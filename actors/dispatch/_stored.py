@@ -13,6 +13,7 @@ from ...protocol.dispatch import (
     RELEASED,
     Accepted,
     BadName,
+    DropReason,
     Hold,
     Name,
     Outcome,
@@ -78,15 +79,21 @@ class StoredMessages:
         retry = semantics.retry
         if retry is None or not retry.hold.disk:
             return True
-        number = self._put(name.text, arrival, retry.hold)
-        way = arrival.way
+        state, way = core.states.get(name.text), arrival.way
+        at_once = semantics.reliability.settle is Settlement.AT_ONCE
+        if at_once and state is not None and not state.has_room(len(arrival.message.payload)):
+            # Once it is accepted, it may not be refused.
+            core.totals.counts[DropReason.UNSETTLED] += 1
+            number = 0
+        else:
+            number = self._put(name.text, arrival, retry.hold)
         if not number:
             core.ways.tell(arrival, RELEASED)
-            core.settle(core.states.get(name.text), way)
+            core.settle(state, way)
             return False
-        if semantics.reliability.settle is Settlement.AT_ONCE:
+        if at_once:
             core.ways.tell(arrival, ACCEPTED)
-            core.settle(core.states.get(name.text), way)
+            core.settle(state, way)
             arrival.outcome = arrival.deadline = None  # from now on nothing waits for it
         arrival.stored = number
         return True

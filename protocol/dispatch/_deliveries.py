@@ -82,12 +82,18 @@ class Deliveries(Generic[M]):
 
     # --- entry and end ----------------------------------------------------------------------
 
+    def has_room(self, size: int) -> bool:
+        """Whether there is room for an unsettled delivery of a message of some bytes."""
+        limits = self._limits
+        return (
+            self._totals.size + size <= limits.max_unsettled_size
+            and self._unsettled < limits.max_unsettled
+        )
+
     def enter(self, delivery: Delivery[M], now: float) -> bool:
         """Begin an unsettled delivery, to be bound, held or ended; return whether there is room."""
-        limits = self._limits
-        full = self._totals.size + delivery.size > limits.max_unsettled_size
-        full = full or self._unsettled >= limits.max_unsettled
-        if full or (delivery.source, delivery.token) in self._of_token:
+        room = self.has_room(delivery.size)
+        if not room or (delivery.source, delivery.token) in self._of_token:
             self._counts["refused"] += 1
             return False
         delivery.since = now

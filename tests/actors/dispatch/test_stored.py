@@ -28,6 +28,7 @@ from onward.protocol.dispatch import (
     ACCEPTED,
     RELEASED,
     BadSemantics,
+    DeliveryLimits,
     Gate,
     Hold,
     Last,
@@ -84,6 +85,20 @@ class Kept:
     @property
     def payloads(self) -> list[bytes]:
         return [each.payload for each in self.deliveries]
+
+
+async def test_a_message_beyond_the_limits_of_the_node_is_not_accepted(
+    node: Node, path: Path
+) -> None:
+    options = DispatchOptions(hold_file=str(path), deliveries=DeliveryLimits(max_unsettled_size=30))
+    dispatcher = await Dispatcher.attach(node, options)
+    dispatcher.provision("orders", on_disk())
+    producer = await dispatcher.produce_any()
+    outcomes = [await producer.send("orders", b"0123456789") for _ in range(5)]
+    assert outcomes == [ACCEPTED] * 3 + [RELEASED] * 2
+    assert dispatcher.statistics().counts["more than max_unsettled"] == 2
+    await node.stop()
+    assert len(stored(path)) == 3
 
 
 @pytest.mark.parametrize("messages", [100, 0], ids=["room", "no-room"])
