@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ....protocol import Address, NotDelivered, counted
@@ -80,7 +80,7 @@ class JoiningIndex(WaitingIndex):
         table, suspended = self.table, self.suspended.get(route_id)
         routes = self.own_routes + len(self.suspended)
         known = table.get(route_id)
-        before = known or suspended
+        before = known, suspended
         if known is not None and known.kind.broker_id != self._broker_id:
             known = None
         if routes >= self._options.max_routes and known is None and suspended is None:
@@ -109,8 +109,7 @@ class JoiningIndex(WaitingIndex):
         entry = update.entry
         if entry is None:
             raise AssertionError("the timestamp is newer than any in the table")
-        if before is not None and _is_same_owner(route, before.target):
-            route.owned_since = owned_since(before)
+        _inherit(route, before)
         self.services.joined(route.service)
         if expected:
             self.expectations.came()
@@ -194,9 +193,20 @@ class JoiningIndex(WaitingIndex):
 
         Of a destination at a peer broker, `owner_elsewhere` returns the owner.
         """
-        entry = self.table.get(route_id) or self.suspended.get(route_id)
+        entry = self._owned(route_id)
         route = None if entry is None else entry.target
         return route if isinstance(route, BrokerRoute) else None
+
+    def _owned(self, route_id: bytes) -> Entry[AnyRoute] | None:
+        """Return the route of the owner of a route id: of two the one that has had it longer.
+
+        There are two if a session here is suspended, of which no peer broker is told, and a
+        principal has registered at one of those.
+        """
+        entry, suspended = self.table.get(route_id), self.suspended.get(route_id)
+        if entry is None or suspended is None:
+            return entry or suspended
+        return entry if owned_since(entry) < owned_since(suspended) else suspended
 
     def suspend(self, entry: Entry[AnyRoute]) -> bool:
         """Hide a destination with a suspended session; return False if it has left.
@@ -290,6 +300,13 @@ class JoiningIndex(WaitingIndex):
     def _follow_left(self, entry: Entry[AnyRoute]) -> None:
         if self._follower is not None and not entry.service_name.startswith(RESERVED_SERVICES):
             self._follower.left(entry.kind, entry.route_id)
+
+
+def _inherit(route: BrokerRoute, before: Iterable[Entry[AnyRoute] | None]) -> None:
+    """Set since when an owner has had its route id, from the routes of the id before."""
+    for each in before:
+        if each is not None and _is_same_owner(route, each.target):
+            route.owned_since = owned_since(each)
 
 
 def _is_same_owner(route: BrokerRoute, before: AnyRoute) -> bool:

@@ -203,8 +203,11 @@ class PeerIndex(JoiningIndex):
         return refused
 
     def owner_elsewhere(self, route_id: bytes) -> str | None:
-        """Return the owner of a route that a peer broker has; `None` if it is not known."""
-        entry = self.table.get(route_id)
+        """Return the owner of a route that a peer broker has; `None` if it is not known.
+
+        It does not count beside a suspended session here, if the owner of that has had it longer.
+        """
+        entry = self._owned(route_id)
         route = None if entry is None else entry.target
         return route.owner if isinstance(route, RemoteRoute) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from onward.actors import Node, Worker
 from onward.actors.broker import Broker, BrokerOptions, DrainOptions, DrainPart
+from onward.actors.broker.table._remote import owned_since
 from onward.actors.cluster import ClusterOptions
 from onward.actors.security import Authorization
 from onward.protocol import NotDelivered
@@ -530,6 +532,59 @@ async def test_a_suspended_session_is_not_ended_by_another_principal(cluster: Cl
             assert one.found("orders") == [two.id]
         there.withdraw()
         await asyncio.sleep(SOON)
+
+
+async def test_the_owner_of_a_suspended_session_connects_anew(cluster: Clusters) -> None:
+    """Another principal has taken the id meanwhile, at a broker that is not told of the session."""
+    one, two = await pair(cluster)
+    for site in (one, two):
+        site.broker.authorization = Authorization(read_rules(RULES))
+    route_id, index = uuid4(), one.broker.index
+    await one.connect("orders", route_id, ANN)
+    (entry,) = index.own_entries()
+    first = entry.timestamp
+    assert index.suspend(entry)
+    await asyncio.sleep(SOON)
+    await two.connect("orders", route_id, BOB)
+    await asyncio.sleep(SOON)
+    # Here the id is that of the session still.
+    with pytest.raises(NotAllowed, match="register"):
+        await one.connect("orders", route_id, BOB)
+    await one.connect("orders", route_id, ANN)
+    await asyncio.sleep(SOON)
+    assert two.evicted == ["replaced by a newer connection"]
+    assert one.found("orders") == two.found("orders") == [one.id]
+    assert owned_since(index.own_entries()[0]) == first
+    assert index.suspended == {}
+    with pytest.raises(NotAllowed, match="register"):
+        await two.connect("orders", route_id, BOB)
+
+
+async def test_a_suspended_session_gives_no_right_over_an_earlier_owner(
+    cluster: Clusters,
+) -> None:
+    one, two = await pair(cluster)
+    for site in (one, two):
+        site.broker.authorization = Authorization(read_rules(RULES))
+    route_id, index = uuid4(), one.broker.index
+    await two.connect("orders", route_id, BOB)
+    (entry,) = two.broker.index.own_entries()
+    await asyncio.sleep(SOON)
+    cluster.network.cut(one.uri, two.uri)
+    await asyncio.sleep(HOLD + 10)
+    while time.time() * 1000 < entry.timestamp + 2:
+        pass  # the clock of timestamps is not the virtual one
+    await one.connect("orders", route_id, ANN)
+    assert index.suspend(index.own_entries()[0])
+    cluster.network.heal()
+    await asyncio.sleep(60)
+    assert len(index.suspended) == 1
+    with pytest.raises(NotAllowed, match="register"):
+        await one.connect("orders", route_id, ANN)
+    assert one.found("orders") == two.found("orders") == [two.id]
+    await one.connect("orders", route_id, BOB)
+    await asyncio.sleep(SOON)
+    assert two.evicted == ["replaced by a newer connection"]
 
 
 async def test_a_destination_cannot_name_an_owner(cluster: Clusters) -> None:
