@@ -350,7 +350,7 @@ def run_many(seeds: int, name: str, variant: type[NameState[int]] = NameState) -
 
 @pytest.mark.parametrize("name", SEMANTICS)
 def test_random_networks(name: str) -> None:
-    run_many(times(5, 1_000), name)
+    run_many(times(5, 40), name)
 
 
 class ForgetsClaims(NameState[int]):

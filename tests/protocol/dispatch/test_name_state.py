@@ -671,7 +671,7 @@ class NameMachine(RuleBasedStateMachine):
 
 TestName = NameMachine.TestCase
 TestName.settings = settings(
-    max_examples=times(40, 1000), stateful_step_count=60, deadline=None, print_blob=False
+    max_examples=times(40, 200), stateful_step_count=60, deadline=None, print_blob=False
 )
 
 
@@ -681,7 +681,7 @@ def walk_many(seeds: int, variant: type[NameState[int]] = NameState) -> None:
 
 
 def test_many_random_runs() -> None:
-    walk_many(times(300, 10_000))
+    walk_many(times(300, 2_000))
 
 
 Numbers = NameState[int]
