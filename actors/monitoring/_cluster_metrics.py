@@ -29,7 +29,7 @@ _LAG = gauge(
 )
 _UNSENT = gauge(
     "peer_unsent_changes",
-    "Changes of own routes that a peer broker has not been sent.",
+    "Changes of own routes that a peer broker has not been sent, or a Java broker not answered.",
     "peer",
     across="process",
 )
