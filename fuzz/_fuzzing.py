@@ -72,6 +72,25 @@ def arguments_of(document: str | None, count: int = 100_000) -> argparse.Argumen
     return parser
 
 
+def drawn(
+    random: Random, seeds: Sequence[bytes], pieces: Sequence[bytes], unchanged: float
+) -> bytes:
+    """Return noise in 3 of 100 cases, else an input, with changes or without.
+
+    Args:
+        random: The generator.
+        seeds: The inputs.
+        pieces: What changes put in; see `mutated`.
+        unchanged: The share of cases with noise or an input without changes.
+    """
+    chance = random.random()
+    if chance < 0.03:
+        return noise(random)
+    if chance < unchanged:
+        return random.choice(seeds)
+    return mutated(random, seeds, pieces)
+
+
 def run(
     name: str,
     count: int,

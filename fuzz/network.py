@@ -18,7 +18,7 @@ import sys
 from random import Random
 from typing import Final
 
-from _fuzzing import arguments_of, check_text_of, mutated, noise, run
+from _fuzzing import arguments_of, check_text_of, drawn, run
 
 from onward.protocol.dispatch import (
     Advertisement,
@@ -179,16 +179,6 @@ class Fuzzed:
         self.provisions.conflicts(self.node.names())
 
 
-def made(random: Random, fuzzed: Fuzzed) -> bytes:
-    """Return noise, or a frame, in most cases with changes."""
-    chance = random.random()
-    if chance < 0.03:
-        return noise(random)
-    if chance < 0.7:
-        return random.choice(fuzzed.seeds)
-    return mutated(random, fuzzed.seeds, PIECES)
-
-
 def main(arguments: list[str] | None = None) -> int:
     options = arguments_of(__doc__).parse_args(arguments)
     fuzzed = Fuzzed()
@@ -196,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
         "network",
         options.count,
         options.seed,
-        lambda random, _: made(random, fuzzed),
+        lambda random, _: drawn(random, fuzzed.seeds, PIECES, 0.7),
         fuzzed.check,
     )
     return 0 if held else 1

@@ -15,7 +15,7 @@ import sys
 from random import Random
 from typing import Final
 
-from _fuzzing import arguments_of, check_text_of, mutated, noise, run
+from _fuzzing import arguments_of, check_text_of, drawn, run
 
 from onward.protocol.dispatch import (
     ACCEPTED,
@@ -202,16 +202,6 @@ class Fuzzed:
             raise AssertionError(f"{self.state.deliveries.statistics()} at the end")
 
 
-def made(random: Random, fuzzed: Fuzzed) -> bytes:
-    """Return noise, or an input, in most cases with changes."""
-    chance = random.random()
-    if chance < 0.03:
-        return noise(random)
-    if chance < 0.5:
-        return random.choice(fuzzed.seeds)
-    return mutated(random, fuzzed.seeds, PIECES)
-
-
 def main(arguments: list[str] | None = None) -> int:
     options = arguments_of(__doc__).parse_args(arguments)
     fuzzed = Fuzzed()
@@ -219,7 +209,7 @@ def main(arguments: list[str] | None = None) -> int:
         "transit",
         options.count,
         options.seed,
-        lambda random, _: made(random, fuzzed),
+        lambda random, _: drawn(random, fuzzed.seeds, PIECES, 0.5),
         fuzzed.check,
     )
     return 0 if held else 1
