@@ -1,4 +1,4 @@
-"""Clients of AMQP 1.0 in other languages: rhea for Node, and go-amqp."""
+"""Clients of AMQP 1.0 in other languages: rhea for Node, go-amqp, and protonj2 for Java."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from onward.protocol.dispatch import (
 from onward.protocol.security import Principal, UserPassword
 from onward.transports.amqp import AmqpOptions
 from tests.peers.foreign import PeerMissing, built
+from tests.peers.jvm import FAST_START
 from tests.support.amqp import needs_proton
 from tests.support.certificates import Certificates
 from tests.support.security import gated
@@ -37,9 +38,17 @@ pytestmark = [pytest.mark.peer, pytest.mark.real_time]
 TIMEOUT = 60.0
 BUILD_TIMEOUT = 300.0
 NPM = ("npm", "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
+GO = ("go", "build", "-mod=mod", "-o", "peer", ".")
+MAVEN = ("mvn", "--quiet", "--batch-mode", "package")
+CLASSES = "{place}/target/amqp-peer-1.jar:{place}/target/lib/*"
 MAKES = {
-    "rhea": ("amqp_js", NPM, ("node", "peer.js")),
-    "go-amqp": ("amqp_go", ("go", "build", "-mod=mod", "-o", "peer", "."), ("peer",)),
+    "rhea": ("amqp_js", NPM, ("node", "{place}/peer.js")),
+    "go-amqp": ("amqp_go", GO, ("{place}/peer",)),
+    "protonj2": (
+        "amqp_java",
+        MAVEN,
+        ("java", *FAST_START, "-cp", CLASSES, "onward.peers.AmqpPeer"),
+    ),
 }
 
 
@@ -49,12 +58,13 @@ def client(request: pytest.FixtureRequest) -> tuple[str, ...]:
     needs_proton()
     folder, build, run = MAKES[request.param]
     try:
-        if shutil.which(build[0]) is None:
-            raise PeerMissing(f"{build[0]} is not installed")
+        for tool in (build[0], run[0]):
+            if "{place}" not in tool and shutil.which(tool) is None:
+                raise PeerMissing(f"{tool} is not installed")
         place = built(folder, [build], timeout=BUILD_TIMEOUT)
     except PeerMissing as error:
         pytest.skip(f"AMQP client {request.param}: {error}")
-    return (*run[:-1], str(place / run[-1]))
+    return tuple(each.format(place=place) for each in run)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +152,7 @@ async def test_a_client_receives_and_tells_each_outcome(client: tuple[str, ...])
 
 
 async def test_a_client_drains(client: tuple[str, ...]) -> None:
-    if client[0] != "node":
+    if "amqp_go" in client[0]:
         pytest.skip("go-amqp drains with a credit of 0, which Proton's engine does not answer")
     async with listening() as (dispatcher, uri):
         hold = Semantics(gate=Gate.OPEN, undeliverable=(Retry(), Last.RELEASE))
